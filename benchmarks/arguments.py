@@ -1,4 +1,4 @@
-"""The command line of a benchmark, and what is recorded of it."""
+"""Command-line arguments of the benchmarks."""
 
 import argparse
 import os
@@ -8,12 +8,12 @@ from results_file import FOLDER
 
 
 def argument_parser(doc, threads=None, seed=None):
-    """A parser with the options that most benchmarks have.
+    """Returns a parser with the options that most benchmarks share.
 
     Args:
         doc: docstring of the benchmark; its first line is the description.
-        threads: int, default of `--threads`; `None`: there is no such option.
-        seed: the same of `--seed`.
+        threads: int, default of `--threads`. `None` leaves out this option.
+        seed: int, default of `--seed`. `None` leaves out this option.
     """
     parser = argparse.ArgumentParser(
         description=doc.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
@@ -22,14 +22,14 @@ def argument_parser(doc, threads=None, seed=None):
         parser.add_argument("--threads", type=int, default=threads)
     if seed is not None:
         parser.add_argument("--seed", type=int, default=seed)
-    parser.add_argument("--out", type=Path, default=FOLDER, help="directory")
+    parser.add_argument("--out", type=Path, default=FOLDER, help="directory of the results")
     return parser
 
 
 def settings_of(args, **others):
-    """The arguments by name, and others that go before them.
+    """Returns a dict of `others`, followed by the arguments that a results file records.
 
-    The folder of the results and absolute paths are left out: they tell about one machine alone.
+    The folder of the results and absolute paths are left out, because they depend on the machine.
     """
     settings = {
         name: str(value) if isinstance(value, Path) else value

@@ -1,13 +1,13 @@
-"""Peak memory and time of attention in blocks against the plain form, over the sequence length.
+"""Peak memory and time of blockwise and plain attention as a function of the sequence length.
 
     python benchmarks/blockwise_memory.py
 
-runs causal self-attention of one sequence, forward alone and forward with the gradients of query,
-keys and values, and the additive score of 64 queries in chunks of 64 keys, forward and backward;
-each measurement in a process of its own, the two forms in turn. The memory is the largest resident
-size of the process less that of the same process before the first long sequence, so without the
-libraries and the program; the time is the median of the calls after the first. What counts is the
-median of the rounds.
+Measures three tasks: causal self-attention of one sequence, forward; the same with the gradients of
+query, keys and values; and the additive score of 64 queries in chunks of 64 keys, forward and
+backward. Each measurement runs in a separate process, and the blockwise and the plain form take
+turns. The memory is the peak resident size of the process minus its size before the first long
+sequence, so it does not include libraries and code. The time is the median of the calls after the
+first. The results are the medians of the rounds.
 
 Writes `benchmarks/results/blockwise_memory.json`.
 """
@@ -29,8 +29,8 @@ def main():
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--head-dim", type=int, default=32)
     parser.add_argument("--block-size", type=int, default=512)
-    parser.add_argument("--units", type=int, default=512, help="of the additive score")
-    parser.add_argument("--calls", type=int, default=3, help="of which the first is not timed")
+    parser.add_argument("--units", type=int, default=512, help="units of the additive score")
+    parser.add_argument("--calls", type=int, default=3, help="calls; the first is not timed")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     load = load_average()
@@ -73,7 +73,7 @@ def row_of(attention, gradients, tokens, args):
 
 
 def measure(args, form, attention, gradients, tokens):
-    """Seconds of a call, and MiB at the peak."""
+    """Returns the seconds of a call and the peak MiB for each length."""
     import tensorflow as tf
 
     attend = dot(form, args) if attention == "dot" else additive(form)
@@ -102,7 +102,7 @@ def measure(args, form, attention, gradients, tokens):
 
 
 def dot(form, args):
-    """Function of queries, keys and values."""
+    """Returns a function of queries, keys and values."""
     import tensorflow as tf
 
     from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
@@ -122,7 +122,7 @@ def dot(form, args):
 
 
 def additive(form):
-    """Function of queries, keys and the vector."""
+    """Returns a function of queries, keys and the score vector."""
     from keras_attn.attention.additive_score import additive_score
 
     chunk_size = CHUNK_SIZE if form == "blockwise" else None

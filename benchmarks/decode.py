@@ -1,24 +1,24 @@
-"""Speed of translation: an exported ONNX file against CTranslate2, with the same weights.
+"""Translation speed of an exported ONNX file and of CTranslate2, with the same weights.
 
     python benchmarks/decode.py RUN --name multi30k --peer-python PYTHON
 
-RUN is a directory of `examples/train_translation.py --model transformer --positions sinusoidal`,
-for with these positions alone are the weights written for CTranslate2. Two models are measured: the
-trained one, whose sentences end where they end, and one of base size with random weights, which is
-forced to the lengths of the references (of each batch: to that of its longest). Both sides get the
-same batches, of RUN/test.source sorted by length, as ids, with beam 4, and give back ids; so no
-tokenizer is measured.
+RUN is a run directory of `examples/train_translation.py --model transformer --positions
+sinusoidal`. The weights are written for CTranslate2 only with these positions. Two models are
+measured: the trained model, whose hypotheses end at the end token, and a model of base size with
+random weights, whose hypotheses are forced to the length of the longest reference in each batch.
+Both sides read the same batches of ids, from RUN/test.source sorted by length, and return ids, with
+a beam width of 4. Tokenizers are not measured.
 
-Each measurement is a process of its own, the sides take turns, and the machine has to be idle. Each
-side is tried with one worker of all threads and with as many workers of one thread, CTranslate2
-there also with its other library for matrix products; after the first round only those go on that
-were best somewhere. What counts for each batch size is the best of the medians.
+Each measurement runs in a separate process, and the sides take turns. The machine must be idle.
+Each side is measured with one worker with all threads, and with as many workers as threads with one
+thread each; CTranslate2 then also with its other matrix library. After the first round, only the
+settings continue that were fastest for some batch size. The result for each batch size is the best
+median.
 
-Writes `benchmarks/results/decode-NAME.json`: tokens per second, end tokens counted where there are
-any. With `--profile` nothing is compared; `decode_profile-NAME.json` then tells where the time of
-our side goes, on one thread: the share of the matrix products, what the speed would be if they were
-all, and the shares of the other operators that take most. Small operators take longer while they
-are timed.
+Writes `benchmarks/results/decode-NAME.json`: tokens per second, including end tokens, if any.
+`--profile` profiles our side on one thread instead, and writes `decode_profile-NAME.json`: the
+share of the matrix products, the speed if the products took all of the time, and the shares of the
+slowest other operators. Profiling slows down small operators.
 """
 
 import json
@@ -44,19 +44,23 @@ from translation_speed import (
 )
 
 PRECISIONS = ("float32", "int8")
-MOST_OPERATORS = 6  # in a row of a profile, besides the products
+MOST_OPERATORS = 6  # in a row of a profile, in addition to the matrix products
 BEAM = {"beam_width": 4, "length_penalty": 1.0, "max_length": 256}
 
 
 def main():
     parser = argument_parser(__doc__, threads=2, seed=1)
-    parser.add_argument("run", type=Path, help="directory of a training run of a Transformer")
-    parser.add_argument("--name", required=True, help="of the results file")
-    parser.add_argument("--peer-python", default=sys.executable, help="one with CTranslate2")
+    parser.add_argument("run", type=Path, help="run directory of a Transformer")
+    parser.add_argument("--name", required=True, help="name of the results file")
+    parser.add_argument("--peer-python", default=sys.executable, help="Python with CTranslate2")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32, 64])
-    parser.add_argument("--base-sentences", type=int, default=64, help="for the base size")
+    parser.add_argument(
+        "--base-sentences", type=int, default=64, help="sentences for the model of base size"
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--profile", action="store_true", help="our side, compare nothing")
+    parser.add_argument(
+        "--profile", action="store_true", help="profile our side instead of comparing"
+    )
     args = parser.parse_args()
     if args.profile:
         args.threads = args.rounds = 1
@@ -88,7 +92,7 @@ def main():
 
 
 def batches_of(sentences, lengths, args):
-    """Batches of each size, and the lengths that they are forced to; none for no lengths."""
+    """Returns the batches of each size and their forced lengths, if `lengths` are given."""
     sizes = args.batch_sizes
     return {
         "batches": {size: in_batches(sentences, size) for size in sizes},
@@ -108,20 +112,23 @@ def write_models(model, folder, args):
         positions = encoder.stack.positions
         if not isinstance(positions, keras_attn.SinusoidalPositions) and not args.profile:
             raise SystemExit(
-                "Weights are written for CTranslate2 with sinusoidal positions only. Received: "
-                f"others, in {args.run}. Train with --positions sinusoidal."
+                "Expected a run with sinusoidal positions, which CTranslate2 supports. Received: "
+                f"run={str(args.run)!r}. Train with --positions sinusoidal."
             )
         suppressed = None
     else:
         encoder, decoder = keras_attn.transformer_base(8000, 8000, seed=args.seed)
-        suppressed = [0, 1, 2]  # the end too: only the limit ends a sentence
+        suppressed = [0, 1, 2]  # also the end token, so that only the limit ends a sentence
     search = keras_attn.BeamDecoder(
         decoder,
-        **{**BEAM, "max_length": 8 if suppressed else BEAM["max_length"]},  # of the export's checks
-        length_penalty_form="average_with_end",  # CTranslate2's
+        **{
+            **BEAM,
+            "max_length": 8 if suppressed else BEAM["max_length"],
+        },  # limit in the checks of the export
+        length_penalty_form="average_with_end",  # the form of CTranslate2
         relative_max_length=None,
         suppressed_token_ids=suppressed,
-        min_length=0 if suppressed else 1,  # CTranslate2 looks for no empty hypothesis
+        min_length=0 if suppressed else 1,  # CTranslate2 excludes empty hypotheses
         name="search",
     )
     translator = keras_attn.GenerationModel(encoder, search)
@@ -144,7 +151,7 @@ def write_models(model, folder, args):
 
 
 def write_weights(encoder, decoder, folder):
-    """The weights by side and path, and what a CTranslate2 model of them has to know."""
+    """Writes the weights by name and the sizes that a CTranslate2 model needs."""
     numpy, values = keras.ops.convert_to_numpy, {}
     for side, layer in (("encoder", encoder), ("decoder", decoder)):
         values[f"{side}/embedding"] = numpy(layer.embedding.embeddings)
@@ -164,8 +171,8 @@ def write_weights(encoder, decoder, folder):
 
 
 def compare(model, precision, folder, batches, args, found):
-    """Measures both sides in turn; returns a row for each batch size."""
-    sides = [("onnx", 1, 1), ("onnx", args.threads, 1)]  # workers; whether to use MKL
+    """Measures both sides in turn. Returns a row for each batch size."""
+    sides = [("onnx", 1, 1), ("onnx", args.threads, 1)]  # engine, workers, whether to use MKL
     sides += [("ctranslate2", 1, 1), ("ctranslate2", args.threads, 1)]
     sides.append(("ctranslate2", args.threads, 0))
     sides = list(dict.fromkeys(sides))
@@ -197,7 +204,7 @@ def compare(model, precision, folder, batches, args, found):
 
 
 def profile(model, precision, folder, batches, args, found):
-    """Takes our side apart; returns a row for each batch size."""
+    """Profiles our side. Returns a row for each batch size."""
     settings = {
         **BEAM,
         "measure": "profile",
@@ -233,7 +240,7 @@ def cells(args):
 
 
 def best(times, engine, size):
-    """The settings with which an engine was fastest."""
+    """Returns the fastest settings of an engine."""
     own = [side for side in times if side[0] == engine and times[side][size]]
     return min(own, key=lambda side: statistics.median(times[side][size]))
 

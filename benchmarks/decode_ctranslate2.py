@@ -1,7 +1,8 @@
-"""CTranslate2's side of `decode.py`; it is started by that, with a file of settings.
+"""CTranslate2 side of `decode.py`, which starts this script with a file of settings.
 
-The Transformer is built from the weights that `decode.py` wrote: the same numbers, in the layout of
-CTranslate2 (queries, keys and values of the self-attention in one matrix, rows are outputs).
+Builds the Transformer from the weights that `decode.py` wrote, in the layout of CTranslate2:
+the projections of queries, keys and values of self-attention are one matrix, with a row for each
+output.
 """
 
 import json
@@ -18,7 +19,7 @@ SPECIAL = {0: "<pad>", 1: "<s>", 2: "</s>", 3: "<unk>"}
 
 def main():
     settings = read_settings()
-    # Read when the library is loaded.
+    # CTranslate2 reads these variables when it is imported.
     os.environ["CT2_USE_MKL"] = str(int(settings.get("mkl", 1)))
     if settings["measure"] == "convert":
         convert(settings["weights"], settings["model"])
@@ -27,7 +28,7 @@ def main():
 
 
 def convert(weights, directory):
-    """Writes a CTranslate2 model from the `.npz` of weights by name, and the sizes beside it."""
+    """Writes a CTranslate2 model from a `.npz` file of weights and the file of its sizes."""
     import ctranslate2
 
     values = dict(np.load(weights))
@@ -71,7 +72,7 @@ def set_block(layer, values, name):
 
 
 def set_linear(linear, values, name, parts):
-    """One linear layer of the projections `parts`, side by side."""
+    """Sets a linear layer to the concatenation of the projections `parts`."""
     parts = parts.split()
     linear.weight = np.concatenate([values[f"{name}/{part}_kernel"].T for part in parts])
     linear.bias = np.concatenate([values[f"{name}/{part}_bias"] for part in parts])
@@ -90,7 +91,7 @@ def token_id(text):
 
 
 def measure(settings):
-    """Seconds of each batch size, and what was translated."""
+    """Returns the seconds and the hypotheses of each batch size."""
     import ctranslate2
 
     translator = ctranslate2.Translator(
@@ -119,7 +120,7 @@ def measure(settings):
     rows = {}
     for size, batches in settings["batches"].items():
         lengths = settings["lengths"].get(size) or [None] * len(batches)
-        # It takes and returns strings; how they are made of ids and read is not timed.
+        # CTranslate2 reads and returns strings. Their conversion to and from ids is not timed.
         batches = [[[token(index) for index in each] for each in batch] for batch in batches]
         translate(batches[:2], lengths[:2])
         begin = time.perf_counter()

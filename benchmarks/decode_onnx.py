@@ -1,7 +1,7 @@
 """Our side of `decode.py` and `decode_rnn.py`: an exported file in ONNX Runtime.
 
-With several workers, as many batches are translated at once, each worker with a session of its own:
-threads that share one wait for each other's memory.
+Several workers translate several batches at the same time. Each worker has its own session, because
+threads that share a session wait for its memory pool.
 """
 
 import collections
@@ -26,7 +26,7 @@ def main():
 
 
 def measure(settings):
-    """Seconds of each batch size, and what was translated."""
+    """Returns the seconds and the hypotheses of each batch size."""
     sessions = queue.SimpleQueue()
     for _ in range(settings["workers"]):
         sessions.put(open_session(settings["model"], settings["threads"] // settings["workers"]))
@@ -51,7 +51,7 @@ def measure(settings):
 
 
 def profile(settings):
-    """Seconds of each operator, of a few batches of each size, and what these translated."""
+    """Returns the seconds of each operator and the hypotheses, for a few batches of each size."""
     rows = {}
     for size, batches in settings["batches"].items():
         lengths = settings["lengths"].get(size) or [None] * len(batches)
@@ -67,7 +67,7 @@ def profile(settings):
         for event in events:
             operator = event.get("args", {}).get("op_name")
             is_kernel = event["name"].endswith("_kernel_time") and event["ts"] > first_call_ended
-            # What is inside of a loop has events of its own.
+            # The events of a loop include the operators inside it, which have their own events.
             if is_kernel and operator not in ("Loop", "If"):
                 seconds[operator] += event["dur"] / 1e6
         rows[size] = {"seconds": seconds, "hypotheses": sum(hypotheses, [])}
@@ -75,7 +75,7 @@ def profile(settings):
 
 
 def translate(session, batch, length, settings):
-    """The best hypothesis of each sentence: its ids and its score."""
+    """Returns the ids and the score of the best hypothesis of each sentence."""
     outputs = session.run(
         ["token_ids", "lengths", "scores"],
         {

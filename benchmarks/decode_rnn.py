@@ -1,18 +1,18 @@
-"""Speed of translation with a recurrent decoder: ONNX against the SavedModel and against PyTorch.
+"""Translation speed of a recurrent decoder: ONNX, SavedModel and PyTorch.
 
     python benchmarks/decode_rnn.py RUN --name multi30k-bahdanau --peer-python PYTHON
 
-RUN is a directory of `examples/train_translation.py --data DIR` with Bahdanau or Luong attention
-and the other options as they are by default. Its model is exported as ONNX and as SavedModel, and
-its weights are written for PyTorch, where a loop over the steps does the same search. All sides get
-the same batches, of RUN/test.source sorted by length, as ids, and give back ids; so no tokenizer is
-measured. Each side works on one batch at a time, with all threads.
+RUN is a run directory of `examples/train_translation.py --data DIR` with Bahdanau or Luong
+attention and default values of the other options. The script exports the model as ONNX and as
+SavedModel, and writes the weights for PyTorch, where a loop over the steps does the same search.
+All sides read the same batches of ids, from RUN/test.source sorted by length, and return ids.
+Tokenizers are not measured. Each side translates one batch at a time, with all threads.
 
-Before anything is timed, all sides translate all sentences: at least 99 % of the best hypotheses
-must be the same, or nothing is reported. Then each measurement is a process of its own, the sides
-take turns, and what counts is the median of the rounds. The machine has to be idle.
+Before the timing, all sides translate all sentences. The script stops unless at least 99 % of the
+best hypotheses are equal. Then each measurement runs in a separate process, the sides take turns,
+and the result is the median of the rounds. The machine must be idle.
 
-Writes `benchmarks/results/decode_rnn-NAME.json`: tokens per second, end tokens counted.
+Writes `benchmarks/results/decode_rnn-NAME.json`: tokens per second, including end tokens.
 """
 
 import json
@@ -46,20 +46,22 @@ SEARCH = {
     "relative_max_length": (2, 10),
     "length_penalty": 1.0,
 }
-# What the model in PyTorch is made for.
+# Options that the PyTorch model supports.
 NEEDED = {"layers": 1, "cell": "lstm", "no_input_feeding": False, "separate_vocabularies": False}
 PEERS = {"saved_model": "SavedModel", "pytorch": "PyTorch"}
-# The smallest share of sentences that all sides must translate alike.
+# Minimum fraction of sentences that all sides must translate equally.
 SAME = 0.99
 
 
 def main():
     parser = argument_parser(__doc__, threads=2)
-    parser.add_argument("run", type=Path, help="directory of a training run with attention")
-    parser.add_argument("--name", required=True, help="of the results file")
-    parser.add_argument("--peer-python", default=sys.executable, help="one with PyTorch")
+    parser.add_argument("run", type=Path, help="run directory of a model with attention")
+    parser.add_argument("--name", required=True, help="name of the results file")
+    parser.add_argument("--peer-python", default=sys.executable, help="Python with PyTorch")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--sentences", type=int, help="spread over the lengths; default: all")
+    parser.add_argument(
+        "--sentences", type=int, help="sentences, of evenly spaced lengths; default: all"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     load = load_average()
@@ -117,7 +119,7 @@ def check_supported(training):
 
 
 def write_models(folder, run_dir):
-    """Writes the files of all sides; returns their names and the sizes of the model."""
+    """Writes the files of all sides. Returns their names and the sizes of the model."""
     translator = RunDirectory(run_dir).load_model()
     encoder, decoder = translator.encoder, translator.decoder
     search = keras_attn.BeamDecoder(decoder, **SEARCH, name="search")
@@ -133,17 +135,20 @@ def write_models(folder, run_dir):
 
 
 def check_same_translations(sides, measure, batch_size):
-    """Stops if the sides do not translate alike."""
+    """Stops the benchmark if the translations of the sides differ."""
     results = {side: measure(side, [batch_size])["rows"][str(batch_size)] for side in sides}
     for peer in PEERS:
         found = agreement(results["onnx"]["hypotheses"], results[peer]["hypotheses"])
         print(f"{PEERS[peer]}:", found)
         if found["equal_hypotheses"] < SAME:
-            raise SystemExit(f"{PEERS[peer]} does not do the same search, or not with our model.")
+            raise SystemExit(
+                f"Expected {PEERS[peer]} to translate {SAME:.0%} of the sentences equally. "
+                f"Received: equal_hypotheses={found['equal_hypotheses']}."
+            )
 
 
 def time_in_turn(sides, measure, args):
-    """Seconds of all rounds and the hypotheses, by side and batch size, and versions."""
+    """Returns the seconds of all rounds, the hypotheses by side and batch size, and versions."""
     cells = [(side, size) for side in sides for size in args.batch_sizes]
     seconds, hypotheses, found = {cell: [] for cell in cells}, {}, {}
     for number in range(1, args.rounds + 1):
@@ -160,7 +165,7 @@ def time_in_turn(sides, measure, args):
 
 
 def comparisons(model, peer, seconds, hypotheses, found):
-    """A row of the results for each batch size, and one for the mean of the ratios."""
+    """Returns a row for each batch size, and a row with the mean of the ratios."""
     rows, ratios = [], []
     name = f"PyTorch {found['torch']}" if peer == "pytorch" else PEERS[peer]
     for size in (size for side, size in seconds if side == peer):

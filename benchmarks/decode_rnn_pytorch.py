@@ -1,8 +1,8 @@
-"""PyTorch's side of `decode_rnn.py`; it is started by that.
+"""PyTorch side of `decode_rnn.py`, which starts this script.
 
-The weights are those that `decode_rnn.py` wrote, and the search is that of
-`keras_attn.BeamDecoder(stop="collected")`, as one would write it for PyTorch: a loop over the
-steps, whose results are collected in lists, and which drops the sentences that are done.
+Loads the weights that `decode_rnn.py` wrote. The search equals
+`keras_attn.BeamDecoder(stop="collected")`, written in PyTorch style: a loop over the steps, which
+collects results in lists and removes finished sentences.
 """
 
 import math
@@ -12,7 +12,7 @@ import translation_side
 from torch_seq2seq import TorchSeq2Seq
 
 START, END = 1, 2
-NEVER = slice(0, 2)  # padding and start
+NEVER = slice(0, 2)  # padding and start token
 
 
 def main():
@@ -29,19 +29,19 @@ def main():
 
 @torch.inference_mode()
 def search(model, source_ids, settings):
-    """The best ids, without the end, and the score of each sentence of `(B, S)`."""
+    """Returns the best ids, without end token, and the score of each sentence of `(B, S)`."""
     width, penalty = settings["beam_width"], settings["length_penalty"]
     factor, margin = settings["relative_max_length"]
     limits = factor * (source_ids != 0).sum(dim=1) + margin  # (B,)
     limits = limits.clamp(max=settings["max_length"])
     best = [([], -math.inf)] * len(source_ids)
-    sentences = torch.arange(len(source_ids))  # of which the rows are
+    sentences = torch.arange(len(source_ids))  # indices of the unfinished sentences
     collected = torch.zeros_like(sentences)
 
     memory, state = model.encode(source_ids)
     state = [part.repeat_interleave(width, dim=0) for part in state]  # (B*K, ...)
     log_probs = torch.full((len(source_ids), width), -math.inf)
-    log_probs[:, 0] = 0.0  # all beams start alike
+    log_probs[:, 0] = 0.0  # all beams start equal, so only the first counts
     token_ids = torch.full((len(source_ids), width, 1), START)  # (B, K, t)
     step = 0
     while len(sentences):
@@ -66,7 +66,7 @@ def search(model, source_ids, settings):
                 best[sentences[row]] = ids, score
         collected = collected + ended.sum(dim=1)
 
-        # The best that have not ended go on, of the sentences that are not done.
+        # Continue with the best open hypotheses of the unfinished sentences.
         log_probs, chosen = values.masked_fill(is_end, -math.inf).topk(width)  # (B, K)
         parents, tokens = parents.gather(1, chosen), tokens.gather(1, chosen)
         rows = torch.arange(len(sentences)).unsqueeze(1)  # (B, 1)

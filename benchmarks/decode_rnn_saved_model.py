@@ -1,4 +1,4 @@
-"""The SavedModel's side of `decode_rnn.py`; it is started by that."""
+"""SavedModel side of `decode_rnn.py`, which starts this script."""
 
 import tensorflow as tf
 import translation_side

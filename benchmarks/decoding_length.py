@@ -1,14 +1,14 @@
-"""Time of a decoding step in ONNX Runtime over the length of the output, with and without cache.
+"""Time of a decoding step in ONNX Runtime by output length, with and without key-value cache.
 
     python benchmarks/decoding_length.py
 
-A Transformer with random weights, which never emits the end token, is exported twice: as it is, and
-with a decoder that keeps no keys and values but runs over all tokens again in each step (those of
-the source are computed once in both). The cache has blocks of 32 steps. Search, loop and file
-format are the same. Each round opens both files in turn, in a process of its own; what counts is
-the median of the rounds, as the time of the whole call over the number of steps. A measurement
-without cache that would take longer than `--longest` seconds, by the square of the length, is left
-out.
+Exports the same Transformer twice: with its key-value cache, and with a decoder without cache,
+which recomputes all tokens in each step. The weights are random, and the model never emits the end
+token. Both files compute the keys and values of the source once. The cache has blocks of 32 steps.
+Search, loop and file format are the same. Each round opens both files in turn, each in a separate
+process. The time of a step is the time of the whole call divided by the number of steps; the result
+is the median of the rounds. A measurement without cache is skipped if it would take longer than
+`--longest` seconds, assuming that the time grows with the square of the length.
 
 Writes `benchmarks/results/decoding_length.json`.
 """
@@ -37,10 +37,12 @@ def main():
     parser.add_argument("--lengths", type=int, nargs="+", default=[32, 64, 128, 256, 512])
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 16])
     parser.add_argument("--source-length", type=int, default=32)
-    parser.add_argument("--beam-width", type=int, default=1, help="1: greedy")
-    parser.add_argument("--cache-block-size", type=int, default=32, help="steps; 0: one block")
+    parser.add_argument("--beam-width", type=int, default=1, help="1: greedy search")
+    parser.add_argument(
+        "--cache-block-size", type=int, default=32, help="steps of a block; 0: one block"
+    )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--longest", type=float, default=30, help="seconds, without cache")
+    parser.add_argument("--longest", type=float, default=30, help="limit of seconds without cache")
     args = parser.parse_args()
     load = load_average()
 
@@ -63,14 +65,14 @@ def main():
 
 
 def write_translator(path, size, form, args):
-    """Exports a model that only its limit ends."""
+    """Exports a model whose hypotheses end only at the length limit."""
     import keras_attn
     from keras_attn.export import export_onnx
 
     make = getattr(keras_attn, f"transformer_{size}")
     encoder, decoder = make(VOCABULARY_SIZE, VOCABULARY_SIZE, seed=args.seed)
     arguments = {
-        # That of the comparison with Keras; it is given anew in each call.
+        # Limit in the comparison with Keras. Each call passes its own limit.
         "max_length": 8,
         "relative_max_length": None,
         "suppressed_token_ids": [0, 1, 2],  # padding, start and end
@@ -87,7 +89,7 @@ def write_translator(path, size, form, args):
 
 
 def without_cache(decoder):
-    """A decoder with the weights of another, whose state is the tokens so far."""
+    """Returns a decoder with the weights of `decoder`, whose state contains only the tokens."""
     import keras
     from keras import ops
 
@@ -108,7 +110,7 @@ def without_cache(decoder):
         def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
             mask = memory["blocks"][0]["mask"]  # (B, 1, S)
             token_ids = ops.zeros((ops.shape(mask)[0] * beam_width, 1), dtype="int32")
-            # Computed positions, because TensorFlow would fix an axis of known size for the loop.
+            # Compute the positions, because TensorFlow would make a known size static in the loop.
             (nothing,) = ops.nonzero(ops.zeros((1,), dtype="bool"))
             return {"token_ids": ops.take(token_ids, nothing, axis=1)}  # (B*K, 0)
 
@@ -122,7 +124,7 @@ def without_cache(decoder):
             outputs = self.decoder.stack.normalize(vectors)[:, -1]  # (B*K, D)
             return self.decoder.project(outputs), {"token_ids": token_ids}
 
-        def get_config(self):  # An export looks at it.
+        def get_config(self):  # the exporter reads it
             return {
                 **super().get_config(),
                 "decoder": keras.saving.serialize_keras_object(self.decoder),
@@ -132,7 +134,7 @@ def without_cache(decoder):
 
 
 def measure(args, form, directory):
-    """Milliseconds per step, by batch size and length."""
+    """Returns the milliseconds per step, by batch size and length."""
     session = open_session(Path(directory) / f"{form}.onnx", args.threads)
     generator = np.random.default_rng(args.seed)
     found = {}
@@ -149,7 +151,9 @@ def measure(args, form, directory):
             started = time.perf_counter()
             (lengths,) = session.run(["lengths"], inputs)
             if not (lengths == length).all():
-                raise SystemExit(f"Expected {length} tokens each. Received: {lengths.tolist()}.")
+                raise SystemExit(
+                    f"Expected {length} tokens each. Received: lengths={lengths.tolist()}."
+                )
             return time.perf_counter() - started
 
         translate(args.lengths[0])  # the first call allocates
@@ -163,7 +167,7 @@ def measure(args, form, directory):
 
 
 def size_rows(size, milliseconds, args):
-    """The rows of one model."""
+    """Returns the rows of one model."""
 
     def median(form, batch_size, length):
         runs = [found[str(batch_size)].get(str(length)) for found in milliseconds[form]]

@@ -1,9 +1,9 @@
-"""Long sentences from short ones: joins 2 to 4 lines of parallel files to one.
+"""Creates a corpus of long sentences: joins 2 to 4 lines of parallel files into one line.
 
     python benchmarks/join_captions.py DATA OUT --source en --target de
 
-Every line is used once; which lines are joined is random, the same on both sides. Trained and
-tested on the result, a model shows what attention is for (Bahdanau et al., 2015, figure 2).
+Each line is used once. The choice of lines to join is random and equal on both sides. Long
+sentences show the benefit of attention (Bahdanau et al., 2015, figure 2).
 """
 
 import argparse

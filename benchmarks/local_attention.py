@@ -1,19 +1,20 @@
-"""Time and memory of attention to a window against attention to all, over the source length.
+"""Time and memory of windowed and full attention as a function of the source length.
 
     python benchmarks/local_attention.py
 
-compares `LocalAttention(LuongAttention())` with `LuongAttention()`: a decoding step (one query of
-each sentence, the memory prepared), 64 queries with the memory prepared, the same with its
-preparation, and a training step of that, with the gradients of weights, queries and values. Window
-and queries do not grow with the source. What does grow with it, besides the preparation, are the
-mask and the weights that are returned, a number for each position.
+Compares `LocalAttention(LuongAttention())` with `LuongAttention()` in four tasks: a decoding step
+(one query per sentence, prepared memory), 64 queries with prepared memory, 64 queries including the
+preparation of the memory, and a training step of the latter with the gradients of weights, queries
+and values. The window and the number of queries do not depend on the source length. Only the
+preparation, the mask and the returned weights (one number per position) grow with the source.
 
-The time is the median of the calls after the first. The memory is the largest resident size of the
-process less that of the same process before the first long source, with the lengths in rising order
-in a process for each form and each task; the source is part of it, and so is its preparation where
-that is not timed. The two forms take turns, and what counts is the median of the rounds. The slopes
-are those of straight lines through the logarithms of the times from `--slope-from` positions on: 0
-does not depend on the length, 1 grows with it.
+The time is the median of the calls after the first. The memory is the peak resident size of the
+process minus its size before the first long source. Each combination of form and task has its own
+process, which measures the lengths in increasing order. The memory includes the source and its
+preparation, also if the preparation is not timed. The two forms take turns, and the results are the
+medians of the rounds. The slopes are fitted to the logarithms of time and length from
+`--slope-from` positions: 0 means constant time, 1 means that the time is proportional to the
+length.
 
 Writes `benchmarks/results/local_attention.json`.
 """
@@ -39,12 +40,14 @@ FORMS = ("local", "all")
 def main():
     parser = argument_parser(__doc__, threads=1, seed=1)
     lengths = [64, 128, 256, 512, 1024, 2048, 4096]
-    parser.add_argument("--lengths", type=int, nargs="+", default=lengths, help="rising")
-    parser.add_argument("--slope-from", type=int, default=512, help="shorter ones do not count")
+    parser.add_argument(
+        "--lengths", type=int, nargs="+", default=lengths, help="source lengths, increasing"
+    )
+    parser.add_argument("--slope-from", type=int, default=512, help="shortest length for the slope")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--features", type=int, default=256)
-    parser.add_argument("--window", type=int, default=10, help="half of it")
-    parser.add_argument("--calls", type=int, default=20, help="of which the first is not timed")
+    parser.add_argument("--window", type=int, default=10, help="half of the window")
+    parser.add_argument("--calls", type=int, default=20, help="calls; the first is not timed")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     load = load_average()
@@ -94,7 +97,7 @@ def slope(lengths, found, start):
 
 
 def measure(args, form, task):
-    """Seconds of a call, and MiB at the peak so far, for each length."""
+    """Returns the seconds of a call and the peak MiB so far, for each length."""
     import keras
     import tensorflow as tf
 
@@ -105,7 +108,7 @@ def measure(args, form, task):
     if form == "local":
         layer = LocalAttention(layer, window=args.window)
     queries = tf.random.normal((args.batch, 1 if task == "step" else 64, args.features))
-    layer(queries, tf.zeros((args.batch, 1, args.features)))  # so that it has its weights
+    layer(queries, tf.zeros((args.batch, 1, args.features)))  # creates the weights
 
     @tf.function(reduce_retracing=True)
     def attend(queries, memory):

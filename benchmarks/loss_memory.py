@@ -1,13 +1,13 @@
-"""Peak memory and time of a loss that needs no logits against one of logits.
+"""Peak memory and time of a loss that does not compute logits and of a loss of logits.
 
     python benchmarks/loss_memory.py
 
-computes the cross-entropy of tokens with label smoothing from their features and the kernel of a
-vocabulary, with all gradients: by `linear_crossentropy`, and by `crossentropy_per_token` of the
-product; each measurement in a process of its own, the two in turn. The memory is the largest
-resident size of the process less that of the same process before the first batch of this size, so
-without the libraries, the kernel and the program; the time is the median of the calls after the
-first. What counts is the median of the rounds.
+Computes the cross-entropy of tokens with label smoothing from their features and the output kernel,
+with all gradients: with `linear_crossentropy`, and with `crossentropy_per_token` of the product.
+Each measurement runs in a separate process, and the two losses take turns. The memory is the peak
+resident size of the process minus its size before the first batch of this size, so it does not
+include libraries, kernel and code. The time is the median of the calls after the first. The results
+are the medians of the rounds.
 
 Writes `benchmarks/results/loss_memory.json`.
 """
@@ -26,7 +26,7 @@ UNITS = {"mebibytes": "MiB at the peak", "seconds": "seconds"}
 def main():
     parser = argument_parser(__doc__, threads=2, seed=1)
     parser.add_argument("--tokens", type=int, nargs="+", default=[2048, 8192])
-    parser.add_argument("--calls", type=int, default=4, help="of which the first is not timed")
+    parser.add_argument("--calls", type=int, default=4, help="calls; the first is not timed")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     load = load_average()
@@ -66,7 +66,7 @@ def rows_of(features, classes, tokens, args):
 
 
 def measure(args, form, features, classes, tokens):
-    """Seconds of a call, and MiB at the peak."""
+    """Returns the seconds of a call and the peak MiB for each number of tokens."""
     import tensorflow as tf
 
     from keras_attn.training import crossentropy_per_token, linear_crossentropy

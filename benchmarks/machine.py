@@ -1,15 +1,15 @@
-"""The machine that a result depends on: what it is, how busy, and how much of it is used."""
+"""Processor, load and cores of the machine."""
 
 import os
 import platform
 import sys
 
 INSTRUCTIONS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16")
-"""Of x86: what the libraries for matrix products choose between, as Linux calls them."""
+"""Instruction sets of x86 that matrix libraries select from, with their names in Linux."""
 
 
 def machine():
-    """The processor, its instructions, and how many of its cores this process may use."""
+    """Returns the processor, its instruction sets and the number of cores for this process."""
     try:
         with open("/proc/cpuinfo") as file:
             pairs = [line.partition(":") for line in file]
@@ -28,14 +28,17 @@ def machine():
 
 
 def use_cores(number):
-    """Keeps this process on the first cores that it may use, where the system can."""
+    """Binds this process to its first `number` cores, if the system supports it."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:number])
 
 
 def load_average():
-    """How busy the machine is; says so if that spoils a measurement."""
+    """Returns the load average. Warns if it is too high for measurements."""
     load = os.getloadavg()[0]
     if load > 0.5:
-        print(f"Other processes are busy (load {load:.1f}): do not trust times.", file=sys.stderr)
+        print(
+            f"Warning: the machine is busy (load {load:.1f}). Times are unreliable.",
+            file=sys.stderr,
+        )
     return round(load, 2)

@@ -1,4 +1,4 @@
-"""Opens an ONNX file as `keras_attn_runtime` does, but with a profile if that is asked for."""
+"""Opens an ONNX file with the options of `keras_attn_runtime`, optionally with profiling."""
 
 import onnxruntime
 

@@ -1,4 +1,4 @@
-"""A measurement in a process of its own, which no other one has warmed up or left full."""
+"""Runs each measurement in a separate process, so that measurements do not affect each other."""
 
 import json
 import os
@@ -13,9 +13,9 @@ REPOSITORY = Path(__file__).parent.parent
 
 
 def run(command, threads):
-    """What a command prints as JSON in its last line; None where it prints nothing.
+    """Runs a command. Returns the JSON in its last line of output, or `None` without output.
 
-    The command finds this repository, and its libraries are told to use so many threads.
+    The environment limits the threads of the libraries and makes this repository importable.
     """
     threads = str(threads)
     environment = {
@@ -24,7 +24,8 @@ def run(command, threads):
         "OMP_NUM_THREADS": threads,
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
         "TF_CPP_MIN_LOG_LEVEL": "2",
-        # TensorFlow has it on by itself where the processor has VNNI, and is twice as fast with it.
+        # TensorFlow is twice as fast with oneDNN. It enables oneDNN by default only for processors
+        # with VNNI.
         "TF_ENABLE_ONEDNN_OPTS": "1",
         "TF_NUM_INTEROP_THREADS": threads,
         "TF_NUM_INTRAOP_THREADS": threads,
@@ -33,21 +34,21 @@ def run(command, threads):
         [str(part) for part in command], stdout=subprocess.PIPE, text=True, env=environment
     )
     if process.returncode != 0:
-        raise SystemExit(f"{command[1]} failed; its message is above.")
+        raise SystemExit(f"{command[1]} failed. See its error above.")
     return json.loads(process.stdout.splitlines()[-1]) if process.stdout else None
 
 
 def measure_in_turn(script, sides, args, **what):
-    """Measures each side `args.rounds` times, in turn, each time in a process of its own.
+    """Measures each side `args.rounds` times, in turn, each time in a separate process.
 
     Args:
         script: path of a script that ends with `main_or_measurement(main, measure)`.
-        sides: names.
-        args: its arguments.
-        **what: what else `measure(args, side, **what)` takes.
+        sides: list of names.
+        args: arguments of the script.
+        **what: further arguments of `measure(args, side, **what)`.
 
     Returns:
-        Dict from a side to the list of what `measure` returned, as JSON.
+        Dict from a side to the list of results of `measure`, as JSON.
     """
     found = {side: [] for side in sides}
     for number in range(args.rounds):
@@ -60,7 +61,7 @@ def measure_in_turn(script, sides, args, **what):
 
 
 def main_or_measurement(main, measure):
-    """Runs a benchmark, or, where `measure_in_turn` has started it, one measurement of it."""
+    """Runs a benchmark, or one measurement if `measure_in_turn` has started this process."""
     if sys.argv[1:2] == ["--measure"]:
         settings, side, what = json.loads(sys.argv[2])
         print(json.dumps(measure(Namespace(**settings), side, **what)))

@@ -1,10 +1,10 @@
-"""Keras, SavedModel and ONNX on the same sentences, and scores against teacher forcing.
+"""Compares Keras, SavedModel and ONNX on the same sentences, and scores with teacher forcing.
 
     python benchmarks/parity.py RUN SAVED_MODEL ONNX --name multi30k-en-de-bahdanau
 
-RUN is a run directory of examples/train_translation.py; SAVED_MODEL and ONNX were exported from it.
-All sentences of RUN/test.source are translated by the three, and every hypothesis of Keras is
-scored once more by the model that was trained, which sees all of it at once.
+RUN is a run directory of examples/train_translation.py; SAVED_MODEL and ONNX are its exports. Keras
+and both exports translate all sentences of RUN/test.source. The trained model then scores each
+hypothesis of Keras again, in one pass with teacher forcing.
 """
 
 import json
@@ -31,7 +31,7 @@ def main():
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("saved_model", type=Path)
     parser.add_argument("onnx", type=Path)
-    parser.add_argument("--name", required=True, help="of the results file")
+    parser.add_argument("--name", required=True, help="name of the results file")
     args = parser.parse_args()
     training = json.loads((args.run_dir / "history.json").read_text())["arguments"]
 
@@ -96,7 +96,7 @@ def main():
 
 
 def hypotheses(outputs):
-    """For each sentence a list of `(ids without padding, score, log_prob)`, best first."""
+    """Returns for each sentence a list of `(ids without padding, score, log_prob)`, best first."""
     token_ids, scores, log_probs = (
         np.asarray(outputs[name]) for name in ("token_ids", "scores", "log_probs")
     )
@@ -110,7 +110,7 @@ def hypotheses(outputs):
 
 
 def forced_log_probs(trainer, source_ids, rows, search):
-    """The log probability of each hypothesis, from one pass over all its tokens."""
+    """Returns the log probability of each hypothesis, computed in one pass over its tokens."""
     width = len(rows[0])
     targets = pad([ids for row in rows for ids, _, _ in row])  # (B*N, T)
     inputs = np.concatenate(

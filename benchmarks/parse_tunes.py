@@ -1,12 +1,12 @@
-"""The share of tunes in ABC notation that music21 can parse, and whose bars are complete.
+"""Fraction of tunes in ABC notation that music21 can parse, and that have complete bars.
 
     python examples/train_language_model.py --data FILE.abc --documents --run-dir RUN --samples 200
     python benchmarks/parse_tunes.py RUN        # in an environment with music21
 
-counts what the model wrote, RUN/samples.txt, and as a yardstick the real tunes that it has not
-seen, RUN/held_out.txt, and writes RUN/tunes.json. music21 ends a tune where it ends: at a blank
-line. A bar is complete if its notes last as long as the meter says. Where a part of a tune begins
-or ends, at the ends and at repeats and double bars, it may be shorter, as upbeats are there.
+Reads the generated tunes, RUN/samples.txt, and real tunes that were not used for training,
+RUN/held_out.txt, as a baseline. Writes RUN/tunes.json. A blank line ends a tune. A bar is complete
+if the total duration of its notes equals the meter. Bars next to the start or end of the tune, to
+repeats and to double bars may be shorter, because they can contain an upbeat.
 """
 
 import argparse
@@ -23,8 +23,8 @@ args = parser.parse_args()
 
 
 def bars_of(tune):
-    """All bars as booleans, whether they are complete; `None` if music21 cannot read the tune."""
-    # In the older notation of these files `!` ends a line of the score.
+    """Returns whether each bar is complete, or `None` if music21 cannot parse the tune."""
+    # These files use an older notation, in which `!` ends a line of the score.
     tune = re.sub("!$", "", tune, flags=re.MULTILINE)
     try:
         score = converter.parse(tune, format="abc")

@@ -1,12 +1,12 @@
-"""Keeps what an example found out: RUN/results.json, with the machine, the versions and the date.
+"""Records the results of an example, RUN/results.json, with machine, versions and date.
 
     python examples/train_language_model.py --data FILE --run-dir RUN
     python benchmarks/record_example.py RUN --name language_model-WHAT --model "what it is" \
         --threads 1 --command "python examples/train_language_model.py --data FILE --run-dir RUN"
 
-writes benchmarks/results/NAME.json. Its minutes are those of the CPU: those of the clock depend on
-what else the machine had to do. The tunes in RUN/tunes.json (see parse_tunes.py) make two rows:
-those of the model, and the real ones.
+Writes benchmarks/results/NAME.json. Minutes are CPU time, because wall-clock time depends on other
+processes of the machine. RUN/tunes.json (see parse_tunes.py) adds two rows: the generated and the
+real tunes.
 """
 
 import argparse
@@ -20,15 +20,15 @@ PACKAGES = ("keras", "tensorflow", "onnxruntime", "sentencepiece")
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("run_dir", type=Path)
-parser.add_argument("--name", required=True, help="of the results file")
-parser.add_argument("--model", help="name of its row, where there is one")
-parser.add_argument("--command", required=True, help="how the run was made")
-parser.add_argument("--threads", type=int, required=True, help="that it was allowed")
+parser.add_argument("--name", required=True, help="name of the results file")
+parser.add_argument("--model", help="name of the row, if there is only one")
+parser.add_argument("--command", required=True, help="command of the run")
+parser.add_argument("--threads", type=int, required=True, help="threads of the run")
 args = parser.parse_args()
 
 report = json.loads((args.run_dir / "results.json").read_text())
 arguments = report.pop("arguments")
-for name in ("run_dir", "out"):  # a folder of whoever ran it
+for name in ("run_dir", "out"):  # folders of the user
     arguments.pop(name, None)
 report.pop("minutes", None)
 names = [name for name in report if name == "onnx" or name.endswith("_onnx")]

@@ -1,4 +1,4 @@
-"""Writes what the results say: all of it into `results/README.md`, in short into `README.md`.
+"""Writes tables of the results: all rows to `results/README.md`, a summary to `README.md`.
 
 python benchmarks/report.py
 """
@@ -12,7 +12,7 @@ RESULTS = HERE / "results"
 START = "<!-- results: written by report.py, do not edit -->"
 END = "<!-- end of results -->"
 ALL = ("Results", "Model", "Ours", "Peer", "Theirs", "Ratio", "Machine", "Date")
-IN_SHORT = ("Results", "Model", "Quality, or ours over theirs", "Peer", "Machine", "Date")
+IN_SHORT = ("Results", "Model", "Quality, or ratio (ours / peer)", "Peer", "Machine", "Date")
 
 
 def main():
@@ -27,17 +27,23 @@ def main():
     short_rows = [line for path, results in files for line in in_short(path, results)]
     lines = [before + START, "", *table(IN_SHORT, short_rows), "", END + after]
     readme.write_text("\n".join(lines), encoding="utf-8")
-    lines = ["# All results", "", "Written by `report.py`, do not edit.", "", *table(ALL, all_rows)]
+    lines = [
+        "# All results",
+        "",
+        "`report.py` generates this page. Do not edit it.",
+        "",
+        *table(ALL, all_rows),
+    ]
     (RESULTS / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def table(columns, rows):
-    """Lines of a Markdown table."""
+    """Returns the lines of a Markdown table."""
     return [f"| {' | '.join(row)} |" for row in (columns, ["---"] * len(columns), *rows)]
 
 
 def cells(path, results, row):
-    """The cells of a row, which compares with a peer, tells a quality, or counts what agrees."""
+    """Returns the cells of a row: a comparison with a peer, BLEU, or other values."""
     peer = theirs = ratio = ""
     if "bleu" in row:
         model, ours = quality(row)
@@ -55,13 +61,13 @@ def cells(path, results, row):
 
 
 def in_short(path, results):
-    """Cells of a line for the quality, or for each model and peer over all sizes of a batch."""
+    """Yields the cells of summary rows: BLEU, or the mean ratio of each model and peer."""
     link = f"[{path.stem}](results/{path.name})"
     end = (machine_of(results), results["date"])
     ratios = {}
     for row in results["rows"]:
         if "ratio" in row:
-            # The last part of a name is the size: of the batch, or of what is in it.
+            # The last part of a name is the size, such as the batch size or the length.
             model = row["model"].rpartition(", ")[0] or row["model"]
             ratios.setdefault((f"{model}: {row['unit']}", row["peer"]), []).append(row["ratio"])
     if "bleu" in results["rows"][0]:
@@ -74,7 +80,7 @@ def in_short(path, results):
 
 
 def quality(row):
-    """The name of a model, and its BLEU."""
+    """Returns the name of a model and its BLEU."""
     model = f"{row['model']}, {row['split']}"
     model += f", beam {row['beam_width']}" if "beam_width" in row else ""
     minutes = f" ({row['minutes']:.0f} min)" if "minutes" in row else ""
@@ -82,14 +88,14 @@ def quality(row):
 
 
 def machine_of(results):
-    """The processor, with the newest of its instructions where they were recorded."""
+    """Returns the processor, its newest instruction set (if recorded) and the number of cores."""
     machine = results["machine"]
     newest = machine.get("instructions", [])[-1:]
     return ", ".join([machine["cpu"], *newest, f"{machine['cores']} cores"])
 
 
 def number(value):
-    """Four digits, or all of those before the point."""
+    """Formats a number with four significant digits, or all digits before the decimal point."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark keeps: its rows, with all that they depend on besides the code."""
+"""Writes a results file: rows, command, machine and versions."""
 
 import datetime
 import json
@@ -13,14 +13,14 @@ FOLDER = Path(__file__).parent / "results"
 
 
 def write_results(path, rows, found_versions, seed, **facts):
-    """Writes a results file with command, date and machine of this process.
+    """Writes a results file with the command, date and machine of this process.
 
     Args:
-        path: `FOLDER/BENCHMARK.json` or `FOLDER/BENCHMARK-WHAT.json`; the folder is made.
-        rows: list of dicts, a measurement each; `report.py` knows what they may hold.
-        found_versions: dict of the versions of what ran, as from `versions`.
-        seed: int, of what was drawn; of the training, where a trained run is measured.
-        **facts: anything else, such as the settings; also the command, where it was another one.
+        path: `FOLDER/BENCHMARK.json` or `FOLDER/BENCHMARK-NAME.json`. The folder is created.
+        rows: list of dicts, one for each measurement; see `report.py` for their keys.
+        found_versions: dict of package versions, as returned by `versions`.
+        seed: int, seed of the random inputs, or of the training if a run is measured.
+        **facts: further entries, such as the settings. Can replace the command.
     """
     results = {
         "benchmark": path.stem.partition("-")[0],
@@ -38,7 +38,7 @@ def write_results(path, rows, found_versions, seed, **facts):
 
 
 def versions(*packages):
-    """Versions of Python and of the packages, by name."""
+    """Returns the versions of Python and of the packages, by name."""
     found = {"python": platform.python_version()}
     for package in packages:
         found[package] = metadata.version(package)

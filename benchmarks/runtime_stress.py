@@ -1,13 +1,13 @@
-"""Memory of the runtime's command over many lines, and whether each comes out, in its order.
+"""Memory of the runtime's command for many lines, and whether its output is complete and in order.
 
     python benchmarks/runtime_stress.py build/demo/translator.onnx --lines 1000000
 
-feeds dates (examples/dates.py) through a pipe to `python -m keras_attn_runtime`, a process of its
-own, and compares each line that comes back. What is expected are the translations of the distinct
-lines by the `Translator` in this process; the file is drawn from them at random. The resident
-memory of the command is read each second (VmRSS and VmHWM in /proc, so on Linux).
+Writes dates (examples/dates.py) to a pipe to `python -m keras_attn_runtime`, which runs in a
+separate process, and checks each output line. The lines are sampled at random from a set of
+distinct lines, which a `Translator` in this process translates for comparison. The resident memory
+of the command is read each second (VmRSS and VmHWM in /proc, so only on Linux).
 
-Writes `benchmarks/results/runtime_stress.json`. The exit status is 1 if a line was wrong.
+Writes `benchmarks/results/runtime_stress.json`. The exit status is 1 if a line is wrong.
 """
 
 import json
@@ -24,15 +24,15 @@ from machine import load_average
 from own_process import REPOSITORY
 from results_file import versions, write_results
 
-SHARES = (0.1, 0.5, 1.0)  # of the lines, at which the memory is told
-COURSE = 60  # samples of the memory that are kept
+SHARES = (0.1, 0.5, 1.0)  # fractions of the lines at which the memory is reported
+COURSE = 60  # number of memory samples in the results
 
 
 def main():
     parser = argument_parser(__doc__, threads=1, seed=1)
-    parser.add_argument("model", help="ONNX file of a translator of dates")
+    parser.add_argument("model", help="ONNX file of a date translator")
     parser.add_argument("--lines", type=int, default=1_000_000)
-    parser.add_argument("--distinct", type=int, default=20_000, help="different lines")
+    parser.add_argument("--distinct", type=int, default=20_000, help="number of distinct lines")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--interval", type=float, default=1, help="seconds between samples")
     args = parser.parse_args()
@@ -53,7 +53,7 @@ def main():
 
 
 def translations(args):
-    """Dictionary of the distinct lines and their translations, made without the command."""
+    """Returns a dict of the distinct lines and their translations by the `Translator`."""
     sys.path.append(str(REPOSITORY / "examples"))
     import dates
 
@@ -64,14 +64,14 @@ def translations(args):
 
 
 def drawn(sources, args):
-    """The lines of the file, the same ones each time, without holding them all."""
+    """Yields the lines, the same in each call, without storing all of them."""
     generator = random.Random(args.seed)
     for _ in range(args.lines):
         yield generator.choice(sources)
 
 
 def stress(args, sources, expected):
-    """Runs the command; returns the row of the results and other facts."""
+    """Runs the command. Returns the row of the results and further entries."""
     options = ["--threads", str(args.threads), "--batch-size", str(args.batch_size)]
     process = subprocess.Popen(
         [sys.executable, "-m", "keras_attn_runtime", args.model, *options],
@@ -82,7 +82,8 @@ def stress(args, sources, expected):
     threading.Thread(target=feed, args=(process.stdin, sources, args), daemon=True).start()
     course, lines_out, wrong = [], 0, []
     due = time.perf_counter()
-    # In this order: the other one would take a line too many from the pipe, and drop it.
+    # `process.stdout` must be the second argument: otherwise `zip` would read an extra line
+    # and drop it.
     for source, line in zip(drawn(sources, args), process.stdout, strict=False):
         lines_out += 1
         if line != expected[source].encode() + b"\n":
@@ -92,7 +93,7 @@ def stress(args, sources, expected):
             course.append((lines_out, *memory(process.pid)))
             if len(course) % 30 == 0:
                 print(f"{lines_out} lines, {course[-1][1]:.1f} MiB", file=sys.stderr)
-    lines_out += sum(1 for _ in process.stdout)  # more than were fed
+    lines_out += sum(1 for _ in process.stdout)  # lines in excess of the input
     seconds = time.perf_counter() - started
     if process.wait() != 0:
         raise SystemExit(f"The command ended with status {process.returncode}.")
@@ -115,17 +116,17 @@ def stress(args, sources, expected):
 
 
 def feed(stream, sources, args):
-    """Writes all lines; blocks where the command does not read on."""
+    """Writes all lines. Blocks while the command does not read."""
     try:
         with stream:
             for source in drawn(sources, args):
                 stream.write(source.encode() + b"\n")
     except BrokenPipeError:
-        pass  # The command has ended; its status tells.
+        pass  # The command has ended; the caller checks its exit status.
 
 
 def memory(pid):
-    """Resident MiB of a process: now, and at its peak."""
+    """Returns the current and the peak resident memory of a process in MiB."""
     entries = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").open())
     return [int(entries[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM")]  # given in KiB
 

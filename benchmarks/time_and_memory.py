@@ -1,4 +1,4 @@
-"""Time and memory of the calls of a function in this process."""
+"""Measures the time and memory of function calls in this process."""
 
 import resource
 import statistics
@@ -6,20 +6,20 @@ import time
 
 
 def time_and_memory(prepare, sizes, calls):
-    """Time of a call and memory at the peak so far, for each size.
+    """Returns the time of a call and the peak memory so far, for each size.
 
-    The memory is the largest resident size of the process less that before the first of the sizes,
-    so without the libraries and the program.
+    The memory is the peak resident size of the process minus its size before the first of the
+    sizes, so it does not include libraries and code.
 
     Args:
-        prepare: function from a size to a function of no arguments, the call of that size.
-        sizes: list of ints, rising.
-        calls: int, calls of each size, of which the first is not timed.
+        prepare: function that takes a size and returns the function to time, without arguments.
+        sizes: list of ints, increasing.
+        calls: int, number of calls of each size. The first is not timed.
 
     Returns:
         List of dicts of `seconds` and `mebibytes`.
     """
-    for short in (8, 16):  # Two, so that a `tf.function` is traced for all sizes.
+    for short in (8, 16):  # Two sizes, so that a `tf.function` is traced with dynamic sizes.
         prepare(short)()
     before = peak_mebibytes()
     return [
@@ -32,7 +32,7 @@ def time_and_memory(prepare, sizes, calls):
 
 
 def median_seconds(call, calls):
-    """Of so many calls, the first left out."""
+    """Returns the median time of the calls, without the first."""
     seconds = []
     for _ in range(calls):
         started = time.perf_counter()
@@ -42,12 +42,12 @@ def median_seconds(call, calls):
 
 
 def peak_mebibytes():
-    """The largest resident size of this process so far."""
+    """Returns the peak resident size of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # KiB on Linux
 
 
 def medians(rounds):
-    """What `time_and_memory` returned in several rounds, as the medians for each size."""
+    """Returns the medians for each size over several rounds of `time_and_memory`."""
     return [
         {name: statistics.median(found[name] for found in of_size) for name in of_size[0]}
         for of_size in zip(*rounds, strict=True)

@@ -7,17 +7,17 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
 class TorchSeq2Seq(nn.Module):
-    """Bidirectional LSTM encoder; LSTM decoder with attention and input feeding.
+    """Bidirectional LSTM encoder, and LSTM decoder with attention and input feeding.
 
-    One embedding for source, target and output. The second bias of PyTorch's LSTM, which Keras
-    does not have, is held at zero.
+    Source, target and output share one embedding. The second bias of PyTorch's LSTM, which Keras
+    does not have, stays zero.
 
     Args:
         vocabulary_size: int.
         embedding_dim: int, also the size of the attention vector.
-        units: int, of the decoder and of each direction of the encoder.
+        units: int, units of the decoder and of each direction of the encoder.
         dropout: float in [0, 1).
-        attention: `"bahdanau"` or `"luong"` (score general).
+        attention: `"bahdanau"` or `"luong"` (general score).
     """
 
     def __init__(self, vocabulary_size, embedding_dim, units, dropout, attention="bahdanau"):
@@ -39,12 +39,12 @@ class TorchSeq2Seq(nn.Module):
                 parameter.requires_grad_(False)
 
     def load_weights(self, path):
-        """Reads those of `weights_for_pytorch` from an `.npz` file."""
+        """Loads the weights of `weights_for_pytorch` from an `.npz` file."""
         with np.load(path) as arrays:
             self.load_state_dict({name: torch.from_numpy(arrays[name]) for name in arrays.files})
 
     def forward(self, source_ids, target_ids):
-        """Logits `(B, T, V)` of ids `(B, S)` and `(B, T)`, both padded with 0 on the right."""
+        """Returns logits `(B, T, V)` of ids `(B, S)` and `(B, T)`, padded with 0 on the right."""
         memory, state = self.encode(source_ids)
         vectors = []
         for step_inputs in self.dropout(self.embedding(target_ids)).unbind(dim=1):
@@ -54,12 +54,12 @@ class TorchSeq2Seq(nn.Module):
         return outputs @ self.embedding.weight.t()  # (B, T, V)
 
     def encode(self, source_ids):
-        """What the steps of the decoder work with.
+        """Encodes the source.
 
         Returns:
-            Tuple of the memory, which is keys `(B, S, U)`, values `(B, S, 2U)` and what is added to
-            the scores `(B, 1, S)`; and the first state, which is h and c of the cell `(B, U)` and
-            the attention vector `(B, E)`.
+            Tuple of the memory and the initial state of the decoder. The memory is a tuple of keys
+            `(B, S, U)`, values `(B, S, 2U)` and the additive mask of the scores `(B, 1, S)`. The
+            state is a tuple of h and c of the cell `(B, U)` and the attention vector `(B, E)`.
         """
         mask = source_ids != 0  # (B, S)
         packed = pack_padded_sequence(
@@ -74,17 +74,17 @@ class TorchSeq2Seq(nn.Module):
         penalty = torch.zeros(mask.shape).masked_fill(~mask, float("-inf"))  # (B, S)
         memory = self.key_layer(values), values, penalty.unsqueeze(1)
 
-        # Forward and backward h, then forward and backward c.
+        # h of the forward and backward direction, then c of both.
         joined = torch.cat([part for pair in state for part in pair], dim=1)  # (B, 4U)
         h, c = (torch.tanh(layer(joined)) for layer in self.bridge)  # (B, U)
         return memory, (h, c, values.new_zeros(len(values), self.embedding.embedding_dim))
 
     def step(self, inputs, state, memory):
-        """The state after one token.
+        """Runs one step of the decoder.
 
         Args:
-            inputs: embedded tokens `(B * K, E)`, K for each sentence.
-            state, memory: as from `encode`, but the state with K rows for each sentence.
+            inputs: embedded tokens `(B * K, E)`, K rows for each sentence.
+            state, memory: as returned by `encode`, but the state has K rows for each sentence.
 
         Returns:
             The new state; its last part, the attention vector, is the output of the step.

@@ -1,10 +1,10 @@
-"""The weights of a model of `keras_attn.rnn_seq2seq`, for the same model in PyTorch."""
+"""Converts the weights of a `keras_attn.rnn_seq2seq` model to the same model in PyTorch."""
 
 import numpy as np
 
 
 def weights_for_pytorch(encoder, decoder):
-    """All weights, as the state of a `TorchSeq2Seq`, whose matrices are transposed."""
+    """Returns the state dict of a `TorchSeq2Seq`; its matrices are transposed."""
     bidirectional = encoder.recurrent_layers[0]
     h_bridge, c_bridge = decoder.state_bridge.dense_layers
     attention = decoder.cell.attention
@@ -19,7 +19,7 @@ def weights_for_pytorch(encoder, decoder):
         "bridge.0.bias": h_bridge.bias.numpy(),
         "bridge.1.bias": c_bridge.bias.numpy(),
     }
-    if hasattr(attention, "query_kernel"):  # Bahdanau's, not Luong's
+    if hasattr(attention, "query_kernel"):  # Bahdanau attention, not Luong attention
         matrices["query_layer.weight"] = attention.query_kernel
         weights["score_vector"] = attention.vector[:, 0].numpy()
     for cell, name, suffix in (
@@ -30,6 +30,6 @@ def weights_for_pytorch(encoder, decoder):
         matrices[f"{name}.weight_ih{suffix}"] = cell.kernel
         matrices[f"{name}.weight_hh{suffix}"] = cell.recurrent_kernel
         weights[f"{name}.bias_ih{suffix}"] = cell.bias.numpy()
-        # A second bias, which Keras does not have and the peer does not train.
+        # PyTorch has a second bias, which Keras does not have. It is not trained.
         weights[f"{name}.bias_hh{suffix}"] = np.zeros_like(cell.bias)
     return {**weights, **{name: matrix.numpy().T for name, matrix in matrices.items()}}

@@ -1,20 +1,21 @@
-"""The model of `keras_attn.transformer_seq2seq` from the layers of PyTorch."""
+"""The model of `keras_attn.transformer_seq2seq`, written with PyTorch layers."""
 
 import torch
 from torch import nn
 
 
 class TorchTransformer(nn.Module):
-    """`nn.TransformerEncoder` and `nn.TransformerDecoder`, pre-norm, with one embedding.
+    """Pre-norm `nn.TransformerEncoder` and `nn.TransformerDecoder` with one embedding.
 
-    The embedding serves source, target and output. The layers call PyTorch's
-    `scaled_dot_product_attention`. Dropout is where ours is: on the embedded inputs, the attention
-    weights, inside of the feed-forward network and before each residual sum.
+    Source, target and output share the embedding. The layers call PyTorch's
+    `scaled_dot_product_attention`. Dropout is applied at the same places as in our model: to the
+    embedded inputs, to the attention weights, inside the feed-forward network, and before each
+    residual sum.
 
     Args:
         vocabulary_size, embedding_dim, num_layers, num_heads, intermediate_dim: ints.
         dropout: float in [0, 1).
-        max_length: int, longest sequence.
+        max_length: int, maximum length of a sequence.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class TorchTransformer(nn.Module):
             nn.TransformerEncoderLayer(**block),
             num_layers,
             norm=nn.LayerNorm(embedding_dim),
-            enable_nested_tensor=False,  # only used without gradients
+            enable_nested_tensor=False,  # has an effect only without gradients
         )
         self.decoder = nn.TransformerDecoder(
             nn.TransformerDecoderLayer(**block), num_layers, norm=nn.LayerNorm(embedding_dim)
@@ -50,15 +51,15 @@ class TorchTransformer(nn.Module):
         self.register_buffer("positions", sinusoids(max_length, embedding_dim), persistent=False)
 
     def forward(self, source_ids, target_ids):
-        """Logits `(B, T, V)` of ids `(B, S)` and `(B, T)`, both padded with 0 on the right."""
-        padding = source_ids == 0  # (B, S), True = may not be attended
+        """Returns logits `(B, T, V)` of ids `(B, S)` and `(B, T)`, padded with 0 on the right."""
+        padding = source_ids == 0  # (B, S), True for padding
         memory = self.encoder(self.embed(source_ids), src_key_padding_mask=padding)  # (B, S, D)
         causal = nn.Transformer.generate_square_subsequent_mask(target_ids.shape[1])  # (T, T)
         outputs = self.decoder(
             self.embed(target_ids),
             memory,
             tgt_mask=causal,
-            tgt_is_causal=True,  # so that attention need not read the mask
+            tgt_is_causal=True,  # lets attention ignore the mask
             memory_key_padding_mask=padding,
         )  # (B, T, D)
         return outputs @ self.embedding.weight.t()  # (B, T, V)
@@ -70,7 +71,7 @@ class TorchTransformer(nn.Module):
 
 
 def sinusoids(max_length, features):
-    """Sines in the even columns and cosines in the odd ones: `(max_length, features)`."""
+    """Returns `(max_length, features)`, with sines in even columns and cosines in odd columns."""
     exponents = torch.arange(0, features, 2) / features
     angles = torch.arange(max_length)[:, None] * 10000.0**-exponents  # (L, D/2)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)

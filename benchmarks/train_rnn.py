@@ -1,13 +1,13 @@
-"""Speed of training: our model with Bahdanau attention against the same model in PyTorch.
+"""Training speed of our model with Bahdanau attention and of the same model in PyTorch.
 
     python benchmarks/train_rnn.py --data DIR --source en --target de
 
-trains both on the same batches of `DIR/train.en` and `DIR/train.de` (plain or `.gz`), or, without
-`--data`, on generated ids with the lengths of such captions. Model, loss, clipping and optimizer
-are the same, which is tested first: from the same weights and without dropout, both must have the
-same losses. Then each side is timed several times, in turn, each time in a process of its own;
-what counts is the median. Ours is timed with all that `compile_for_training` and `fit` do, metrics
-included.
+Trains both models on the same batches of `DIR/train.en` and `DIR/train.de` (plain or `.gz`), or,
+without `--data`, on generated ids with the lengths of such captions. Model, loss, clipping and
+optimizer are the same. The script first checks this: with the same weights and without dropout, the
+losses must be equal. Then the sides are timed several times, in turn, each time in a separate
+process, and the result is the median. The time of our side includes everything that
+`compile_for_training` and `fit` do, including metrics.
 
 Writes `benchmarks/results/train_rnn-NAME.json`.
 """
@@ -36,8 +36,10 @@ MODEL = {"vocabulary_size": 8000, "embedding_dim": 256, "units": 256, "dropout":
 
 def main():
     parser = training_parser(__doc__)
-    parser.add_argument("--steps", type=int, default=30, help="timed, in each run")
-    parser.add_argument("--warmup-steps", type=int, default=6, help="not timed, in each run")
+    parser.add_argument("--steps", type=int, default=30, help="timed steps of each run")
+    parser.add_argument(
+        "--warmup-steps", type=int, default=6, help="steps of each run before the timing"
+    )
     args = parser.parse_args()
     load = load_average()
     sides = {

@@ -1,10 +1,10 @@
-"""One measurement of our side in `train_rnn.py`: training as a user does it, with `model.fit`.
+"""One measurement of our side of `train_rnn.py`: training with `model.fit`.
 
     python benchmarks/train_rnn_keras.py SETTINGS
 
-SETTINGS is JSON; JSON is printed. Where `measure` is `"losses"`, the first weights are written for
-the peer, and the losses of three steps are printed; where it is `"rate"`, the speed after a
-warm-up, in target tokens per second.
+Reads SETTINGS as JSON and prints JSON. If `measure` is `"losses"`, the script writes the initial
+weights for the peer and prints the losses of three steps. If it is `"rate"`, the script prints the
+speed after a warm-up, in target tokens per second.
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
-"""One measurement of the peer in `train_rnn.py`: the same training in PyTorch.
+"""One measurement of the PyTorch side of `train_rnn.py`.
 
     python benchmarks/train_rnn_pytorch.py SETTINGS
 
-takes and prints what `train_rnn_keras.py` does, and reads the weights that it wrote.
+Reads and prints the same JSON as `train_rnn_keras.py`, and loads the weights that it wrote.
 """
 
 import training_side_pytorch

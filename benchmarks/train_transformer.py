@@ -1,14 +1,14 @@
-"""Speed of training: our Transformer against PyTorch's and KerasHub's layers.
+"""Training speed of our Transformer and of the layers of PyTorch and KerasHub.
 
     python benchmarks/train_transformer.py --data DIR --source en --target de
 
-trains a small (d=128) and a base (d=512) model on the same batches of `DIR/train.en` and
+Trains a small (d=128) and a base (d=512) model on the same batches of `DIR/train.en` and
 `DIR/train.de` (plain or `.gz`), or, without `--data`, on generated ids with the lengths of
-captions. Model, loss, clipping and optimizer are the same, which is tested first: from the same
-weights and without dropout, all sides must have the same losses. Then each side is timed several
-times, in turn, each time in a process of its own; what counts is the median. KerasHub's blocks have
-no dropout inside of the feed-forward network, so ours is timed without it too. In the same turns
-the same matrix products are timed alone, in TensorFlow.
+captions. Model, loss, clipping and optimizer are the same. The script first checks this: with the
+same weights and without dropout, the losses of all sides must be equal. Then the sides are timed
+several times, in turn, each time in a separate process, and the result is the median. KerasHub's
+blocks have no dropout inside the feed-forward network, so our side is also timed without it. The
+same matrix products alone, in TensorFlow, are timed as a further side.
 
 Writes `benchmarks/results/train_transformer-NAME.json`.
 """
@@ -49,11 +49,11 @@ SIZES = {
         "embedding_dim": 512,
         "intermediate_dim": 2048,
         "dropout": 0.1,
-        # Larger, the first steps of Adam would make differences of rounding visible in the losses.
+        # A higher rate makes rounding differences visible in the losses of the first steps.
         "learning_rate": 1e-4,
     },
 }
-# Name and package of each peer, and the side of ours that has dropout at the same places.
+# Name and package of each peer, and our side with the same dropout.
 PEERS = {
     "pytorch": ("PyTorch", "torch", "ours"),
     "kerashub": ("KerasHub", "keras_hub", "ours_for_kerashub"),
@@ -65,12 +65,21 @@ def main():
     parser.add_argument("--kerashub-python", default=sys.executable, help="Python with KerasHub")
     parser.add_argument("--sizes", type=int, nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument(
-        "--steps", type=int, nargs="+", default=[30, 6], help="timed, in each run of each size"
+        "--steps",
+        type=int,
+        nargs="+",
+        default=[30, 6],
+        help="timed steps of each run, for each size",
     )
-    parser.add_argument("--warmup-steps", type=int, default=3, help="not timed, in each run")
+    parser.add_argument(
+        "--warmup-steps", type=int, default=3, help="steps of each run before the timing"
+    )
     args = parser.parse_args()
     if len(args.steps) != len(args.sizes):
-        parser.error("--steps and --sizes must be as many.")
+        parser.error(
+            "expected one value of --steps for each of --sizes, "
+            f"received {len(args.steps)} and {len(args.sizes)}"
+        )
     load = load_average()
     commands = {
         "ours": [sys.executable, script("keras")],
@@ -85,7 +94,7 @@ def main():
         settings = {"vocabulary_size": vocabulary_size, **side_settings(args, directory)}
         rows, versions = [], {}
         for size, steps in zip(args.sizes, args.steps, strict=True):
-            # At least the three steps of the check.
+            # The check of the losses needs three steps.
             write_batches(corpus, args, max(args.warmup_steps + steps, 3), settings["batches"])
             size_rows, size_versions = measure_size(commands, {**settings, **SIZES[size]}, args)
             rows += size_rows
@@ -107,7 +116,7 @@ def script(side):
 
 
 def measure_size(commands, settings, args):
-    """The rows of one size, a peer in each, and the versions of what ran."""
+    """Returns the rows of one size, one for each peer, and the package versions."""
     sides = {side: command for side, command in commands.items() if side != "matmul_only"}
     losses = check_same_model(sides, settings)
     rates, versions = time_in_turn(commands, settings, args.rounds)

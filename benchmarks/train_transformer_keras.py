@@ -1,9 +1,9 @@
-"""One measurement of our side in `train_transformer.py`: training with `model.fit`.
+"""One measurement of our side of `train_transformer.py`: training with `model.fit`.
 
     python benchmarks/train_transformer_keras.py [--no-activation-dropout] SETTINGS
 
-takes and prints what `train_rnn_keras.py` does. The weights are written under their paths in the
-model.
+Reads and prints the same JSON as `train_rnn_keras.py`. The keys of the written weights are their
+paths in the model.
 """
 
 import sys

@@ -1,11 +1,11 @@
-"""One measurement of a peer in `train_transformer.py`: the same model from KerasHub's layers.
+"""One measurement of the KerasHub side of `train_transformer.py`.
 
     python benchmarks/train_transformer_kerashub.py SETTINGS
 
-takes and prints what `train_transformer_keras.py` does, and reads the weights that it wrote. Loss,
-optimizer and metrics are ours too, so that the layers alone are compared. KerasHub's blocks have no
-dropout inside of the feed-forward network; elsewhere it is where ours is. Ours is compared with it
-without that dropout too.
+Reads and prints the same JSON as `train_transformer_keras.py`, and loads the weights that it wrote.
+The model consists of KerasHub layers. It uses our loss, optimizer and metrics, so that only the
+layers differ. KerasHub's blocks have no dropout inside the feed-forward network, so our side is
+also measured without it. The other dropout is the same.
 """
 
 import keras
@@ -19,10 +19,10 @@ from keras_hub.layers import (
     TransformerEncoder,
 )
 
-# Names of the layers of a block: KerasHub's and ours.
+# Layer names of a block: KerasHub's and ours.
 LAYERS = {
-    "self_attention_layer": "self_attention",  # of an encoder
-    "self_attention": "self_attention",  # of a decoder
+    "self_attention_layer": "self_attention",  # in an encoder
+    "self_attention": "self_attention",  # in a decoder
     "self_attention_layer_norm": "attention_norm",
     "cross_attention": "cross_attention_layer",
     "cross_attention_layer_norm": "memory_norm",
@@ -43,7 +43,7 @@ def main():
 
 
 def kerashub_transformer(settings):
-    """Model from `source_ids` and `target_ids` to logits."""
+    """Returns a model that maps `source_ids` and `target_ids` to logits."""
     dim = settings["embedding_dim"]
     embedding = ReversibleEmbedding(settings["vocabulary_size"], dim, name="target_embedding")
     positions = SinePositionEncoding()
@@ -79,7 +79,7 @@ def final_norm(side):
 
 
 def our_path(path):
-    """The path of the weight in our model that belongs to a path such as
+    """Returns the path in our model that corresponds to a KerasHub path such as
     `encoder-0/self_attention_layer/query/kernel`."""
     first, *rest = path.split("/")
     if first == "target_embedding":

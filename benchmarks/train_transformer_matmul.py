@@ -1,10 +1,10 @@
-"""The matrix products of `train_transformer.py` alone, in TensorFlow.
+"""Speed of the matrix products of `train_transformer.py` alone, in TensorFlow.
 
     python benchmarks/train_transformer_matmul.py SETTINGS
 
-takes the settings of the other measurements and prints the target tokens per second of a training
-that consists of the same products and nothing else, forward and backward, each shape at its
-fastest. The product with the vocabulary is that of the tokens that have labels, as in our loss.
+Reads the settings of the other measurements. Prints the target tokens per second of a training that
+consists only of the same products, forward and backward, with the fastest time of each shape. The
+product with the vocabulary includes only tokens that have labels, as in our loss.
 """
 
 import json
@@ -29,7 +29,7 @@ def main():
 
 
 def products(source_ids, labels, settings):
-    """Pairs of a product `(matrices, rows, inner, columns)` and how often a forward pass has it."""
+    """Returns products `(matrices, rows, inner, columns)` with their count in a forward pass."""
     batch, source = source_ids.shape
     target, num_labels = labels.shape[1], int(np.count_nonzero(labels))
     dim, inner = settings["embedding_dim"], settings["intermediate_dim"]
@@ -49,14 +49,14 @@ def products(source_ids, labels, settings):
         add_attention(length, length)
         add(1, batch * length, dim, inner)
         add(1, batch * length, inner, dim)
-    add(1, batch * target, dim, dim)  # queries to the source
-    add(1, batch * source, dim, 2 * dim)  # its keys and values
+    add(1, batch * target, dim, dim)  # queries of the cross-attention
+    add(1, batch * source, dim, 2 * dim)  # keys and values of the cross-attention
     add_attention(target, source)
     return found.items()
 
 
 def seconds_of(product, repeats=3):
-    """Of a product and of the two in its gradient: the fastest of some repeats."""
+    """Returns the fastest time of a product and of the two products of its gradient."""
     matrices, rows, inner, columns = product
     left, right, upstream = (
         tf.random.normal(shape if matrices == 1 else (matrices, *shape))

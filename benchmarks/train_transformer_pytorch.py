@@ -1,8 +1,8 @@
-"""One measurement of a peer in `train_transformer.py`: the same training in PyTorch.
+"""One measurement of the PyTorch side of `train_transformer.py`.
 
     python benchmarks/train_transformer_pytorch.py SETTINGS
 
-takes and prints what `train_transformer_keras.py` does, and reads the weights that it wrote.
+Reads and prints the same JSON as `train_transformer_keras.py`, and loads the weights that it wrote.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import torch
 import training_side_pytorch
 from torch_transformer import TorchTransformer
 
-# Names of the layers of a block: PyTorch's, in the encoder and in the decoder, and ours.
+# Layer names of a block: PyTorch's in the encoder, PyTorch's in the decoder, and ours.
 LAYERS = {
     "encoder": {"norm1": "attention_norm", "norm2": "feed_forward_norm"},
     "decoder": {
@@ -38,7 +38,7 @@ def main():
 
 
 def state_of(weights, num_layers):
-    """Our weights as the state of a `TorchTransformer`."""
+    """Returns the state dict of a `TorchTransformer` with our weights."""
     state = {"embedding.weight": weights["encoder/stack/target_embedding/embeddings"]}
     for side, own_layers in LAYERS.items():
         state |= under(f"{side}.norm", norm(weights, f"{side}/stack/final_norm"))
@@ -63,7 +63,7 @@ def norm(weights, path):
 
 
 def attention(weights, path):
-    """PyTorch joins the projections of queries, keys and values."""
+    """Returns the attention weights with joined projections of queries, keys and values."""
     kernels, biases = (
         [weights[f"{path}/{name}_{kind}"] for name in ("query", "key", "value")]
         for kind in ("kernel", "bias")

@@ -1,4 +1,4 @@
-"""The batches that the benchmarks of training speed train on."""
+"""Batches for the benchmarks of training speed."""
 
 from itertools import islice
 
@@ -13,7 +13,7 @@ from keras_attn.text import (
 
 
 def read_corpus(args, vocabulary_size, directory):
-    """The sentence pairs, and the size of their shared vocabulary, which is at most the given."""
+    """Returns the sentence pairs and the size of their vocabulary, at most `vocabulary_size`."""
     if args.data is None:
         return generated_corpus(vocabulary_size, args.seed), vocabulary_size
     paths = [find_file(args.data, suffix) for suffix in (args.source, args.target)]
@@ -26,29 +26,29 @@ def find_file(data, suffix):
     names = [f"train.{suffix}", f"train.{suffix}.gz"]
     found = [data / name for name in names if (data / name).exists()]
     if not found:
-        raise SystemExit(f"No {names[0]} (or .gz) in {data}.")
+        raise SystemExit(f"Expected {names[0]} (or .gz) in {data}. Received: no such file.")
     return found[0]
 
 
 def generated_corpus(vocabulary_size, seed, num_pairs=29000):
-    """Random ids with the lengths of captions in English and German, split into 8,000 pieces.
+    """Returns random ids with the lengths of English and German captions with 8,000 pieces.
 
-    The logarithms of the lengths are nearly normal: 2.61 +- 0.32 in English, and German longer by
-    0.02 +- 0.18.
+    The lengths are approximately log-normal. The logarithm of the English lengths is 2.61 +- 0.32;
+    the logarithm of the German lengths is larger by 0.02 +- 0.18.
     """
     rng = np.random.default_rng(seed)
     log_lengths = rng.normal(2.61, 0.32, num_pairs)
     sides = []
     for logs in (log_lengths, log_lengths + rng.normal(0.02, 0.18, num_pairs)):
         lengths = np.clip(np.exp(logs).round().astype(int), 5, 50)
-        # As in text, frequencies fall with the rank.
+        # Token frequencies decrease with their rank, as in text.
         ids = np.exp(rng.uniform(np.log(4), np.log(vocabulary_size), lengths.sum()))
         sides.append(EncodedSentences(ids.astype("int32"), np.cumsum([0, *lengths])))
     return ParallelCorpus(*sides)
 
 
 def write_batches(corpus, args, num_steps, path):
-    """Writes the first batches of a training, `name_step` for each array."""
+    """Writes the first batches of a training; the name of each array is `name_step`."""
     batches = LengthBucketedBatches(corpus, args.tokens_per_batch, seed=args.seed)
     arrays = {}
     for step, (inputs, labels) in enumerate(islice(batches.stream(), num_steps)):

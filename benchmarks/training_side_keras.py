@@ -1,4 +1,4 @@
-"""What the measurements with Keras have in common: they train as a user does, with `model.fit`."""
+"""Code shared by the Keras sides of the training benchmarks, which train with `model.fit`."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from keras_attn.training import compile_for_training
 
 
 def read_settings():
-    """The settings of this process, whose threads are set up by them."""
+    """Returns the settings of this process and configures its threads."""
     settings = json.loads(sys.argv[-1])
     use_cores(settings["threads"])
     tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
@@ -23,19 +23,19 @@ def read_settings():
 
 
 def measure(model, settings, **versions):
-    """Prints, as JSON, the losses of three steps or the speed after a warm-up.
+    """Prints the losses of three steps or the speed after a warm-up, as JSON.
 
     Args:
-        model: model from `source_ids` and `target_ids` to logits; it is compiled here.
-        settings: as from `read_settings`; `measure` is `"losses"` or `"rate"`.
-        **versions: of packages besides Keras, TensorFlow and NumPy.
+        model: model that maps `source_ids` and `target_ids` to logits; it is compiled here.
+        settings: dict returned by `read_settings`; `measure` is `"losses"` or `"rate"`.
+        **versions: versions of packages other than Keras, TensorFlow and NumPy.
     """
     trainer = compile_for_training(model, **{name: settings[name] for name in TRAINING})
     batches = read_batches(settings["batches"])
     if settings["measure"] == "losses":
         losses = []
         for inputs, labels in batches[:3]:
-            trainer.reset_metrics()  # or the loss is the mean since the start
+            trainer.reset_metrics()  # otherwise the loss is the mean since the start
             losses.append(trainer.train_on_batch(inputs, labels, return_dict=True)["loss"])
         print(json.dumps({"losses": [float(loss) for loss in losses]}))
         return
@@ -55,13 +55,13 @@ def fit(trainer, batches):
     )
     dataset = dataset.apply(tf.data.experimental.assert_cardinality(len(batches)))
     options = tf.data.Options()
-    # Its thread sleeps for as long as it has run, and the end of the data waits for it.
+    # The autotuning thread sleeps as long as it has run, and the end of the dataset waits for it.
     options.autotune.enabled = False
     trainer.fit(dataset.prefetch(8).with_options(options), shuffle=False, verbose=0)
 
 
 def read_batches(path):
-    """Pairs of inputs and labels, as `LengthBucketedBatches` gives them."""
+    """Returns pairs of inputs and labels, as from `LengthBucketedBatches`."""
     with np.load(path) as arrays:
         return [
             (
@@ -73,11 +73,11 @@ def read_batches(path):
 
 
 def num_tokens(batches):
-    """Target tokens, padding left out."""
+    """Returns the number of target tokens without padding."""
     return sum(int(np.count_nonzero(labels)) for _, labels in batches)
 
 
 def with_ours(versions):
-    """Versions of packages, with those of what all measurements with Keras use."""
+    """Adds the versions of Keras, TensorFlow and NumPy to a dict of versions."""
     ours = {"keras": keras.__version__, "tensorflow": tf.__version__, "numpy": np.__version__}
     return {**ours, **versions}

@@ -1,4 +1,4 @@
-"""What the measurements with PyTorch have in common; they print what those with Keras print."""
+"""Code shared by the PyTorch sides of the training benchmarks; same output as with Keras."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from machine import use_cores
 
 
 def read_settings():
-    """The settings of this process, whose threads and random numbers are set up by them."""
+    """Returns the settings of this process and configures its threads and random seed."""
     settings = json.loads(sys.argv[-1])
     use_cores(settings["threads"])
     torch.set_num_threads(settings["threads"])
@@ -19,7 +19,7 @@ def read_settings():
 
 
 def measure(model, settings):
-    """Prints, as JSON, the losses of three steps or the speed after a warm-up."""
+    """Prints the losses of three steps or the speed after a warm-up, as JSON."""
     train_step = make_train_step(model, settings)
     batches = read_batches(settings["batches"])
     if settings["measure"] == "losses":
@@ -38,14 +38,14 @@ def measure(model, settings):
 
 
 def make_train_step(model, settings):
-    """The function that trains on one batch and returns its loss."""
+    """Returns a function that trains on one batch and returns its loss."""
     model.train()
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer = torch.optim.Adam(
         weights, settings["learning_rate"], eps=settings["epsilon"], fused=True
     )
-    # PyTorch leaves the label its share of the smoothed mass, our loss gives it to the others: the
-    # same loss with a little more smoothing.
+    # PyTorch distributes the smoothed mass over all classes, including the label; our loss
+    # distributes it over the other classes. Slightly more smoothing gives the same loss.
     smoothing = settings["label_smoothing"]
     smoothing *= settings["vocabulary_size"] / (settings["vocabulary_size"] - 1)
 
@@ -64,7 +64,7 @@ def make_train_step(model, settings):
 
 
 def read_batches(path):
-    """Source ids, target ids and labels of each batch."""
+    """Returns the source ids, target ids and labels of each batch."""
     names = ("source_ids", "target_ids", "labels")
     with np.load(path) as arrays:
         return [

@@ -1,8 +1,7 @@
-"""How the speed of training is measured on several sides: ours, and one or more peers.
+"""Measures the training speed of several sides: ours and one or more peers.
 
-A side is a command that takes settings as JSON, as its last argument, and prints JSON. Each
-measurement is a process of its own. The first side is ours: it writes the first weights, which the
-others read.
+A side is a command whose last argument is settings as JSON. It prints JSON. Each measurement runs
+in a separate process. The first side is ours. It writes the initial weights, which the peers load.
 """
 
 import json
@@ -15,25 +14,27 @@ from own_process import run
 
 HERE = Path(__file__).parent
 TRAINING = {"label_smoothing": 0.1, "learning_rate": 1e-3, "global_clipnorm": 1.0, "epsilon": 1e-7}
-# The largest difference allowed between the losses of the first three steps.
+# Maximum difference between the losses of the first three steps.
 TOLERANCE = 1e-4
 
 
 def training_parser(doc):
-    """The arguments that all these benchmarks have."""
+    """Returns a parser with the arguments shared by the training benchmarks."""
     parser = argument_parser(doc, threads=2, seed=1)
-    parser.add_argument("--data", type=Path, help="directory of parallel files")
+    parser.add_argument(
+        "--data", type=Path, help="directory with parallel files; default: generated ids"
+    )
     parser.add_argument("--source", default="source", help="suffix of the source files")
     parser.add_argument("--target", default="target", help="suffix of the target files")
-    parser.add_argument("--name", help="of the results; default: of the data")
-    parser.add_argument("--peer-python", default=sys.executable, help="Python that has PyTorch")
+    parser.add_argument("--name", help="name in the results file; default: name of the data")
+    parser.add_argument("--peer-python", default=sys.executable, help="Python with PyTorch")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each side")
     parser.add_argument("--tokens-per-batch", type=int, default=4096)
     return parser
 
 
 def side_settings(args, directory):
-    """What the sides of all these benchmarks are told, besides the model."""
+    """Returns the settings of all sides, except those of the model."""
     return {
         **TRAINING,
         "batches": str(directory / "batches.npz"),
@@ -45,9 +46,9 @@ def side_settings(args, directory):
 
 
 def check_same_model(sides, settings):
-    """Losses of the first steps of each side, without dropout; stops if they are not the same."""
-    # Adam's epsilon is added after the correction of the bias in PyTorch, and before it in Keras.
-    # So small, it does not matter.
+    """Compares the losses of the first steps without dropout. Stops if they differ."""
+    # PyTorch adds Adam's epsilon after the bias correction, Keras before it. With such a small
+    # epsilon the difference is negligible.
     settings = {**settings, "measure": "losses", "dropout": 0.0, "epsilon": 1e-12}
     losses = {side: measure(command, settings)["losses"] for side, command in sides.items()}
     print("losses:", losses)
@@ -56,13 +57,14 @@ def check_same_model(sides, settings):
         for our_loss, their_loss in zip(ours, theirs, strict=True):
             if not abs(our_loss - their_loss) <= TOLERANCE:
                 raise SystemExit(
-                    f"Not the same model: the losses differ by {abs(our_loss - their_loss)}."
+                    "Expected equal losses of all sides. Received: "
+                    f"difference={abs(our_loss - their_loss)}."
                 )
     return losses
 
 
 def time_in_turn(sides, settings, rounds):
-    """The rates of each side, of which each round measures one, and the versions of what ran."""
+    """Returns the rates of each side, one for each round, and the package versions."""
     rates, versions = {side: [] for side in sides}, {}
     for number in range(1, rounds + 1):
         for side, command in sides.items():
@@ -71,7 +73,7 @@ def time_in_turn(sides, settings, rounds):
             for package, version in result["versions"].items():
                 if versions.setdefault(package, version) != version:
                     raise SystemExit(
-                        f"All sides must have the same {package}. Received: {versions[package]} "
+                        f"Expected the same {package} on all sides. Received: {versions[package]} "
                         f"and, in {command[0]}, {version}."
                     )
         print(f"round {number}:", ", ".join(f"{side} {rates[side][-1]}" for side in sides))
@@ -83,7 +85,7 @@ def measure(command, settings):
 
 
 def comparison(model, peer, rates, losses, their_side, our_side="ours"):
-    """A row of the results: the medians of our side and of a peer's, and their ratio."""
+    """Returns a row of the results: the medians of our side and of a peer, and their ratio."""
     ours, theirs = (statistics.median(rates[side]) for side in (our_side, their_side))
     row = {
         "model": model,

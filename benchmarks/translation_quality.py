@@ -1,10 +1,10 @@
-"""BLEU of a trained run, translated by the ONNX runtime, in all and by source length.
+"""BLEU of a training run, in total and by source length, translated with the ONNX runtime.
 
     python benchmarks/translation_quality.py RUN --name multi30k-en-de-bahdanau
 
-exports RUN (see examples/train_translation.py) with its beam and once more with greedy search,
-translates RUN/test.source with each file, in a process of its own that loads neither Keras nor
-TensorFlow, and writes benchmarks/results/translation_quality-NAME.json.
+Exports RUN (see examples/train_translation.py) with its beam width and with greedy search.
+Translates RUN/test.source with each file in a separate process, without Keras and TensorFlow.
+Writes benchmarks/results/translation_quality-NAME.json.
 """
 
 import json
@@ -22,14 +22,14 @@ from keras_attn.export import export_onnx
 from keras_attn.files import read_lines
 from keras_attn.training import RunDirectory
 
-# Source words; the captions of Multi30k have 4 to 33, joined ones up to about 100.
+# Ranges of source words. Multi30k captions have 4 to 33 words, joined captions up to about 100.
 BOUNDS = (0, 10, 13, 17, 25, 40, 60, 1000)
 
 
 def main():
     parser = argument_parser(__doc__, threads=2)
     parser.add_argument("run_dir", type=Path)
-    parser.add_argument("--name", required=True, help="of the results file")
+    parser.add_argument("--name", required=True, help="name of the results file")
     args = parser.parse_args()
 
     sources = list(read_lines(args.run_dir / "test.source"))
@@ -65,7 +65,7 @@ def main():
 
 
 def export(run_dir, beam_width, path):
-    """Exports the run's model with another beam width."""
+    """Exports the model of the run with a beam width."""
     run = RunDirectory(run_dir)
     translator = run.load_model()
     settings = {"beam_width": beam_width, "num_hypotheses": beam_width, "return_alignments": False}
@@ -74,7 +74,7 @@ def export(run_dir, beam_width, path):
 
 
 def translate(path, sources, threads):
-    """Translations by the runtime's command, and the seconds it took, its start included."""
+    """Translates with the runtime's command. Returns the lines and the seconds with start-up."""
     command = [sys.executable, "-m", "keras_attn_runtime", str(path), "--threads", str(threads)]
     text = "".join(f"{line}\n" for line in sources)
     started = time.perf_counter()
@@ -84,12 +84,12 @@ def translate(path, sources, threads):
 
 
 def bleu(translations, references, lowercase=False):
-    """sacreBLEU with 13a tokenization, from 0 to 100."""
+    """Returns the sacreBLEU score with 13a tokenization, from 0 to 100."""
     return round(sacrebleu.corpus_bleu(translations, [references], lowercase=lowercase).score, 2)
 
 
 def by_length(sources, translations, references):
-    """BLEU of the sentences of each range of source words that has at least 30 of them."""
+    """Returns BLEU for each range of source words with at least 30 sentences."""
     scores = {}
     for low, high in zip(BOUNDS, BOUNDS[1:], strict=False):
         rows = [i for i, line in enumerate(sources) if low <= len(line.split()) < high]

@@ -1,4 +1,4 @@
-"""What the sides of `decode.py` and `decode_rnn.py` have in common."""
+"""Code shared by the sides of `decode.py` and `decode_rnn.py`."""
 
 import json
 import sys
@@ -13,13 +13,13 @@ def read_settings():
 
 
 def measure(translate, settings, versions):
-    """Prints, as JSON, the seconds of each batch size and what was translated, batch by batch.
+    """Translates batch by batch. Prints the seconds and hypotheses of each batch size as JSON.
 
     Args:
-        translate: function from padded ids, int32 `(B, S)`, to a pair for each sentence: its best
-            ids, as a list without end and padding, and their score.
-        settings: as from `read_settings`.
-        versions: dict.
+        translate: function that takes padded ids, int32 `(B, S)`, and returns a pair for each
+            sentence: its best ids, as a list without end token and padding, and their score.
+        settings: dict returned by `read_settings`.
+        versions: dict of package versions.
     """
     rows = {}
     for size, batches in settings["batches"].items():
@@ -32,7 +32,7 @@ def measure(translate, settings, versions):
 
 
 def pad(batch):
-    """Lists of ids as one int32 array `(B, S)`, padded with 0 on the right."""
+    """Returns lists of ids as one int32 array `(B, S)`, padded with 0 on the right."""
     source_ids = np.zeros((len(batch), max(map(len, batch))), np.int32)  # (B, S)
     for row, sentence in zip(source_ids, batch, strict=True):
         row[: len(sentence)] = sentence
@@ -40,7 +40,7 @@ def pad(batch):
 
 
 def best_hypotheses(token_ids, lengths, scores):
-    """A pair of ids and score for each sentence, of arrays `(B, N, T)`, `(B, N)` and `(B, N)`."""
+    """Returns the best ids and score of each sentence, from `(B, N, T)`, `(B, N)` and `(B, N)`."""
     return [
         (ids[0, : length[0]].tolist(), float(score[0]))
         for ids, length, score in zip(token_ids, lengths, scores, strict=True)

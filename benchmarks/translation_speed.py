@@ -1,7 +1,7 @@
-"""How the speed of translation is measured on several sides.
+"""Measures the translation speed of several sides.
 
-A side is a script that takes the name of a file of settings, as JSON, and prints JSON. Each
-measurement is a process of its own.
+A side is a script whose argument is the name of a JSON file of settings. It prints JSON. Each
+measurement runs in a separate process.
 """
 
 import json
@@ -13,13 +13,13 @@ from own_process import run
 from keras_attn.files import read_lines
 from keras_attn.training import RunDirectory
 
-MOST_OTHERS = 50  # sentences that are listed
+MOST_OTHERS = 50  # maximum number of listed sentences
 
 
 def read_test_set(run_dir):
-    """Source ids of the test set, sorted by length, and the lengths of the references.
+    """Returns the source ids of the test set, sorted by length, and the lengths of the references.
 
-    End tokens count in both.
+    Both include end tokens.
     """
     sides, run = [], RunDirectory(run_dir)
     for side in ("source", "target"):
@@ -31,7 +31,7 @@ def read_test_set(run_dir):
 
 
 def spread(items, number):
-    """So many of the items, at equal distances, the first and the last among them."""
+    """Returns `number` items at equal distances, including the first and the last."""
     return [items[i] for i in np.linspace(0, len(items) - 1, number).astype(int)]
 
 
@@ -40,21 +40,21 @@ def in_batches(items, size):
 
 
 def measure_side(python, script, settings, folder, threads):
-    """What a side prints, run in a process of its own."""
+    """Runs a side in a separate process and returns its output."""
     path = folder / "settings.json"
     path.write_text(json.dumps(settings))
     return run([python, Path(__file__).parent / script, path], threads)
 
 
 def num_tokens(hypotheses, ended=True):
-    """Tokens of pairs of ids and score; the ids of what has ended are without the end."""
+    """Returns the number of tokens of hypotheses, whose ids do not include the end token."""
     return sum(len(ids) + ended for ids, _ in hypotheses)
 
 
 def agreement(ours, theirs):
-    """How far two sides found the same best hypotheses, which are pairs of ids and score.
+    """Returns the fraction of equal best hypotheses of two sides; a hypothesis is `(ids, score)`.
 
-    Where they did not, `other_hypotheses` tells how much better ours is in each sentence.
+    `other_hypotheses` lists how much better our score is for each of the remaining sentences.
     """
     pairs = list(zip(ours, theirs, strict=True))
     differences = [abs(our[1] - their[1]) for our, their in pairs if our[0] == their[0]]

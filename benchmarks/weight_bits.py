@@ -1,13 +1,13 @@
-"""Time of matrix products in ONNX Runtime with weights of 32, 8 and 4 bits, over the rows.
+"""Time of matrix products in ONNX Runtime with 32-, 8- and 4-bit weights, by number of rows.
 
     python benchmarks/weight_bits.py
 
-multiplies by one square matrix after the other, as many as the layers of a decoder amount to, so
-that those of the larger size come from memory each time. Rows are the hypotheses of a step: 1 is
-greedy search of one text, 4 a beam, 128 a beam in a batch of 32. The files are made as an export
-makes them, by `keras_attn.export.passes`. Each precision is measured several times, in turn, each
-time in a process of its own; what counts is the median. `error` is that of the result of one
-product, relative to its norm.
+Multiplies by a sequence of square matrices, as many as a decoder has, so that the matrices of the
+larger size do not fit in the cache. The rows are the hypotheses of a step: 1 is greedy search of
+one text, 4 is a beam, 128 is a beam in a batch of 32. `keras_attn.export.passes` quantizes the
+files, as in an export. Each precision is measured several times, in turn, each time in a separate
+process; the result is the median. `error` is the error of the result of one product, relative to
+its norm.
 
 Writes `benchmarks/results/weight_bits.json`.
 """
@@ -30,10 +30,17 @@ PRECISIONS = ("float32", "int8", "int4")
 
 def main():
     parser = argument_parser(__doc__, threads=1, seed=1)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[512, 1024], help="of a matrix")
-    parser.add_argument("--products", type=int, default=84, help="6 layers: 14 each")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[512, 1024], help="sizes of the square matrices"
+    )
+    parser.add_argument(
+        "--products",
+        type=int,
+        default=84,
+        help="number of matrices; 84 are 14 for each of 6 layers",
+    )
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 32, 128])
-    parser.add_argument("--calls", type=int, default=10, help="of which the first is not timed")
+    parser.add_argument("--calls", type=int, default=10, help="calls; the first is not timed")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     load = load_average()
@@ -49,7 +56,7 @@ def main():
 
 
 def rows_of(size, args):
-    """What is recorded of one size: a row for each number of rows, and one of the files."""
+    """Returns the results of one size: one for each number of rows, and one for the files."""
     found = measure_in_turn(__file__, PRECISIONS, args, size=size)
     model = f"{args.products} products {size} x {size}"
     for index, rows in enumerate(args.rows):
@@ -64,7 +71,7 @@ def rows_of(size, args):
 
 
 def measure(args, precision, size):
-    """Milliseconds of a call for each number of rows, size of the file, error of a product."""
+    """Returns the milliseconds of a call by number of rows, the file size and the error."""
     rng = np.random.default_rng(args.seed)
     matrices = rng.normal(size=(args.products, size, size)).astype("float32") / size**0.5
     inputs = rng.normal(size=(max(args.rows), size)).astype("float32")
@@ -81,7 +88,7 @@ def measure(args, precision, size):
 
 
 def products_session(matrices, precision, path, threads):
-    """A session that multiplies by one matrix after the other."""
+    """Returns a session that multiplies by a sequence of matrices."""
     import onnx
     from onnx import helper, numpy_helper
 

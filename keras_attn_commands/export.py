@@ -14,9 +14,9 @@ SEARCH_CLASSES = ("BeamDecoder", "GreedyDecoder", "SamplingDecoder")
 
 HELP = "export the model of a training run"
 DESCRIPTION = (
-    "Exports the translator of a training run to a file or directory that runs without Keras. "
-    "OUT appears only if the export passed all checks, and replaces an earlier export of the same "
-    "name. Exit status: 0 written; 1 nothing was exported; 2 wrong command line."
+    "Exports the model of a training run to a file or directory that runs without Keras. Writes "
+    "OUT only if the export passes all checks; an earlier export with this name is replaced. "
+    "Exit status: 0 exported; 1 nothing was exported; 2 invalid command line."
 )
 
 
@@ -28,22 +28,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run_directory",
         metavar="RUN",
         type=Path,
-        help="run directory of a training, with run.json, see keras_attn.training.RunDirectory",
+        help="run directory with run.json, see keras_attn.training.RunDirectory",
     )
     parser.add_argument("out", metavar="OUT", type=Path, help="file or directory to write")
     parser.add_argument(
         "--sentences",
         metavar="FILE",
         type=Path,
-        help="source sentences, one per line, on which the export is compared with Keras. Default: "
+        help="source sentences for the comparison of the export with Keras, one per line. Default: "
         "random sentences",
     )
     parser.add_argument(
         "--sample",
         metavar="FILE",
         type=Path,
-        help=".npz file of NumPy with an array for each input, on which the export of a model of "
-        "other inputs than ids is compared with Keras. Default: random numbers",
+        help="NumPy .npz file with an array for each input, for the comparison of the export with "
+        "Keras, if the inputs of the model are not ids. Default: random numbers",
     )
     parser.add_argument(
         "--precision",
@@ -54,35 +54,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--external-data",
         action="store_true",
-        help="make OUT a directory with the weights in a file of their own, for the format onnx. "
-        "More than 2 GB of weights are always written so",
+        help="write OUT as a directory with the weights in a separate file, for the format onnx. "
+        "Always enabled for more than 2 GB of weights",
     )
     parser.add_argument(
         "--alignments",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="whether the attention weights are among the outputs. Default: as configured in the "
+        help="whether to add the attention weights to the outputs. Default: the setting of the "
         "search of the model",
     )
     parser.add_argument(
         "--target-prefix",
         action="store_true",
-        help="add an input for tokens that every output begins with",
+        help="add an input for a prefix of each output, in tokens",
     )
     parser.add_argument(
         "--max-source-characters",
         metavar="N",
         type=int,
-        help="limit of characters of a text, before the tokenizer, for the formats saved-model and "
-        "onnx-text. Default: 32 times the limit of tokens",
+        help="maximum number of characters of a text, applied before tokenization, for the formats "
+        "saved-model and onnx-text. Default: 32 times the maximum number of tokens",
     )
     parser.add_argument(
-        "--allow-nonfinite", action="store_true", help="accept weights that are NaN or infinite"
+        "--allow-nonfinite", action="store_true", help="accept NaN and infinite weights"
     )
     parser.add_argument(
         "--search-class",
         choices=SEARCH_CLASSES,
-        help="search of the exported file. Default: the search of the model",
+        help="search class of the exported file. Default: the search of the model",
     )
     parser.add_argument(
         "--search",
@@ -120,13 +120,13 @@ def _choices(arguments):
         refuse("only the format onnx can have external data")
     if not has_text and arguments.max_source_characters is not None:
         refuse(
-            "only the formats saved-model and onnx-text have a limit of characters; the runtime "
-            "has one of its own"
+            "only the formats saved-model and onnx-text have a limit of characters; for the other "
+            "formats, pass --max-source-characters to keras-attn-runtime"
         )
     if arguments.format == "onnx-text" and arguments.alignments:
         refuse("the format onnx-text has no alignments")
     if arguments.format == "onnx-text" and arguments.sample is not None:
-        refuse("the format onnx-text reads texts, not the arrays of a sample")
+        refuse("the format onnx-text reads texts and cannot use --sample")
     choices = {
         "target_prefix": arguments.target_prefix,
         "allow_nonfinite": arguments.allow_nonfinite,
@@ -158,8 +158,12 @@ def _export(arguments, choices):
     if arguments.sentences is not None:
         sentences = list(read_lines(arguments.sentences))
         if not sentences:
-            raise ValueError(f"Expected sentences. Received: an empty {arguments.sentences}.")
+            raise ValueError(
+                f"Expected a file of sentences. Received: an empty {arguments.sentences}."
+            )
     choices = {**choices, "card": run.card}
+    if run.image_format is not None and arguments.format != "onnx-text":
+        choices = {**choices, "image_format": run.image_format}
     if arguments.sample is not None:
         choices = {**choices, "sample_inputs": _sample(arguments.sample)}
     tokenizers = run.source_tokenizer, run.target_tokenizer

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 HELP = "start several workers that train one model"
 DESCRIPTION = """\
-Starts a Python program once for each worker, with the variables that
-keras_attn.training.strategy("multi_worker") reads, and waits for all of them. If a worker fails,
-the others are ended. On several machines, give this command on each, with the same --addresses
-and the numbers of the workers that this machine starts in --indices.
+Starts a Python program once for each worker and waits for all workers. Sets the environment
+variables that keras_attn.training.strategy("multi_worker") reads. If a worker fails, the other
+workers are stopped. To use several machines, run this command on each of them, with the same
+--addresses, and with the numbers of its own workers in --indices.
 """
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 20
-"""Number of seconds in which workers can end by themselves after another worker failed."""
+"""Seconds that the other workers have to exit after a worker failed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,14 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--indices",
         type=lambda text: [int(each) for each in text.split(",")],
         metavar="I,...",
-        help="numbers of the workers that this machine starts, from 0. Default: all of them",
+        help="numbers of the workers that this machine starts, from 0. Default: all workers",
     )
     parser.add_argument(
         "--restarts",
         type=int,
         default=0,
         metavar="N",
-        help="number of times to start all workers again after one failed. Default: %(default)s",
+        help="number of times to restart all workers after a failure. Default: %(default)s",
     )
     parser.add_argument("program", help="Python program, run by each worker")
     parser.add_argument(
@@ -59,14 +59,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the workers. Returns the exit status of the first worker that failed, or 0."""
     refuse = arguments.parser.error
     if arguments.addresses is not None and arguments.workers is not None:
-        refuse("--workers and --addresses both give the number of workers: pass one of them")
+        refuse("--workers and --addresses both set the number of workers: pass one of them")
     if arguments.restarts < 0:
         refuse(f"expected --restarts of 0 or more, received {arguments.restarts}")
     if not os.path.isfile(arguments.program):
         refuse(f"expected a Python program, received {arguments.program!r}, which is no file")
     if arguments.addresses is None:
         if arguments.indices is not None:
-            refuse("--indices needs --addresses, the same on all machines")
+            refuse("--indices needs --addresses, with the same value on all machines")
         addresses = free_addresses(arguments.workers or 2)
     else:
         addresses = arguments.addresses
@@ -148,10 +148,10 @@ def run_workers(command: Sequence[str], addresses: Sequence[str], indices: Seque
             time.sleep(POLL_SECONDS)
     finally:
         for index, process in workers.items():
-            # Do not use SIGTERM, because workers of TensorFlow catch and ignore it.
+            # Do not use SIGTERM, because TensorFlow workers catch and ignore it.
             process.kill()
             process.wait()
-            print(f"Worker {index} was ended.", file=sys.stderr)
+            print(f"Worker {index} was stopped.", file=sys.stderr)
     return status
 
 

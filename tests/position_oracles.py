@@ -27,7 +27,17 @@ def sinusoidal_halves(position, features, max_wavelength=10000.0):
     return np.array([math.sin(angle) for angle in angles] + [math.cos(angle) for angle in angles])
 
 
-SINUSOIDAL = {"interleaved": sinusoidal_interleaved, "halves": sinusoidal_halves}
+def sinusoidal_marian(position, features, max_wavelength=10000.0):
+    """Marian NMT: the numbers of Vaswani et al. 2017, all sines before all cosines."""
+    encoding = sinusoidal_interleaved(position, features, max_wavelength)
+    return np.concatenate([encoding[0::2], encoding[1::2]])
+
+
+SINUSOIDAL = {
+    "interleaved": sinusoidal_interleaved,
+    "halves": sinusoidal_halves,
+    "marian": sinusoidal_marian,
+}
 
 
 def rotary(vector, position, layout="halves", max_wavelength=10000.0):

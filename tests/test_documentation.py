@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 dates = pytest.importorskip("dates")
+scene_captions = pytest.importorskip("scene_captions")
+scenes = pytest.importorskip("scenes")
 ROOT = Path(__file__).parents[1]
 SMALLER = {
     r"rnn_seq2seq\(8000, 8000": "rnn_seq2seq(300, 300, units=32, embedding_dim=32",
     "corpus, 2048": "corpus, 1000",
-    "epochs=18": "epochs=1",
+    "epochs=(10|18)": "epochs=1",
     "20_000": "1000",
     "8000": "300",
     "2048": "64",
@@ -53,6 +55,17 @@ def test_readme_and_the_guide_of_the_runtime(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     run_blocks("export/README.md", {}, 1, 3)
     assert len(capsys.readouterr().out.splitlines()) > 300
+
+
+@pytest.mark.slow
+def test_the_guide_of_captioning(tmp_path, monkeypatch):
+    pytest.importorskip("PIL")
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    scene_captions.write_files(tmp_path / "DIR/train", scenes.generate(32))
+    names = run_blocks("docs/captioning.md", {})
+    assert names["captioner"].search.return_alignments
+    assert Path("attention.png").stat().st_size > 1000
 
 
 def test_the_guide_of_attention():

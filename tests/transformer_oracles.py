@@ -104,18 +104,25 @@ def gelu(x):
     return x * np.vectorize(lambda each: 0.5 * (1.0 + math.erf(each / math.sqrt(2.0))))(x)
 
 
+def gelu_tanh(x):
+    """Hendrycks and Gimpel 2016, section 2: the approximation with tanh."""
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
 def feed_forward(x, weights, activation):
-    """Vaswani et al. 2017, equation 2; swiglu: Shazeer 2020, equation 6, the gate in front."""
+    """Vaswani et al. 2017, equation 2; gated: Shazeer 2020, equation 6, the gate in front."""
 
     def dense(inputs, layer):
         return inputs @ weights[layer]["kernel"] + weights[layer].get("bias", 0.0)
 
     hidden = dense(x, "expansion")
-    if activation == "swiglu":
+    functions = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh}
+    gates = {"swiglu": lambda gate: gate * sigmoid(gate), "geglu": gelu_tanh, "reglu": relu}
+    if activation in gates:
         gate, hidden = np.split(hidden, 2, axis=1)
-        hidden = gate * sigmoid(gate) * hidden
+        hidden = gates[activation](gate) * hidden
     else:
-        hidden = {"relu": relu, "gelu": gelu}[activation](hidden)
+        hidden = functions[activation](hidden)
     return dense(hidden, "contraction")
 
 

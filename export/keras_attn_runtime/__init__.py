@@ -9,6 +9,7 @@ from keras_attn_runtime.errors import (
     SentenceError,
 )
 from keras_attn_runtime.forecaster import Forecaster
+from keras_attn_runtime.image_files import read_image
 from keras_attn_runtime.stepped_model import SteppedModel
 from keras_attn_runtime.streaming_translator import StreamingTranslator
 from keras_attn_runtime.translation import Hypothesis, Translation
@@ -29,4 +30,5 @@ __all__ = [
     "StreamingTranslator",
     "Translation",
     "Translator",
+    "read_image",
 ]

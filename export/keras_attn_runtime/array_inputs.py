@@ -1,7 +1,7 @@
 """Reads inputs other than token ids, such as images, from NumPy arrays."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -65,12 +65,25 @@ class ArrayReader:
                 f"Received: type={type(arrays).__name__}."
             )
 
+    def read_rows(self, rows: Iterable[object]) -> Iterator[Source]:
+        """Converts dicts of arrays without a batch axis to `Source`s, lazily; see `read`."""
+        for index, row in enumerate(rows):
+            if not _is_row(row) or set(row) != set(self.inputs):
+                received = sorted(map(str, row)) if _is_row(row) else type(row).__name__
+                raise SentenceError(
+                    index,
+                    f"expected a dict with arrays for the inputs {sorted(self.inputs)}. Received: "
+                    f"{received}.",
+                )
+            yield self._source(index, row)
+
     def _rows(self, columns: Mapping[str, Rows], count: int) -> Iterator[Source]:
         for index in range(count):
-            row = {
-                name: self._value(index, name, column[index]) for name, column in columns.items()
-            }
-            yield Source([], truncated=False, arrays=row)
+            yield self._source(index, {name: column[index] for name, column in columns.items()})
+
+    def _source(self, index: int, row: Mapping[str, npt.ArrayLike]) -> Source:
+        arrays = {name: self._value(index, name, row[name]) for name in self.inputs}
+        return Source([], truncated=False, arrays=arrays)
 
     def _value(self, index: int, name: str, value: npt.ArrayLike) -> Array:
         """Returns one row of an input as an array with the dtype of the input."""
@@ -104,7 +117,25 @@ class ArrayReader:
                     f"expected ids in [0, {self.source.vocabulary_size}) for {name!r}. Received: "
                     f"ids from {least} to {most}.",
                 )
-        return array.astype(expected.dtype)
+        array = array.astype(expected.dtype)
+        if expected.kind == "image":
+            _require_image(index, name, array)
+        return array
+
+
+def _is_row(value: object) -> TypeGuard[Mapping[str, npt.ArrayLike]]:
+    return isinstance(value, Mapping)
+
+
+def _require_image(index: int, name: str, image: Array) -> None:
+    if image.size == 0:
+        raise SentenceError(
+            index, f"expected pixels for {name!r}. Received: an empty image of {image.shape}."
+        )
+    if not np.isfinite(image).all():
+        raise SentenceError(
+            index, f"expected finite numbers for {name!r}. Received: NaN or infinite pixels."
+        )
 
 
 def _require_rows(name: str, values: object) -> None:

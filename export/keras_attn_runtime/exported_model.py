@@ -8,9 +8,11 @@ from keras_attn_runtime.array_types import Arrays, Integers
 from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.errors import ModelFileError, run_failures
 from keras_attn_runtime.file_format import Settings, Side, tokenizer_of
+from keras_attn_runtime.json_tokenizer import JsonTokenizer
 from keras_attn_runtime.open_model import open_model
 from keras_attn_runtime.outputs import SearchOutputs, check_outputs
 from keras_attn_runtime.pickled_arguments import PickledArguments
+from keras_attn_runtime.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn_runtime.session import Providers
 from keras_attn_runtime.session_pool import SessionPool
 from keras_attn_runtime.tokenizer import Tokenizer
@@ -183,9 +185,14 @@ def _input_names(session: "onnxruntime.InferenceSession") -> list[str]:
 def _tokenizer(
     metadata: Mapping[str, str], name: Literal["source", "target"], side: Side | None
 ) -> Tokenizer | None:
-    if side is None or side.tokenizer != "sentencepiece":
+    if side is None or side.tokenizer not in ("sentencepiece", "tokenizers"):
         return None
-    tokenizer = Tokenizer(tokenizer_of(metadata, name))
+    tokenizer: Tokenizer
+    if side.tokenizer == "tokenizers":
+        tokenizer = JsonTokenizer(tokenizer_of(metadata, name), side)
+    else:
+        encoded = tokenizer_of(metadata, name)
+        tokenizer = SentencePieceTokenizer(encoded, side.tokenizer_vocabulary_size)
     if tokenizer.vocabulary_size > side.vocabulary_size:
         raise ModelFileError(
             f"Expected a {name} tokenizer of at most {side.vocabulary_size} pieces, the model's "

@@ -5,12 +5,15 @@ that other modules need not distinguish the formats.
 """
 
 import json
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.json_values import is_object
+from keras_attn_runtime.image_format import CHANNELS, FILTERS, ImageFormat
+from keras_attn_runtime.json_values import is_list, is_object
+from keras_attn_runtime.languages import Language
 from keras_attn_runtime.options import LARGEST_INT32
 
 FORMATS = ("1", "2")
@@ -39,6 +42,9 @@ class Side:
         tokenizer: string, the format of the tokenizer in the file: "sentencepiece", "tokenizers" (a
             `tokenizer.json` of Hugging Face), or "none".
         language: string, a BCP 47 tag, or `None`.
+        tokenizer_vocabulary_size: int, ids of pieces of the tokenizer from there on are replaced by
+            its unknown id. `None` if all pieces have ids of the model.
+        languages: dict from names to `Language`s, for a model with several languages on this side.
     """
 
     vocabulary_size: int
@@ -50,6 +56,8 @@ class Side:
     max_length: int | None = None
     tokenizer: str = "none"
     language: str | None = None
+    tokenizer_vocabulary_size: int | None = None
+    languages: dict[str, Language] = field(default_factory=dict)
 
     @property
     def start(self) -> list[int]:
@@ -70,11 +78,14 @@ class Input:
         kind: string, "ids", "image", "features", "audio" or "series".
         dtype: string, a NumPy dtype such as "int32".
         shape: tuple of ints and strings; a string names an axis of any size.
+        image: `ImageFormat`, how image files become this input, or `None` if the file does not
+            define it.
     """
 
     kind: str
     dtype: str
     shape: tuple[int | str, ...]
+    image: ImageFormat | None = None
 
 
 @dataclass(frozen=True)
@@ -112,6 +123,16 @@ class Settings:
     def search_inputs(self) -> list[str]:
         """List of the names of the inputs that belong to the search."""
         return self.search["inputs"]
+
+    @property
+    def forced_prefix_ids(self) -> list[int]:
+        """List of the ids with which the search begins every hypothesis, before a prefix."""
+        return self.search.get("forced_prefix_ids", [])
+
+    @property
+    def scores_prefix(self) -> bool:
+        """bool, whether the log probabilities of a prefix are part of the score."""
+        return self.search.get("score_prefix", True)
 
     @classmethod
     def from_metadata(
@@ -340,7 +361,26 @@ def _input(reader: "_Reader") -> Input:
     shape = reader.get("shape", list)
     if not all(isinstance(size, (int, str)) and not isinstance(size, bool) for size in shape):
         reader.refuse("shape", "that is a list of numbers and names")
-    return Input(reader.get("kind", str), reader.get("dtype", str), tuple(shape))
+    image = None
+    if reader.get("image", (dict, type(None)), None) is not None:
+        image = _image_format(reader.part("image"))
+        if len(shape) != 4 or shape[-1] != image.num_channels:
+            reader.refuse("shape", f"with 4 axes, the last of size {image.num_channels}")
+    return Input(reader.get("kind", str), reader.get("dtype", str), tuple(shape), image)
+
+
+def _image_format(reader: "_Reader") -> ImageFormat:
+    channels = reader.get("channels", str, "rgb")
+    if channels not in CHANNELS:
+        reader.refuse("channels", f"in {list(CHANNELS)}")
+    resize = reader.get("resize", (str, type(None)), None)
+    if resize is not None and resize not in FILTERS:
+        reader.refuse("resize", f"in {list(FILTERS)}, or null,")
+    scale, offset = (
+        reader.numbers(name, CHANNELS[channels], default)
+        for name, default in (("scale", 1.0), ("offset", 0.0))
+    )
+    return ImageFormat(channels, scale, offset, resize)
 
 
 def _side(reader: "_Reader") -> Side:
@@ -355,14 +395,24 @@ def _side(reader: "_Reader") -> Side:
             values[name] = reader.integer(name, 0, size - 1)
     if reader.get("max_length", optional, None) is not None:
         values["max_length"] = reader.integer("max_length", least=1)
+    name = "tokenizer_vocabulary_size"
+    if reader.get(name, optional, None) is not None:
+        values[name] = reader.integer(name, 1, size)
     for name in ("add_start", "add_end"):
         values[name] = reader.get(name, bool, False)
     values["tokenizer"] = reader.get("tokenizer", str, "none")
     values["language"] = reader.get("language", (str, type(None)), None)
+    languages = reader.part("languages") if "languages" in reader.entries else None
+    if languages is not None:
+        values["languages"] = {name: _language(languages.part(name)) for name in languages.entries}
     for part in ("start", "end"):
         if values[f"add_{part}"] and f"{part}_token_id" not in values:
             reader.refuse(f"{part}_token_id", f"that is an id, because of add_{part}")
     return Side(**values)
+
+
+def _language(reader: "_Reader") -> Language:
+    return Language(**{each.name: reader.ids(each.name) for each in fields(Language)})
 
 
 class _Reader:
@@ -391,6 +441,13 @@ class _Reader:
         """Returns the `_Reader` of a nested object."""
         return _Reader(f"{self.place}{name}.", self.get(name, dict))
 
+    def ids(self, name: str) -> list[int]:
+        """Returns a list of ids, by default an empty list."""
+        ids: list[Any] = self.get(name, list, [])
+        if not all(isinstance(each, int) and 0 <= each <= LARGEST_INT32 for each in ids):
+            self.refuse(name, "that is a list of ids")
+        return ids
+
     def integer(self, name: str, least: int, most: int = LARGEST_INT32) -> int:
         """Returns an integer in [least, most]."""
         value = self.get(name, int)
@@ -418,6 +475,18 @@ class _Reader:
         if not 0 <= value <= LARGEST_INT32:  # false for nan too
             self.refuse(name, f"in [0, {LARGEST_INT32}]")
         return value
+
+    def numbers(self, name: str, count: int, default: float) -> tuple[float, ...]:
+        """Returns `count` finite numbers; a number instead of a list is repeated."""
+        value = self.get(name, (int, float, list), default)
+        values: list[Any] = value if is_list(value) else [value] * count
+        are_numbers = all(
+            isinstance(each, (int, float)) and not isinstance(each, bool) and math.isfinite(each)
+            for each in values
+        )
+        if not are_numbers or len(values) != count:
+            self.refuse(name, f"that is a finite number or a list of {count} of them")
+        return tuple(float(each) for each in values)
 
     def refuse(self, name: str, expected: str) -> NoReturn:
         """Raises the error for a value that is not as expected."""

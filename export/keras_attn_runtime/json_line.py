@@ -5,7 +5,12 @@ from typing import Any
 from keras_attn_runtime.translation import Hypothesis, Translation
 
 
-def json_line(translation: Translation, hypotheses: bool = False, alignments: bool = False) -> str:
+def json_line(
+    translation: Translation,
+    hypotheses: bool = False,
+    alignments: bool = False,
+    file: str | None = None,
+) -> str:
     """Returns one translation as a JSON object in one line, without the line end.
 
     Args:
@@ -13,12 +18,15 @@ def json_line(translation: Translation, hypotheses: bool = False, alignments: bo
         hypotheses: bool, whether the object has the list `hypotheses`. Default: False.
         alignments: bool, whether the object and each item of `hypotheses` have `alignments`,
             rounded to six decimals. Default: False.
+        file: string, the first entry of the object, the name of the file that was read. Default: no
+            such entry.
 
     Returns:
         String. The object has `token_log_probs` if the translation has them. Numbers that JSON does
         not support (nan, inf) are null.
     """
-    entries = _entries(translation, alignments) | {
+    entries: dict[str, Any] = {} if file is None else {"file": file}
+    entries |= _entries(translation, alignments) | {
         "source_pieces": translation.source_pieces,
         "truncated": translation.truncated,
     }

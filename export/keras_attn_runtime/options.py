@@ -24,6 +24,8 @@ class CallOptions(TypedDict, total=False):
     window: int | None
     seed: int | None
     alignments: bool
+    source_language: str | None
+    target_language: str | None
     timeout: float | None
     cancel_token: CancelToken | None
 
@@ -49,6 +51,9 @@ class Options:
         alignments: bool, whether to keep the alignments of a file that has them. They take most of
             the memory of long translations: a float for each pair of target and source token.
             Default: True.
+        source_language: string, language of the sources, for a file with several languages, see
+            `Side.languages`. Default: the language in the file, if there is one.
+        target_language: string, language of the translations, like `source_language`.
         timeout: float of at least 0, limit of the whole call in seconds, including reading the
             input and waiting for other calls. After this time the call raises `DeadlineExceeded`.
             With a `timeout` or a `cancel_token`, an iterable input that is not a list, tuple or
@@ -67,6 +72,8 @@ class Options:
     window: int | None = None
     seed: int | None = None
     alignments: bool = True
+    source_language: str | None = None
+    target_language: str | None = None
     timeout: float | None = None
     cancel_token: CancelToken | None = None
 
@@ -84,6 +91,8 @@ class Options:
             _require("length_penalty", self.length_penalty, Real, "a number", least=0)
         if self.timeout is not None:
             _require("timeout", self.timeout, Real, "a number of seconds", least=0)
+        for name in ("source_language", "target_language"):
+            _require_text(name, getattr(self, name))
         _require_cancel_token(self.cancel_token)
         for name in ("max_length", "num_hypotheses", "batch_size", "window", "seed"):
             value = getattr(self, name)
@@ -132,6 +141,11 @@ def require_bool(name: str, value: object) -> None:
     """Raises ValueError unless `value` is True or False."""
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"Expected {name} to be True or False. Received: {name}={value!r}.")
+
+
+def _require_text(name: str, value: object) -> None:
+    if not isinstance(value, (str, type(None))):
+        raise ValueError(f"Expected {name} to be a string. Received: {name}={value!r}.")
 
 
 def _require_cancel_token(value: object) -> None:

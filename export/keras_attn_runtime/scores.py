@@ -1,7 +1,7 @@
 """Scores given translations with a search whose prefix is the whole translation."""
 
 import collections
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from keras_attn_runtime.errors import SentenceError
 from keras_attn_runtime.source import Source
@@ -23,6 +23,7 @@ def scores(
     sources: Iterable[Source],
     search: Callable[[Iterator[Source]], Iterable[Translation | Unfinished]],
     skip_unscorable: bool = False,
+    forced_prefix_ids: Sequence[int] = (),
 ) -> Iterator[Translation | Unfinished | None]:
     """Yields a `Translation` for each source; its tokens are the prefix of the source.
 
@@ -32,6 +33,8 @@ def scores(
         search: function that takes sources and yields their translations lazily and in order.
         skip_unscorable: bool, whether to yield `None` for a source without tokens, and for a
             translation that was cut by a limit. `UNFINISHED` is yielded unchanged. Default: False.
+        forced_prefix_ids: sequence of ints, ids that the search puts before every prefix. Default:
+            no ids.
 
     Raises:
         SentenceError: if a translation was cut by a limit, unless `skip_unscorable`.
@@ -48,7 +51,7 @@ def scores(
         if isinstance(translation, Unfinished):
             yield translation
             continue
-        target = source.prefix
+        target = [*forced_prefix_ids, *source.prefix]
         if source.ids and translation.ended and translation.token_ids == target[:-1]:
             yield translation
         elif skip_unscorable:

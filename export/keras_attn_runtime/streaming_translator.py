@@ -44,6 +44,8 @@ class StreamingTranslator(Translator):
         length_penalty: float | None = None,
         target_prefix: str | None = None,
         seed: int | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
         timeout: float | None = None,
         cancel_token: CancelToken | None = None,
     ) -> Iterator[str]:
@@ -51,8 +53,9 @@ class StreamingTranslator(Translator):
 
         Args:
             text: string.
-            max_length, length_penalty, seed, timeout, cancel_token: see `Options`. The timeout
-                limits the time from this call to the last string.
+            max_length, length_penalty, seed, source_language, target_language: see `Options`.
+            timeout, cancel_token: see `Options`. The timeout limits the time from this call to the
+                last string.
             target_prefix: string that the translation begins with. Default: no prefix.
 
         Returns:
@@ -73,13 +76,15 @@ class StreamingTranslator(Translator):
                 "max_length": max_length,
                 "length_penalty": length_penalty,
                 "seed": seed,
+                "source_language": source_language,
+                "target_language": target_language,
                 "timeout": timeout,
                 "cancel_token": cancel_token,
             }
         )
         tokenizer = self._require_tokenizer("target")
         call = Call(options.timeout, options.cancel_token)
-        (source,) = self._seeded(self._read_texts([text], target_prefix, call), options)
+        (source,) = self._prepared(self._read_texts([text], target_prefix, call), options)
         if not source.ids or options.max_length == 0:
             return iter([""])
 

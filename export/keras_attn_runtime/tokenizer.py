@@ -1,45 +1,28 @@
-import base64
-import binascii
 from collections.abc import Iterable
-
-import sentencepiece
-
-from keras_attn_runtime.errors import ModelFileError
 
 
 class Tokenizer:
-    """A SentencePiece model from the metadata of an exported file.
+    """Base class of the tokenizers that an exported file can hold.
 
-    Args:
-        encoded_model: string, the serialized SentencePiece model in base64.
-
-    Raises:
-        ModelFileError: if the model cannot be decoded or loaded.
+    Attributes:
+        vocabulary_size: int, number of ids.
+        unknown_token_id: int, id of text outside of the vocabulary.
     """
 
-    def __init__(self, encoded_model: str) -> None:
-        self._processor = sentencepiece.SentencePieceProcessor()
-        try:
-            self._processor.LoadFromSerializedProto(base64.b64decode(encoded_model, validate=True))
-        except (binascii.Error, ValueError, RuntimeError) as error:
-            raise ModelFileError(
-                f"The tokenizer in the file cannot be read ({error}). The file is damaged; export "
-                "it again."
-            ) from error
-        self.vocabulary_size = self._processor.get_piece_size()
-        self.unknown_token_id = self._processor.unk_id()
+    vocabulary_size: int
+    unknown_token_id: int
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without special ids; [] if normalization removes the text."""
-        return self._processor.encode(text)
+        raise NotImplementedError
 
     def decode(self, ids: Iterable[int]) -> str:
         """Converts ids to text; control ids are left out."""
-        return self._processor.decode(self._known(ids))
+        raise NotImplementedError
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns the piece of each id."""
-        return [self._processor.id_to_piece(id) for id in self._known(ids)]
+        raise NotImplementedError
 
     def _known(self, ids: Iterable[int]) -> list[int]:
         # The vocabulary of the model may be larger; ids that the tokenizer lacks have no piece.

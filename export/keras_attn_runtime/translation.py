@@ -23,7 +23,7 @@ class Hypothesis:
     Attributes:
         text: string, the detokenized output; None if the file has no tokenizer.
         token_ids: list of ints, target ids without start, end and padding.
-        pieces: list of strings, the SentencePiece pieces of `token_ids`; None if the file has no
+        pieces: list of strings, the pieces of `token_ids`; None if the file has no
             tokenizer.
         score: float, the score by which the search ranks hypotheses: `log_prob` divided by the
             length penalty, plus the coverage penalty if the file was exported with one. Sampled

@@ -4,6 +4,8 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, Unpack
 
+import numpy.typing as npt
+
 from keras_attn_runtime.array_inputs import ArrayReader, Rows
 from keras_attn_runtime.array_types import Ids
 from keras_attn_runtime.batch_runner import BatchRunner
@@ -12,6 +14,7 @@ from keras_attn_runtime.default_num_threads import default_num_threads
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn_runtime.finished_results import collect_results, yield_finished
+from keras_attn_runtime.languages import LanguageIds
 from keras_attn_runtime.options import (
     LARGEST_INT32,
     CallOptions,
@@ -45,7 +48,8 @@ class Translator(PickledArguments):
     halves of the batch are run separately. ONNX Runtime runs in worker threads, so that Ctrl-C, a
     deadline or a `CancelToken` can end a call within milliseconds. A `Translator` is thread-safe.
     The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
-    `num_hypotheses`, `batch_size`, `window`, `seed`, `alignments`, `timeout`, `cancel_token`.
+    `num_hypotheses`, `batch_size`, `window`, `seed`, `alignments`, `source_language`,
+    `target_language`, `timeout`, `cancel_token`.
 
     A `Translator` can be pickled, for Spark, Ray and spawned processes. The pickle contains the
     arguments of the constructor; unpickling opens the file again.
@@ -285,23 +289,36 @@ class Translator(PickledArguments):
             Translator("captions.onnx").generate({"image": images})[0].text    # 'a red house'
         """
         checked, call = self._begin(options)
-        if self._reader is not None:
-            raise ModelFileError(
-                "Expected a file whose inputs are arrays. Received: inputs="
-                f"{list(self.settings.inputs)}. Give texts to `translate`, or ids to "
-                "`translate_ids`."
-            )
-        sources = ArrayReader(self.settings.inputs, self.settings.source).read(inputs)
-        if target_prefix is not None:
-            self._require_target_prefix()
-            several = target_prefix if isinstance(target_prefix, (list, tuple)) else [target_prefix]
-            prefix = read_prefix(target_prefix, call)
-            if any(isinstance(each, str) for each in several):
-                tokenizer = self._require_tokenizer("target")
-                sources = self._prefixes.of_texts(sources, prefix, tokenizer)
-            else:
-                sources = self._prefixes.of_ids(sources, prefix)
+        sources = self._array_reader().read(inputs)
+        sources = self._with_prefix(sources, target_prefix, call)
         return collect_results(sources, lambda sources: self._run(sources, checked, call))
+
+    @list_options
+    def generate_iterable(
+        self,
+        rows: Iterable[Mapping[str, npt.ArrayLike]],
+        target_prefix: str | Ids | Iterable[str | Ids] | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Iterator[Translation]:
+        """Generates lazily, in constant memory: for any number of inputs that are not text.
+
+        Args:
+            rows: iterable of dicts from the name of each input of the file to an array without a
+                batch axis, read at most one window ahead.
+            target_prefix: see `generate`. An iterable is also read at most one window ahead.
+            **options: see `Options`; they are checked at once, not at the first result.
+
+        Returns:
+            Iterator of `Translation`, one for each row, in the same order. If a row cannot be read,
+            the iterator first yields all earlier results and then raises the error.
+
+        Raises:
+            See `generate`.
+        """
+        checked, call = self._begin(options)
+        sources = self._array_reader().read_rows(read(rows, call))
+        sources = self._with_prefix(sources, target_prefix, call)
+        return yield_finished(self._run(sources, checked, call))
 
     @list_options
     def score(
@@ -331,8 +348,9 @@ class Translator(PickledArguments):
         Raises:
             SentenceError: if an item is not valid text or too long, a text has no tokens, or the
                 file allows fewer tokens for this text than the target has.
-            ModelFileError: if the file has no tokenizer, does not support `target_prefix` or pads
-                with the end token, or ONNX Runtime fails on one sentence.
+            ModelFileError: if the file has no tokenizer, does not support `target_prefix`, does not
+                score prefixes (`score_prefix=False`) or pads with the end token, or ONNX Runtime
+                fails on one sentence.
             ValueError: if an option is out of its range, or the number of targets is wrong.
         """
         checked, call = self._begin({"max_length": LARGEST_INT32, **options})
@@ -370,7 +388,8 @@ class Translator(PickledArguments):
     def _scores(
         self, pairs: Iterable[Source], skip_unscorable: bool, options: Options, call: Call
     ) -> Iterator[Translation | Unfinished | None]:
-        return scores(pairs, lambda pairs: self._run(pairs, options, call), skip_unscorable)
+        first = [*self.settings.forced_prefix_ids, *self._language_ids(options).target_start]
+        return scores(pairs, lambda pairs: self._run(pairs, options, call), skip_unscorable, first)
 
     def _read_pairs(
         self, texts: Iterable[str], targets: Iterable[str], skip_unscorable: bool, call: Call
@@ -378,6 +397,11 @@ class Translator(PickledArguments):
         """Returns the source of each text, with the target and the end token as its prefix."""
         require_bool("skip_unscorable", skip_unscorable)
         self._require_target_prefix()
+        if not self.settings.scores_prefix:
+            raise ModelFileError(
+                "Expected a file whose search scores the tokens of a prefix, because a target is a "
+                "prefix. Received: score_prefix=False. Export it with `--search score_prefix=true`."
+            )
         end, padding = self.settings.target.end_token_id, self.settings.target.pad_token_id
         if end is None or end == padding:
             raise ModelFileError(
@@ -423,7 +447,14 @@ class Translator(PickledArguments):
                 "Expected no seed: the search of this file draws nothing at random. Received: "
                 f"seed={options.seed}. Export it with `--search-class SamplingDecoder`."
             )
+        if self._language_ids(options).target_start:
+            self._require_target_prefix()
         return options
+
+    def _language_ids(self, options: Options) -> LanguageIds:
+        """Returns the ids of the languages of a call."""
+        languages = options.source_language, options.target_language
+        return LanguageIds.of(self.settings.source, self.settings.target, *languages)
 
     def _require_target_prefix(self) -> None:
         if not self.supports_target_prefix:
@@ -437,9 +468,36 @@ class Translator(PickledArguments):
         if self._reader is None:
             raise ModelFileError(
                 "Expected a file with the input 'source_ids'. Received: inputs="
-                f"{list(self.settings.inputs)}. Give arrays to `generate`."
+                f"{list(self.settings.inputs)}. Give arrays to `generate`, or image files to the "
+                "command with `--images`."
             )
         return self._reader
+
+    def _array_reader(self) -> ArrayReader:
+        if self._reader is not None:
+            raise ModelFileError(
+                "Expected a file whose inputs are arrays. Received: inputs="
+                f"{list(self.settings.inputs)}. Give texts to `translate`, or ids to "
+                "`translate_ids`."
+            )
+        return ArrayReader(self.settings.inputs, self.settings.source)
+
+    def _with_prefix(
+        self,
+        sources: Iterable[Source],
+        target_prefix: str | Ids | Iterable[str | Ids] | None,
+        call: Call,
+    ) -> Iterable[Source]:
+        """Adds prefixes to sources: texts if any of them is a string, otherwise ids."""
+        if target_prefix is None:
+            return sources
+        self._require_target_prefix()
+        several = target_prefix if isinstance(target_prefix, (list, tuple)) else [target_prefix]
+        prefix = read_prefix(target_prefix, call)
+        if any(isinstance(each, str) for each in several):
+            tokenizer = self._require_tokenizer("target")
+            return self._prefixes.of_texts(sources, prefix, tokenizer)
+        return self._prefixes.of_ids(sources, prefix)
 
     def _require_tokenizer(self, side: Literal["source", "target"]) -> Tokenizer:
         model = self._model
@@ -448,7 +506,7 @@ class Translator(PickledArguments):
             settings = self.settings.source if side == "source" else self.settings.target
             kind = None if settings is None else settings.tokenizer
             raise ModelFileError(
-                f"Expected a file with a {side} tokenizer of SentencePiece, because of text. "
+                f"Expected a file with a {side} tokenizer, because of text. "
                 f"Received: tokenizer={kind!r}. Export it with {side}_tokenizer=..., or give ids "
                 "to `translate_ids`."
             )
@@ -469,10 +527,13 @@ class Translator(PickledArguments):
     def _run(
         self, sources: Iterable[Source], options: Options, call: Call
     ) -> Iterator[Translation | Unfinished]:
-        return self._runner.run(self._seeded(sources, options), options, call)
+        return self._runner.run(self._prepared(sources, options), options, call)
 
-    def _seeded(self, sources: Iterable[Source], options: Options) -> Iterable[Source]:
-        """Adds a seed to each source if the search samples."""
+    def _prepared(self, sources: Iterable[Source], options: Options) -> Iterable[Source]:
+        """Adds to each source the ids of the languages and, if the search samples, a seed."""
+        languages = self._language_ids(options)
+        if languages.source_start or languages.source_end or languages.target_start:
+            sources = languages.add_to(sources)
         if not self.is_stochastic:
             return sources
         # Calls with consecutive seeds must not use overlapping ranges of seeds.

@@ -53,6 +53,10 @@ class CausalLanguageModel(TransformerTokenDecoder):
             ignore it. Defaults to `None`: no second cache, which is faster for outputs of sentence
             length.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
+        use_output_bias: Bool, whether a bias is added to the logits of the embedding. It requires
+            `head=None`. Defaults to `False`.
+        embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BART
+            and mBART. The normalization is of the same type as in the block. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:

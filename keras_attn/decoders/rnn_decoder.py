@@ -53,6 +53,8 @@ class RNNDecoder(TokenDecoder):
             ([Xu et al., 2015](https://arxiv.org/abs/1502.03044), equation 14). Defaults to `0.0`.
         pad_token_id: Int, id of padding. Both additional losses ignore steps with this id. Defaults
             to `0`.
+        use_output_bias: Bool, whether a bias is added to the logits of the embedding. It requires
+            `head=None`. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -109,9 +111,10 @@ class RNNDecoder(TokenDecoder):
         coverage_loss: float = 0.0,
         doubly_stochastic_loss: float = 0.0,
         pad_token_id: int = 0,
+        use_output_bias: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(embedding, head, **kwargs)
+        super().__init__(embedding, head, use_output_bias=use_output_bias, **kwargs)
         check_dropout("dropout", dropout)
         check_compute_dtype(self, cell=cell)
         self.rnn = AttentionRNN(cell, dtype=self.dtype_policy)

@@ -42,8 +42,8 @@ class StepDecoder(Layer):
     - `forbids_tokens`, `True` if the decoder can make all tokens of a step impossible;
     - `primary_source`, if there are several encoder outputs;
     - `cache_block_size` and `archive`, to speed up long outputs with a growing state;
-    - `output_layer` and `call(..., return_features=True)`, to support losses that are fused with
-      the output layer;
+    - `output_layer` with `output_bias` and `call(..., return_features=True)`, to support losses
+      that are fused with the output layer;
     - `reads_prompts`, `True` for a language model, which needs no encoder;
     - `vocabulary_size`, or `embedding` with an `input_dim`, which exports read.
 
@@ -91,6 +91,9 @@ class StepDecoder(Layer):
     output_layer = None
     """Layer that maps features to logits. A loss can be fused with this layer if `call(...,
     return_features=True)` returns the features. `None` if `call` has no such argument."""
+
+    output_bias = None
+    """Variable `(V,)` that is added to the outputs of `output_layer`, or `None`."""
 
     reads_prompts = False
     """Bool, whether the decoder is a language model. Its `encoder_outputs` are the ids of prompts,

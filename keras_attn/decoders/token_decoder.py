@@ -19,14 +19,22 @@ class TokenDecoder(StepDecoder):
         head: Layer that maps outputs to logits. Defaults to `None`: the embedding is also the
             output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
             `keras.layers.ReversibleEmbedding`.
+        use_output_bias: Bool, whether a bias is added to the logits of the embedding. It requires
+            `head=None`. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
-        ValueError: If `head` is `None` and the embedding cannot be the output layer.
+        ValueError: If `head` is `None` and the embedding cannot be the output layer, or
+            `use_output_bias=True` is combined with a head.
     """
 
     def __init__(
-        self, embedding: keras.layers.Layer, head: keras.layers.Layer | None = None, **kwargs: Any
+        self,
+        embedding: keras.layers.Layer,
+        head: keras.layers.Layer | None = None,
+        *,
+        use_output_bias: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if head is None and not isinstance(embedding, keras.layers.ReversibleEmbedding):
@@ -36,11 +44,18 @@ class TokenDecoder(StepDecoder):
                 "Pass head=keras.layers.Dense(...)."
             )
         check_layers(embedding=embedding, head=head)
+        if head is not None and use_output_bias:
+            raise ValueError(
+                "Expected use_output_bias=False with a head. Received: use_output_bias=True, "
+                f"head={type(head).__name__}. Give the head itself a bias."
+            )
         self.embedding = embedding
         self.head = head
+        self.use_output_bias = use_output_bias
+        self.output_bias: Any = None
 
     def build_head(self, output_shape: StaticShape, embedding_dim: int) -> None:
-        """Builds the head. Without a head, checks that outputs have the size of the embedding.
+        """Builds the head. Without a head, checks the output size and creates the bias.
 
         Args:
             output_shape: Tuple, shape of the outputs of the decoder.
@@ -54,6 +69,10 @@ class TokenDecoder(StepDecoder):
                 f"Received: output size={output_shape[-1]}, embedding size={embedding_dim}. "
                 "Use equal sizes, or pass a head."
             )
+        if self.use_output_bias:
+            self.output_bias = self.add_weight(
+                name="output_bias", shape=(self.embedding.input_dim,), initializer="zeros"
+            )
 
     @property
     def output_layer(self) -> keras.layers.Layer:
@@ -62,13 +81,14 @@ class TokenDecoder(StepDecoder):
 
     def project(self, outputs: Tensor) -> Tensor:
         """Maps outputs `(..., features)` to float32 logits `(..., V)`."""
-        return project(outputs, self.output_layer)
+        return project(outputs, self.output_layer, self.output_bias)
 
     def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "embedding": serialize_shared(self.embedding),
             "head": serialize_shared(self.head),
+            "use_output_bias": self.use_output_bias,
         }
 
     @classmethod

@@ -35,6 +35,10 @@ class TransformerTokenDecoder(TokenDecoder):
             ignore it. Defaults to `None`: no second cache, which is faster for outputs of sentence
             length.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
+        use_output_bias: Bool, whether a bias is added to the logits of the embedding. It requires
+            `head=None`. Defaults to `False`.
+        embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BART
+            and mBART. The normalization is of the same type as in the block. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
@@ -55,16 +59,20 @@ class TransformerTokenDecoder(TokenDecoder):
         growing_cache: bool | None = None,
         cache_block_size: int | None = None,
         seed: int | None = None,
+        use_output_bias: bool = False,
+        embedding_norm: bool = False,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("autocast", False)  # float ids would be rounded
-        super().__init__(embedding, head, **kwargs)
+        super().__init__(embedding, head, use_output_bias=use_output_bias, **kwargs)
         if cache_block_size is not None:
             check_positive_integer("cache_block_size", cache_block_size)
         check_block(block)
         self.check_block(block)
         parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
-        self.stack = TransformerStack(*parts, dropout, seed, dtype=self.dtype_policy, name="stack")
+        self.stack = TransformerStack(
+            *(*parts, dropout, seed, embedding_norm), dtype=self.dtype_policy, name="stack"
+        )
         self.growing_cache = growing_cache
         self.cache_block_size = cache_block_size
 

@@ -15,7 +15,7 @@ from keras_attn.transformer.transformer_stack import TransformerStack
 class TransformerEncoder(Layer):
     """Encodes a sequence with a stack of Transformer blocks.
 
-        x^0 = embedding(ids) + positions
+        x^0 = embedding(ids) + positions            (with embedding_norm: norm of the sum)
         x^l = block_l(x^{l-1})                      (l = 1 ... num_layers)
 
     The encoder was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section
@@ -42,6 +42,9 @@ class TransformerEncoder(Layer):
         end_token_id: Int, end token of the sources, or `None` for no end token. It is added to
             texts like the start token. Defaults to `2`.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
+        embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BERT,
+            BART and mBART. The normalization is of the same type as in the block. Defaults to
+            `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -92,6 +95,7 @@ class TransformerEncoder(Layer):
         start_token_id: int | None = None,
         end_token_id: int = 2,
         seed: int | None = None,
+        embedding_norm: bool = False,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("autocast", False)  # float ids would be rounded
@@ -99,7 +103,9 @@ class TransformerEncoder(Layer):
         self.supports_masking = True
         check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
         parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
-        self.stack = TransformerStack(*parts, dropout, seed, dtype=self.dtype_policy, name="stack")
+        self.stack = TransformerStack(
+            *(*parts, dropout, seed, embedding_norm), dtype=self.dtype_policy, name="stack"
+        )
         self.embedding = embedding
         self.pad_token_id = pad_token_id
         self.start_token_id = start_token_id

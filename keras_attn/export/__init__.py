@@ -9,12 +9,14 @@ from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
 from keras_attn.export.formats.export_onnx_text import export_onnx_text
 from keras_attn.export.formats.export_saved_model import export_saved_model
 from keras_attn.export.require import require_tensorflow
+from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.model_card import ModelCard
 
 require_tensorflow()
 
 __all__ = [
     "ExportError",
+    "ImageFormat",
     "ModelCard",
     "ParityReport",
     "export_forecaster_onnx",

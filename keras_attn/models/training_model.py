@@ -128,6 +128,10 @@ class TrainingModel(FusedLossModel):
     def output_layer(self) -> Any:
         return getattr(self.decoder, "output_layer", None)
 
+    @property
+    def output_bias(self) -> Any:
+        return getattr(self.decoder, "output_bias", None)
+
     def compute_features(self, inputs: dict[str, Tensor]) -> Tensor:
         encoded = {}
         if self.source_encoder is not None:

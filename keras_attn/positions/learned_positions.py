@@ -8,21 +8,23 @@ from keras_attn._layer.argument_checks import check_positive_integer, check_sequ
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._types import InitializerLike, StaticShape, Tensor
-from keras_attn.positions.position_range import position_range
+from keras_attn.positions.position_range import check_offset, position_range
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LearnedPositions(Layer):
     """Adds a learned embedding of each position.
 
-        y[t] = x[t] + E[t]
+        y[t] = x[t] + E[t + offset]
 
     Learned positions were introduced by [Gehring et al., 2017](https://arxiv.org/abs/1705.03122),
     section 3.1. BERT and GPT use learned positions.
 
     Args:
-        max_length: Positive int, number of positions (rows of E).
+        max_length: Positive int, number of positions.
         embeddings_initializer: Initializer of E. Defaults to `"uniform"`.
+        offset: Int >= 0, number of rows of E before that of the first position. BART, mBART and OPT
+            have 2 such rows in Hugging Face's transformers. Defaults to `0`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -37,7 +39,8 @@ class LearnedPositions(Layer):
         The output has the implicit mask of `inputs`.
 
     Raises:
-        ValueError: If `max_length` is not a positive integer, `inputs` does not have rank 3, or a
+        ValueError: If `max_length` is not a positive integer, `offset` is not an integer of at
+            least 0, `inputs` does not have rank 3, or a
             position is outside of the range from 0 to `max_length - 1`. Positions that are only
             known at run time are not checked, but clipped to this range.
 
@@ -50,11 +53,17 @@ class LearnedPositions(Layer):
     """
 
     def __init__(
-        self, max_length: int, embeddings_initializer: InitializerLike = "uniform", **kwargs: Any
+        self,
+        max_length: int,
+        embeddings_initializer: InitializerLike = "uniform",
+        offset: int = 0,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_positive_integer("max_length", max_length)
+        check_offset(offset)
         self.max_length = max_length
+        self.offset = offset
         self.embeddings_initializer = plain_function(keras.initializers.get(embeddings_initializer))
         self.supports_masking = True
 
@@ -62,15 +71,18 @@ class LearnedPositions(Layer):
         check_sequence_shape("inputs", inputs_shape)
         self.embeddings = self.add_weight(
             name="embeddings",
-            shape=(self.max_length, inputs_shape[-1]),
+            shape=(self.max_length + self.offset, inputs_shape[-1]),
             initializer=self.embeddings_initializer,
         )
 
     def call(self, inputs: Tensor, start_index: int | Tensor = 0) -> Tensor:
         length = ops.shape(inputs)[1]
         if self._are_known(length, start_index):
-            return inputs + self.embeddings[start_index : start_index + length]  # (B, T, D)
+            first = start_index + self.offset
+            return inputs + self.embeddings[first : first + length]  # (B, T, D)
         positions = ops.clip(position_range(length, start_index), 0, self.max_length - 1)
+        if self.offset:
+            positions = positions + self.offset
         return inputs + gather_rows(self.embeddings, positions)  # (B, T, D)
 
     def compute_output_shape(self, inputs_shape: StaticShape) -> tuple[int | None, ...]:
@@ -86,6 +98,7 @@ class LearnedPositions(Layer):
         return {
             **super().get_config(),
             "max_length": self.max_length,
+            "offset": self.offset,
             "embeddings_initializer": keras.initializers.serialize(self.embeddings_initializer),
         }
 

@@ -1,5 +1,7 @@
 """Creates position tensors and checks their shapes."""
 
+import numbers
+
 from keras import ops
 
 from keras_attn._types import StaticShape, Tensor
@@ -51,3 +53,12 @@ def check_position_shapes(
                 f"Expected {name} of shape (1 or batch, time), as position_range returns it. "
                 f"Received: {name} with shape {tuple(shape)}."
             )
+
+
+def check_offset(offset: object) -> None:
+    """Raises a `ValueError` unless an offset of positions is an integer of at least 0."""
+    if not isinstance(offset, numbers.Integral) or isinstance(offset, bool) or offset < 0:
+        raise ValueError(
+            f"Expected offset to be an integer of at least 0. Received: offset={offset!r}. Use 0 "
+            "for positions that begin at 0."
+        )

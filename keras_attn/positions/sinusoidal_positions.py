@@ -8,30 +8,36 @@ from keras_attn._layer.argument_checks import check_sequence_shape
 from keras_attn._layer.layer import Layer
 from keras_attn._types import StaticShape, Tensor
 from keras_attn.masks import wide_dtype
-from keras_attn.positions.position_range import position_range
+from keras_attn.positions.position_range import check_offset, position_range
+
+LAYOUTS = ("interleaved", "halves", "marian")
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SinusoidalPositions(Layer):
     """Adds the sinusoidal encoding of each position.
 
-    Here t is the position and D is the number of features:
+    Here t is the position plus `offset`, and D is the number of features:
 
         "interleaved"   e[t, 2i] = sin(t / L^(2i/D)),  e[t, 2i+1] = cos(t / L^(2i/D))
         "halves"        e[t, i] = sin(t / L^(i/(D/2-1))),  e[t, D/2+i] = cos(t / L^(i/(D/2-1)))
+        "marian"        e[t, i] = sin(t / L^(2i/D)),  e[t, D/2+i] = cos(t / L^(2i/D))
 
     The encoding was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section
     3.5, with the layout `"interleaved"`. The authors' implementation in tensor2tensor, fairseq and
     OpenNMT use `"halves"`: all sines come before all cosines, and the last wavelength is exactly 2
-    pi L.
+    pi L. `"marian"` has the order of `"halves"` and the wavelengths of `"interleaved"`. Marian and
+    Pegasus use it in Hugging Face's transformers.
 
     The layer has no weights and no maximum length. The encoding is computed in float32 (float64 if
     this is the compute dtype), and then cast to the compute dtype.
 
     Args:
-        layout: String, `"interleaved"` or `"halves"`. Defaults to `"interleaved"`.
+        layout: String, `"interleaved"`, `"halves"` or `"marian"`. Defaults to `"interleaved"`.
         max_wavelength: Positive float L, the longest wavelength in positions, divided by 2 pi.
             Defaults to `10000.0`.
+        offset: Int >= 0, number that is added to each position: 1 in OpenNMT-tf, 2 in fairseq,
+            M2M100 and NLLB. Defaults to `0`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -47,7 +53,8 @@ class SinusoidalPositions(Layer):
 
     Raises:
         ValueError: If `layout` is unknown, `max_wavelength` is not positive, `inputs` does not have
-            rank 3, or `features` is odd or less than 4 for `"halves"`.
+            rank 3, `features` is odd for `"halves"` or `"marian"`, or less than 4 for `"halves"`,
+            or `offset` is not an integer of at least 0.
 
     Example:
 
@@ -57,19 +64,25 @@ class SinusoidalPositions(Layer):
     """
 
     def __init__(
-        self, layout: str = "interleaved", max_wavelength: float = 10000.0, **kwargs: Any
+        self,
+        layout: str = "interleaved",
+        max_wavelength: float = 10000.0,
+        offset: int = 0,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if layout not in ("interleaved", "halves"):
+        if layout not in LAYOUTS:
             raise ValueError(
-                f'Expected layout to be "interleaved" or "halves". Received: layout={layout!r}.'
+                f"Expected layout to be one of {LAYOUTS}. Received: layout={layout!r}."
             )
+        check_offset(offset)
         if not max_wavelength > 0:
             raise ValueError(
                 f"Expected max_wavelength > 0. Received: max_wavelength={max_wavelength}."
             )
         self.layout = layout
         self.max_wavelength = max_wavelength
+        self.offset = offset
         self.supports_masking = True
 
     def build(self, inputs_shape: StaticShape) -> None:
@@ -82,6 +95,11 @@ class SinusoidalPositions(Layer):
                     f'Received: features={features}. Use layout="interleaved".'
                 )
             exponents = np.arange(features // 2) / (features // 2 - 1)
+        elif self.layout == "marian" and features % 2:
+            raise ValueError(
+                'Expected an even number of features for layout="marian". Received: '
+                f'features={features}. Use layout="interleaved".'
+            )
         else:
             exponents = np.arange(0, features, 2) / features
         self.input_spec = keras.layers.InputSpec(ndim=3, axes={-1: features})
@@ -89,6 +107,8 @@ class SinusoidalPositions(Layer):
         self.frequencies = frequencies.astype(wide_dtype(self.compute_dtype))  # (ceil(D/2),)
 
     def call(self, inputs: Tensor, start_index: int | Tensor = 0) -> Tensor:
+        if self.offset:
+            start_index = start_index + self.offset
         positions = position_range(ops.shape(inputs)[1], start_index)  # (1 or B, T)
         angles = ops.cast(positions, wide_dtype(self.compute_dtype))
         angles = ops.expand_dims(angles, 2) * self.frequencies  # (1 or B, T, ceil(D/2))
@@ -105,6 +125,7 @@ class SinusoidalPositions(Layer):
             **super().get_config(),
             "layout": self.layout,
             "max_wavelength": self.max_wavelength,
+            "offset": self.offset,
         }
 
 

@@ -24,7 +24,7 @@ from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
 
 MAX_BEAM_WIDTH = 4096
-STOPS = ("collected", "exact")
+STOPS = ("collected", "heuristic", "exact")
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -43,6 +43,19 @@ class BeamDecoder(Search):
     hypotheses. CTranslate2 and fairseq use the same algorithm. They count the end token in the
     length; `length_penalty_form="average_with_end"` gives the same ranking.
 
+    `stop` selects when the search of a batch entry stops. Each value corresponds to a value of
+    `early_stopping` in Hugging Face's transformers:
+
+        stop        early_stopping   the search stops when
+        collected   True             beam_width * patience hypotheses are finished
+        heuristic   False            beam_width hypotheses are finished, and no open hypothesis has
+                                     a better score at its current length
+        exact       "never"          no open hypothesis can become one of the best num_hypotheses
+
+    `"heuristic"` is the default of transformers. It ignores that a positive length penalty can
+    increase the score of an open hypothesis. With `length_penalty_form="average_with_end"`, the
+    results are equal to those of transformers.
+
     With `num_groups > 1`, the search is diverse beam search with Hamming diversity ([Vijayakumar et
     al., 2018](https://arxiv.org/abs/1610.02424)): the beams are divided into groups, and each group
     is penalized for tokens that previous groups have selected in the same step. Group g ranks its
@@ -59,10 +72,10 @@ class BeamDecoder(Search):
         beam_width: Int in [1, 4096], number of open hypotheses per batch entry. Defaults to `4`.
         num_hypotheses: Positive int, number of returned hypotheses per batch entry, at most
             `beam_width`. Defaults to `1`.
-        stop: String, when the search of a batch entry stops. `"collected"`: when `beam_width *
-            patience` hypotheses (rounded, at least one) are finished. `"exact"`: when no open
-            hypothesis can become one of the best `num_hypotheses`. Defaults to `"collected"`.
-        patience: Positive float, see `stop` ([Kasai et al.,
+        stop: String, `"collected"`, `"heuristic"` or `"exact"`, see the table above. Defaults to
+            `"collected"`.
+        patience: Positive float. With `stop="collected"`, `beam_width * patience` hypotheses
+            (rounded, at least one) must be finished ([Kasai et al.,
             2024](https://aclanthology.org/2024.lrec-main.261)). Defaults to `1.0`.
         coverage_penalty: Float >= 0, weight of the coverage penalty, see
             `keras_attn.search.coverage_penalty`. The attention weights of the decoder may only be 0
@@ -118,6 +131,9 @@ class BeamDecoder(Search):
         suppressed_token_ids: Iterable[int] | None = None,
         repetition_penalty: float = 1.0,
         no_repeat_ngram_size: int = 0,
+        forced_prefix_ids: Iterable[int] | None = None,
+        score_prefix: bool = True,
+        force_end_token: bool = False,
         return_alignments: bool = False,
         return_token_log_probs: bool = False,
         **kwargs: Any,
@@ -135,6 +151,9 @@ class BeamDecoder(Search):
             suppressed_token_ids=suppressed_token_ids,
             repetition_penalty=repetition_penalty,
             no_repeat_ngram_size=no_repeat_ngram_size,
+            forced_prefix_ids=forced_prefix_ids,
+            score_prefix=score_prefix,
+            force_end_token=force_end_token,
             return_alignments=return_alignments,
             return_token_log_probs=return_token_log_probs,
             **kwargs,
@@ -191,6 +210,11 @@ class BeamDecoder(Search):
     def num_open_hypotheses(self) -> int:
         return self.beam_width
 
+    @property
+    def pool_size(self) -> int:
+        """Int, number of finished hypotheses that are kept per batch entry."""
+        return self.beam_width if self.stop == "heuristic" else self.num_hypotheses
+
     def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         rows = (batch, self.beam_width)
@@ -211,12 +235,12 @@ class BeamDecoder(Search):
                 "last": ops.broadcast_to(first_tokens[:, None], rows),
                 "log_probs": ops.zeros(rows, "float32") + log_probs,
             },
-            "hypotheses": new_pool(max_lengths, self.num_hypotheses, self.max_length),
+            "hypotheses": new_pool(max_lengths, self.pool_size, self.max_length),
         }
         dtype = self.alignments_dtype(carry["state"]) if self._needs_alignments else None
         if self.coverage_penalty:
             carry["beams"]["coverage"] = ops.zeros((*rows, source), dtype="float32")
-        for name, width in (("beams", self.beam_width), ("hypotheses", self.num_hypotheses)):
+        for name, width in (("beams", self.beam_width), ("hypotheses", self.pool_size)):
             buffer = functools.partial(growing_buffer.new_buffer, (batch, width))
             if self.return_alignments:
                 carry[name]["alignments"] = buffer((source,), dtype, self.max_length)
@@ -235,7 +259,8 @@ class BeamDecoder(Search):
         step, beams = carry["step"], carry["beams"]
         last = ops.reshape(beams["last"], (-1,))  # (B*K,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)
-        candidates = self._find_candidates(step_logits, carry)
+        at_limit = step + 1 >= max_lengths  # (B,)
+        candidates = self._find_candidates(step_logits, carry, at_limit)
         weights = None
         if self._needs_alignments:
             source = ops.shape(state["alignments"])[1]
@@ -243,7 +268,6 @@ class BeamDecoder(Search):
             weights = ops.reshape(state["alignments"], shape)
         histories = extend_histories(beams, candidates, weights, step)
 
-        at_limit = step + 1 >= max_lengths  # (B,)
         is_end = candidates.end_with(self.end_token_id)  # (B, 2K)
         pool, ended = self._collect(
             carry, candidates, histories, is_end, at_limit, max_lengths, length_penalty
@@ -266,9 +290,11 @@ class BeamDecoder(Search):
         if self.stop == "collected":
             done = done | (collected >= max(1, int(self.beam_width * self.patience + 0.5)))
         else:
-            attainable = best_attainable(
-                best_open, step + 1, max_lengths, length_penalty, self.length_penalty_form
-            )
+            form = self.length_penalty_form
+            if self.stop == "heuristic":
+                attainable = best_open / divisor(step + 1, False, length_penalty, form)
+            else:
+                attainable = best_attainable(best_open, step + 1, max_lengths, length_penalty, form)
             done = done | (pool["ranks"][:, -1] >= attainable)
         return {
             **carry,
@@ -288,7 +314,7 @@ class BeamDecoder(Search):
             open_ids = gather.gather_beams(open_ids, first)  # (B, 1, t)
         return ops.where(carry["done"][:, None], best, open_ids[:, 0])
 
-    def _find_candidates(self, step_logits, carry):
+    def _find_candidates(self, step_logits, carry, at_limit):
         step, beams = carry["step"], carry["beams"]
         vocabulary_size = step_logits.shape[-1]
         finds_dead_ends = self.may_reach_dead_end(vocabulary_size)
@@ -300,6 +326,8 @@ class BeamDecoder(Search):
             self.forced_tokens(carry, step_logits),
             num_groups=self.num_groups,
             diversity_strength=self.diversity_strength,
+            must_end=at_limit[:, None] if self.force_end_token else None,
+            end_token_id=self.end_token_id,
             dead_end_token_id=self.pad_token_id if finds_dead_ends else None,
             with_token_log_probs=self.return_token_log_probs,
         )
@@ -360,6 +388,8 @@ class BeamDecoder(Search):
 
     def finish(self, hypotheses: TensorDict) -> TensorDict:
         hypotheses = dict(hypotheses)
+        if self.pool_size > self.num_hypotheses:
+            hypotheses = {name: each[:, : self.num_hypotheses] for name, each in hypotheses.items()}
         scores = ranks_to_scores(hypotheses.pop("ranks"))
         return super().finish({**hypotheses, "scores": scores})
 

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any, cast
 
+import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
@@ -58,6 +59,8 @@ def find_candidates(
     *,
     num_groups: int = 1,
     diversity_strength: float = 0.5,
+    must_end: Tensor | None = None,
+    end_token_id: int = 2,
     dead_end_token_id: int | None = None,
     with_token_log_probs: bool = False,
 ) -> Candidates:
@@ -72,6 +75,9 @@ def find_candidates(
         forced: Result of `prefix.forced_tokens`, the next tokens of the prefixes, or `None`.
         num_groups: Int, see `BeamDecoder`.
         diversity_strength: Float, see `BeamDecoder`.
+        must_end: Boolean tensor of shape `(batch, 1)`, `True` if all open beams end with the end
+            token at this step, with the log probability 0. Defaults to `None`: no entry must end.
+        end_token_id: Int, id of the end token. Defaults to `2`.
         dead_end_token_id: Int, new token of a candidate whose parent is a dead end, usually the
             padding. Defaults to `None`: the function assumes that dead ends cannot occur.
         with_token_log_probs: Bool, whether the result has `token_log_probs`. Defaults to `False`.
@@ -103,6 +109,13 @@ def find_candidates(
     log_probs, parents, tokens = candidates_of_groups(
         continue_group, next_log_probs, beam_log_probs, num_groups, diversity_strength
     )
+    if must_end is not None:
+        # Only candidates of the first half may end, so the second half is not used.
+        unused = ops.zeros_like(beam_log_probs) + 2 * IMPOSSIBLE
+        ended = ops.concatenate([beam_log_probs, unused], axis=1)  # (B, 2K)
+        log_probs = ops.where(must_end, ended, log_probs)
+        parents = ops.where(must_end, np.arange(2 * num_beams, dtype="int32") % num_beams, parents)
+        tokens = ops.where(must_end, end_token_id, tokens)
     is_dead_end = None
     if dead_end_token_id is not None:
         is_dead_end, own = find_dead_ends(log_probs, parents, beam_log_probs, num_groups)
@@ -122,6 +135,8 @@ def find_candidates(
             _, forced_log_probs, is_forced = forced
             of_parents = gather.gather_beams(forced_log_probs, parents)
             token_log_probs = ops.where(is_forced, of_parents, token_log_probs)
+        if must_end is not None:
+            token_log_probs = ops.where(must_end, 0.0, token_log_probs)
     return Candidates(log_probs, parents, tokens, is_dead_end, token_log_probs)
 
 

@@ -75,12 +75,16 @@ class IndependentSearch(Search):
         allowed = allowed + self.penalties(step_logits.shape[-1], step)
         chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry))
         tokens, values = prefix.follow(self.forced_tokens(carry, step_logits), *chosen)
+        at_limit = (step + 1 >= max_lengths)[:, None]  # (B, 1)
+        if self.force_end_token:
+            tokens = ops.where(at_limit, self.end_token_id, tokens)
+            values = ops.where(at_limit, 0.0, values)
         # If every next token is impossible, the hypothesis ends unchanged.
         goes_on = is_open & (values > IMPOSSIBLE / 2)
         last = ops.where(goes_on, tokens, self.pad_token_id)
         values = ops.where(goes_on, values, 0.0)
         is_end = goes_on & (last == self.end_token_id)
-        ended = ops.logical_not(goes_on) | is_end | (step + 1 >= max_lengths)[:, None]
+        ended = ops.logical_not(goes_on) | is_end | at_limit
         num_tokens = hypotheses["num_tokens"] + ops.cast(goes_on, "int32")
         log_probs = hypotheses["log_probs"] + values
         scores = self.scores(log_probs, num_tokens, is_end, length_penalty)

@@ -1,5 +1,7 @@
 """Prefixes: tokens at the beginning of all hypotheses of a batch entry."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from keras import ops
 
@@ -37,16 +39,19 @@ def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | N
         )
 
 
-def free_behind(prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int) -> Tensor:
+def free_behind(
+    prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int, first_ids: Sequence[int] = ()
+) -> Tensor:
     """Broadcasts prefixes to the batch and appends a column of padding.
 
     Args:
         prefix_ids: Int tensor of shape `(batch, prefix)` or `(1, prefix)`, padded on the right.
         max_lengths: Int32 tensor of shape `(batch,)`, determines the batch size.
         pad_token_id: Int, id of padding. After the prefix, all tokens are allowed.
+        first_ids: List of ids to put before all prefixes. Defaults to `()`.
 
     Returns:
-        Int32 tensor of shape `(batch, prefix + 1)`.
+        Int32 tensor of shape `(batch, len(first_ids) + prefix + 1)`.
 
     Raises:
         ValueError: If `prefix_ids` has the wrong shape.
@@ -54,13 +59,18 @@ def free_behind(prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int) -> T
     check_rows_or_one("prefix_ids", ("prefix",), prefix_ids, max_lengths)
     rows = ops.zeros_like(max_lengths)[:, None]  # (B, 1)
     prefix = ops.cast(prefix_ids, "int32") + rows  # (B, P)
-    prefix = ops.concatenate([prefix, rows + pad_token_id], axis=1)  # (B, P+1)
+    first = [rows + token_id for token_id in first_ids]
+    prefix = ops.concatenate([*first, prefix, rows + pad_token_id], axis=1)  # (B, P+1)
     # All tensors of the loop need a dynamic batch size.
     return ops.reshape(prefix, (ops.shape(max_lengths)[0], ops.shape(prefix)[1]))
 
 
 def forced_tokens(
-    carry: TensorDict, step_logits: Tensor, num_open_hypotheses: int, pad_token_id: int
+    carry: TensorDict,
+    step_logits: Tensor,
+    num_open_hypotheses: int,
+    pad_token_id: int,
+    num_unscored: int | None = 0,
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Returns the tokens of the prefixes at the current step.
 
@@ -69,6 +79,8 @@ def forced_tokens(
         step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
         num_open_hypotheses: Int, number of open hypotheses per batch entry.
         pad_token_id: Int, id of padding.
+        num_unscored: Int, number of first tokens with the log probability 0. `None` for all prefix
+            tokens. Defaults to `0`.
 
     Returns:
         `None` if there is no prefix. Otherwise a tuple of the tokens, int32 `(batch, 1)`, their log
@@ -80,12 +92,18 @@ def forced_tokens(
     last_column = ops.shape(carry["prefix"])[1] - 1
     column = ops.minimum(carry["step"], last_column)
     tokens = ops.take(carry["prefix"], column, axis=1)[:, None]  # (B, 1)
+    is_forced = tokens != pad_token_id  # (B, 1)
+    if num_unscored is None:
+        nothing = ops.zeros((1, num_open_hypotheses), dtype="float32")
+        return tokens, ops.cast(tokens, "float32") * nothing, is_forced
     of_rows = tokens + ops.zeros((1, num_open_hypotheses), dtype="int32")  # (B, K)
     log_probs = gather.gather_beams(
         ops.log_softmax(step_logits), ops.reshape(of_rows, (-1, 1))
     )  # (B*K, 1)
     log_probs = ops.reshape(log_probs, (-1, num_open_hypotheses))  # (B, K)
-    return tokens, log_probs, tokens != pad_token_id
+    if num_unscored:
+        log_probs = ops.where(carry["step"] < num_unscored, 0.0, log_probs)
+    return tokens, log_probs, is_forced
 
 
 def follow(

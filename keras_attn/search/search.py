@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, Self
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_attn._backend.integers import sum_int32
@@ -57,6 +58,14 @@ class Search(Layer):
             for prefix tokens. Defaults to `1.0`: no penalty.
         no_repeat_ngram_size: Int >= 0, size of the n-grams that a hypothesis may contain only once.
             Defaults to `0`: no limit.
+        forced_prefix_ids: List of ids with which every hypothesis begins, before the `prefix_ids`
+            of a call. They count in the length, but their log probability is 0
+            (`forced_bos_token_id` of transformers). Defaults to `None`: no ids.
+        score_prefix: Bool, whether the log probabilities of `prefix_ids` are part of the score. If
+            `False`, they are 0. Defaults to `True`.
+        force_end_token: Bool, whether the last token of a hypothesis of maximum length is the end
+            token, with the log probability 0 (`forced_eos_token_id` of transformers). Defaults to
+            `False`: a hypothesis of maximum length may have no end token.
         return_alignments: Bool, whether to return the attention weights. Defaults to `False`.
         return_token_log_probs: Bool, whether to return the log probability of each token. Defaults
             to `False`.
@@ -79,8 +88,8 @@ class Search(Layer):
             features. Defaults to `None`.
         prefix_ids: Int tensor of shape `(batch, prefix)`, padded on the right. Every hypothesis
             begins with these tokens, for example a language tag. With the shape `(1, prefix)`, all
-            batch entries share one prefix. Length limits, lengths and log probabilities include the
-            prefix tokens. Defaults to `None`: no prefix.
+            batch entries share one prefix. Length limits and lengths include the prefix tokens, and
+            so do log probabilities, unless `score_prefix=False`. Defaults to `None`: no prefix.
         seeds: Int32 tensor of shape `(batch,)`, seeds of a search with random sampling. With the
             shape `(1,)`, all batch entries share one seed. Defaults to `None`.
         mask: Boolean tensor of shape `(batch, source)`, or a dict of masks: the implicit Keras mask
@@ -97,7 +106,7 @@ class Search(Layer):
         - `scores`: float32 `(batch, hypotheses)`, log probability divided by the length penalty,
           plus the coverage penalty of a beam search.
         - `log_probs`: float32 `(batch, hypotheses)`, natural logarithm of the probability of all
-          tokens, including the end token.
+          tokens, including the end token. The probability of a forced token is 1.
         - `alignments`: float `(batch, hypotheses, time, source)`, if `return_alignments=True`.
         - `token_log_probs`: float32 `(batch, hypotheses, time)`, if `return_token_log_probs=True`:
           log probability of each token given the previous tokens. Their sum is `log_probs`.
@@ -147,6 +156,9 @@ class Search(Layer):
         suppressed_token_ids: Iterable[int] | None = None,
         repetition_penalty: float = 1.0,
         no_repeat_ngram_size: int = 0,
+        forced_prefix_ids: Iterable[int] | None = None,
+        score_prefix: bool = True,
+        force_end_token: bool = False,
         return_alignments: bool = False,
         return_token_log_probs: bool = False,
         **kwargs: Any,
@@ -187,14 +199,18 @@ class Search(Layer):
         )
         if suppressed_token_ids is None:
             suppressed_token_ids = sorted({pad_token_id, start_token_id} - {end_token_id})
-        elif isinstance(suppressed_token_ids, str) or not hasattr(suppressed_token_ids, "__iter__"):
+        suppressed_token_ids = _id_list("suppressed_token_ids", suppressed_token_ids)
+        forced_prefix_ids = _id_list(
+            "forced_prefix_ids", [] if forced_prefix_ids is None else forced_prefix_ids
+        )
+        if pad_token_id in forced_prefix_ids:
             raise ValueError(
-                "Expected suppressed_token_ids to be a list of ids, or None for padding and start. "
-                f"Received: suppressed_token_ids={suppressed_token_ids!r}. Use [] to allow all."
+                "Expected forced_prefix_ids without padding. Received: forced_prefix_ids="
+                f"{forced_prefix_ids}, pad_token_id={pad_token_id}. Remove the padding."
             )
-        suppressed_token_ids = list(suppressed_token_ids)
-        check_token_ids(suppressed_token_ids=suppressed_token_ids)
         for name, value in (
+            ("score_prefix", score_prefix),
+            ("force_end_token", force_end_token),
             ("return_alignments", return_alignments),
             ("return_token_log_probs", return_token_log_probs),
         ):
@@ -228,9 +244,12 @@ class Search(Layer):
         self.start_token_id = int(start_token_id)
         self.end_token_id = int(end_token_id)
         self.pad_token_id = int(pad_token_id)
-        self.suppressed_token_ids = [int(token_id) for token_id in suppressed_token_ids]
+        self.suppressed_token_ids = suppressed_token_ids
         self.repetition_penalty = float(repetition_penalty)
         self.no_repeat_ngram_size = int(no_repeat_ngram_size)
+        self.forced_prefix_ids = forced_prefix_ids
+        self.score_prefix = score_prefix
+        self.force_end_token = force_end_token
         self.return_alignments = return_alignments
         self.return_token_log_probs = return_token_log_probs
         self.supports_jit = not growing_buffer.supports_growth()
@@ -330,10 +349,17 @@ class Search(Layer):
         if max_tokens is not None:
             max_lengths = ops.maximum(ops.minimum(max_lengths, max_tokens), 0)
         carry = self.start(memory, max_lengths, source_mask)
+        vocabulary_size = get_vocabulary_size(self.decoder)
+        if self.forced_prefix_ids:
+            forced = np.array([self.forced_prefix_ids], "int32")
+            prefix.check_prefix(forced, self.pad_token_id, vocabulary_size)
+            prefix_ids = forced[:, :0] if prefix_ids is None else prefix_ids
         if prefix_ids is not None:
             prefix_ids = ops.convert_to_tensor(prefix_ids)
-            prefix.check_prefix(prefix_ids, self.pad_token_id, get_vocabulary_size(self.decoder))
-            carry["prefix"] = prefix.free_behind(prefix_ids, max_lengths, self.pad_token_id)
+            prefix.check_prefix(prefix_ids, self.pad_token_id, vocabulary_size)
+            carry["prefix"] = prefix.free_behind(
+                prefix_ids, max_lengths, self.pad_token_id, self.forced_prefix_ids
+            )
         return carry, memory, max_lengths
 
     def compute_max_lengths(
@@ -456,7 +482,13 @@ class Search(Layer):
         self, carry: TensorDict, step_logits: Tensor
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         """Returns the prefix tokens of the current step, see `prefix.forced_tokens`."""
-        return prefix.forced_tokens(carry, step_logits, self.num_open_hypotheses, self.pad_token_id)
+        return prefix.forced_tokens(
+            carry,
+            step_logits,
+            self.num_open_hypotheses,
+            self.pad_token_id,
+            len(self.forced_prefix_ids) if self.score_prefix else None,
+        )
 
     def penalties(self, vocabulary_size: int, step: int | Tensor) -> Tensor:
         """Returns the penalties to add to the log probabilities, float32 `(V,)`."""
@@ -502,6 +534,9 @@ class Search(Layer):
             "suppressed_token_ids": self.suppressed_token_ids,
             "repetition_penalty": self.repetition_penalty,
             "no_repeat_ngram_size": self.no_repeat_ngram_size,
+            "forced_prefix_ids": self.forced_prefix_ids,
+            "score_prefix": self.score_prefix,
+            "force_end_token": self.force_end_token,
             "return_alignments": self.return_alignments,
             "return_token_log_probs": self.return_token_log_probs,
         }
@@ -510,3 +545,15 @@ class Search(Layer):
     def from_config(cls, config: dict[str, Any]) -> Self:
         decoder = deserialize_shared(config["decoder"])
         return cls(**{**config, "decoder": decoder})
+
+
+def _id_list(name, token_ids):
+    """Checks an argument of ids and returns a list of Python integers."""
+    if isinstance(token_ids, str) or not hasattr(token_ids, "__iter__"):
+        raise ValueError(
+            f"Expected {name} to be a list of ids, or None for the default. Received: "
+            f"{name}={token_ids!r}. Use [] for no ids."
+        )
+    token_ids = list(token_ids)
+    check_token_ids(**{name: token_ids})
+    return [int(token_id) for token_id in token_ids]

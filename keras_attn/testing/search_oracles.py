@@ -170,6 +170,10 @@ def beam_search(
             break
         if stop == "collected" and len(pool) >= max(1, math.floor(beam_width * patience + 0.5)):
             break
+        if stop == "heuristic" and len(pool) >= beam_width:
+            attainable = best_open / length_divisor(length, length_penalty, form)
+            if sorted_hypotheses(pool)[beam_width - 1][2] >= attainable:
+                break
         if stop == "exact" and len(pool) >= num_hypotheses:
             attainable = max(
                 best_open / length_divisor(final, length_penalty, form, final < limit)

@@ -1,15 +1,16 @@
 """SentencePiece tokenizer."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.complete_model import is_complete_model
+from keras_attn.text.language import Language
 from keras_attn.text.tokenizer import SpecialTokenIds
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
 
@@ -38,10 +39,17 @@ class SentencePieceTokenizer:
             Defaults to `None`: the start id of the model.
         end_token_id: Int, id of the end of a sentence. Required if the model has no end id.
             Defaults to `None`: the end id of the model.
+        vocabulary_size: Positive int, number of ids. `encode` replaces higher ids by the unknown
+            id, see `renumber_pieces`. Defaults to `None`: the number of pieces of the model.
+        languages: Dict from names of languages to `Language`s, for a model that translates from or
+            into several languages. `encode` and `decode` ignore it; exported files contain it.
+            Defaults to `None`: no languages.
 
     Attributes:
         model: Bytes of the model. Tokenizers with equal bytes have the same vocabulary.
         vocabulary_size: Int, number of ids.
+        languages: Dict from names of languages to `Language`s.
+        has_extra_pieces: Bool, whether the model has more pieces than `vocabulary_size`.
         pad_token_id: Int; 0 for a model created by `train`.
         start_token_id: Int; 1 for a model created by `train`.
         end_token_id: Int; 2 for a model created by `train`.
@@ -62,6 +70,12 @@ class SentencePieceTokenizer:
     ```
     """
 
+    format = "sentencepiece"
+    """Name of the format in run directories and exported files."""
+
+    suffix = ".spm"
+    """Suffix of the files that `save` writes."""
+
     def __init__(
         self,
         model: bytes,
@@ -69,6 +83,8 @@ class SentencePieceTokenizer:
         pad_token_id: int | None = None,
         start_token_id: int | None = None,
         end_token_id: int | None = None,
+        vocabulary_size: int | None = None,
+        languages: Mapping[str, Language] | None = None,
     ) -> None:
         sentencepiece = _import_sentencepiece()
         self.model = bytes(model)
@@ -85,10 +101,18 @@ class SentencePieceTokenizer:
                 f"Expected a SentencePiece model. Received: {len(self.model)} bytes that "
                 "SentencePiece cannot read. Train the tokenizer or copy its file again."
             ) from error
-        self.vocabulary_size = self._processor.get_piece_size()
+        num_pieces = self._processor.get_piece_size()
+        self.vocabulary_size = num_pieces if vocabulary_size is None else int(vocabulary_size)
+        if not 1 <= self.vocabulary_size <= num_pieces:
+            raise ValueError(
+                f"Expected vocabulary_size in [1, {num_pieces}], the number of pieces of the "
+                f"model. Received: vocabulary_size={vocabulary_size}. Omit it to use all pieces."
+            )
+        self.has_extra_pieces = self.vocabulary_size < num_pieces
         self.unknown_token_id = self._processor.unk_id()
         self.pad_token_id = self._special_id("pad", pad_token_id, self._processor.pad_id())
         self.start_token_id = self._special_id("start", start_token_id, self._processor.bos_id())
+        self.languages = dict(languages or {})
         self.end_token_id = self._special_id("end", end_token_id, self._processor.eos_id())
 
     def _special_id(self, name, given, own):
@@ -199,12 +223,12 @@ class SentencePieceTokenizer:
         return cls(model.getvalue())
 
     @classmethod
-    def load(cls, path: str | PathLike, **special_ids: int) -> "SentencePieceTokenizer":
+    def load(cls, path: str | PathLike, **arguments: Any) -> "SentencePieceTokenizer":
         """Reads a model file.
 
         Args:
             path: Path of the file.
-            **special_ids: Special ids, see the arguments of the class.
+            **arguments: Further arguments of the class, such as `pad_token_id`.
 
         Returns:
             A `SentencePieceTokenizer`.
@@ -213,7 +237,7 @@ class SentencePieceTokenizer:
             ValueError: If the file is damaged.
         """
         try:
-            return cls(Path(path).read_bytes(), **special_ids)
+            return cls(Path(path).read_bytes(), **arguments)
         except ValueError as error:
             raise ValueError(f"{error} The file is {str(path)!r}.") from error
 
@@ -233,7 +257,7 @@ class SentencePieceTokenizer:
             texts: List of strings.
         """
         _check_texts(texts)
-        return self._processor.encode(list(texts))
+        return self._known(self._processor.encode(list(texts)))
 
     def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
         """Encodes texts with random segmentations (subword regularization).
@@ -265,12 +289,20 @@ class SentencePieceTokenizer:
         # uses it for the first time, so use a new thread.
         with _SEED_LOCK, ThreadPoolExecutor(1) as new_thread:
             ids = new_thread.submit(self._sample, list(texts), alpha, seed).result()
+        ids = self._known(ids)
         if any(ids) or not any(self.encode(texts)):
             return ids
         raise ValueError(
             "Expected a unigram or bpe model. Received: a model with a single segmentation per "
             "text."
         )
+
+    def _known(self, rows):
+        """Replaces the ids of pieces outside of the vocabulary by the unknown id."""
+        if not self.has_extra_pieces:
+            return rows
+        size, unknown = self.vocabulary_size, self.unknown_token_id
+        return [[id_ if id_ < size else unknown for id_ in row] for row in rows]
 
     def _sample(self, texts, alpha, seed):
         _import_sentencepiece().set_random_generator_seed(seed)
@@ -330,7 +362,12 @@ class SentencePieceTokenizer:
 
         pad_token_id = self.pad_token_id if pad_token_id is None else pad_token_id
         return TensorFlowTokenizer(
-            self.model, self.unknown_token_id, pad_token_id, start_token_id, end_token_id
+            self.model,
+            self.unknown_token_id,
+            pad_token_id,
+            start_token_id,
+            end_token_id,
+            vocabulary_size=self.vocabulary_size if self.has_extra_pieces else None,
         )
 
 

@@ -25,6 +25,8 @@ class TensorFlowTokenizer(tf.Module):
         pad_token_id: Int, id of padding.
         start_token_id: Int, id that `encode` inserts before the pieces. Defaults to `None`: no id.
         end_token_id: Int, id that `encode` appends to the pieces. Defaults to `None`: no id.
+        vocabulary_size: Int, number of ids; `encode` replaces higher ids by `unknown_token_id`.
+            Defaults to `None`: the number of pieces of the model.
         name: String, name of the module. Defaults to `None`.
 
     Example:
@@ -48,6 +50,7 @@ class TensorFlowTokenizer(tf.Module):
         pad_token_id: int,
         start_token_id: int | None = None,
         end_token_id: int | None = None,
+        vocabulary_size: int | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
@@ -55,6 +58,7 @@ class TensorFlowTokenizer(tf.Module):
         self._start_token_id = start_token_id
         self._end_token_id = end_token_id
         self._pad_token_id = pad_token_id
+        self._vocabulary_size = vocabulary_size
         # Loaded tokenizers with the same name share one resource, so derive the name from the
         # model.
         self._tokenizer = tensorflow_text.SentencepieceTokenizer(
@@ -76,7 +80,12 @@ class TensorFlowTokenizer(tf.Module):
             ValueError: If `texts` does not have rank 1.
         """
         texts = _vector(texts)
-        parts = [self._tokenizer.tokenize(texts)]  # ragged, (B, S)
+        ids = self._tokenizer.tokenize(texts)  # ragged, (B, S)
+        if self._vocabulary_size is not None:
+            flat = ids.flat_values
+            flat = tf.where(flat < self._vocabulary_size, flat, self._unknown_token_id)
+            ids = ids.with_flat_values(flat)
+        parts = [ids]
         if self._start_token_id is not None:
             parts.insert(0, tf.fill((tf.shape(texts)[0], 1), self._start_token_id))
         if self._end_token_id is not None:

@@ -4,10 +4,13 @@ from keras_attn._backend.replicas import pad_to_replicas
 from keras_attn.training.average_weights import AverageWeights
 from keras_attn.training.best_checkpoint import BestCheckpoint
 from keras_attn.training.bleu_callback import BleuCallback
+from keras_attn.training.carry_states import CarryStates
 from keras_attn.training.clipped_adam import ClippedAdam
 from keras_attn.training.compile_for_training import compile_for_training
+from keras_attn.training.consecutive_windows import ConsecutiveWindows
 from keras_attn.training.crossentropy_per_token import crossentropy_per_token
 from keras_attn.training.fit import fit
+from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.inverse_square_root_schedule import InverseSquareRootSchedule
 from keras_attn.training.linear_crossentropy import linear_crossentropy
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
@@ -26,9 +29,12 @@ __all__ = [
     "AverageWeights",
     "BestCheckpoint",
     "BleuCallback",
+    "CarryStates",
     "ClippedAdam",
+    "ConsecutiveWindows",
     "InverseSquareRootSchedule",
     "LossScaleOptimizer",
+    "ImageFormat",
     "ModelCard",
     "Perplexity",
     "RunDirectory",

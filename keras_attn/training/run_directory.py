@@ -7,6 +7,7 @@ from typing import Any, Self
 import keras
 
 from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.model_card import ModelCard
 
 FORMAT = 1
@@ -14,6 +15,7 @@ DESCRIPTION = "run.json"
 MODEL = "model.keras"
 SIDES = ("source", "target")
 IDS = ("pad_token_id", "start_token_id", "end_token_id")
+SIZE, LANGUAGES = "vocabulary_size", "languages"
 
 
 class RunDirectory:
@@ -23,12 +25,13 @@ class RunDirectory:
 
         run.json                  kind, file names, special token ids, model card
         model.keras               the model
-        source.spm, target.spm    the tokenizers, if any
+        source.spm, target.spm    the tokenizers, if any; .json for a HuggingFaceTokenizer
 
     `run.json` is a JSON object with `format` (1), `kind`, `model` (a file name), `source` and
-    `target` (`{"tokenizer": "sentencepiece", "file", "pad_token_id", "start_token_id",
-    "end_token_id"}`, or `{"tokenizer": "none"}`), `files` (names of other files by their purpose)
-    and `card` (see `ModelCard`). `RunDirectory` ignores other keys.
+    `target` (`{"tokenizer": "sentencepiece" or "tokenizers", "file", "pad_token_id",
+    "start_token_id", "end_token_id", "vocabulary_size", "languages"}`, or `{"tokenizer": "none"}`),
+    `files` (names of other files by their purpose) and `card` (see `ModelCard`), and for a model
+    that reads images `image_format` (see `ImageFormat`). `RunDirectory` ignores other keys.
 
     Args:
         path: Path of the directory.
@@ -38,11 +41,12 @@ class RunDirectory:
         kind: String, type of the model: `"generation"` for a `GenerationModel`, which `keras-attn
             export` accepts, or any other string, such as `"classification"`.
         model_path: `Path` of the model. The file may not exist before the end of the training.
-        source_tokenizer: `SentencePieceTokenizer`, or `None`.
-        target_tokenizer: `SentencePieceTokenizer`, or `None` if the run has no target tokenizer or
-            the target uses `source_tokenizer`.
+        source_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`, or `None`.
+        target_tokenizer: Tokenizer of the same classes, or `None` if the run has no target
+            tokenizer or the target uses `source_tokenizer`.
         files: Dict from the purpose of each additional file to its `Path`.
         card: `ModelCard`.
+        image_format: `ImageFormat`, or `None`.
 
     Raises:
         FileNotFoundError: If the directory, its `run.json` or a tokenizer is missing.
@@ -70,6 +74,8 @@ class RunDirectory:
             self.files = {name: self.path / _string(file) for name, file in files.items()}
             card = description.get("card", {})
             self.card = ModelCard(**{name: card.get(name) for name in vars(ModelCard())})
+            image = description.get("image_format")
+            self.image_format = None if image is None else ImageFormat.from_entries(image)
             sides = [self._tokenizer_arguments(description.get(side, {})) for side in SIDES]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
@@ -89,18 +95,22 @@ class RunDirectory:
         target_tokenizer: Any = None,
         files: Mapping[str, str] | None = None,
         card: ModelCard | None = None,
+        image_format: ImageFormat | None = None,
     ) -> Self:
         """Writes the tokenizers and `run.json`. Call `save_model` afterwards to save the model.
 
         Args:
             path: Path of the directory. It is created if it does not exist.
             kind: String, type of the model, see the attributes.
-            source_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: no tokenizer.
-            target_tokenizer: `SentencePieceTokenizer`. Defaults to `None`: no tokenizer, or the
-                target uses `source_tokenizer`.
+            source_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`. Defaults to
+                `None`: no tokenizer.
+            target_tokenizer: Tokenizer of the same classes. Defaults to `None`: no tokenizer, or
+                the target uses `source_tokenizer`.
             files: Dict from the purpose of each additional file to its name in the directory, for
                 example `{"vocabulary": "vocabulary.txt"}`. Defaults to `None`: no additional files.
             card: `ModelCard`. Defaults to `None`: an empty card.
+            image_format: `ImageFormat` of the images that the model reads, for the exported file.
+                Defaults to `None`.
 
         Returns:
             The `RunDirectory`.
@@ -111,11 +121,20 @@ class RunDirectory:
         for side, tokenizer in zip(SIDES, (source_tokenizer, target_tokenizer), strict=True):
             description[side] = {"tokenizer": "none"}
             if tokenizer is not None:
-                tokenizer.save(path / f"{side}.spm")
+                file = f"{side}{tokenizer.suffix}"
+                tokenizer.save(path / file)
                 ids = {name: getattr(tokenizer, name) for name in IDS}
-                description[side] = {"tokenizer": "sentencepiece", "file": f"{side}.spm", **ids}
+                if tokenizer.has_extra_pieces:
+                    ids[SIZE] = tokenizer.vocabulary_size
+                if tokenizer.languages:
+                    ids[LANGUAGES] = {
+                        name: each.entries() for name, each in tokenizer.languages.items()
+                    }
+                description[side] = {"tokenizer": tokenizer.format, "file": file, **ids}
         description["files"] = dict(files or {})
         description["card"] = {} if card is None else card.entries()
+        if image_format is not None:
+            description["image_format"] = image_format.entries()
         with atomic_replace(path / DESCRIPTION) as partial:
             partial.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
         return cls(path)
@@ -159,26 +178,32 @@ class RunDirectory:
             ) from error
 
     def _tokenizer_arguments(self, side):
-        """Returns file name and special token ids of a tokenizer, or `None` without a tokenizer."""
+        """Returns file name, format and arguments of a tokenizer, or `None` without a tokenizer."""
         kind = side.get("tokenizer", "none")
         if kind == "none":
             return None
-        if kind != "sentencepiece":
+        if kind not in ("sentencepiece", "tokenizers"):
             raise ValueError(
-                "Expected tokenizer to be one of ('sentencepiece', 'none'). Received: "
-                f"tokenizer={kind!r}."
+                "Expected tokenizer to be one of ('sentencepiece', 'tokenizers', 'none'). "
+                f"Received: tokenizer={kind!r}."
             )
-        return _string(side["file"]), {name: int(side[name]) for name in IDS}
+        names = (*IDS, SIZE) if SIZE in side else IDS
+        arguments = {name: int(side[name]) for name in names}
+        return _string(side["file"]), kind, {**arguments, LANGUAGES: side.get(LANGUAGES, {})}
 
     def _load_tokenizer(self, arguments):
         if arguments is None:
             return None
-        name, ids = arguments
+        name, kind, arguments = arguments
         self._require(name)
         # `import keras_attn` must not load keras_attn.text.
+        from keras_attn.text.hugging_face_tokenizer import HuggingFaceTokenizer
+        from keras_attn.text.language import Language
         from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
-        return SentencePieceTokenizer.load(self.path / name, **ids)
+        languages = {name: Language(**each) for name, each in arguments[LANGUAGES].items()}
+        formats = {"sentencepiece": SentencePieceTokenizer, "tokenizers": HuggingFaceTokenizer}
+        return formats[kind].load(self.path / name, **{**arguments, LANGUAGES: languages})
 
     def _require(self, name):
         if not (self.path / name).is_file():

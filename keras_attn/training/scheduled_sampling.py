@@ -121,6 +121,10 @@ class ScheduledSampling(Layer):
     def output_layer(self) -> keras.layers.Layer | None:
         return self.decoder.output_layer
 
+    @property
+    def output_bias(self) -> Any:
+        return self.decoder.output_bias
+
     def build(
         self,
         token_ids_shape: StaticShape,

@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 import keras
@@ -16,16 +17,20 @@ from keras_attn._types import ActivationLike, InitializerLike, StaticShape, Tens
 class FeedForward(Layer):
     """Position-wise feed-forward network: two dense layers with an activation in between.
 
-        relu, gelu, ...   y = W_2 f(W_1 x + b_1) + b_2
-        swiglu            y = W_2 (silu(W_g x + b_g) * (W_1 x + b_1)) + b_2
+        relu, gelu, ...         y = W_2 f(W_1 x + b_1) + b_2
+        swiglu, geglu, reglu    y = W_2 (g(W_g x + b_g) * (W_1 x + b_1)) + b_2
+
+    The gate function g is silu for swiglu, gelu in its tanh form for geglu, and relu for reglu.
 
     The network was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation
-    2. Swiglu was introduced by [Shazeer, 2020](https://arxiv.org/abs/2002.05202), equation 6.
+    2. The gated forms were introduced by [Shazeer, 2020](https://arxiv.org/abs/2002.05202),
+    equation 6. T5 1.1 and Gemma use geglu, Llama uses swiglu.
 
     Args:
         intermediate_dim: Positive int, size of the hidden layer.
-        activation: String or function: `"relu"`, `"gelu"` (the exact form with erf), `"swiglu"`, or
-            any activation of Keras. Defaults to `"relu"`.
+        activation: String or function: `"relu"`, `"gelu"` (the exact form with erf), `"gelu_tanh"`
+            (its approximation with tanh), `"swiglu"`, `"geglu"`, `"reglu"`, or any activation of
+            Keras. Defaults to `"relu"`.
         dropout: Float in [0, 1), dropout rate after the activation. Defaults to `0.0`.
         use_bias: Bool, whether the layers have biases. Defaults to `True`.
         kernel_initializer: Initializer of the matrices. Defaults to `"glorot_uniform"`.
@@ -63,7 +68,7 @@ class FeedForward(Layer):
         check_dropout("dropout", dropout)
         self.supports_masking = True
         self.intermediate_dim = intermediate_dim
-        self.is_gated = activation == "swiglu"
+        self.is_gated = isinstance(activation, str) and activation in GATES
         self.activation: Any = activation if self.is_gated else _activation(activation)
         self.dropout = dropout
         self.use_bias = use_bias
@@ -93,7 +98,7 @@ class FeedForward(Layer):
         hidden = self.expansion(inputs)  # (..., I) or (..., 2 I)
         if self.is_gated:
             gate, hidden = ops.split(hidden, 2, axis=-1)
-            hidden = ops.silu(gate) * hidden  # (..., I)
+            hidden = GATES[self.activation](gate) * hidden  # (..., I)
         else:
             hidden = self.activation(hidden)
         return self.contraction(self.dropout_layer(hidden))  # (..., D)
@@ -125,5 +130,24 @@ def erf_gelu(x: Tensor) -> Tensor:
     return 0.5 * x * (1.0 + ops.erf(x * 0.5**0.5))
 
 
+@keras.saving.register_keras_serializable(package="keras_attn")
+def tanh_gelu(x: Tensor) -> Tensor:
+    """Approximation of gelu: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+
+    The function was introduced by [Hendrycks and Gimpel, 2016](https://arxiv.org/abs/1606.08415).
+    GPT-2, T5 1.1 and Gemma use it; transformers calls it "gelu_new" and "gelu_pytorch_tanh".
+    """
+    return 0.5 * x * (1.0 + ops.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
+
+
+GATES = {"swiglu": ops.silu, "geglu": tanh_gelu, "reglu": ops.relu}
+"""Gate functions of gated networks by the name of the activation."""
+
+ACTIVATIONS = {"gelu": erf_gelu, "gelu_tanh": tanh_gelu}
+"""Activations with another meaning than in Keras, or with a name that Keras does not have."""
+
+
 def _activation(activation):
-    return erf_gelu if activation == "gelu" else plain_function(keras.activations.get(activation))
+    if isinstance(activation, str) and activation in ACTIVATIONS:
+        return ACTIVATIONS[activation]
+    return plain_function(keras.activations.get(activation))

@@ -52,8 +52,8 @@ class TransformerEncoderBlock(Layer):
             `num_heads`.
         num_key_value_heads: Positive int, number of key and value heads. Each of them is shared by
             a group of query heads, see `MultiHeadAttention`. Defaults to `num_heads`.
-        activation: Activation of the feed-forward network: `"relu"`, `"gelu"`, `"swiglu"`, or any
-            activation of Keras. Defaults to `"relu"`.
+        activation: Activation of the feed-forward network: `"relu"`, `"gelu"`, `"gelu_tanh"`,
+            `"swiglu"`, `"geglu"`, `"reglu"`, or any activation of Keras. Defaults to `"relu"`.
         normalization: String, `"layer"` ([Ba et al., 2016](https://arxiv.org/abs/1607.06450)) or
             `"rms"` ([Zhang and Sennrich, 2019](https://arxiv.org/abs/1910.07467)). Defaults to
             `"layer"`.

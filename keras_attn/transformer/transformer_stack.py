@@ -44,6 +44,8 @@ class TransformerStack(Layer):
         scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
         dropout: Float in [0, 1), dropout rate of the embedded inputs.
         seed: Int or `None`, seed of the dropout.
+        embedding_norm: Bool, whether the sum of embeddings and positions is normalized, with the
+            normalization of the block. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
@@ -62,6 +64,7 @@ class TransformerStack(Layer):
         scale_embedding: bool,
         dropout: float,
         seed: int | None,
+        embedding_norm: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -101,6 +104,7 @@ class TransformerStack(Layer):
                 f"position_bias with num_heads={heads[0]}, block with num_heads={heads[1]}."
             )
         self.input_dropout = Dropout(dropout, seed=seed, dtype=self.dtype_policy)
+        self.embedding_norm = self.blocks[0].new_norm("embedding_norm") if embedding_norm else None
         # The output of a pre-norm block is not normalized.
         self.final_norm = self.blocks[0].new_norm("final_norm") if block.normalize_first else None
 
@@ -114,6 +118,8 @@ class TransformerStack(Layer):
         shape = build_embedding(self.embedding, inputs_shape)
         if self.positions is not None:
             ensure_built(self.positions, shape)
+        if self.embedding_norm is not None:
+            ensure_built(self.embedding_norm, shape)
         if self.position_bias is not None:
             ensure_built(self.position_bias, (1, shape[1]), (1, shape[1]))
         for block in self.blocks:
@@ -141,6 +147,8 @@ class TransformerStack(Layer):
         if self.positions is not None:
             vectors = self.positions(vectors, start_index=start_index)
             vectors = ops.cast(vectors, self.compute_dtype)
+        if self.embedding_norm is not None:
+            vectors = self.embedding_norm(vectors)
         return self.input_dropout(vectors)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
@@ -201,6 +209,7 @@ class TransformerStack(Layer):
             "scale_embedding": self.scale_embedding,
             "dropout": self.dropout,
             "seed": self.seed,
+            "embedding_norm": self.embedding_norm is not None,
         }
 
     @staticmethod

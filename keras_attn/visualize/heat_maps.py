@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_attn._types import TensorLike
 from keras_attn.visualize.alignment_tokens import checked_alignments, label_of
+from keras_attn.visualize.font_families import font_families
 
 
 def plot_alignments(
@@ -70,7 +71,7 @@ def plot_alignments(
     ax.imshow(alignments, cmap=cmap, vmin=0.0, vmax=1.0, interpolation="nearest", aspect="equal")
 
     # parse_math=False, so that "$" does not begin a formula.
-    text = {"parse_math": False, "family": _font_families(source_labels + target_labels)}
+    text = {"parse_math": False, "family": font_families(source_labels + target_labels)}
     ax.set_xticks(range(len(source_labels)), source_labels, **text)
     ax.set_yticks(range(len(target_labels)), target_labels, **text)
     ax.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
@@ -78,7 +79,7 @@ def plot_alignments(
         # Rotate labels that are wider than a cell.
         label.set_rotation(90 if len(label.get_text()) > 2 else 0)
     if title is not None:
-        ax.set_title(title, parse_math=False, family=_font_families([title]))
+        ax.set_title(title, parse_math=False, family=font_families([title]))
     return ax
 
 
@@ -151,29 +152,5 @@ def plot_attention_grid(
             if column == 0:
                 ax.set_ylabel(name, fontsize=6, parse_math=False)
     if title is not None:
-        figure.suptitle(title, parse_math=False, family=_font_families([title]))
+        figure.suptitle(title, parse_math=False, family=font_families([title]))
     return figure
-
-
-def _font_families(texts):
-    """Returns the default fonts, followed by installed fonts for missing characters.
-
-    Matplotlib searches the fonts in this order. If no installed font contains a character,
-    Matplotlib draws a box and warns.
-    """
-    import matplotlib
-    from matplotlib import font_manager
-
-    families = list(matplotlib.rcParams["font.family"])
-    default_path = font_manager.findfont(font_manager.FontProperties(family=families))
-    fonts = [font_manager.get_font(default_path)]
-    for character in sorted(set("".join(texts))):
-        if any(font.get_char_index(ord(character)) for font in fonts):
-            continue
-        for entry in sorted(font_manager.fontManager.ttflist, key=lambda entry: entry.name):
-            font = font_manager.get_font(entry.fname)
-            if font.get_char_index(ord(character)):
-                families.append(entry.name)
-                fonts.append(font)
-                break
-    return families

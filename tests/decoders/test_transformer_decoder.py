@@ -42,14 +42,19 @@ def decoder(num_heads=2, head=None, stack=None, **block):
 
 DECODERS = {
     "sinusoidal, pre-norm": lambda: decoder(
-        stack={"positions": SinusoidalPositions(), "scale_embedding": True}
+        stack={
+            "positions": SinusoidalPositions(),
+            "scale_embedding": True,
+            "use_output_bias": True,
+        }
     ),
     "sinusoidal in halves, post-norm": lambda: decoder(
-        normalize_first=False, stack={"positions": SinusoidalPositions("halves")}
+        normalize_first=False,
+        stack={"positions": SinusoidalPositions("halves", offset=2), "embedding_norm": True},
     ),
     # Without biases: that of the keys changes no weight, so that it has no gradient.
     "learned, gelu": lambda: decoder(
-        activation="gelu", use_bias=False, stack={"positions": LearnedPositions(9)}
+        activation="gelu", use_bias=False, stack={"positions": LearnedPositions(9, offset=1)}
     ),
     "rotary, rms, swiglu, grouped": lambda: decoder(
         num_heads=4,
@@ -158,12 +163,19 @@ def test_steps_of_half_precision_add_a_bias_to_the_ancestors():
     assert np.abs(numpy(made(TOKEN_IDS, **ENCODED)) - expected).max() > 0.1
 
 
-@pytest.mark.parametrize("head", [None, keras.layers.Dense(VOCABULARY_SIZE)], ids=["tied", "head"])
-def test_logits_are_those_of_the_paper(head):
-    made = decoder(head=head, stack={"positions": SinusoidalPositions(), "scale_embedding": True})
+@pytest.mark.parametrize(
+    ("head", "use_output_bias"),
+    [(None, False), (None, True), (keras.layers.Dense(VOCABULARY_SIZE), False)],
+    ids=["tied", "tied with a bias", "head"],
+)
+def test_logits_are_those_of_the_paper(head, use_output_bias):
+    stack = {"positions": SinusoidalPositions(), "scale_embedding": True}
+    made = decoder(head=head, stack={**stack, "use_output_bias": use_output_bias})
     made(TOKEN_IDS, **ENCODED)
     randomize(made)
     embeddings, weights = numpy(made.embedding.embeddings), weights_of(made)["stack"]
+    output_bias = numpy(made.output_bias) if use_output_bias else 0
+    assert np.abs(output_bias).max() > 0.1 or not use_output_bias
     positions = [position_oracles.sinusoidal_interleaved(t, 8) for t in range(4)]
     for b, ids in enumerate(TOKEN_IDS):
         x = embeddings[ids] * np.sqrt(8) + positions
@@ -172,6 +184,7 @@ def test_logits_are_those_of_the_paper(head):
             x = decoder_block(x, memory, weights[block], 2, memory_mask=mask)
         x = norm(x, weights["final_norm"])
         kernel, bias = (embeddings.T, 0) if head is None else numpy([head.kernel, head.bias])
+        bias = bias + output_bias
         assert_close(numpy(made(TOKEN_IDS, **ENCODED))[b], x @ kernel + bias)
 
 
@@ -276,6 +289,11 @@ def test_a_search_ends_where_the_learned_positions_end():
     search = GreedyDecoder(model, max_length=9, relative_max_length=None, suppressed_token_ids=[2])
     assert numpy(search(**ENCODED))["lengths"].tolist() == [[5]] * 3
     assert numpy(search(**ENCODED, max_length=3))["lengths"].tolist() == [[3]] * 3
+
+
+def test_an_output_bias_with_a_head_is_refused():
+    with pytest.raises(ValueError, match="use_output_bias=False.*Received: .*head=Dense"):
+        decoder(head=keras.layers.Dense(VOCABULARY_SIZE), stack={"use_output_bias": True})
 
 
 def test_a_fixed_cache_needs_its_size():

@@ -45,7 +45,9 @@ def run(encoder, x, mask, **block):
 
 ENCODERS = {
     "sinusoidal": lambda: make(positions=SinusoidalPositions(), scale_embedding=True),
-    "learned, post-norm": lambda: make({"normalize_first": False}, positions=LearnedPositions(7)),
+    "learned, post-norm": lambda: make(
+        {"normalize_first": False}, positions=LearnedPositions(7, offset=2), embedding_norm=True
+    ),
     "rotary, rms": lambda: make({"normalization": "rms", "rotary": RotaryPositions()}),
     "alibi": lambda: make(position_bias=AlibiBias(2), scale_embedding=True),
     "relative": lambda: make(position_bias=RelativePositionBias(2, 8, 6)),
@@ -77,7 +79,8 @@ def test_equals_the_equations(name):
         if name == "sinusoidal":
             x += [position_oracles.sinusoidal_interleaved(t, 8) for t in positions]
         elif name.startswith("learned"):
-            x += numpy(encoder.stack.positions.embeddings)[:5]
+            x += numpy(encoder.stack.positions.embeddings)[2:7]
+            x = norm(x, weights_of(encoder)["stack"]["embedding_norm"])
         expected = run(encoder, x, MASK[b], **block)
         assert_close(outputs["encoder_outputs"][b], expected)
 
@@ -134,6 +137,7 @@ GOOD = {
         },
         num_layers=1,
         scale_embedding=True,
+        embedding_norm=True,
     ),
     "learned, relative": lambda: make(
         {"use_bias": False},

@@ -1,4 +1,4 @@
-"""A small translator that is exported once for all tests."""
+"""Exports a small translator once for all tests."""
 
 import onnx
 import pytest
@@ -30,7 +30,7 @@ def translator(tokenizers):
 
 @pytest.fixture(scope="session")
 def exported(translator, tokenizers, tmp_path_factory):
-    """The file and the report of its export."""
+    """Returns the exported file and the report of the export."""
     path = tmp_path_factory.mktemp("onnx") / "translator.onnx"
     return path, export_onnx(translator, path, *tokenizers, sentences=SOURCE)
 

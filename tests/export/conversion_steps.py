@@ -1,4 +1,4 @@
-"""Single steps of an export, for their tests."""
+"""Runs single steps of an export in tests."""
 
 from keras_attn.export.passes.graph import copy_of
 from keras_attn.export.trace import conversion
@@ -11,7 +11,7 @@ def convert(function, signature, weights):
 
 
 def replace_conversion(monkeypatch, name, model):
-    """Makes an export, such as "export_onnx", write a copy of a model, which takes less time."""
+    """Makes an export function, such as "export_onnx", write a copy of a model, which is faster."""
     module = f"keras_attn.export.formats.{name}"
     monkeypatch.setattr(f"{module}.trace", lambda *_: None)
     monkeypatch.setattr(f"{module}.convert", lambda _: copy_of(model))

@@ -3,9 +3,9 @@
     python tests/export/kill_exports.py RUN FOLDER [--kills 20] [--formats onnx saved-model ...]
 
 RUN is a run directory of `examples/train_translation.py`, such as `build/demo/run` of `make demo`.
-Before each kill, there is a complete export under the final name. After it, there must be a
-complete export too, the old or the new one. A last export must then remove the temporary files of
-all killed ones. Prints a line with counts as JSON for each format.
+Before each kill, there is a complete export with the final name. After it, there must also be a
+complete export, either the old or the new one. A last export must then remove the temporary files
+of all killed exports. Prints a line of JSON with counts for each format.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def start(form, run, out):
 
 
 def export(form, run, out):
-    """Seconds of an export that is not killed."""
+    """Exports without a kill and returns the seconds."""
     begin = time.monotonic()
     process = start(form, run, out)
     _, errors = process.communicate()
@@ -36,7 +36,7 @@ def export(form, run, out):
 
 
 def is_whole(form, out):
-    """Whether everything in an export can be read and has the right checksum."""
+    """Returns whether an export is complete and has valid checksums."""
     try:
         if form == "saved-model":
             _read_saved_model(out)
@@ -44,7 +44,7 @@ def is_whole(form, out):
             from keras_attn_runtime.stepped_model import SteppedModel
 
             SteppedModel(out)
-        elif form == "onnx-text":  # without a checksum; it must be a whole graph
+        elif form == "onnx-text":  # has no checksum, but must contain a whole graph
             import onnx
 
             onnx.checker.check_model(onnx.load(out))
@@ -52,7 +52,7 @@ def is_whole(form, out):
             from keras_attn_runtime.exported_model import ExportedModel
 
             ExportedModel(out)
-    except Exception as error:  # whatever a damaged file leads to
+    except Exception as error:  # a damaged file can raise any error
         print(f"{form}: {error}", file=sys.stderr)
         return False
     return True

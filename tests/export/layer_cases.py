@@ -30,7 +30,7 @@ ALIASES = {
 
 
 def layer(name, *arguments, inputs=(), label="", hard=False, call=None, **options):
-    """Adds a case of a layer, which is made anew for each model."""
+    """Adds a case of a layer, which is created again for each model."""
     inputs = inputs or (x(),)
 
     def make():

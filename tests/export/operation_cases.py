@@ -1,7 +1,7 @@
 """Cases for `sweep_keras_operations`: every public name of `keras.ops` and `keras.layers`.
 
-A case is a function of tensors, or a layer, and its inputs. `None` in the shape of an input is a
-dynamic axis. Names without a case have a reason in `NOT_IN_A_MODEL`.
+A case is a function of tensors or a layer, with its inputs. `None` in the shape of an input is a
+dynamic axis. `NOT_IN_A_MODEL` gives the reason for each name without a case.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from keras import ops
 
 @dataclass(frozen=True)
 class Values:
-    """An input: its shape, dtype, and how its values are drawn."""
+    """Shape, dtype and distribution of an input."""
 
     shape: tuple
     dtype: str = "float32"
@@ -27,10 +27,10 @@ class Case:
 
     Args:
         function: callable from tensors to a structure of tensors.
-        inputs: the `Values` of its arguments.
-        label: what tells it from the other cases of the operation.
-        hard: whether NaN, infinities, ties and extreme integers are tried too.
-        is_joined: whether `function` takes the inputs of a functional model, and makes its layers.
+        inputs: `Values` of its arguments.
+        label: name of the case among the cases of the operation.
+        hard: whether to test NaN, infinities, ties and extreme integers.
+        is_joined: whether `function` takes the inputs of a functional model and creates its layers.
     """
 
     function: Callable
@@ -49,7 +49,7 @@ def x(dtype="float32", draw="normal", shape=SEQUENCE):
 
 
 def number(dtype, draw="normal", shape=SEQUENCE):
-    """An input of any dtype."""
+    """Returns an input of any dtype."""
     if dtype == "bool":
         return x(dtype, "bool", shape)
     if "int" in dtype:
@@ -123,7 +123,7 @@ add("ops.glu", lambda a: ops.glu(a, axis=-1), x(), label="axis=-1")
 for dtype in NUMBERS:
     add("ops.clip", lambda a: ops.clip(a, 1, 3), number(dtype), label=dtype)
 for dtype in ("int32", "int64", "uint8", "bool", "float16", "float64", "int8"):
-    draw = "positive" if dtype == "uint8" else "normal"  # out of range, C++ defines nothing
+    draw = "positive" if dtype == "uint8" else "normal"  # out of range is undefined behavior in C++
     add("ops.cast", lambda a, to=dtype: ops.cast(a, to), x(draw=draw), label=f"float32 to {dtype}")
     add("ops.cast", lambda a: ops.cast(a, "float32"), number(dtype), label=f"{dtype} to float32")
 add("ops.cast", lambda a: ops.cast(a, "uint8"), number("int32"), label="int32 to uint8")
@@ -481,7 +481,7 @@ for name in ("shape", "size"):
     )
 add("ops.ndim", lambda a: a * float(ops.ndim(a)), x())
 
-# Made anew
+# Creation
 
 add("ops.arange", lambda a: a + ops.arange(4, dtype="float32"), x())
 add("ops.arange", lambda a: ops.arange(ops.shape(a)[1]), x(), label="dynamic")
@@ -782,7 +782,7 @@ add(
 add("ops.jvp", lambda a: ops.jvp(ops.sin, (a,), (a,))[0], x())
 
 NOT_IN_A_MODEL = {
-    "ops.convert_to_numpy": "leaves the graph",
+    "ops.convert_to_numpy": "returns a NumPy array, outside of the graph",
     "ops.dtype": "a string",
     "ops.is_tensor": "a Python bool",
     "layers.FlaxLayer": "JAX only",
@@ -791,8 +791,8 @@ NOT_IN_A_MODEL = {
     "layers.TFSMLayer": "needs a SavedModel; its function is the graph that is exported",
     "layers.Layer": "base class",
     "layers.Wrapper": "base class",
-    "layers.InputLayer": "made by `keras.Input`",
-    "layers.InputSpec": "no layer",
+    "layers.InputLayer": "created by `keras.Input`",
+    "layers.InputSpec": "not a layer",
     "layers.GRUCell": "inside `RNN`",
     "layers.LSTMCell": "inside `RNN`",
     "layers.SimpleRNNCell": "inside `RNN`",

@@ -20,7 +20,7 @@ from keras_attn._files.atomic_replace import atomic_replace
 
 
 def make_onnx(directory, number):
-    """A directory with a translator whose score shows the weights, and its settings the graph."""
+    """Writes an export; its score identifies the weights, its settings identify the graph."""
     import onnx
     from onnx import numpy_helper
     from onnx.external_data_helper import set_external_data
@@ -35,7 +35,7 @@ def make_onnx(directory, number):
 
     model = build_model(with_checksum(metadata(train_tokenizer(), search__max_length=number)))
     weight = next(each for each in model.graph.initializer if each.name == "one")
-    # A score is the log probability over this number, if that is larger than the length.
+    # The score is the log probability divided by this number if it exceeds the length.
     content = bytes(numpy_helper.from_array(numpy_helper.to_array(weight) * number).raw_data)
     weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * number, "one"))
     set_external_data(weight, "model.weights", 0, len(content))
@@ -49,7 +49,7 @@ def make_onnx(directory, number):
 
 
 def read_onnx(directory):
-    """The numbers of the graph and of the weights."""
+    """Returns the numbers that identify the graph and the weights."""
     from keras_attn_runtime import Translator
 
     translator = Translator(directory, num_threads=1)
@@ -70,9 +70,8 @@ def make_saved_model(directory, number):
 def read_saved_model(directory):
     import tensorflow as tf
 
-    loaded = tf.saved_model.load(
-        str(directory)
-    )  # kept, since its functions do not keep its variables
+    # Keep a reference to the module, because its functions do not keep its variables.
+    loaded = tf.saved_model.load(str(directory))
     return tuple(int(each) for each in loaded.numbers())
 
 
@@ -89,7 +88,7 @@ def replace_for_ever(path, exports, pause):
 
 
 def count(folder, reader, reads, pause):
-    """Counts what a number of reads found."""
+    """Reads repeatedly and counts the results."""
     make, read = READERS[reader]
     exports = [folder / "first", folder / "second"]
     for number, export in enumerate(exports, start=20):
@@ -105,7 +104,7 @@ def count(folder, reader, reads, pause):
         for _ in range(reads):
             try:
                 graph, weights = read(path)
-            except Exception as error:  # of the reader's kind
+            except Exception as error:  # depends on the reader
                 counts["failed"] += 1
                 counts[f"failed: {type(error).__name__}"] += 1
             else:

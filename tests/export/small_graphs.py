@@ -41,7 +41,7 @@ def run(made, **inputs):
 
 
 def product_body():
-    """The body of a loop that multiplies what it carries by `weight`, in every step."""
+    """Returns the body of a loop that multiplies its state by `weight` in each iteration."""
     return graph(
         [node("Identity", "c", "c_out"), node("MatMul", "h weight", "h_out")],
         [value("i", INT64, []), value("c", BOOL, []), value("h")],
@@ -51,7 +51,7 @@ def product_body():
 
 
 def loop_bodies(made):
-    """The body of each Loop, outer ones first."""
+    """Returns the body of each Loop, outer loops first."""
     from keras_attn.export.passes.graph import nested_graphs
 
     return [
@@ -69,7 +69,7 @@ def all_initializers(made):
 
 
 def assert_no_weights_in_loops(made):
-    """No Loop carries a constant, or a value that it does not change."""
+    """Checks that no Loop contains a constant or carries a value that it does not change."""
     from keras_attn.export.passes.graph import nested_graphs
 
     constants = {tensor.name: tensor for tensor in all_initializers(made)}
@@ -97,7 +97,7 @@ def operators(graph_):
 
 
 def optimized_operators(made, directory):
-    """What ONNX Runtime makes of a model: the operators of all its graphs."""
+    """Returns the operators of all graphs of a model after optimization by ONNX Runtime."""
     from keras_attn.export.passes.graph import nested_graphs
 
     options = onnxruntime.SessionOptions()

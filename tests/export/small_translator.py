@@ -9,7 +9,7 @@ TARGET = ["die katze schläft", "ein hund frisst den knochen", "zwei vögel sing
 
 
 def make_translator(attention="bahdanau", cell="lstm", vocabulary_sizes=(45, 46), **search):
-    """Returns a search model with random weights, some of whose hypotheses end early."""
+    """Returns a search model with random weights. Some of its hypotheses end early."""
     encoder, decoder = rnn_seq2seq(
         *vocabulary_sizes, attention=attention, cell=cell, embedding_dim=8, units=8, seed=7
     )

@@ -1,13 +1,13 @@
 """Exports every operation of `keras.ops` and layer of `keras.layers`, and compares it with Keras.
 
     python -m tests.export.sweep_keras_operations            # writes docs/exported_operations.md
-    python -m tests.export.sweep_keras_operations ops.sort   # prints the results of these alone
+    python -m tests.export.sweep_keras_operations ops.sort   # prints the results of these names
 
-Each case becomes a functional model, which `export_functional_onnx` converts. If a file is
-written, ONNX Runtime runs it on the sample, at a second set of sizes, on values that are hard
-(ties, extreme integers), on NaN and infinities, and on empty inputs. The results must have the
-values, the dtypes and the shapes of Keras. The same model is exported with Keras' own
-`model.export(format="onnx")`, to know what that gets right.
+Each case becomes a functional model, which `export_functional_onnx` converts. If the export writes
+a file, ONNX Runtime runs it on the sample, at other sets of sizes, on difficult values (ties,
+extreme integers), on NaN and infinities, and on empty inputs. Values, dtypes and shapes must be
+those of Keras. The same model is exported with Keras' own `model.export(format="onnx")` for
+comparison.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from tests.export.operation_cases import CASES, NOT_IN_A_MODEL, Case
 
 TABLE = Path(__file__).parents[2] / "docs" / "exported_operations.md"
 SIZES = ((2, 5), (3, 7))
-"""Two sets of sizes of the first axis and of the others, where they are dynamic."""
+"""Two sets of sizes of dynamic axes: of the first axis, and of the other axes."""
 FINITE = (0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 1e-8, 1e-3, 80.0, -80.0, 1.0, 1.0, -1.0, 2.0)
 INFINITE = (np.nan, np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.0, 1e30, -1e30)
 TOLERANCE = {"float16": 4e-3, "float32": 2e-5, "float64": 2e-5}
@@ -52,13 +52,13 @@ class Operation(keras.layers.Layer):
 
 @dataclass
 class Result:
-    """What became of a case.
+    """Result of a case.
 
     Attributes:
         status: "exported", "rewritten" if a handler of this project was needed, "refused", "wrong",
             or "not in Keras" if Keras itself cannot make the model.
-        message: why.
-        limits: for which values the file differs from Keras.
+        message: reason.
+        limits: list of the special values for which the file differs from Keras.
         keras: status of Keras' own export.
     """
 
@@ -69,7 +69,7 @@ class Result:
 
 
 def model_of(case):
-    """A functional model of a case."""
+    """Returns a functional model of a case."""
     inputs = [
         keras.Input(each.shape[1:], batch_size=each.shape[0], dtype=each.dtype, name=f"in{index}")
         for index, each in enumerate(case.inputs)
@@ -79,7 +79,7 @@ def model_of(case):
 
 
 def of_fixed_sizes(case):
-    """The case without dynamic axes."""
+    """Returns the case without dynamic axes."""
     inputs = [
         dataclasses.replace(
             each,
@@ -94,7 +94,7 @@ def of_fixed_sizes(case):
 
 
 def called(case, inputs):
-    """The outputs of a case for the inputs of a functional model."""
+    """Returns the outputs of a case for the inputs of a functional model."""
     make = getattr(case.function, "make", None)
     if make is None:
         return Operation(case.function)(*inputs)
@@ -104,13 +104,13 @@ def called(case, inputs):
 
 
 def draw(values, sizes, kind, rng):
-    """An array for an input.
+    """Draws an array for an input.
 
     Args:
         values: a `Values`.
-        sizes: size of the first axis and of the others, where they are dynamic.
+        sizes: size of the first axis and of the other axes, if they are dynamic.
         kind: "normal", "finite", "infinite", "empty batch" or "empty time".
-        rng: NumPy's generator.
+        rng: NumPy generator.
     """
     shape = [
         size if size is not None else sizes[0] if axis == 0 else sizes[1]
@@ -179,7 +179,7 @@ def _integers(name, dtype, shape, rng):
 
 
 def differs(expected, found):
-    """How two arrays differ, or `None`."""
+    """Returns the difference of two arrays as a string, or `None` if they are equal."""
     if expected.dtype != found.dtype:
         return f"dtype {found.dtype} instead of {expected.dtype}"
     if expected.shape != found.shape:
@@ -209,7 +209,7 @@ def runner(path):
 
 
 def compare(model, session, arrays, by_position=False):
-    """How a file differs from Keras, `None` if it is equal, or "Keras fails"."""
+    """Returns how a file differs from Keras, `None` if it is equal, or "Keras fails"."""
     try:
         expected = {
             name: np.asarray(value) for name, value in model(arrays, training=False).items()
@@ -244,7 +244,7 @@ KINDS = {
 
 
 def check_usual(model, case, session, by_position=False):
-    """How a file differs from Keras at usual values of three sets of sizes, or `None`."""
+    """Returns how a file differs from Keras for usual values at three sets of sizes, or `None`."""
     rng = np.random.default_rng(7)
     for sizes in (*SIZES, (1, 4)):
         arrays = [draw(each, sizes, "normal", rng) for each in case.inputs]
@@ -257,7 +257,7 @@ def check_usual(model, case, session, by_position=False):
 
 
 def check_hard(model, case, session):
-    """For which special values a file differs from Keras: a list."""
+    """Returns a list of the special values for which a file differs from Keras."""
     rng, limits = np.random.default_rng(8), []
     for kind, name in KINDS.items():
         if kind in ("finite", "infinite") and not case.hard:
@@ -275,7 +275,7 @@ def check_hard(model, case, session):
 
 @contextlib.contextmanager
 def used_handlers():
-    """Collects the names of this project's handlers that convert something."""
+    """Collects the names of the handlers of this project that are used."""
     used, before = set(), dict(conversion.HANDLERS)
 
     def recording(name, function):
@@ -347,11 +347,11 @@ def short(error):
 
 
 def theirs(case, folder):
-    """Status of Keras' own export: right at the usual values, wrong, or failing."""
+    """Returns the status of Keras' own export: right for usual values, wrong, or failing."""
     sample = [draw(each, SIZES[0], "normal", np.random.default_rng(1)) for each in case.inputs]
     try:
         model = model_of(case)
-        model(sample, training=False)  # Keras wants to know that it works
+        model(sample, training=False)  # Keras exports only models that were called
     except Exception:
         return ""
     path = Path(folder) / "keras.onnx"
@@ -372,7 +372,7 @@ def theirs(case, folder):
 
 
 def joined(cases):
-    """One case that does what several do, each with inputs of its own."""
+    """Returns one case that combines several, each with its own inputs."""
 
     def function(*tensors):
         results, first = [], 0
@@ -387,7 +387,7 @@ def joined(cases):
 
 
 def sweep(names=(), say=print):
-    """Exports the cases of the named operations, by default of all.
+    """Exports the cases of the named operations, by default of all operations.
 
     Returns:
         Dictionary from each name to its list of pairs of a case and its `Result`.
@@ -397,7 +397,7 @@ def sweep(names=(), say=print):
         for name in names or CASES:
             cases = CASES[name]
             result = ours(joined(cases), folder) if len(cases) > 1 else None
-            # All at once is faster; if anything is special, each case is looked at by itself.
+            # Testing all cases at once is faster. If anything differs, test each case separately.
             if result and result.status in ("exported", "rewritten") and not result.limits:
                 results[name] = [(case, dataclasses.replace(result)) for case in cases]
             else:
@@ -408,11 +408,11 @@ def sweep(names=(), say=print):
 
 
 def add_keras(results, cache):
-    """Adds what Keras' own export gives to the results of a sweep.
+    """Adds the results of Keras' own export to the results of a sweep.
 
     Args:
-        results: as from `sweep`.
-        cache: `Path` of a JSON file of earlier answers, which this project does not change.
+        results: dict returned by `sweep`.
+        cache: `Path` of a JSON file of earlier results, which do not depend on this project.
     """
     known = json.loads(cache.read_text()) if cache.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
@@ -439,7 +439,7 @@ REASONS = (
     (r"onnx.checker refuses the converted model", "the converted model is not valid"),
     (r"tf2onnx could not convert the model: (.*)", r"\1"),
 )
-"""Patterns of error messages, and what the table says."""
+"""Patterns of error messages, and their text in the table."""
 
 
 def reason(message):
@@ -452,7 +452,7 @@ def reason(message):
 
 
 def row(name, results):
-    """A row of the table: the name, what our export does, Keras' own, and the limits of ours."""
+    """Returns a row of the table: name, result of our export, of Keras' own, and differences."""
     groups = collections.defaultdict(list)
     for case, result in results:
         kind = "exported" if result.status == "rewritten" else result.status
@@ -480,7 +480,7 @@ def row(name, results):
 
 
 def missing(results):
-    """The cases that Keras' own export gets right, and ours does not."""
+    """Returns the cases that only Keras' own export handles correctly."""
     return [
         (name, case.label, result.message)
         for name, each in results.items()
@@ -490,7 +490,7 @@ def missing(results):
 
 
 def document(results):
-    """The page with the table."""
+    """Returns the page with the table."""
     rows = [row(name, results[name]) for name in sorted(results)]
     kinds = collections.Counter(re.split(r"[;:(]", each[1])[0].strip() for each in rows)
     cases = [result for each in results.values() for _, result in each]
@@ -516,7 +516,7 @@ def document(results):
         "",
         *(f"- `{name}`: {why}." for name, why in sorted(NOT_IN_A_MODEL.items())),
         *(
-            f"- `layers.{alias}`: another name of `layers.{name}`."
+            f"- `layers.{alias}`: alias of `layers.{name}`."
             for alias, name in sorted(layer_cases.ALIASES.items())
         ),
     ]
@@ -528,27 +528,29 @@ PACKAGES = ("keras", "tensorflow", "tf2onnx", "onnxruntime")
 INTRODUCTION = """\
 # Keras operations in exported files
 
-What `export_functional_onnx` does with every function of `keras.ops` and every layer of
-`keras.layers`. `tests/export/sweep_keras_operations.py` writes this page: it exports {cases} small
-models of {operations} functions and {layers} layers, runs each file in ONNX Runtime at three sets
-of sizes, and compares values, dtypes and shapes with Keras. {ours} are exported and equal to Keras;
-the others are refused with an error, and no file is written. Keras' own
-`model.export(format="onnx")` gets {theirs} right. By name: {kinds}. Versions: {versions}.
+This page lists how `export_functional_onnx` handles each function of `keras.ops` and each layer of
+`keras.layers`. `tests/export/sweep_keras_operations.py` generates it. The script exports {cases}
+small models of {operations} functions and {layers} layers, runs each file in ONNX Runtime with
+three sets of sizes, and compares values, dtypes and shapes with Keras. {ours} models are exported
+and equal to Keras; for the others, the export raises an error and writes no file. Keras' own
+`model.export(format="onnx")` exports {theirs} correctly. By name: {kinds}. Versions: {versions}.
 
-- *exported*: tf2onnx converts it. *rewritten*: this project converts one of its TensorFlow
+- *exported*: tf2onnx converts it. *rewritten*: this project converts at least one of its TensorFlow
   operators.
-- *refused (...)*: these dtypes or arguments are refused, with the reason; the others work.
-  *caught*: the file would have been wrong, and the comparison with Keras refused it.
-- *Keras' own*: *right* in the same comparison, *wrong* without an error, or *fails*. Numbers count
-  the models of a row.
-- *Differs from Keras at*: inputs for which the file gives something else than Keras. It is equal at
-  all other values that were tried: ties, zeros of both signs, halves, the largest and smallest
-  integers, NaN and infinities, no rows, and empty axes.
+- *refused (...)*: the export raises an error for these dtypes or arguments, for the given reason;
+  the others work. *caught*: the converted file was wrong, and the comparison with Keras detected
+  it.
+- *Keras' own*: in the same comparison, the file of `model.export` is *right*, is *wrong* (without
+  an error), or the export *fails*. The numbers count the models of a row.
+- *Differs from Keras at*: inputs for which the results differ from Keras. The results are equal for
+  all other tested values: ties, zeros of both signs, halves, the largest and smallest integers,
+  NaN and infinities, empty batches (*no rows*), and empty axes.
 
-Most of these differences come from ONNX Runtime, and are not worked around: maxima, minima, sorts
-and top-k ignore or move NaN; sums and products of integers are exact up to 2**53 and saturate where
-Keras' wrap around; the mean of nothing is 0, not NaN; a `Reshape` or a pooling of an empty axis
-fails. A division of integers by 0 gives 0, where Keras raises an error."""
+ONNX Runtime causes most of these differences, and the export does not work around them. Maxima,
+minima, sorts and top-k ignore or move NaN. Sums and products of integers are exact up to 2**53,
+and saturate where those of Keras wrap around. The mean of no elements is 0 instead of NaN.
+`Reshape` and pooling fail for an empty axis. Dividing an integer by 0 gives 0, whereas Keras raises
+an error."""
 
 
 def version(package):

@@ -1,4 +1,4 @@
-"""Every mechanism in an exported file: as a layer, and inside of a beam search."""
+"""Attention mechanisms in exported files: as a layer, and in a beam search."""
 
 import keras
 import numpy as np
@@ -98,7 +98,7 @@ def test_masked_positions_get_no_weight_for_large_features(name, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_inside_of_a_search(name, tmp_path):
-    # One size of queries and keys, for those that need it.
+    # Queries and keys have the same size, because some mechanisms need it.
     encoder = RNNEncoder(
         keras.layers.GRUCell(8), keras.layers.Embedding(45, 8), bidirectional=False, name="encoder"
     )

@@ -1,4 +1,4 @@
-"""Constant tensors in functional models, and inputs that a file cannot have."""
+"""Constant tensors in functional models, and unsupported inputs."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Dead ends of a search in every exported form: the tokens so far, as if a limit had cut them."""
+"""Dead ends of a search return the tokens so far, as at a length limit, in all export formats."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from keras_attn.export import (
 from tests.export.small_translator import SOURCE
 
 WORDS = [20, 21, 22, 23, 24]
-"""The only tokens that are possible, each once."""
+"""The only allowed tokens, each at most once."""
 
 SEARCHES = {
     "beam": {"beam_width": 3, "num_hypotheses": 2},
@@ -79,7 +79,7 @@ def test_dead_ends_are_streamed(name, make_model, tokenizers, tmp_path):
     assert_dead_ends(translations)
     for text, translation in zip(SOURCE, translations, strict=True):
         *_, before, last = translator.stream(text)
-        assert before == last == translation.text  # the last step found nothing more
+        assert before == last == translation.text  # the last step added nothing
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Several models go the way of one: a file that holds all, whose translations are Keras' own."""
+"""Ensembles are exported to one file, whose translations equal those of Keras."""
 
 import numpy as np
 import onnx
@@ -15,7 +15,7 @@ from tests.export.small_translator import SOURCE, make_translator
 
 @pytest.fixture(scope="module")
 def ensemble(translator, tokenizers):
-    """An RNN and a Transformer."""
+    """Returns an ensemble of an RNN and a Transformer."""
     sizes = [each.vocabulary_size for each in tokenizers]
     encoder, decoder = transformer_seq2seq(*sizes, 1, 2, 8, 16, share_embeddings=False)
     other = GenerationModel(
@@ -48,7 +48,7 @@ def test_no_model_s_weights_go_through_the_loop(ensemble, exported_ensemble):
     assert_no_weights_in_loops(exported)
     step = loop_bodies(exported)[-1]
     products = [node.op_type for node in step.node].count("MatMul")
-    assert products >= 11 + 4  # of a layer of the Transformer and its logits; of the RNN
+    assert products >= 11 + 4  # 11 of a Transformer layer and its logits, 4 of the RNN
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The command `keras-attn export`; `tests/commands` has what needs no model."""
+"""Tests `keras-attn export` with a model. Tests without a model are in `tests/commands`."""
 
 import runpy
 import sys
@@ -23,14 +23,14 @@ def main(arguments):
 
 @pytest.fixture(scope="module")
 def run(translator, tokenizers, tmp_path_factory):
-    """What a training run leaves behind."""
+    """Returns a run directory."""
     run = RunDirectory.create(tmp_path_factory.mktemp("run"), "generation", *tokenizers)
     run.save_model(translator)
     return run.path
 
 
 def test_onnx(run, onnx_model, tmp_path, monkeypatch, capsys):
-    # The conversion takes most of the time and is tested elsewhere.
+    # The conversion is slow and has its own tests.
     replace_conversion(monkeypatch, "export_onnx", onnx_model)
     sentences, out = tmp_path / "sentences.txt", tmp_path / "model.onnx"
     sentences.write_text("\ufeff" + "\n".join([*SOURCE, "a\u2028b"]), encoding="utf-8")
@@ -126,7 +126,7 @@ def test_the_search_may_be_another_than_in_the_training(run, tmp_path, monkeypat
     assert search.length_penalty_form == "gnmt" and search.relative_max_length is None
     assert search.min_length == 2 and search.return_alignments is False
     assert search.patience == 2.5 and search.suppressed_token_ids == [0, 1, 3]
-    assert search.max_length == 30  # as before
+    assert search.max_length == 30  # not changed
     options = ["--search-class", "SamplingDecoder", "--search", "temperature=0.5"]
     assert main([*start, *options]) == 0
     search = calls.pop().search
@@ -201,7 +201,7 @@ def test_a_layer_that_is_not_registered_is_named(run, tmp_path, monkeypatch, cap
     "form", all_slow_but("onnx", cases=["onnx", "onnx-steps", "onnx-text", "saved-model"])
 )
 def test_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, capsys, form):
-    """A limit on the size of files stands for the disk: it fails in the same calls."""
+    """A limit on the file size simulates a full disk: the same calls fail."""
     resource = pytest.importorskip("resource", reason="Windows has no such limit")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))

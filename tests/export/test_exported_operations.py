@@ -1,4 +1,4 @@
-"""The published table of operations, see `sweep_keras_operations`."""
+"""Tests the published table of operations, see `sweep_keras_operations`."""
 
 import inspect
 
@@ -11,7 +11,7 @@ from tests.export.sweep_keras_operations import TABLE, row, sweep
 
 
 def published():
-    """Dictionary from each name of the table to what our export does, and where it differs."""
+    """Returns a dict from each name of the table to our result and its differences."""
     lines = TABLE.read_text(encoding="utf-8").splitlines()
     rows = [
         line.strip("| ").split(" | ") for line in lines if line.startswith(("| ops.", "| layers."))
@@ -40,7 +40,7 @@ def test_the_published_table_has_no_wrong_file():
 
 @pytest.mark.slow
 def test_the_sweep_finds_what_the_table_says():
-    """If a release of a dependency has changed a row, write the table anew."""
+    """If a new release of a dependency changes a row, generate the table again."""
     results = sweep(say=lambda *_: None)
     found = {name: row(name, each) for name, each in results.items()}
     assert {name: (ours, limits) for name, ours, _, limits in found.values()} == published()

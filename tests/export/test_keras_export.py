@@ -1,4 +1,4 @@
-"""Keras' own `model.export(format="onnx")`, with all of tf2onnx's optimizers."""
+"""Tests Keras' own `model.export(format="onnx")`, which uses all tf2onnx optimizers."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""A causal language model goes the way of a translator: one file, prompts in, continuations out."""
+"""Export of a causal language model to one file that reads prompts and writes continuations."""
 
 import keras
 import numpy as np
@@ -67,7 +67,7 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported_generator(tokenizer, tmp_path_factory):
-    """A model, its file, and the report of the export."""
+    """Returns a model, its exported file and the report of the export."""
     model = generator(beam_width=3, min_length=2)
     path = tmp_path_factory.mktemp("generator") / "generator.onnx"
     return model, path, export_onnx(model, path, tokenizer)
@@ -79,7 +79,7 @@ def test_the_file_continues_prompts_as_keras_does(exported_generator):
 
 @pytest.mark.slow
 def test_weights_of_4_bits(tmp_path):
-    """Those of the blocks are in two graphs: before the loop of the search, and in it."""
+    """The weights of the blocks are in two graphs: before the loop of the search and inside it."""
     report = export_onnx(generator(scale=0.2), tmp_path / "generator.onnx", precision="int4")
     assert 0 < report.precision.mean_difference < 0.3
 
@@ -127,7 +127,7 @@ def test_all_forms_go_on_behind_a_text_and_not_behind_its_end(
 
 @pytest.mark.slow
 def test_all_forms_know_a_search_with_other_special_ids(tokenizer, tmp_path):
-    """As in GPT, where a text ends with a piece, which pads too."""
+    """The end token is an ordinary piece and also the padding token, as in GPT."""
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
     texts = ["abc", "f", "cad fed"]
     space, start, end = (tokenizer.encode([f"b{piece}b"])[0][-2] for piece in " ad")

@@ -1,4 +1,4 @@
-"""The model can be used, unchanged, while it is exported."""
+"""A model can be used while it is exported, and does not change."""
 
 import collections
 import threading
@@ -23,11 +23,11 @@ layers = keras.layers
 
 @pytest.fixture
 def changes(monkeypatch):
-    """Pairs of the id of a layer and the name of an attribute, for all that are set."""
+    """Records the attributes that are set, as pairs of the id of a layer and the attribute name."""
     found, set_attribute = set(), keras.Layer.__setattr__
 
     def record(layer, name, value):
-        if name != "_self_setattr_tracking":  # which Keras sets where it lists variables
+        if name != "_self_setattr_tracking":  # Keras sets it when it lists variables
             found.add((id(layer), name))
         set_attribute(layer, name, value)
 

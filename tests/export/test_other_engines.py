@@ -1,10 +1,10 @@
-"""Exported files in other engines than ONNX Runtime, whose ids must be equal.
+"""Exported files return the same ids in engines other than ONNX Runtime.
 
-Both engines ignore the input `sequence_lens` of LSTM and GRU operators, which are the lengths of
-the sentences: the reference of onnx 1.23 always, OpenVINO 2026.4 if the sizes of the inputs are not
-fixed. So recurrent encoders get batches without padding.
+Both engines ignore the input `sequence_lens` of LSTM and GRU operators, which contains the lengths
+of the sentences: the reference of onnx 1.23 always, OpenVINO 2026.4 if the sizes of the inputs are
+dynamic. So recurrent encoders get batches without padding.
 
-Install OpenVINO with `pip install -e '.[openvino]'`; without it its tests are skipped.
+Install OpenVINO with `pip install -e '.[openvino]'`. Its tests are skipped if it is missing.
 """
 
 import numpy as np
@@ -54,7 +54,7 @@ def exported(tmp_path_factory):
 
 
 def batches(sentences, size, padded):
-    """The inputs for random sentences of 1 to 9 tokens, in batches, with or without padding."""
+    """Yields batches of inputs for random sentences of 1 to 9 tokens, with or without padding."""
     rng = np.random.default_rng(0)
     for begin in range(0, sentences, size):
         count = min(size, sentences - begin)
@@ -70,12 +70,12 @@ def batches(sentences, size, padded):
 
 
 def share_of_equal_hypotheses(path, run, sentences, size=8):
-    """By the ids of ONNX Runtime; scores must agree where the ids do.
+    """Returns the fraction of hypotheses with the ids of ONNX Runtime, and compares their scores.
 
     Args:
-        path: of the file.
-        run: function from inputs to a list of outputs, by another engine.
-        sentences, size: ints, how many, and how many at a time.
+        path: path of the exported file.
+        run: function that runs another engine; maps inputs to a list of outputs.
+        sentences, size: ints, number of sentences and batch size.
     """
     opened, equal = session(path), []
     names = [each.name for each in opened.get_outputs()]

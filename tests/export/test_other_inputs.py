@@ -1,4 +1,4 @@
-"""Exports of models whose encoder reads no ids: an image, features of any length, two inputs."""
+"""Export of models whose inputs are not ids: images, features of any length, two inputs."""
 
 import json
 
@@ -27,12 +27,13 @@ from keras_attn.export import (
     export_onnx_text,
     export_saved_model,
 )
-from keras_attn.training import ModelCard, RunDirectory
+from keras_attn.training import ImageFormat, ModelCard, RunDirectory
 from keras_attn_commands import main as program
 from tests.contracts import assert_close, assert_identical, numpy
 from tests.export.small_translator import make_translator, session
 
 GENERATOR = np.random.default_rng(3)
+IMAGE_FORMAT = ImageFormat(scale=1 / 255, resize="bilinear")
 IMAGES = GENERATOR.random((5, 8, 8, 3)).astype("float32")
 FEATURES = GENERATOR.normal(size=(3, 7, 4)).astype("float32")
 DOMAINS = np.array([[2], [0], [1]], "int32")
@@ -71,7 +72,8 @@ def captioner(tokenizers):
 @pytest.fixture(scope="module")
 def exported(captioner, tokenizers, tmp_path_factory):
     path = tmp_path_factory.mktemp("captioner") / "captioner.onnx"
-    return path, export_onnx(captioner, path, target_tokenizer=tokenizers[1])
+    report = export_onnx(captioner, path, target_tokenizer=tokenizers[1], image_format=IMAGE_FORMAT)
+    return path, report
 
 
 def texts(results, tokenizer):
@@ -85,6 +87,8 @@ def test_onnx_file_of_an_image_model_says_what_it_reads(exported):
     assert translator.settings.source is None
     image = translator.settings.inputs["image"]
     assert (image.kind, image.dtype, image.shape) == ("image", "float32", ("batch", 8, 8, 3))
+    assert (image.image.channels, image.image.resize) == ("rgb", "bilinear")
+    assert (image.image.scale, image.image.offset) == ((1 / 255,) * 3, (0.0,) * 3)
 
 
 def test_onnx_file_of_an_image_model_writes_captions(captioner, exported, tokenizers):
@@ -96,12 +100,15 @@ def test_onnx_file_of_an_image_model_writes_captions(captioner, exported, tokeni
     assert captions[0].alignments.shape == (
         len(captions[0].token_ids),
         5,
-    )  # of the class and the patches
+    )  # class token and patches
     assert [each.text for each in captions] == captioner.generate(
         {"image": IMAGES}, target_tokenizer=tokenizers[1]
     )
-    with pytest.raises(SentenceError, match=r"shape \(8, 8, 3\) for 'image'"):
-        translator.generate({"image": IMAGES[:, :4]})
+    for height, width, channels in ((4, 8, 3), (8, 4, 3), (8, 8, 1)):
+        with pytest.raises(SentenceError, match=r"shape \(8, 8, 3\) for 'image'"):
+            translator.generate({"image": IMAGES[:, :height, :width, :channels]})
+    with pytest.raises(SentenceError, match="finite numbers for 'image'. Received: NaN"):
+        translator.generate({"image": IMAGES * np.nan})
 
 
 @pytest.mark.slow
@@ -117,7 +124,8 @@ def test_steps_of_an_image_model_give_the_same(captioner, tokenizers, tmp_path):
 
 def test_saved_model_of_an_image_model_writes_captions(captioner, tokenizers, tmp_path):
     card = ModelCard(license="CC0-1.0")
-    export_saved_model(captioner, tmp_path / "model", target_tokenizer=tokenizers[1], card=card)
+    options = {"card": card, "image_format": IMAGE_FORMAT}
+    export_saved_model(captioner, tmp_path / "model", target_tokenizer=tokenizers[1], **options)
     loaded = tf.saved_model.load(str(tmp_path / "model"))
     assert list(loaded.signatures) == ["serving_default"]
     results = loaded.generate(tf.constant(IMAGES))
@@ -128,11 +136,12 @@ def test_saved_model_of_an_image_model_writes_captions(captioner, tokenizers, tm
     metadata = json.loads((tmp_path / "model/assets.extra/keras_attn.json").read_text())
     settings = json.loads(metadata["keras_attn.settings"])
     assert settings["source"] is None and list(settings["inputs"]) == ["image"]
+    assert settings["inputs"]["image"]["image"] == IMAGE_FORMAT.entries()
     assert json.loads(metadata["keras_attn.card"])["license"] == "CC0-1.0"
 
 
 class TwoInputs(keras.layers.Layer):
-    """Features, each with the vector of a domain added."""
+    """Encoder of features; adds the embedding of a domain to each of them."""
 
     def __init__(self):
         super().__init__()
@@ -161,7 +170,7 @@ def test_onnx_file_of_two_inputs_reads_both_by_name(two_inputs, tmp_path):
     kinds = {name: each.kind for name, each in translator.settings.inputs.items()}
     assert kinds == {"features": "features", "domain": "ids"}
     assert translator.settings.inputs["features"].shape == ("batch", "features_1", 4)
-    # Rows of different lengths, which are searched apart.
+    # Rows of different lengths run in separate searches.
     rows = [FEATURES[0], FEATURES[1, :3], FEATURES[2]]
     found = translator.generate({"features": rows, "domain": DOMAINS})
     for row, domain, result in zip(rows, DOMAINS, found, strict=True):
@@ -231,6 +240,30 @@ def test_export_refuses_inputs_that_a_file_cannot_have(tmp_path):
             export_onnx(model, tmp_path / "model.onnx")
 
 
+@pytest.mark.parametrize(
+    ("shape", "dtype", "image_format", "message"),
+    [
+        ((8, 8, 3), "float32", ImageFormat("gray"), r"width, 1\), because of channels='gray'"),
+        ((8, 3), "float32", ImageFormat(), r"inputs of the shapes {'image': \('batch', 8, 3\)}"),
+        ((8, 8, 3), "uint8", IMAGE_FORMAT, "scale=1 and offset=0 for images of integers"),
+    ],
+    ids=["channels", "no image", "dtype"],
+)
+def test_export_refuses_an_image_format_that_does_not_fit(
+    tmp_path, shape, dtype, image_format, message
+):
+    image = keras.Input(shape, dtype=dtype, name="image")
+    features = keras.layers.Reshape((-1, shape[-1]))(keras.ops.cast(image, "float32"))
+    model = GenerationModel(keras.Model(image, {"encoder_outputs": features}), make_search())
+    with pytest.raises(ValueError, match=message):
+        export_onnx(
+            model,
+            tmp_path / "model.onnx",
+            sample_inputs=np.ones((2, *shape), dtype),
+            image_format=image_format,
+        )
+
+
 def test_export_refuses_an_axis_that_the_model_should_fix(tmp_path):
     inputs = keras.Input((None, 4), name="features")
 
@@ -244,7 +277,9 @@ def test_export_refuses_an_axis_that_the_model_should_fix(tmp_path):
 
 
 def test_export_command_reads_a_sample(captioner, tokenizers, tmp_path, monkeypatch, capsys):
-    run = RunDirectory.create(tmp_path / "run", "generation", None, tokenizers[1])
+    run = RunDirectory.create(
+        tmp_path / "run", "generation", None, tokenizers[1], image_format=IMAGE_FORMAT
+    )
     run.save_model(captioner)
     np.savez(tmp_path / "images.npz", image=IMAGES)
     np.save(tmp_path / "images.npy", IMAGES)
@@ -258,6 +293,7 @@ def test_export_command_reads_a_sample(captioner, tokenizers, tmp_path, monkeypa
     (arguments, options) = calls[0]
     assert arguments[2] is None and arguments[3].model == tokenizers[1].model
     assert_identical(options["sample_inputs"], {"image": IMAGES})
+    assert options["image_format"] == IMAGE_FORMAT
     for name in ("images.npy", "run/run.json"):
         assert main("--sample", str(tmp_path / name)) == 1
         assert "Expected a .npz file with an array for each input" in capsys.readouterr().err

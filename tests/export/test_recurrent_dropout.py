@@ -1,4 +1,4 @@
-"""Recurrent layers with dropout, which is off in inference, in every export format."""
+"""Recurrent dropout is disabled at inference in all export formats."""
 
 import keras
 import numpy as np
@@ -80,7 +80,7 @@ def translators(tokenizers):
 
 @pytest.fixture(scope="module")
 def expected(translators, tokenizers):
-    """Tokens of the model of the same weights that has no dropout."""
+    """Returns the tokens of a model with the same weights and no dropout."""
     end = translators[1].layers[-1].end_token_id
     batch = pad([[*ids, end] for ids in tokenizers[0].encode(SOURCE)])
     return batch, keras.tree.map_structure(np.asarray, translators[1](batch))

@@ -1,4 +1,4 @@
-"""Readers of exports that another process replaces, and exports that are killed."""
+"""Reading exports while another process replaces them, and killed exports."""
 
 import json
 import os
@@ -36,14 +36,14 @@ def test_runtime_never_mixes_two_exports(tmp_path):
 
 
 def test_tensorflow_reads_a_saved_model_while_it_is_replaced(tmp_path):
-    """It opens files by their paths, so it can fail or mix: the guide says so."""
+    """TensorFlow opens files by path, so it can fail or mix exports, as documented."""
     arguments = ("--reader", "tensorflow", "--reads", 100, "--pause", 0.2)
     (found,) = counts("replace_while_read.py", tmp_path, *arguments)
     assert found["both_found"] and found["old_or_new"] > 50
 
 
 def test_killed_exports_leave_a_whole_one(tmp_path):
-    """KERAS_ATTN_TEST_RUN is a run of `make demo`; without it a small one is trained."""
+    """Set KERAS_ATTN_TEST_RUN to a run of `make demo`; otherwise a small run is trained."""
     run = os.environ.get("KERAS_ATTN_TEST_RUN")
     if run is None:
         run = tmp_path / "run"

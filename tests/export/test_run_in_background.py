@@ -27,7 +27,7 @@ def test_what_the_items_raise_is_raised_where_they_are_asked_for():
     with run_in_background(items()) as collected, pytest.raises(ValueError, match="no second"):
         collected()
     with run_in_background(items()):
-        pass  # nobody asked
+        pass  # the result is not used
 
 
 def test_an_error_of_the_block_ends_the_rest():
@@ -43,6 +43,6 @@ def test_an_error_of_the_block_ends_the_rest():
 
     with pytest.raises(KeyError), run_in_background(items()):
         assert begun.wait(10)
-        threading.Timer(0.2, may_go_on.set).start()  # when the block has ended
+        threading.Timer(0.2, may_go_on.set).start()  # after the end of the block
         raise KeyError("of the block")
     assert may_go_on.is_set() and not made

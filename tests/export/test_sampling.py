@@ -1,4 +1,4 @@
-"""A search that draws at random: with the same seeds, each exported form draws what Keras does."""
+"""Sampling with the same seeds gives the same tokens in Keras and in all export formats."""
 
 import random
 
@@ -55,7 +55,7 @@ def test_the_file_draws_what_keras_draws(tmp_path, settings):
     model = generator(SamplingDecoder, **settings)
     report = export_onnx(model, tmp_path / "model.onnx")
     assert report.is_stochastic and report.best_equal > 0.98
-    assert not report.cuda.missing_in_loops  # the operators on bits are before them
+    assert not report.cuda.missing_in_loops  # bitwise operators run before the loops
     opened = onnxruntime.InferenceSession(tmp_path / "model.onnx")
     inputs = {
         "source_ids": PROMPT_IDS,

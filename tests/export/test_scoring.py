@@ -1,4 +1,4 @@
-"""How the runtime scores given translations, with a file that is exported for it."""
+"""Scoring of given translations in the runtime."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ TARGETS = [*TARGET[:3], ""]
 
 @pytest.fixture(scope="module")
 def path(translator, tokenizers, tmp_path_factory):
-    """A file whose search would allow fewer tokens than `TARGETS` have."""
+    """Returns a file whose search limit is shorter than `TARGETS`."""
     scorer = replace_search(
         translator, beam_width=1, num_hypotheses=1, max_length=5, relative_max_length=None
     )
@@ -39,7 +39,7 @@ def scored(runtime):
 
 @pytest.fixture(scope="module")
 def just_too_long(tokenizers):
-    """The length of the first target, whose end token alone is cut."""
+    """Returns the length of the first target, at which only its end token is cut."""
     return len(tokenizers[1].encode(TARGETS[:1])[0])
 
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_scored_is_skipped_on_request(runtime, scored, tokenizers
 
 @pytest.fixture
 def command(path, tmp_path):
-    """Scores `TARGETS` for these texts with the command; returns the lines that it writes."""
+    """Scores `TARGETS` for these texts with the command. Returns its output lines."""
     (tmp_path / "targets").write_text("".join(f"{target}\n" for target in TARGETS))
 
     def run(texts, *options):

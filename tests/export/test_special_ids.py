@@ -1,4 +1,4 @@
-"""Source and target have different special ids, as two vocabularies made elsewhere."""
+"""Source and target have different special ids, as with two external vocabularies."""
 
 import io
 
@@ -73,7 +73,7 @@ def model(tokenizers):
 
 @pytest.fixture(scope="module")
 def sources(tokenizers):
-    """The sources as ids, padded by hand."""
+    """Returns the sources as padded ids."""
     rows = [[*ids, 2] for ids in tokenizers[0].encode(TEXTS)]
     longest = max(map(len, rows))
     return np.array([row + [1] * (longest - len(row)) for row in rows], "int32")
@@ -81,7 +81,7 @@ def sources(tokenizers):
 
 @pytest.fixture(scope="module")
 def expected(model, sources):
-    """The best ids of each source in Keras, without the end token and padding."""
+    """Returns the best ids of each source in Keras, without end token and padding."""
     results = numpy(model(sources))
     rows = zip(results["token_ids"][:, 0], results["lengths"][:, 0], strict=True)
     rows = [row[:length].tolist() for row, length in rows]
@@ -91,7 +91,7 @@ def expected(model, sources):
 
 @pytest.fixture(scope="module")
 def texts(tokenizers, expected):
-    """The translation of each text; of a text without tokens it is empty."""
+    """Returns the translation of each text; it is empty for a text without tokens."""
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizers[1].model)
     decoded = processor.decode(expected)
     return [decoded[row] if text else "" for row, text in enumerate(TEXTS)]

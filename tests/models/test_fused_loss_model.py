@@ -34,10 +34,10 @@ def dense():
     return keras.layers.Embedding(VOCABULARY_SIZE, 8), head
 
 
-def language_model(make=tied):
+def language_model(make=tied, **kwargs):
     """Token ids to logits."""
     block = keras_attn.TransformerDecoderBlock(2, 16, cross_attention=False)
-    decoder = keras_attn.CausalLanguageModel(block, *make(), num_layers=1)
+    decoder = keras_attn.CausalLanguageModel(block, *make(), num_layers=1, **kwargs)
     return keras_attn.TrainingModel(None, decoder)
 
 
@@ -64,6 +64,7 @@ def model_of_prompts():
 
 MODELS = {
     "tied": language_model,
+    "tied with a bias": lambda: language_model(use_output_bias=True),
     "prompts": model_of_prompts,
     "untied": lambda: language_model(untied),
     "dense": lambda: language_model(dense),
@@ -113,7 +114,8 @@ def of_other_tokens():
     ("name", "policy"),
     [
         *all_slow_but(
-            *(("tied", "float32"), ("dense", "float32"), ("rnn", "mixed_bfloat16")),
+            *(("tied", "float32"), ("tied with a bias", "float32")),
+            *(("dense", "float32"), ("rnn", "mixed_bfloat16")),
             cases=itertools.product(MODELS, ("float32", "mixed_bfloat16")),
         ),
     ],

@@ -27,6 +27,18 @@ def test_adds_the_rows_of_its_table(start):
     assert_close(numpy(layer(INPUTS, start_index=start)), expected, 1e-6)
 
 
+@pytest.mark.parametrize("start", [0, 7, np.array([0, 2, 7], "int32")], ids=str)
+def test_offset_skips_the_first_rows_of_the_table(start):
+    layer, plain = LearnedPositions(MAX_LENGTH, offset=2), built()
+    layer(INPUTS)
+    (table,) = randomize(layer).get_weights()
+    assert table.shape == (MAX_LENGTH + 2, 4)
+    plain.set_weights([table[2:]])
+    received = numpy(layer(INPUTS, start_index=start))
+    assert_close(received, numpy(plain(INPUTS, start_index=start)), 1e-6)
+    assert layer.max_length == MAX_LENGTH
+
+
 def test_start_index():
     check_start_index(built(), INPUTS, axis=1)
 

@@ -10,7 +10,7 @@ from tests.contracts import assert_close, numpy
 from tests.positions.layer_checks import check_compiled, check_export, check_start_index
 
 INPUTS = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
-LAYOUTS = ("interleaved", "halves")
+LAYOUTS = ("interleaved", "halves", "marian")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -48,16 +48,23 @@ def test_start_index(layout):
     check_start_index(SinusoidalPositions(layout), INPUTS, axis=1)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("start", [0, 3, np.array([0, 2, 9], "int32")], ids=str)
+def test_offset_is_added_to_the_start_index(start):
+    expected = numpy(SinusoidalPositions("halves")(INPUTS, start_index=start + 2))
+    received = numpy(SinusoidalPositions("halves", offset=2)(INPUTS, start_index=start))
+    assert_close(received, expected)
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
 def test_is_a_good_layer(layout):
     def make_layer():
-        return SinusoidalPositions(layout, 100.0)
+        return SinusoidalPositions(layout, 100.0, offset=int(layout == "halves"))
 
     check_layer(make_layer, {"inputs": INPUTS})
     check_layer(make_layer, {"inputs": INPUTS, "start_index": np.array([0, 2, 9], "int32")})
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
 def test_compiled(layout):
     check_compiled(SinusoidalPositions(layout), INPUTS, (None, 8))
 
@@ -81,16 +88,15 @@ def test_the_mask_is_passed_on():
 
 
 @requires_tensorflow("the export starts from a TensorFlow graph")
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
 def test_export(layout, tmp_path):
-    operators = check_export(
-        SinusoidalPositions(layout), INPUTS, (None, 8), tmp_path / "model.onnx"
-    )
+    layer = SinusoidalPositions(layout, offset=2 * (layout == "halves"))
+    operators = check_export(layer, INPUTS, (None, 8), tmp_path / "model.onnx")
     assert operators.count("Sin") == operators.count("Cos") == 1 and len(operators) <= 17
 
 
 def test_an_unknown_layout_is_refused():
-    with pytest.raises(ValueError, match='"interleaved" or "halves". Received: layout=\'sines\''):
+    with pytest.raises(ValueError, match="'halves', 'marian'\\). Received: layout='sines'"):
         SinusoidalPositions("sines")
 
 
@@ -104,6 +110,17 @@ def test_a_wavelength_that_is_not_positive_is_refused(max_wavelength):
 def test_halves_need_an_even_number_of_features(features):
     with pytest.raises(ValueError, match=f"even .* >= 4 .* Received: features={features}."):
         SinusoidalPositions("halves")(np.zeros((1, 2, features), "float32"))
+
+
+def test_marian_positions_need_an_even_number_of_features():
+    with pytest.raises(ValueError, match="even number .* Received: features=5."):
+        SinusoidalPositions("marian")(np.zeros((1, 2, 5), "float32"))
+
+
+@pytest.mark.parametrize("offset", [-1, 1.5, None])
+def test_a_wrong_offset_is_refused(offset):
+    with pytest.raises(ValueError, match="offset to be an integer of at least 0. Received: offset"):
+        SinusoidalPositions(offset=offset)
 
 
 def test_inputs_of_another_size_are_refused():

@@ -1,4 +1,4 @@
-"""Fixtures: a tokenizer, an ONNX file that copies its input, and a Translator for it."""
+"""Fixtures: a tokenizer, an ONNX file that copies its input, and its `Translator`."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ RUNTIME = Path(__file__).parents[2] / "export"
 
 @pytest.fixture(scope="session")
 def tokenizer_model():
-    """The bytes of a SentencePiece model."""
+    """Returns the bytes of a SentencePiece model."""
     return train_tokenizer()
 
 
@@ -34,7 +34,7 @@ def translator(model_path):
 
 @pytest.fixture
 def write_model(tokenizer_model, tmp_path):
-    """Writes a model file with other metadata or another graph; returns its path."""
+    """Writes a model file with different metadata or a different graph. Returns its path."""
 
     def write(properties=None, alignments=True, token_log_probs=False, **settings):
         path = tmp_path / "other.onnx"
@@ -49,7 +49,7 @@ def write_model(tokenizer_model, tmp_path):
 
 @pytest.fixture
 def start_command():
-    """Starts `python -m keras_attn_runtime`, which adds `translate` to a file alone."""
+    """Starts `python -m keras_attn_runtime`, whose default command is `translate`."""
     processes = []
 
     def start(*arguments, **streams):

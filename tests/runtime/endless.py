@@ -1,4 +1,4 @@
-"""Models whose search never ends for some sentences, and a timeout for functions that may hang."""
+"""Models whose search never ends for some sentences, and a time limit for tests that may hang."""
 
 import threading
 
@@ -14,9 +14,9 @@ SECONDS = 60
 
 
 def endless_model(tokenizer, endless_id=ENDLESS_ID, prefix=False):
-    """Returns the model of `build_model` with an endless loop for one id as its first operator.
+    """Returns the model of `build_model` with an endless loop for one id, as first operator.
 
-    If it has a prefix input, it copies only the prefix, so that it scores complete translations.
+    With a prefix input, it copies only the prefix, so that it can score complete translations.
 
     Args:
         tokenizer: Bytes of a SentencePiece model.
@@ -61,7 +61,7 @@ def endless_model(tokenizer, endless_id=ENDLESS_ID, prefix=False):
 
 
 def write_endless_steps(directory, tokenizer):
-    """Writes the three files of a stepped search that never ends and always returns padding."""
+    """Writes the three files of a stepped search that never ends and only returns padding."""
     directory.mkdir()
     ids, rows, numbers = ["batch", "source_length"], ["batch"], ["batch", 2]
     info, integers = helper.make_tensor_value_info, TensorProto.INT32

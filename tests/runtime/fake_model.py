@@ -1,9 +1,9 @@
-"""A tiny ONNX file with the inputs, outputs and metadata of an exported translator, without Keras.
+"""Creates a tiny ONNX file with the interface of an exported translator, without Keras.
 
-Its best hypothesis copies the source, truncated to `max_length` tokens; its second hypothesis is
-empty. Each token has the log probability -1, so the log probability of a hypothesis is -length, and
-its score is -length / max(length, 1)^length_penalty. Alignments are the identity. With a prefix
-input, it copies prefix and source. A sampling model begins with the token 8 + seed % 50.
+Its best hypothesis is a copy of the source, truncated to `max_length` tokens; its second hypothesis
+is empty. Each token has the log probability -1, so the log probability of a hypothesis is -length,
+and its score is -length / max(length, 1)^length_penalty. Alignments are the identity. With a prefix
+input, the model copies prefix and source. The first token of a sampling model is 8 + seed % 50.
 """
 
 import base64
@@ -26,7 +26,7 @@ SENTENCES = [
 
 
 def train_tokenizer(vocabulary_size=60, sentences=SENTENCES):
-    """The bytes of a SentencePiece model trained on a few sentences."""
+    """Returns the bytes of a SentencePiece model trained on a few sentences."""
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(sentences * 4),
@@ -43,13 +43,13 @@ def train_tokenizer(vocabulary_size=60, sentences=SENTENCES):
 
 
 def metadata(tokenizer, further_inputs=(), **settings):
-    """The metadata of an exported file, without checksum.
+    """Returns the metadata of an exported file, without checksum.
 
     Args:
         tokenizer: bytes of a SentencePiece model.
-        further_inputs: names of inputs of the search besides the usual ones.
-        **settings: what differs from the defaults, such as `versions={}` or, of what is inside,
-            `search__max_length=5`.
+        further_inputs: names of additional inputs of the search.
+        **settings: settings that differ from the defaults, such as `versions={}`. Nested keys have
+            two underscores, such as `search__max_length=5`.
     """
     side = {"vocabulary_size": 64, "pad_token_id": 0, "add_end": True, "tokenizer": "sentencepiece"}
     defaults = {
@@ -68,7 +68,7 @@ def metadata(tokenizer, further_inputs=(), **settings):
         },
         "versions": {"keras_attn": "0.1.0"},
     }
-    # A part that is replaced as a whole comes after its entries.
+    # Replace a whole part after its entries.
     for path, value in sorted(settings.items(), key=lambda item: "__" not in item[0]):
         part, _, name = path.rpartition("__")
         (defaults[part] if part else defaults)[name] = value
@@ -80,24 +80,24 @@ def metadata(tokenizer, further_inputs=(), **settings):
 
 
 def with_checksum(properties):
-    """The same metadata with the checksum of an exporter added."""
+    """Returns the metadata with the checksum that the exporter adds."""
     text = json.dumps(properties, sort_keys=True)
     return properties | {"keras_attn.checksum": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def with_file_checksum(content):
-    """The bytes of an ONNX file with the checksum of an exporter at their end."""
+    """Returns the bytes of an ONNX file with the final checksum that the exporter adds."""
     entry = onnx.StringStringEntryProto(
         key="keras_attn.file_checksum", value=hashlib.sha256(content).hexdigest()
     )
-    # Two messages in a row are one: protobuf adds the entry to those that are there.
+    # Concatenated protobuf messages are merged, so this appends the entry.
     return content + onnx.ModelProto(metadata_props=[entry]).SerializeToString()
 
 
 def build_model(
     metadata, alignments=True, prefix=False, token_log_probs=False, is_stochastic=False
 ):
-    """The ONNX model described above, with these `metadata_props`."""
+    """Returns the ONNX model described above, with these `metadata_props`."""
     node, integers = helper.make_node, TensorProto.INT32
     before = [*(["drawn"] if is_stochastic else []), *(["prefix_ids"] if prefix else [])]
     constants = [
@@ -113,7 +113,7 @@ def build_model(
         helper.make_tensor("one", TensorProto.FLOAT, [], [1.0]),
     ]
     nodes = [
-        # token_ids: the copy, and beside it an end token followed by padding.
+        # token_ids: the copy, and a second hypothesis with an end token and padding.
         node("Reshape", ["max_length", "one_length"], ["limit"]),
         node("Concat", [*before, "source_ids"], ["said"], axis=1),
         node("Slice", ["said", "from_first", "limit", "time_axis"], ["cut"]),  # (B, T)
@@ -124,7 +124,7 @@ def build_model(
         node("Slice", ["padding", "one_length", "far", "last_axis"], ["rest"]),
         node("Concat", ["end", "rest"], ["empty"], axis=2),  # (B, 1, T)
         node("Concat", ["copy", "empty"], ["token_ids"], axis=1),  # (B, 2, T)
-        # lengths: ids above the end id are tokens.
+        # lengths: number of ids greater than the end id.
         node("Greater", ["token_ids", "end_id"], ["is_token"]),
         node("Cast", ["is_token"], ["token_count"], to=integers),
         node("ReduceSum", ["token_count", "sum_axis"], ["lengths"], keepdims=0),  # (B, 2)
@@ -192,3 +192,35 @@ def build_model(
     helper.set_model_props(model, metadata)
     onnx.checker.check_model(model)
     return model
+
+
+IMAGE = {"kind": "image", "dtype": "float32", "shape": ["batch", "height", 2]}
+
+
+def write_image_model(path, tokenizer_model, image=IMAGE, **settings):
+    """A file whose best hypothesis has the pixels of the image as its ids, row by row.
+
+    Args:
+        path: path of the file.
+        tokenizer_model: bytes of a SentencePiece model.
+        image: dict, the entry of the image in the settings.
+        **settings: see `metadata`.
+    """
+    settings = {"inputs": {"image": image}, "source": None, **settings}
+    model = build_model(metadata(tokenizer_model, ["prefix_ids"], **settings), prefix=True)
+    graph = model.graph
+    del graph.input[0]
+    graph.initializer.append(helper.make_tensor("flat", TensorProto.INT64, [2], [0, -1]))
+    graph.input.append(
+        helper.make_tensor_value_info("image", TensorProto.FLOAT, list(image["shape"]))
+    )
+    nodes = [
+        helper.make_node("Reshape", ["image", "flat"], ["pixels"]),
+        helper.make_node("Cast", ["pixels"], ["source_ids"], to=TensorProto.INT32),
+    ]
+    nodes += list(graph.node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path

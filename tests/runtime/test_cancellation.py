@@ -1,4 +1,4 @@
-"""Waiting of a call for other threads."""
+"""A call waits for other threads."""
 
 import threading
 
@@ -12,11 +12,11 @@ def test_call_waits_until_ready():
 
     def finish():
         for _ in range(3):
-            call.notify()  # of something else
+            call.notify()  # unrelated notification
         ready.set()
         call.notify()
 
-    call.notify()  # of something before
+    call.notify()  # earlier notification
     thread = threading.Timer(0.01, finish)
     thread.start()
     call.wait(ready.is_set)

@@ -1,4 +1,4 @@
-"""The command `keras-attn-runtime translate`, mostly as a process with pipes."""
+"""Tests `keras-attn-runtime translate`, mostly as a process with pipes."""
 
 import io
 import json
@@ -27,7 +27,7 @@ def test_lines_in_are_lines_out(start_command, model_path):
     assert lines[:4] == ["two dogs", "", "some text", ""]
     assert lines[4].startswith("a") and lines[4].endswith("dog")
     assert lines[5:] == ["no end", ""]
-    assert (status, messages) == (0, "")  # silent where stderr is no terminal
+    assert (status, messages) == (0, "")  # no progress, because stderr is not a terminal
 
 
 def test_empty_input_gives_empty_output(start_command, model_path):
@@ -67,6 +67,8 @@ def test_every_option_reaches_the_translator(monkeypatch):
         "timeout": 50,
         "target-prefix": "<2de>",
         "seed": 3,
+        "from": "en",
+        "to": "de",
     }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     others = ["--format", "jsonl", "--alignments", "--long-lines", "error"]
@@ -86,6 +88,8 @@ def test_every_option_reaches_the_translator(monkeypatch):
         "max_source_characters": 400,
         "target_prefix": "<2de>",
         "seed": 3,
+        "source_language": "en",
+        "target_language": "de",
         "alignments": True,
         "truncate": False,
     }
@@ -220,7 +224,7 @@ def test_hypotheses_and_alignments_that_the_file_lacks(write_model, capsys):
 
 
 def test_text_of_a_file_without_a_target_tokenizer(start_command, write_model):
-    path = write_model(target__tokenizer="tokenizers")
+    path = write_model(target__tokenizer="other")
     status, output, messages = run(start_command, path, text=b"two dogs\n")
     assert (status, output) == (1, b"")
     assert "Expected a file with a target tokenizer" in messages
@@ -242,7 +246,7 @@ def test_provider_options_reach_the_session(model_path, monkeypatch, capsys):
 
 
 def handle_interrupts():
-    """In the new process: as in a terminal, also where the tests run in the background."""
+    """Enables Ctrl-C in the new process, also if the tests run in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -265,11 +269,11 @@ def test_signal_while_waiting_for_lines(start_command, model_path, number, expec
 def test_signal_in_the_middle_of_a_file(
     start_command, write_model, tmp_path, monkeypatch, number, expected
 ):
-    # Lines longer than any pipe holds, and a reader that does not read: the signal comes inside of
-    # one. Without buffers in Python, the system then writes a part of the line.
+    # The lines exceed the size of a pipe and the reader does not read, so the signal arrives inside
+    # a line. Without buffers in Python, the system then writes a part of the line.
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     line = b"some text " * 2000
-    path = write_model(alignments=False)  # they would be large
+    path = write_model(alignments=False)  # alignments would be large
     (tmp_path / "in.txt").write_bytes((line + b"\n") * 50)
     options = ["--max-source-length", 30_000, "--max-length", 30_000, "--window", 8]
     with open(tmp_path / "in.txt", "rb") as lines:
@@ -281,7 +285,7 @@ def test_signal_in_the_middle_of_a_file(
         rest, messages = process.communicate(timeout=30)
     assert (process.returncode, messages) == (expected, b"")
     *results, end = (begin + rest).split(b"\n")
-    assert end == b"" and len(results) == 8  # the whole window, which was translated already
+    assert end == b"" and len(results) == 8  # the whole window, which is already translated
     for result in results:
         assert json.loads(result)["text"].encode() == line.strip()
 
@@ -305,7 +309,7 @@ def test_non_blocking_input_is_read_to_its_end(start_command, model_path):
     os.set_blocking(reader, False)
     os.write(writer, b"two ")
     process = start_command(model_path, stdin=reader)
-    while select.select([reader], [], [], 0)[0]:  # until the command has read it
+    while select.select([reader], [], [], 0)[0]:  # wait until the command has read it
         assert process.poll() is None
     os.write(writer, b"dogs\n")
     os.close(writer)
@@ -349,7 +353,8 @@ def test_closed_streams(start_command, model_path, closed):
         assert (process.returncode, output) == (0, b"two dogs\n")
     else:
         assert (process.returncode, output) == (1, b"")
-        assert messages.startswith(b"error: Expected standard input and standard output.")
+        name = [b"standard input. Received: stdin", b"standard output. Received: stdout"][closed]
+        assert messages.startswith(b"error: Expected " + name)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
@@ -400,9 +405,9 @@ def test_typed_lines_are_answered_at_once(start_command, model_path):
 
 
 def test_newline_in_a_translation_adds_no_line(model_path, monkeypatch, capfdbinary, tmp_path):
-    from keras_attn_runtime.tokenizer import Tokenizer
+    from keras_attn_runtime.sentencepiece_tokenizer import SentencePieceTokenizer
 
-    monkeypatch.setattr(Tokenizer, "decode", lambda self, ids: "one\ntwo")
+    monkeypatch.setattr(SentencePieceTokenizer, "decode", lambda self, ids: "one\ntwo")
     (tmp_path / "in.txt").write_bytes(b"two dogs\na tree\n")
     with open(tmp_path / "in.txt") as stdin:
         monkeypatch.setattr("sys.stdin", stdin)

@@ -1,7 +1,7 @@
-"""Limits of the command: characters of a line, --timeout, and a signal wherever it comes.
+"""Limits of the command: characters of a line, --timeout, and signals at any time.
 
-No test asserts a time. `SIGTERM_SECONDS` in the environment makes the slow ones print how long the
-process took to end.
+No test asserts a time. If the environment variable `SIGTERM_SECONDS` is set, the slow tests print
+how long the process took to end.
 """
 
 import os
@@ -27,7 +27,7 @@ POSIX = pytest.mark.skipif(os.name != "posix", reason="needs signals and pipes")
 
 @pytest.fixture(scope="module")
 def endless_path(tokenizer_model, tmp_path_factory):
-    """A model for which any line with an unknown character is endless."""
+    """Returns a model that never finishes a line with an unknown character."""
     path = tmp_path_factory.mktemp("endless") / "model.onnx"
     onnx.save(endless_model(tokenizer_model, endless_id=3), path)
     return path
@@ -35,7 +35,7 @@ def endless_path(tokenizer_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def large_path(tokenizer_model, tmp_path_factory):
-    """A model of 1 GB, most of which nothing uses but an output of no interest."""
+    """Returns a model of 1 GB; most of it is used only by an unused output."""
     path = tmp_path_factory.mktemp("large") / "model.onnx"
     model = build_model(metadata(tokenizer_model))
     graph, side = model.graph, 11_500
@@ -54,12 +54,12 @@ def large_path(tokenizer_model, tmp_path_factory):
 
 
 def interruptible():
-    """In the new process: as in a terminal, also where the tests run in the background."""
+    """Enables Ctrl-C in the new process, also if the tests run in the background."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def end_with(process, number):
-    """Sends the signal, waits for the end, and returns the exit status as a shell tells it."""
+    """Sends the signal, waits for the end, and returns the exit status of a shell."""
     begin = time.monotonic()
     process.send_signal(number)
     status = process.wait(SECONDS)
@@ -198,7 +198,7 @@ def test_signal_while_it_runs(start_command, endless_path, number):
     process.stdin.write("two dogs\na tree\n\u4e00\nred\n".encode())
     process.stdin.flush()
     done = process.stdout.readline() + process.stdout.readline()
-    time.sleep(0.5)  # it runs
+    time.sleep(0.5)  # the command is running
     assert end_with(process, number) == 128 + number
     assert done + process.stdout.read() == b"two dogs\na tree\n"
     assert process.stderr.read() == b""
@@ -206,12 +206,12 @@ def test_signal_while_it_runs(start_command, endless_path, number):
 
 @POSIX
 def test_signal_while_it_tokenizes(start_command, model_path, tmp_path):
-    # Each line takes some tenths of a second in SentencePiece, and the window holds them all.
+    # Each line takes some tenths of a second in SentencePiece; the window contains all lines.
     (tmp_path / "in.txt").write_text(("\uac00" * 16_384 + "\n") * 2000, encoding="utf-8")
     with open(tmp_path / "in.txt", "rb") as lines:
         process = start_command(model_path, "--window", 2000, stdin=lines, preexec_fn=interruptible)
         position = 0
-        while position < 200_000:  # it has read some lines
+        while position < 200_000:  # the command has read some lines
             time.sleep(0.05)
             position = os.lseek(lines.fileno(), 0, os.SEEK_CUR)
             assert process.poll() is None
@@ -282,7 +282,7 @@ def test_timeout_holds_while_it_loads_a_gigabyte(start_command, large_path):
 @POSIX
 @pytest.mark.slow
 def test_signal_ends_a_command_that_nothing_else_ends(model_path):
-    """As process 1 of a container, for which the system ignores signals without a handler."""
+    """Process 1 of a container: the system ignores signals without a handler."""
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
     command = [*unshare, sys.executable, "-m", "keras_attn_runtime", str(model_path), "--window=1"]
     probe = subprocess.run([*unshare, "true"], capture_output=True)

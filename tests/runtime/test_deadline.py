@@ -1,4 +1,4 @@
-"""Deadlines and cancellation of the methods of a Translator."""
+"""Deadlines and cancellation of the methods of `Translator`."""
 
 import gc
 import itertools
@@ -20,7 +20,7 @@ from keras_attn_runtime import (
     Translator,
 )
 from keras_attn_runtime.cancellation import Call
-from keras_attn_runtime.tokenizer import Tokenizer
+from keras_attn_runtime.sentencepiece_tokenizer import SentencePieceTokenizer
 
 from tests.runtime.conftest import RUNTIME
 from tests.runtime.endless import (
@@ -37,7 +37,7 @@ LINES = ["two dogs", "a tree", "the old man reads a book"]
 
 @pytest.fixture(scope="module")
 def endless(tokenizer_model, tmp_path_factory):
-    """A Translator that translates sentences with `ENDLESS_ID` for ever."""
+    """Returns a `Translator` that never finishes sentences with `ENDLESS_ID`."""
     path = tmp_path_factory.mktemp("endless") / "model.onnx"
     onnx.save(endless_model(tokenizer_model), path)
     return Translator(path, num_threads=1)
@@ -45,9 +45,9 @@ def endless(tokenizer_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def endless_scorer(tokenizer_model, tmp_path_factory):
-    """A Translator with prefixes, for which the text "b" is endless; it copies the prefix."""
+    """Returns a `Translator` that copies the prefix and never finishes the text "b"."""
     path = tmp_path_factory.mktemp("endless") / "model.onnx"
-    tokenizer = Tokenizer(metadata(tokenizer_model)["keras_attn.source_tokenizer"])
+    tokenizer = SentencePieceTokenizer(metadata(tokenizer_model)["keras_attn.source_tokenizer"])
     onnx.save(endless_model(tokenizer_model, tokenizer.encode("b")[-1], prefix=True), path)
     return Translator(path, num_threads=1)
 
@@ -69,7 +69,7 @@ def test_timeout_ends_an_endless_search(endless, num_workers):
         within_a_minute(lambda: translator.translate_ids(ENDLESS * 5, batch_size=1, timeout=0.5))
     assert isinstance(error.value, DeadlineExceeded)
     assert (error.value.index, error.value.translations) == (0, [None] * 5)
-    assert translator.translate(LINES, timeout=60) == expected  # the session is as before
+    assert translator.translate(LINES, timeout=60) == expected  # the session still works
 
 
 def test_timeout_returns_what_is_finished(endless):
@@ -138,7 +138,7 @@ def test_timeout_holds_while_prefixes_block(endless_scorer):
 
 
 def test_timeout_holds_in_an_operator_that_does_not_end(translator, monkeypatch):
-    """ONNX Runtime ends a run between two operators: nobody waits for the one that runs."""
+    """ONNX Runtime stops only between operators; the call does not wait for the current one."""
     never, search = threading.Event(), translator._model._search
 
     def blocked(feeds, call):
@@ -203,7 +203,7 @@ def test_cancel_token_ends_a_search_of_another_thread(endless):
         within_a_minute(lambda: endless.translate_ids([*ENDLESS, [9, 10]], cancel_token=token))
     assert error.value.index == 0
     assert token.is_cancelled
-    with pytest.raises(Cancelled):  # it stays so
+    with pytest.raises(Cancelled):  # stays cancelled
         endless.translate_ids([[9, 10]], cancel_token=token)
     assert endless.translate_ids([[9, 10]], cancel_token=CancelToken()) == expected
 
@@ -247,7 +247,7 @@ def test_a_cancelled_batch_is_not_tried_in_halves(endless, monkeypatch):
     threading.Thread(target=lambda: (started.wait(), token.cancel()), daemon=True).start()
     with pytest.raises(Cancelled):
         within_a_minute(lambda: endless.translate_ids(ENDLESS * 4, cancel_token=token))
-    within_a_minute(lambda: endless.translate_ids([[9]]))  # after what the worker did
+    within_a_minute(lambda: endless.translate_ids([[9]]))  # after the work of the worker
     assert sizes == [4, 1]
 
 
@@ -341,7 +341,7 @@ model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir
 feeds = {"a": np.full(4, 1e-20, "float32")}
 ready, made, found = threading.Event(), threading.Event(), []
 
-def older():  # a thread of a server, which there was before the sessions
+def older():  # a server thread, created before the sessions
     ready.set()
     made.wait()
     translate()
@@ -387,7 +387,7 @@ INTERRUPTED = """
 import os, signal, sys, threading
 from keras_attn_runtime import Translator
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
 translator = Translator(sys.argv[1], num_threads=1)
 threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 try:

@@ -1,12 +1,13 @@
-"""Files of both formats, and settings whose sides differ."""
+"""Files of both formats, and different settings of source and target."""
 
 import json
 from pathlib import Path
 
 import onnx
 import pytest
-from keras_attn_runtime import Translator
+from keras_attn_runtime import ModelFileError, Translator
 from keras_attn_runtime.file_format import Input, Settings, Side
+from keras_attn_runtime.image_format import ImageFormat
 
 from tests.runtime.fake_model import build_model, metadata
 
@@ -57,13 +58,13 @@ def test_settings_of_format_1_take_the_ids_of_the_target_for_the_source():
 
 
 def test_source_has_its_own_special_ids(tokenizer_model, tmp_path):
-    """The file copies what it reads: the ids that the runtime gives it are seen."""
+    """The file copies its input, so its output shows the ids that the runtime passes."""
     special = {"start_token_id": 9, "end_token_id": 8, "pad_token_id": 5, "add_start": True}
     special = {f"source__{name}": value for name, value in special.items()}
     properties = metadata(tokenizer_model, **special)
     onnx.save(build_model(properties), tmp_path / "model.onnx")
     translator = Translator(tmp_path / "model.onnx", num_threads=1)
-    # Whatever is given is read with start and end once; rows are padded with the source's id.
+    # The runtime adds start and end once, and pads rows with the padding id of the source.
     sentences = [[20, 21, 22], [9, 20, 8], [20, 5, 5], [9, 8]]
     found = [each.hypotheses[0].token_ids for each in translator.translate_ids(sentences)]
     assert found[:3] == [[9, 20, 21, 22, 8], [9, 20, 8, 5, 5], [9, 20, 8, 5, 5]]
@@ -74,3 +75,39 @@ def test_card_is_no_part_of_the_checksum(tokenizer_model, tmp_path):
     properties = metadata(tokenizer_model) | {"keras_attn.card": '{"license": "MIT"}'}
     onnx.save(build_model(properties), tmp_path / "model.onnx")
     assert Translator(tmp_path / "model.onnx").settings.card == {"license": "MIT"}
+
+
+IMAGE = {"kind": "image", "dtype": "float32", "shape": ["batch", 8, 8, 3]}
+
+
+def read_image_settings(tokenizer_model, shape=(8, 8, 3), **image):
+    entry = {**IMAGE, "shape": ["batch", *shape], "image": image}
+    properties = metadata(tokenizer_model, inputs={"image": entry}, source=None)
+    return Settings.from_metadata(properties).inputs["image"].image
+
+
+def test_image_settings_have_defaults(tokenizer_model):
+    expected = ImageFormat("rgb", (1.0, 1.0, 1.0), (0.0, 0.0, 0.0), None)
+    assert read_image_settings(tokenizer_model, news=3) == expected
+    found = read_image_settings(tokenizer_model, offset=[1, 2, 3], scale=0.5, resize="nearest")
+    assert found == ImageFormat("rgb", (0.5, 0.5, 0.5), (1.0, 2.0, 3.0), "nearest")
+    properties = metadata(tokenizer_model, inputs={"image": IMAGE}, source=None)
+    assert Settings.from_metadata(properties).inputs["image"].image is None
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        ({"channels": "hsv"}, "inputs.image.image.channels='hsv'"),
+        ({"resize": "magic"}, "or null, .* inputs.image.image.resize='magic'"),
+        ({"scale": [1, 2]}, "a list of 3 of them .*scale=.1, 2."),
+        ({"offset": [1, 2, "3"]}, "inputs.image.image.offset"),
+        ({"offset": True}, "inputs.image.image.offset=True"),
+        ({"scale": float("nan")}, "inputs.image.image.scale=nan"),
+        ({"shape": (8, 8, 4)}, "with 4 axes, the last of size 3 .*inputs.image.shape"),
+        ({"shape": (8, 3)}, "with 4 axes"),
+    ],
+)
+def test_image_settings_are_checked(tokenizer_model, image, message):
+    with pytest.raises(ModelFileError, match=message):
+        read_image_settings(tokenizer_model, **image)

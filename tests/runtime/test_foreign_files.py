@@ -1,4 +1,4 @@
-"""Files of other formats are named in the error."""
+"""Errors name the format of files of other programs."""
 
 import re
 import zipfile
@@ -9,7 +9,7 @@ from keras_attn_runtime import ModelFileError, StreamingTranslator, Translator
 
 @pytest.fixture
 def foreign(tmp_path):
-    """Writes a file with this content, or an archive or directory with files of these names."""
+    """Writes a file with this content, or an archive or directory with these file names."""
 
     def write(name, content=None, names=()):
         path = tmp_path / name

@@ -1,4 +1,4 @@
-"""Random bad input: each case ends with results or with a documented error, and no line is lost."""
+"""Random invalid input gives results or a documented error, and no line is lost."""
 
 import io
 import json
@@ -32,7 +32,7 @@ INVALID_UTF8 = [b"\xff", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82", b"\x80",
 
 
 def random_characters(generator, length):
-    """Any code points but surrogates, which are no text."""
+    """Returns random code points without surrogates."""
     characters = []
     while len(characters) < length:
         character = generator.randrange(0x110000)
@@ -115,7 +115,7 @@ def test_texts_ids_and_options(translator, cases):
 
 
 def random_line(generator):
-    """Without a newline."""
+    """Returns random bytes without a newline."""
     kind = generator.randrange(10)
     if kind == 0:
         return b""
@@ -164,7 +164,7 @@ def random_arguments(generator):
 
 
 def expected_lines(translator, data, arguments):
-    """What is written before the command stops, and the number of the line that stops it."""
+    """Returns the output before the command stops, and the number of the line that stops it."""
     lines = data.split(b"\n")
     if lines[-1] == b"":
         lines.pop()
@@ -224,13 +224,13 @@ def test_bytes_through_the_command(cases, model_path, tmp_path, monkeypatch):
 
 
 class ModelTester:
-    """The process of `try_models`, started again when a model has ended it."""
+    """Runs the process of `try_models` and restarts it after a crash."""
 
     def __init__(self):
         self.process = None
 
     def outcome(self, path):
-        """What try_models says; "ended" and the exit status if it died; "hung" if it had to."""
+        """Returns the result of `try_models`, "ended" and the exit status, or "hung"."""
         if self.process is None:
             environment = dict(os.environ, PYTHONPATH=str(RUNTIME))
             self.process = subprocess.Popen(
@@ -268,7 +268,7 @@ def model_tester():
 
 
 def damaged(content, generator):
-    """The bytes with damage of a random kind, mostly in the graph, which is at the begin."""
+    """Returns the bytes with random damage, mostly in the graph, which is at the beginning."""
     content = bytearray(content)
     position = generator.randrange(generator.choice([3000, len(content)]))
     length = generator.choice([1, 10, 40, 1000])
@@ -293,7 +293,7 @@ def damaged(content, generator):
 
 @CASES
 def test_damaged_files(cases, tokenizer_model, tmp_path, model_tester):
-    # A file that is checked in whole never crashes, and never translates anything else.
+    # A file with a checksum of the whole file never crashes and never gives other translations.
     model = build_model(with_checksum(metadata(tokenizer_model)))
     content = with_file_checksum(model.SerializeToString())
     path = tmp_path / "model.onnx"
@@ -311,7 +311,7 @@ def test_damaged_files(cases, tokenizer_model, tmp_path, model_tester):
 
 @CASES
 def test_damaged_files_without_checksum_of_the_file(cases, tokenizer_model, tmp_path, model_tester):
-    # They may translate something else, but must not end the process.
+    # The translations may differ, but the process must not crash.
     content = build_model(with_checksum(metadata(tokenizer_model))).SerializeToString()
     path = tmp_path / "model.onnx"
     outcomes = Counter()
@@ -325,7 +325,7 @@ def test_damaged_files_without_checksum_of_the_file(cases, tokenizer_model, tmp_
 
 @CASES
 def test_wrong_settings(cases, tokenizer_model, tmp_path):
-    # With a checksum that fits: nothing was damaged, somebody wrote what is wrong.
+    # A valid checksum: the file is not damaged, but its content is invalid.
     bad = [
         -1,
         0,

@@ -1,4 +1,4 @@
-"""Files whose inputs are not ids: `Translator.generate`."""
+"""`Translator.generate`, for files whose inputs are not ids."""
 
 import numpy as np
 import onnx
@@ -6,33 +6,7 @@ import pytest
 from keras_attn_runtime import ModelFileError, SentenceError, Translator
 from onnx import TensorProto, helper
 
-from tests.runtime.fake_model import build_model, metadata
-
-IMAGE = {"kind": "image", "dtype": "float32", "shape": ["batch", "height", 2]}
-
-
-def write_image_model(path, tokenizer_model, **settings):
-    """A file whose best hypothesis has the pixels of the image as its ids, row by row."""
-    settings = {"inputs": {"image": IMAGE}, "source": None, **settings}
-    properties = metadata(tokenizer_model, ["prefix_ids"], **settings)
-    model = build_model(properties, prefix=True)
-    graph = model.graph
-    del graph.input[0]
-    shape = helper.make_tensor("flat", TensorProto.INT64, [2], [0, -1])
-    graph.initializer.append(shape)
-    graph.input.append(
-        helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", "height", 2])
-    )
-    nodes = [
-        helper.make_node("Reshape", ["image", "flat"], ["pixels"]),
-        helper.make_node("Cast", ["pixels"], ["source_ids"], to=TensorProto.INT32),
-    ]
-    nodes += list(graph.node)
-    del graph.node[:]
-    graph.node.extend(nodes)
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
-    return path
+from tests.runtime.fake_model import IMAGE, metadata, write_image_model
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +65,7 @@ def test_generate_refuses_other_arrays(captions, arrays, error, message):
 
 
 def test_generate_checks_rows_and_ids_of_several_inputs(tokenizer_model, tmp_path):
-    """Ids beside an image are limited by the vocabulary of the source."""
+    """With an image and ids, the source vocabulary limits the ids."""
     inputs = {"image": IMAGE, "question": {"kind": "ids", "dtype": "int32", "shape": ["batch", 2]}}
     source = {"vocabulary_size": 64, "pad_token_id": 0}
     path = write_image_model(tmp_path / "m.onnx", tokenizer_model, inputs={"image": IMAGE})
@@ -123,3 +97,29 @@ def test_methods_for_text_and_for_arrays_name_each_other(captions, translator):
         captions.translate_ids([[5]])
     with pytest.raises(ModelFileError, match="Give texts to `translate`, or ids"):
         translator.generate({"source_ids": [[5]]})
+
+
+def test_generate_iterable_is_lazy_and_yields_results_before_an_error(captions):
+    rows = images(1, 2)
+    several = iter([{"image": rows[0]}, {"image": rows[1]}, {"image": rows[0] * np.nan}, None])
+    found = captions.generate_iterable(several, [20], window=1, batch_size=1)
+    assert next(found).token_ids == [20, 10, 11]
+    assert next(found).token_ids == [20, 10, 11, 12, 13]
+    with pytest.raises(SentenceError, match="expected finite numbers for 'image'. Received: NaN"):
+        next(found)
+    assert next(several) is None
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        ([[1.0, 2.0]], "a dict with arrays for the inputs .'image'.. Received: list"),
+        ({"picture": [[1.0, 2.0]]}, "a dict .* the inputs .'image'.. Received: .'picture'"),
+        ({"image": np.ones((0, 2))}, "pixels for 'image'. Received: an empty image of .0, 2."),
+        ({"image": [[np.inf, 2.0]]}, "finite numbers for 'image'. Received: NaN or infinite"),
+        ({"image": np.ones((3, 4))}, "shape .height, 2. for 'image'. Received: shape=.3, 4."),
+    ],
+)
+def test_generate_iterable_refuses_other_rows(captions, row, message):
+    with pytest.raises(SentenceError, match=f"Sentence 0 .*: expected {message}"):
+        list(captions.generate_iterable([row]))

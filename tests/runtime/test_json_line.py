@@ -1,4 +1,4 @@
-"""One translation as a line of JSON."""
+"""A translation as a line of JSON."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Files that cannot be used: missing, damaged, from elsewhere, of another format."""
+"""Invalid model files: missing, damaged, or of another format or program."""
 
 import base64
 import os
@@ -87,13 +87,13 @@ def test_metadata_that_cannot_be_used(write_model, properties, message):
         ("search__num_hypotheses", 0),
         ("search__beam_width", True),
         ("search__inputs", ["max_length", 1]),
-        ("target__end_token_id", None),  # it ends what is scored
+        ("target__end_token_id", None),  # it ends scored translations
         ("target__end_token_id", 64),
         ("source__end_token_id", 64),
         ("source__pad_token_id", -1),
-        ("source__add_start", True),  # without an id
+        ("source__add_start", True),  # without a start id
         ("source__vocabulary_size", 2**31),
-        ("source__vocabulary_size", 20),  # fewer than the tokenizer has
+        ("source__vocabulary_size", 20),  # fewer ids than the tokenizer
         ("kind", "forecast"),
         ("inputs", {"source_ids": {"kind": "ids", "dtype": "int32", "shape": [True]}}),
         ("versions", "1.0"),
@@ -138,7 +138,7 @@ def test_one_changed_letter_in_the_tokenizer_is_noticed(tmp_path, tokenizer_mode
 
 @pytest.fixture
 def checked_content(tokenizer_model):
-    """The bytes of a file with both checksums."""
+    """Returns the bytes of a file with both checksums."""
     model = build_model(with_checksum(metadata(tokenizer_model)))
     return with_file_checksum(model.SerializeToString())
 
@@ -147,7 +147,7 @@ def test_checksum_of_the_file_is_accepted(tmp_path, checked_content):
     path = tmp_path / "model.onnx"
     path.write_bytes(checked_content)
     assert Translator(path)(["some text"]) == ["some text"]
-    # Read and written by other tools it is the same file.
+    # Other tools can read and write the file without changing it.
     onnx.save(onnx.load(path), path)
     assert path.read_bytes() == checked_content
 
@@ -190,7 +190,7 @@ def test_file_that_becomes_shorter_while_it_is_read(monkeypatch, tmp_path, check
 def test_file_replaced_while_loading_is_loaded_again(
     monkeypatch, model_path, tmp_path, num_workers, replacements
 ):
-    """A deployment moves a new file to the place of the old one."""
+    """A deployment replaces the file with a new one."""
     path, left = tmp_path / "model.onnx", [replacements]
     path.write_bytes(model_path.read_bytes())
 
@@ -211,7 +211,7 @@ def test_file_replaced_while_loading_is_loaded_again(
 
 
 class Shortening:
-    """A checksum in whose computation a file loses its end."""
+    """A checksum that truncates the file while it is computed."""
 
     def __init__(self, path):
         os.truncate(path, 10)

@@ -1,4 +1,4 @@
-"""Outputs of damaged graphs."""
+"""Invalid outputs of damaged graphs."""
 
 import numpy as np
 import onnx
@@ -12,7 +12,7 @@ OUTPUTS = ["token_ids", "lengths", "scores", "log_probs", "alignments", "token_l
 
 
 def write_damaged(path, tokenizer_model, name, operator, constant=None, **attributes):
-    """Writes a model with one more operator before the output `name`."""
+    """Writes a model with an additional operator before the output `name`."""
     model = build_model(metadata(tokenizer_model), token_log_probs=True)
     for node in model.graph.node:
         for index, output in enumerate(node.output):

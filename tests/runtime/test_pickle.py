@@ -1,4 +1,4 @@
-"""Translators and errors in other processes."""
+"""Pickling of translators and errors."""
 
 import concurrent.futures
 import copy
@@ -82,7 +82,7 @@ def test_translation_pickles(translator):
 
 
 class Shouting(Translator):
-    """A subclass with an argument of its own."""
+    """A subclass with an additional argument."""
 
     def __init__(self, path, *, mark):
         super().__init__(path)

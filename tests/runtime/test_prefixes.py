@@ -1,4 +1,4 @@
-"""What translations begin with, checked against the copying model of `fake_model`."""
+"""Target prefixes, tested with the copying model of `fake_model`."""
 
 import numpy as np
 import onnx
@@ -132,7 +132,7 @@ def test_scores_need_the_input_and_a_target_for_each_text(model_path, translator
 
 
 def test_a_file_that_pads_with_the_end_token_cannot_score(tokenizer_model, tmp_path):
-    """Nor does it tell what has ended: padding looks the same."""
+    """Padding and end tokens are equal, so it is also unknown which hypotheses have ended."""
     path = tmp_path / "model.onnx"
     properties = metadata(tokenizer_model, ["prefix_ids"], target__pad_token_id=2)
     onnx.save(build_model(properties, prefix=True), path)
@@ -144,7 +144,7 @@ def test_a_file_that_pads_with_the_end_token_cannot_score(tokenizer_model, tmp_p
 
 def test_target_texts_need_a_target_tokenizer(tokenizer_model, tmp_path):
     path = tmp_path / "model.onnx"
-    properties = metadata(tokenizer_model, ["prefix_ids"], target__tokenizer="tokenizers")
+    properties = metadata(tokenizer_model, ["prefix_ids"], target__tokenizer="other")
     onnx.save(build_model(properties, prefix=True), path)
     translator = Translator(path, num_threads=1)
     assert translator.translate(["some text"])[0].text is None

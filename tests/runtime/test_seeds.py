@@ -1,4 +1,4 @@
-"""Seeds of what is drawn at random, checked against the copying model of `fake_model`."""
+"""Seeds of sampling, tested with the copying model of `fake_model`."""
 
 import random
 
@@ -27,13 +27,13 @@ def translator(path):
 
 
 def seeds(seed, count):
-    """Those of so many sentences: whole numbers from a random one on."""
+    """Returns the seeds of a number of sentences: consecutive integers from a random start."""
     first = random.Random(seed).randrange(2**31)
     return [first + number for number in range(count)]
 
 
 def drawn(translations):
-    """The seed of each, modulo 50."""
+    """Returns the seed of each sentence modulo 50."""
     return [each.token_ids[0] - 8 if each.token_ids else None for each in translations]
 
 
@@ -44,7 +44,7 @@ def test_each_sentence_has_its_own_wherever_it_is_translated(path, num_workers, 
     assert translator.is_stochastic
     found = translator.translate_ids(SENTENCES, seed=3, **options)
     expected = [each % 50 for each in seeds(3, 6)]
-    expected[4] = None  # one without tokens does not reach the model
+    expected[4] = None  # a sentence without tokens does not reach the model
     assert drawn(found) == expected
 
 

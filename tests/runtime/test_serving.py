@@ -1,4 +1,4 @@
-"""The requests of export/serving, without the servers."""
+"""Tests the requests in export/serving without servers."""
 
 import json
 from pathlib import Path

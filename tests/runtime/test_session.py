@@ -1,4 +1,4 @@
-"""Providers, threads and the absence of ONNX Runtime, Keras and TensorFlow."""
+"""Providers, threads, and use without ONNX Runtime, Keras or TensorFlow."""
 
 import os
 import subprocess
@@ -31,8 +31,8 @@ def test_provider_that_is_not_installed_names_the_extra(model_path, monkeypatch)
 
 
 def test_provider_that_does_not_start_is_an_error(model_path, monkeypatch, capsys):
-    # What happens where onnxruntime-gpu is installed and the driver is not: the provider is listed,
-    # and ONNX Runtime makes a session without it.
+    # If onnxruntime-gpu is installed without a driver, the provider is listed, and ONNX Runtime
+    # creates a session without it.
     import onnxruntime
 
     make = onnxruntime.InferenceSession
@@ -53,7 +53,7 @@ def test_provider_that_does_not_start_is_an_error(model_path, monkeypatch, capsy
 def test_a_provider_that_fails_while_the_session_is_made_is_not_a_damaged_file(
     model_path, tmp_path, monkeypatch
 ):
-    # As ONNX Runtime does where there is no device of that number.
+    # ONNX Runtime does this if there is no device with this number.
     import onnxruntime
 
     make = onnxruntime.InferenceSession
@@ -112,7 +112,7 @@ def test_threads_are_as_many_as_cores_where_a_process_may_not_use_all(model_path
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(3), raising=False)
     options = Translator(model_path)._model._sessions[0].get_session_options()
     assert options.intra_op_num_threads == 3
-    monkeypatch.setattr(os, "cpu_count", lambda: 3)  # all of them: ONNX Runtime decides
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)  # all cores: ONNX Runtime decides
     options = Translator(model_path)._model._sessions[0].get_session_options()
     assert options.intra_op_num_threads == 0
 
@@ -124,7 +124,7 @@ def test_without_onnxruntime_the_extras_are_named(model_path, monkeypatch):
 
 
 def test_what_is_left_of_onnxruntime_is_not_onnxruntime(model_path, monkeypatch):
-    # Uninstalling one of the two packages leaves the folder that they share.
+    # Uninstalling one of the two packages leaves their shared folder.
     monkeypatch.setitem(sys.modules, "onnxruntime", ModuleType("onnxruntime"))
     with pytest.raises(ImportError, match=r"not whole.*keras-attn-runtime\[cpu\]"):
         Translator(model_path)

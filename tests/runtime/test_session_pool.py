@@ -1,4 +1,4 @@
-"""Which session a thread gets."""
+"""Assignment of sessions to threads."""
 
 import contextlib
 
@@ -10,7 +10,7 @@ def test_session_pool_prefers_free_sessions():
     with pool.borrow() as first:
         with pool.borrow() as second:
             assert {first, second} == {"first", "second"}
-            with pool.borrow() as third:  # more threads than sessions share them
+            with pool.borrow() as third:  # share a session if there are more threads than sessions
                 assert third in (first, second)
         for _ in range(3):
             with pool.borrow() as free:

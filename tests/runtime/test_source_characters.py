@@ -1,4 +1,4 @@
-"""The limit of characters before the tokenizer, whose time may be quadratic."""
+"""The limit of characters applied before the tokenizer, whose time can be quadratic."""
 
 import io
 
@@ -58,7 +58,7 @@ def prefix_translator(tokenizer_model, tmp_path):
 def test_the_default_is_32_characters_a_token(model_path, write_model):
     assert Translator(model_path).max_source_characters == 32 * 512
     assert Translator(model_path, max_source_length=10).max_source_characters == 320
-    # The file's own limit is lower.
+    # The limit in the file is lower.
     assert Translator(write_model(source__max_length=7)).max_source_characters == 224
     assert Translator(model_path, max_source_characters=9).max_source_characters == 9
 
@@ -102,7 +102,7 @@ def test_long_lines_are_read_up_to_the_limit(length, mark, end):
 
 @pytest.mark.parametrize("shift", range(4))
 def test_lines_of_several_parts_are_read(shift):
-    # Characters of 4 bytes lie across the parts in every way.
+    # 4-byte characters are split between the parts at each position.
     text = "a" * shift + "\U0001f469" * (PART // 2)
     lines = ["two dogs", text, "a tree"]
     content = "\r\n".join(lines).encode()

@@ -1,4 +1,4 @@
-"""ONNX Runtime writes nothing into the user's home."""
+"""ONNX Runtime writes no files to the home directory."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ print(os.environ["ORT_DISABLE_TELEMETRY"])
 
 
 def run(program, model_path, tmp_path, **variables):
-    """What a program prints, run with an empty home, and the files that it leaves there."""
+    """Runs a program with an empty home directory. Returns its output and the files it wrote."""
     home = tmp_path / "home"
     home.mkdir()
     removed = ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")

@@ -1,21 +1,31 @@
-"""The tokenizer inside the file."""
+"""The tokenizer in the file."""
 
-from keras_attn_runtime.tokenizer import Tokenizer
+from keras_attn_runtime.sentencepiece_tokenizer import SentencePieceTokenizer
 from sentencepiece import sentencepiece_model_pb2
 
 from tests.runtime.fake_model import metadata
 
 
 def test_special_ids_have_no_text(tokenizer_model):
-    tokenizer = Tokenizer(metadata(tokenizer_model)["keras_attn.source_tokenizer"])
+    tokenizer = SentencePieceTokenizer(metadata(tokenizer_model)["keras_attn.source_tokenizer"])
     ids = tokenizer.encode("two dogs")
     assert tokenizer.decode([1, *ids, 2, 0, 0]) == "two dogs"
     assert tokenizer.decode([]) == ""
     assert tokenizer.pieces([0, 1, 2, 3]) == ["<pad>", "<s>", "</s>", "<unk>"]
 
 
+def test_ids_beyond_the_vocabulary_are_unknown(tokenizer_model):
+    encoded = metadata(tokenizer_model)["keras_attn.source_tokenizer"]
+    whole = SentencePieceTokenizer(encoded)
+    smaller = SentencePieceTokenizer(encoded, vocabulary_size=20)
+    ids = whole.encode("two dogs run over the field")
+    assert max(ids) >= 20 > min(ids)
+    assert smaller.encode("two dogs run over the field") == [id if id < 20 else 3 for id in ids]
+    assert smaller.vocabulary_size == 20
+
+
 def test_tie_is_broken_as_in_training():
-    """Canary: sentencepiece 0.2.2 makes it ". ..", tensorflow_text ".. .", hence the pin."""
+    """Reason for the version pin: sentencepiece 0.2.2 returns ". ..", tensorflow_text ".. ."."""
     model = sentencepiece_model_pb2.ModelProto()
     kinds = model.SentencePiece
     for name in ("<pad>", "<s>", "</s>"):
@@ -29,5 +39,6 @@ def test_tie_is_broken_as_in_training():
     model.trainer_spec.unk_id = 3
     model.normalizer_spec.name = "identity"
     model.normalizer_spec.add_dummy_prefix = False
-    tokenizer = Tokenizer(metadata(model.SerializeToString())["keras_attn.source_tokenizer"])
+    encoded = metadata(model.SerializeToString())["keras_attn.source_tokenizer"]
+    tokenizer = SentencePieceTokenizer(encoded)
     assert tokenizer.pieces(tokenizer.encode("...")) == ["..", "."]

@@ -1,4 +1,4 @@
-"""What a Translator returns, checked against the copying model of `fake_model`."""
+"""Results of `Translator`, tested with the copying model of `fake_model`."""
 
 import base64
 import dataclasses
@@ -67,7 +67,7 @@ def test_file_without_alignments(write_model):
 
 
 def test_log_probabilities_of_tokens(translator, write_model):
-    """In the copying model each token has -1, and the end token 0."""
+    """In the copying model each token has log probability -1, and the end token 0."""
     assert not translator.has_token_log_probs
     assert translator.translate([""])[0].token_log_probs is None
     translator = Translator(write_model(token_log_probs=True))
@@ -82,7 +82,7 @@ def test_log_probabilities_of_tokens(translator, write_model):
 
 
 def test_hypotheses_that_do_not_exist_are_left_out(translator, monkeypatch):
-    """A search may find fewer than it was asked for; their log probabilities are then -1e9."""
+    """Missing hypotheses have the log probability -1e9 in the outputs of the search."""
     run = translator._model.run
 
     def find_one(*arguments):
@@ -110,13 +110,13 @@ def test_ids_need_no_tokenizer(write_model, translator):
             translate(["two dogs"])
     with pytest.raises(ModelFileError, match="Expected a source tokenizer in the file"):
         Translator(write_model(nothing))
-    other = Translator(write_model(source__tokenizer="tokenizers"))
+    other = Translator(write_model(source__tokenizer="other"))
     with pytest.raises(ModelFileError, match="or give ids to `translate_ids`"):
         other(["two dogs"])
 
 
 def test_separate_vocabularies(write_model):
-    # Of the same ids the target model makes other text.
+    # The target tokenizer decodes the same ids to a different text.
     target = train_tokenizer(30, ["zyx wvu", "uvw xyz"])
     encoded = base64.b64encode(target).decode()
     translator = Translator(write_model({"keras_attn.target_tokenizer": encoded}))
@@ -124,7 +124,7 @@ def test_separate_vocabularies(write_model):
     reference = sentencepiece.SentencePieceProcessor(model_proto=target)
     known = [id if id < reference.get_piece_size() else 3 for id in result.token_ids]
     assert result.text == reference.decode(known)
-    assert 3 in known  # ids that the target tokenizer lacks count as unknown
+    assert 3 in known  # ids outside of the target vocabulary are unknown
 
 
 def test_empty_text_does_not_reach_the_model(translator, monkeypatch):
@@ -194,7 +194,7 @@ def test_a_stream_that_fails_gives_what_came_before(translator):
 
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_a_batch_that_fails_is_halved(translator, model_path, monkeypatch, num_workers):
-    """As for want of memory: more than 20 tokens at once are too many."""
+    """Simulates a lack of memory: a batch of more than 20 tokens fails."""
     texts = [" ".join(["tree"] * number) for number in (3, 1, 6, 2, 5, 4, 1)]
     expected = translator(texts)
     halving = Translator(model_path, num_threads=1, num_workers=num_workers)
@@ -244,7 +244,7 @@ def test_alignments_can_be_left_out(translator):
 
 
 def fail_where(monkeypatch, translator, fails):
-    """Has ONNX Runtime fail on some batches; returns the sizes of all that will be tried."""
+    """Makes ONNX Runtime fail for some batches. Returns a list of the sizes of all batches."""
     sizes, run = [], translator._model._search
 
     def search(feeds, call):
@@ -310,7 +310,7 @@ def test_eight_threads_share_one_translator(translator):
     ]
 
     def work(number):
-        # Other options in each thread: what one asks for must not reach the others.
+        # Each thread has different options, which must not affect other threads.
         options = {"batch_size": 1 + number, "length_penalty": number / 4, "num_hypotheses": 2}
         results = translator.translate(inputs[number], max_length=5 + number, **options)
         texts = translator.translate_iterable(inputs[number], window=1 + number)

@@ -1,4 +1,4 @@
-"""Bad sentences and options: a clear ValueError for each."""
+"""Invalid sentences and options raise a clear ValueError."""
 
 import collections
 import types
@@ -31,7 +31,7 @@ TOO_LONG = [5] * 513
 def test_options_out_of_range(translator, options, message):
     with pytest.raises(ValueError, match=message):
         translator(["some text"], **options)
-    # At once, also where the translations come later.
+    # Raised immediately, also for iterables of translations.
     with pytest.raises(ValueError, match=message):
         translator.translate_iterable(["some text"], **options)
 
@@ -125,7 +125,7 @@ def test_long_text_is_refused_with_its_place(model_path):
     with pytest.raises(SentenceError, match="Sentence 1 .*at most max_source_length=10") as caught:
         translator(["a tree", "some text " * 20])
     assert caught.value.index == 1
-    # A stream first gives what comes before.
+    # A stream first returns the earlier translations.
     results = translator.translate_iterable(["a tree", "some text " * 20, "a dog"])
     assert next(results).text == "a tree"
     with pytest.raises(SentenceError):

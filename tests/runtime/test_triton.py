@@ -22,7 +22,7 @@ def test_triton_reads_what_the_file_says(model_path, tmp_path):
     )
     directory = write_repository(model_path, tmp_path / "models", "en-de")
     text = (directory / "config.pbtxt").read_text(encoding="utf-8")
-    # Refuses unknown fields and values.
+    # Rejects unknown fields and values.
     config = text_format.Parse(text, messages.ModelConfig())
     assert (config.name, config.backend, config.max_batch_size) == ("en-de", "onnxruntime", 0)
     file = session(directory / "1" / "model.onnx")
@@ -95,7 +95,7 @@ def test_full_disk_is_one_line_and_leaves_nothing(model_path, tmp_path, capsys):
 
 
 def test_what_a_killed_process_left_is_removed(model_path, tmp_path):
-    """Also by a process with the same id, as in containers; not that of a process that lives."""
+    """Includes files of a process with the same id, as in containers, but not of a running one."""
     killed, alive = (tmp_path / f".partial-{each}-en-de" for each in (os.getpid(), "abcdefgh"))
     (killed / "1").mkdir(parents=True)
     alive.mkdir()
@@ -111,7 +111,7 @@ def test_name_of_a_model_can_be_long(model_path, tmp_path):
     name = "m" * 250
     with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="full"):
         patch.setattr("shutil.copyfile", lambda *_: (_ for _ in ()).throw(OSError("full")))
-        patch.setattr("shutil.rmtree", lambda *_, **__: None)  # as if it had been killed
+        patch.setattr("shutil.rmtree", lambda *_, **__: None)  # simulates a killed process
         write_repository(model_path, tmp_path / "models", name)
     assert len(list(tmp_path.iterdir())) == 1
     write_repository(model_path, tmp_path / "models", name)

@@ -1,6 +1,6 @@
-"""Checked by basedpyright, never run: which calls of the runtime have types that match.
+"""Calls of the runtime with valid and invalid types, checked by basedpyright and never run.
 
-An error that is expected and does not occur is an unnecessary comment, which is an error too.
+If an expected error does not occur, its comment is unnecessary, which is also an error.
 """
 
 from collections.abc import Iterator

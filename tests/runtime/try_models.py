@@ -16,7 +16,7 @@ GIBIBYTE = 2**30
 
 
 def main():
-    # A damaged file may ask for any amount of memory.
+    # A damaged file can request any amount of memory.
     resource.setrlimit(resource.RLIMIT_AS, (8 * GIBIBYTE, 8 * GIBIBYTE))
     for line in sys.stdin:
         print(json.dumps(outcome(line.rstrip("\n"))), flush=True)

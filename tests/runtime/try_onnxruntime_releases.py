@@ -2,8 +2,8 @@
 
     python tests/runtime/try_onnxruntime_releases.py MODEL LINES --folder FOLDER
 
-FOLDER/RELEASE becomes an environment with that release and the newest compatible NumPy; an existing
-environment is reused. Each release translates LINES, as text and as ids, in a separate process, and
+Creates an environment with the release and the newest compatible NumPy in FOLDER/RELEASE, or reuses
+it. Each release translates LINES, as text and as ids, in a separate process, and
 runs the file with an empty batch. The results are compared with those of the first release. The
 script needs pip's package index and about 200 MB per release. `make test` does not run it.
 """
@@ -88,7 +88,7 @@ def main():
 
 
 def environment(path, release):
-    """The Python of an environment with a release, which is made if it is missing."""
+    """Returns the Python of an environment with a release. Creates the environment if needed."""
     python = path / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not (path / "installed").exists():
         venv.create(path, clear=True, with_pip=True)

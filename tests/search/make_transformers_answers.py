@@ -36,6 +36,31 @@ SETTINGS = {
         {"seed": 8},
         {"num_beams": 4, "num_return_sequences": 4, "no_repeat_ngram_size": 2},
     ),
+    "beam_heuristic": (
+        {"seed": 11, "end_logit": 1.0},
+        {"num_beams": 4, "num_return_sequences": 4, "early_stopping": False},
+    ),
+    "beam_heuristic_long": (
+        {"seed": 12},
+        {"num_beams": 4, "early_stopping": False, "length_penalty": 2.0},
+    ),
+    "beam_never": (
+        {"seed": 13, "end_logit": 1.0},
+        {"num_beams": 4, "early_stopping": "never", "length_penalty": 1.5},
+    ),
+    "beam_forced_end": (
+        {"seed": 14, "end_logit": -2.0},
+        {"num_beams": 4, "num_return_sequences": 4, "forced_eos_token_id": END},
+    ),
+    "beam_forced_end_without_repetition": (
+        {"seed": 15},
+        {"num_beams": 3, "forced_eos_token_id": END, "no_repeat_ngram_size": 2},
+    ),
+    "greedy_forced_end": ({"seed": 16, "end_logit": -2.0}, {"forced_eos_token_id": END}),
+    "beam_forced_first": (
+        {"seed": 17},
+        {"num_beams": 4, "num_return_sequences": 2, "forced_bos_token_id": 5},
+    ),
     "beam_suppressed": (
         {"seed": 10, "vocabulary_size": 11},
         {"num_beams": 4, "num_return_sequences": 4, "suppress_tokens": [0, 1, 5, 6]},
@@ -74,11 +99,15 @@ def answers_of_transformers(tables, arguments):
             return CausalLMOutput(logits=torch.tensor(np.stack(found))[:, None, :])
 
     model = TableModel(PretrainedConfig(vocab_size=vocabulary_size, num_hidden_layers=1)).eval()
+    is_beam_search = arguments.get("num_beams", 1) > 1
     config = GenerationConfig(
-        **{"suppress_tokens": [PAD, START], **arguments},
+        **{
+            "suppress_tokens": [PAD, START],
+            "early_stopping": True if is_beam_search else None,
+            **arguments,
+        },
         max_new_tokens=MAX_LENGTH,
         do_sample=False,
-        early_stopping=True if arguments.get("num_beams", 1) > 1 else None,
         bos_token_id=START,
         eos_token_id=END,
         pad_token_id=PAD,

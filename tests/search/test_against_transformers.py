@@ -19,13 +19,27 @@ NAMES = {  # of an argument of `generate`: ours
     "min_new_tokens": "min_length",
     "suppress_tokens": "suppressed_token_ids",
 }
+VALUES = {  # of an argument of `generate`, and its value: our arguments
+    "early_stopping": lambda value: {
+        "stop": {True: "collected", False: "heuristic", "never": "exact"}[value]
+    },
+    "forced_bos_token_id": lambda value: {"forced_prefix_ids": [value]},
+    "forced_eos_token_id": lambda value: {"force_end_token": True, "end_token_id": value},
+}
+
+
+def our_arguments(arguments):
+    found = {}
+    for name, value in arguments.items():
+        found |= VALUES[name](value) if name in VALUES else {NAMES.get(name, name): value}
+    return found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_search_equals_generate_of_transformers(setting):
     tables, arguments = SETTINGS[setting]
-    arguments = {NAMES.get(name, name): value for name, value in arguments.items()}
+    arguments = our_arguments(arguments)
     search_class = BeamDecoder if "beam_width" in arguments else GreedyDecoder
     search = search_class(
         TableDecoder(),

@@ -47,6 +47,8 @@ SETTINGS = [
     {"beam_width": 3, "num_hypotheses": 2, "stop": "exact", "length_penalty": 2.0},
     {"beam_width": 3, "stop": "exact", "length_penalty": -1.0},
     {"beam_width": 4, "stop": "exact", "length_penalty": 1.5, "form": "gnmt", "min_length": 2},
+    {"beam_width": 4, "num_hypotheses": 4, "stop": "heuristic", "form": "average_with_end"},
+    {"beam_width": 3, "stop": "heuristic", "length_penalty": 2.0},
     {"beam_width": 4, "num_hypotheses": 4, "form": "average_with_end"},
     {"beam_width": 4, "stop": "exact", "length_penalty": 2.0, "form": "average_with_end"},
     {"beam_width": 3, "suppressed": (0, 1, 3, 5)},

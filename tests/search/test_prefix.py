@@ -53,6 +53,113 @@ def test_beam_search_equals_a_slow_search_of_each_sentence(settings):
     assert_found(found(BeamDecoder, **settings), expected)
 
 
+def with_forced_tokens(table, prefix=(), limit=None, end=2):
+    """As `log_probs_of`, but prefix tokens and an end token at the limit are certain."""
+    after = log_probs_of(table)
+
+    def certain(tokens):
+        forced = prefix[len(tokens)] if len(tokens) < len(prefix) else None
+        if limit is not None and len(tokens) == limit - 1:
+            forced = end
+        log_probs = np.array(after(tokens))
+        if forced is not None:
+            log_probs[:], log_probs[forced] = -np.inf, 0.0
+        return log_probs
+
+    return certain
+
+
+FORCED = [
+    {"score_prefix": False},
+    {"forced_prefix_ids": [6]},
+    {"force_end_token": True},
+    {"forced_prefix_ids": [6, 3], "force_end_token": True, "score_prefix": False},
+]
+
+
+def expected_tables(forced):
+    """Returns a function `log_probs_after` for each table, where all prefixes count 0."""
+    first = tuple(forced.get("forced_prefix_ids", ()))
+    limit = LIMIT if forced.get("force_end_token") else None
+    own = PREFIXES if not forced.get("score_prefix", True) else [()] * len(PREFIXES)
+    return [
+        with_forced_tokens(table, (*first, *prefix), limit)
+        for table, prefix in zip(TABLES, own, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("forced", FORCED, ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"beam_width": 1},
+        {"beam_width": 3, "num_hypotheses": 3},
+        {"beam_width": 4, "num_hypotheses": 2, "num_groups": 2, "stop": "exact"},
+    ],
+    ids=str,
+)
+def test_forced_tokens_have_probability_one_in_a_beam_search(forced, settings):
+    expected = [
+        search_oracles.beam_search(after, LIMIT, **settings) for after in expected_tables(forced)
+    ]
+    prefix_ids = PREFIX_IDS if "score_prefix" in forced else None
+    results = found(
+        BeamDecoder, prefix_ids=prefix_ids, return_token_log_probs=True, **settings, **forced
+    )
+    assert_found(results, expected)
+    real = results["log_probs"] > -1e8
+    assert_close(results["token_log_probs"].sum(axis=2)[real], results["log_probs"][real], 1e-4)
+
+
+@pytest.mark.parametrize("forced", FORCED, ids=str)
+def test_forced_tokens_have_probability_one_in_a_greedy_search(forced):
+    expected = [
+        [search_oracles.hypothesis(*search_oracles.greedy_search(after, LIMIT))]
+        for after in expected_tables(forced)
+    ]
+    prefix_ids = PREFIX_IDS if "score_prefix" in forced else None
+    assert_found(found(GreedyDecoder, prefix_ids=prefix_ids, **forced), expected)
+
+
+def test_a_forced_prefix_precedes_a_scored_prefix():
+    results = found(BeamDecoder, forced_prefix_ids=[6, 3], return_token_log_probs=True)
+    assert results["token_ids"][3, 0, :5].tolist() == [6, 3, 6, 3, 5]
+    after = log_probs_of(TABLES[3])
+    expected = [0, 0, after((6, 3))[6], after((6, 3, 6))[3], after((6, 3, 6, 3))[5]]
+    assert_close(results["token_log_probs"][3, 0, :5], np.array(expected), 1e-4)
+
+
+@pytest.mark.parametrize("search", [GreedyDecoder, BeamDecoder, SamplingDecoder])
+def test_a_forced_end_overrides_the_other_settings(search):
+    settings = {"min_length": 3, "no_repeat_ngram_size": 1, "suppressed_token_ids": [0, 1, 2]}
+    results = found(search, force_end_token=True, max_length=3, **settings)
+    assert (results["token_ids"][:, 0, 2] == 2).all() and (results["lengths"] == 2).all()
+    only_end = found(search, force_end_token=True, max_length=1)
+    assert (only_end["token_ids"][:, 0, 0] == 2).all() and not only_end["log_probs"].any()
+
+
+@pytest.mark.parametrize(
+    ("forced", "message"),
+    [
+        ({"forced_prefix_ids": [4, 0]}, "forced_prefix_ids without padding.*pad_token_id=0"),
+        ({"forced_prefix_ids": 4}, "forced_prefix_ids"),
+        ({"forced_prefix_ids": [4.5]}, "forced_prefix_ids"),
+        ({"score_prefix": 2}, "score_prefix to be True or False"),
+        ({"force_end_token": "yes"}, "force_end_token to be True or False"),
+    ],
+    ids=str,
+)
+def test_wrong_forced_tokens_are_refused(forced, message):
+    with pytest.raises(ValueError, match=message):
+        BeamDecoder(TableDecoder(), **forced)
+
+
+def test_a_forced_prefix_outside_of_the_vocabulary_is_refused():
+    encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
+    with pytest.raises(ValueError, match="below 11. Received: prefix_ids with 11"):
+        BeamDecoder(decoder, forced_prefix_ids=[11])(**encoder(np.array([[5, 2]])))
+
+
 def after_without_repetition(table, prefix, **settings):
     """The prefix with the probabilities of the model, then what repeats nothing of it."""
     of_model = search_oracles.with_prefix(log_probs_of(table), prefix)

@@ -90,6 +90,9 @@ def test_a_copy_has_all_settings():
         "end_token_id": 5,
         "pad_token_id": 6,
         "suppressed_token_ids": [6, 8],
+        "forced_prefix_ids": [7, 8],
+        "score_prefix": False,
+        "force_end_token": True,
         "return_alignments": True,
         "return_token_log_probs": True,
     }

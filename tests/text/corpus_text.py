@@ -1,4 +1,4 @@
-"""Small artificial corpora for the tests of this folder."""
+"""Small artificial corpora for the tests of `keras_attn.text`."""
 
 import random
 
@@ -16,7 +16,7 @@ def sentences(words: list[str], count: int, longest: int = 12, seed: int = 0) ->
 
 
 class Words:
-    """Tokenizer whose words are the decimal numbers of their ids, such as "17"."""
+    """A tokenizer whose words are decimal ids, such as "17"."""
 
     vocabulary_size = 1000
     pad_token_id, start_token_id, end_token_id, unknown_token_id = 0, 1, 2, 3

@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def random_corpus(num_pairs=500, longest=20, seed=0):
-    """Pairs whose first source and target id is the number of the pair, counted from 10."""
+    """Returns pairs of sentences. Their first ids are the index of the pair plus 10."""
     generator = np.random.default_rng(seed)
 
     def side():
@@ -86,7 +86,7 @@ def test_an_epoch_holds_every_pair_once_as_the_model_wants_it(shuffle, length_mu
             assert source_ids.shape[1] == -(-longest_source // length_multiple) * length_multiple
             assert labels.shape[1] == -(-longest_target // length_multiple) * length_multiple
             assert target_ids.shape == labels.shape
-            # The budget is kept on the larger side.
+            # The budget limits the longer side.
             assert len(rows) * max(source_ids.shape[1], labels.shape[1]) <= 200
             for i, row in enumerate(rows):
                 assert source_ids[i].tolist() == _padded([*source[row], 2], source_ids.shape[1])
@@ -132,7 +132,7 @@ def test_buckets_leave_little_padding():
 
     assert padding(LengthBucketedBatches(corpus, 200, batches_per_bucket=1).epoch(0)) < 0.05
     assert padding(LengthBucketedBatches(corpus, 200).epoch(0)) < 0.12
-    # All in one bucket: padded as chance has it.
+    # A single bucket: the padding is random.
     assert padding(LengthBucketedBatches(corpus, 200, batches_per_bucket=1000).epoch(0)) > 0.3
 
 
@@ -149,7 +149,7 @@ def test_order_and_membership_follow_from_seed_and_epoch():
     for other in (batch_sets(0, 1), batch_sets(1, 0)):
         assert len(other) == len(first)
         assert other != first
-        # Other members, not only another order of the same batches.
+        # The batches contain different pairs, not only a different order.
         assert len(set(other) & set(first)) < len(first) / 10
 
 
@@ -243,7 +243,7 @@ def test_bad_arguments_are_refused():
 
 @pytest.fixture(scope="module")
 def divided_text(tmp_path_factory):
-    """A corpus with one unknown id, in its first source sentence, and its tokenizer."""
+    """Returns a corpus with an unknown id in its first source sentence, and its tokenizer."""
     pytest.importorskip("sentencepiece")
     directory = tmp_path_factory.mktemp("text")
     texts = [
@@ -253,7 +253,7 @@ def divided_text(tmp_path_factory):
         (directory / name).write_text("\n".join(lines) + "\n")
     tokenizer = SentencePieceTokenizer.train([directory / "en", directory / "de"], 90, "bpe")
     ids = [tokenizer.encode(lines) for lines in texts]
-    ids[0][0] = [3, *ids[0][0]]  # what the unknown id stands for cannot be divided anew
+    ids[0][0] = [3, *ids[0][0]]  # the text of the unknown id cannot be segmented again
     return ParallelCorpus(*map(EncodedSentences.from_lists, ids)), tokenizer
 
 
@@ -324,7 +324,7 @@ def test_sentences_are_drawn_however_many_pieces_they_then_have(divided_text):
 def test_sampled_batches_are_as_large_and_as_full_as_others(divided_text):
     plain = LengthBucketedBatches(divided_text[0], 500)
     batches = sampled_batches(divided_text, sampling_alpha=0.1)
-    # More pieces are more steps, not larger batches.
+    # More pieces give more steps, not larger batches.
     assert batches.steps_per_epoch > plain.steps_per_epoch
 
     def largest_and_padding(batches, epoch):
@@ -392,7 +392,7 @@ def test_dataset_gives_the_same_batches():
     assert dataset.cardinality() == 20
     expected = list(islice(batches.stream(7), 20))
     assert_equal_batches(dataset.as_numpy_iterator(), expected)
-    assert_equal_batches(dataset.as_numpy_iterator(), expected)  # as validation data is reread
+    assert_equal_batches(dataset.as_numpy_iterator(), expected)  # validation data is read again
     endless = batches.dataset()
     assert endless.cardinality() == tf.data.INFINITE_CARDINALITY
     num_batches = 2 * batches.steps_per_epoch + 3
@@ -434,7 +434,7 @@ class CountPairs(keras.layers.Layer):
     def call(self, source_ids):
         seen = tf.reduce_sum(tf.one_hot(source_ids[:, 0] - 10, 41), axis=0)
         replica = tf.distribute.get_replica_context()
-        if replica is not None:  # None while Keras infers the shapes
+        if replica is not None:  # Keras passes None to infer the shapes
             seen = replica.all_reduce("sum", seen)
         self.counts.assign(self.counts + seen)
         return self.scale * tf.cast(source_ids[:, :1], tf.float32)
@@ -453,7 +453,7 @@ def fit(batches):
     print(np.unique(layer.counts.numpy()))
 
 
-# Long pairs are alone in their batch: odd batches, and replicas without a row.
+# Long pairs are alone in their batch, which gives odd batches and replicas without rows.
 uneven = LengthBucketedBatches(corpus, 13, seed=6)
 sizes = [len(uneven.rows(step)) for step in range(uneven.steps_per_epoch)]
 assert sizes[0] == 2 and {1, 3} <= set(sizes), sizes

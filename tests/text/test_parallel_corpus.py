@@ -9,7 +9,7 @@ from tests.text.corpus_text import Words
 
 @pytest.fixture
 def encode(tmp_path):
-    """Encodes two texts, at most 5 source and 4 target tokens long, into tmp_path/out/corpus."""
+    """Encodes two texts into tmp_path/out/corpus, with up to 5 source and 4 target tokens."""
 
     def encode(source: str | bytes, target: str | bytes, packed: bool = False) -> ParallelCorpus:
         paths = []
@@ -91,7 +91,7 @@ def test_memory_does_not_grow_with_the_files(encode, monkeypatch):
             tracemalloc.stop()
         assert len(corpus) == count
         _remove(corpus)
-    # 18,000 more pairs are 432,000 bytes of ids alone, and several times that as Python lists.
+    # The ids of 18,000 more pairs take 432,000 bytes, and several times that as Python lists.
     assert peaks[1] < peaks[0] + 200_000
 
 

@@ -39,7 +39,7 @@ def test_every_model_type_undoes_its_encoding(text_file, model_type):
     ids = tokenizer.encode(texts)
     assert tokenizer.decode(ids) == texts
     assert all(3 < token < tokenizer.vocabulary_size for row in ids for token in row)
-    # A character model has as many ids as the text has characters, and no more.
+    # A character model has only as many ids as the text has characters.
     num_characters = len(set("".join(ENGLISH + GERMAN))) + 1
     assert tokenizer.vocabulary_size == (4 + num_characters if model_type == "char" else 60)
 
@@ -151,7 +151,7 @@ def test_special_ids_of_a_model_made_elsewhere(code_file, tmp_path):
     tokenizer = SentencePieceTokenizer(other)
     assert ids(tokenizer) == SpecialTokenIds(pad=1, start=3, end=2, unknown=0)
     assert ids(SentencePieceTokenizer(other, start_token_id=5)).start == 5
-    usual = train()  # of spm_train: unknown 0, start 1, end 2, no padding
+    usual = train()  # defaults of spm_train: unknown 0, start 1, end 2, no padding
     with pytest.raises(ValueError, match="Expected a pad_token_id, because the model has none"):
         SentencePieceTokenizer(usual)
     with pytest.raises(ValueError, match=r"pad_token_id to be in \[0, .* pad_token_id=1000"):
@@ -162,7 +162,7 @@ def test_special_ids_of_a_model_made_elsewhere(code_file, tmp_path):
 
 def test_save_and_load(tokenizer, tmp_path):
     tokenizer.save(tmp_path / "text.spm")
-    tokenizer.save(tmp_path / "text.spm")  # over the old one
+    tokenizer.save(tmp_path / "text.spm")  # replaces the old file
     loaded = SentencePieceTokenizer.load(tmp_path / "text.spm")
     assert loaded.model == tokenizer.model
     assert loaded.encode(["the dog"]) == tokenizer.encode(["the dog"])
@@ -183,7 +183,7 @@ def test_failed_save_leaves_the_old_file_and_no_other(tokenizer, tmp_path, monke
 
 
 def test_every_truncation_of_a_model_is_refused(code_file, tmp_path):
-    # Without the character map of NFKC a model is small enough to try every length.
+    # Without the NFKC character map, a model is small enough to test each length.
     tokenizer = SentencePieceTokenizer.train(code_file, 99, "char", normalizer="identity")
     loads_in_sentencepiece = 0
     for length in range(len(tokenizer.model)):
@@ -194,7 +194,7 @@ def test_every_truncation_of_a_model_is_refused(code_file, tmp_path):
             loads_in_sentencepiece += 1
         except RuntimeError:
             pass
-    # The reason for a check of our own; if this fails, it has become unnecessary.
+    # The reason for our own check. If this fails, remove the check.
     assert loads_in_sentencepiece > 10
 
 

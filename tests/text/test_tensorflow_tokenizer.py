@@ -97,7 +97,7 @@ def test_bad_input_is_refused(tokenizer):
 
 
 def test_ties_between_segmentations_are_broken_alike(tmp_path):
-    """Canary: sentencepiece 0.2.2 breaks ties otherwise than tensorflow_text, hence its pin.
+    """Reason for the version pin: sentencepiece 0.2.2 and tensorflow_text break ties differently.
 
     With the pieces "." and "..", and no "...", the text "a..." has two segmentations with
     exactly the same score.
@@ -112,7 +112,7 @@ def test_ties_between_segmentations_are_broken_alike(tmp_path):
 
 
 def test_saved_model_holds_the_tokenizer(tmp_path):
-    """Loaded where neither keras_attn nor sentencepiece is imported, its model file gone."""
+    """The SavedModel loads without keras_attn, sentencepiece and the tokenizer file."""
     (tmp_path / "text").write_text("\n".join(sentences(ENGLISH, 200)))
     tokenizer = SentencePieceTokenizer.train(tmp_path / "text", 60)
 

@@ -1,4 +1,4 @@
-"""Trains the toy model on one and on three JAX devices, and writes the logs as JSON.
+"""Trains the toy model on one and on three JAX devices and writes the logs as JSON.
 
 The number of CPU devices must be set before JAX starts, so the test runs this in a separate
 process.
@@ -14,7 +14,7 @@ import keras
 from keras_attn.training import SequenceCrossentropy, compile_for_training, fit
 from tests.training.toy_training import ToyBatches, toy_model
 
-SIZES = (1, 5, 4, 3, 7, 2)  # most cannot be divided by three
+SIZES = (1, 5, 4, 3, 7, 2)  # most are not divisible by three
 
 
 def train(devices):
@@ -30,7 +30,7 @@ def train(devices):
 def main(path):
     devices = keras.distribution.list_devices("cpu")
     report = {"one": train(devices[:1]), "three": train(devices[:3])}
-    # Labels that are ignored may be another number than 0.
+    # The label to ignore can differ from 0.
     model = toy_model()
     loss = SequenceCrossentropy(ignore_class=-100)
     model.compile("sgd", loss)

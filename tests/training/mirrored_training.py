@@ -1,4 +1,4 @@
-"""Trains the toy model on one device and on two logical CPUs, and prints the differences as JSON.
+"""Trains the toy model on one device and on two logical CPUs and prints the differences as JSON.
 
 TensorFlow supports one MirroredStrategy per process, so the tests run this in a separate process.
 """
@@ -24,9 +24,9 @@ from keras_attn.training import (
 )
 from tests.training.toy_training import ToyBatches, toy_model
 
-# Batches of one sentence leave a replica without sentences; several cannot be halved.
+# A batch of one sentence leaves a replica without sentences; odd batches cannot be halved.
 SIZES = (1, 5, 4, 3, 7, 1, 2, 3, 6, 5)
-NUM_EPOCHS = 5  # of ten steps
+NUM_EPOCHS = 5  # each epoch has ten steps
 
 
 class LogsOfEachStep(keras.callbacks.Callback):
@@ -43,7 +43,7 @@ class LogsOfEachStep(keras.callbacks.Callback):
 
 
 def by_package(devices, directory):
-    """`compile_for_training` and `fit`, with gradients that are clipped."""
+    """Trains with `compile_for_training` and `fit`, with clipped gradients."""
     model = new_model(devices, compile_with_clipping)
     steps = LogsOfEachStep()
     batches, validation = ToyBatches(SIZES), ToyBatches(SIZES[1:4], seed=1)
@@ -54,14 +54,14 @@ def by_package(devices, directory):
 
 
 def resumed(devices, directory):
-    """Weights of a new model that took up the state in which `by_package` was before its end."""
+    """Returns the weights of a new model that resumed a state of `by_package` before its end."""
     model = new_model(devices, compile_with_clipping)
     fit(model, ToyBatches(SIZES), NUM_EPOCHS + 2, f"{directory}-copy", verbose=0)
     return model.get_weights()
 
 
 def by_keras(devices):
-    """Our loss and metrics with the `fit` of Keras, which gives a replica no rows at all."""
+    """Trains with our loss and metrics and Keras' `fit`, which can leave a replica without rows."""
 
     def compile_model(model):
         loss = SequenceCrossentropy(label_smoothing=0.1)
@@ -84,7 +84,7 @@ def by_keras(devices):
 
 
 def coverage(devices):
-    """The mean of what the replicas add as coverage loss, which is what Keras takes."""
+    """Returns the mean coverage loss of the replicas, which Keras uses."""
     weights = np.random.default_rng(0).dirichlet(np.ones(5), (6, 4)).astype("float32")  # (B, T, S)
     mask = np.arange(4) < np.array([[4], [4], [3], [2], [1], [1]])
 
@@ -98,8 +98,10 @@ def coverage(devices):
 
 
 def finite_steps(devices):
-    """Whether each replica takes a step, first with finite gradients, then with one in the second
-    replica that is not."""
+    """Returns whether each replica takes a step.
+
+    First with finite gradients, then with an infinite gradient in the second replica.
+    """
     optimizer = LossScaleOptimizer(keras.optimizers.SGD())
 
     def is_finite():

@@ -1,6 +1,6 @@
-"""Trains a translator on one and on three logical CPUs, and writes what happened as JSON.
+"""Trains a translator on one and on three logical CPUs and writes the results as JSON.
 
-Devices are configured once in a process, so the tests run this in a separate process.
+Devices can be configured only once per process, so the tests run this in a separate process.
 """
 
 import json

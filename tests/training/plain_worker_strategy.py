@@ -1,4 +1,4 @@
-"""Trains with `keras.Model.fit` under `MultiWorkerMirroredStrategy`, and writes the errors as JSON.
+"""Trains with `keras.Model.fit` and `MultiWorkerMirroredStrategy` and writes the errors as JSON.
 
 python plain_worker_strategy.py DIRECTORY
 """
@@ -15,7 +15,7 @@ from keras_attn._backend.worker_cluster import WorkerCluster
 
 
 class ReducesBatches(tf.distribute.MultiWorkerMirroredStrategy):
-    """Accepts batches in `reduce`, but not axis 0 of scalars."""
+    """Accepts batches in `reduce`, but not axis 0 for scalars."""
 
     def reduce(self, reduce_op, value, axis):
         if isinstance(value, tuple):

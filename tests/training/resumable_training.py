@@ -1,9 +1,9 @@
-"""Trains the toy model in a separate process, which may be killed at some step.
+"""Trains the toy model in a separate process that can be killed at a step.
 
     python resumable_training.py DIRECTORY KILL_STEP
 
-Trains for 3 epochs of 8 steps with its state in DIRECTORY, and writes DIRECTORY/weights.npz and
-DIRECTORY/report.json at the end. It kills itself at KILL_STEP (0: never).
+Trains for 3 epochs of 8 steps with its state in DIRECTORY. Writes DIRECTORY/weights.npz and
+DIRECTORY/report.json at the end. The process kills itself at KILL_STEP (0: never).
 """
 
 import json

@@ -13,7 +13,7 @@ def model():
 
 
 def run_epochs(callback, model, values, monitor="val_perplexity"):
-    """Ends one epoch per value; the model's weights are the epoch's number."""
+    """Runs one epoch per value; the weights of the model are the number of the epoch."""
     callback.set_model(model)
     callback.on_train_begin()
     for epoch, value in enumerate(values):
@@ -92,11 +92,11 @@ def test_average_weights_is_the_mean_of_the_last_epochs(tmp_path, model):
     for weight in model.get_weights():
         np.testing.assert_array_equal(weight, np.full(weight.shape, (2 + 3 + 4) / 3, "float32"))
     kept = list((tmp_path / "average").glob("weights-*.npz"))
-    assert len(kept) == 4  # and one for a state from before
+    assert len(kept) == 4  # and one for an earlier state
 
 
 def test_average_weights_of_few_epochs_and_after_a_restart(tmp_path, model):
-    # A file that an earlier training left there must not count.
+    # Files of an earlier training must be ignored.
     run_epochs(AverageWeights(tmp_path), model, [0.0] * 4)
     average = AverageWeights(tmp_path)
     run_epochs(average, model, [0.0] * 2)
@@ -107,7 +107,7 @@ def test_average_weights_of_few_epochs_and_after_a_restart(tmp_path, model):
 
 
 def test_average_weights_from_a_state_of_before_the_last_epoch(tmp_path, model):
-    """A kill between the end of an epoch and the state that tells of it."""
+    """The process was killed after the end of an epoch, before its state was saved."""
     average = AverageWeights(tmp_path, num_epochs=2)
     run_epochs(average, model, [0.0] * 3)
     before = {"kept_epochs": [0, 1]}
@@ -144,7 +144,7 @@ def test_weights_that_are_no_numbers_are_not_averaged(tmp_path, model):
     average = AverageWeights(tmp_path, num_epochs=2)
     run_epochs(average, model, [0.0] * 2)
     model.set_weights([np.full_like(weight, np.nan) for weight in model.get_weights()])
-    average.on_epoch_end(2)  # which `TerminateOnNaN` broke off
+    average.on_epoch_end(2)  # stopped by `TerminateOnNaN`
     average.apply()
     assert average.kept_epochs == [0, 1] and model.get_weights()[0][0, 0] == (0 + 1) / 2
 

@@ -7,7 +7,7 @@ from tests.training.toy_training import ToyBatches, toy_model
 
 
 def moments_after_one_step(optimizer):
-    """First and second moments of all weights; tokens occur several times in the batch."""
+    """Returns first and second moments of all weights. Tokens are repeated in the batch."""
     model = toy_model()
     model.compile(optimizer, SequenceCrossentropy(), jit_compile=False)
     model.train_on_batch(*ToyBatches().batch(0))
@@ -62,7 +62,7 @@ def test_updates_are_those_of_the_paper(amsgrad):
     first, second, largest = np.zeros((3, 2)), np.zeros((3, 2)), np.zeros((3, 2))
     for step, gradient in enumerate(gradients, start=1):
         optimizer.apply([keras.ops.cast(gradient, "float32")], [variable])
-        # Kingma and Ba, 2015, the order of the end of section 2, with epsilon as named there.
+        # Kingma and Ba, 2015, with the order of computation and the epsilon of section 2, end.
         first = beta_1 * first + (1 - beta_1) * gradient
         second = beta_2 * second + (1 - beta_2) * gradient**2
         largest = np.maximum(largest, second)  # Reddi et al., 2018, algorithm 2

@@ -16,7 +16,7 @@ from tests.training.toy_training import ToyBatches, toy_model
 
 
 def test_the_loss_in_the_logs_is_the_mean_over_tokens():
-    """Of batches with different numbers of tokens and sentences, padded differently."""
+    """The batches differ in the number of tokens and sentences and in padding."""
     model = compile_for_training(toy_model(), label_smoothing=0.1)
     batches = [ToyBatches().batch(step) for step in range(4)]
     metric = TokenCrossentropy(0.1)
@@ -71,7 +71,7 @@ def test_labels_of_padding_may_be_outside_of_the_classes():
 
 
 def test_gradients_are_scaled_where_layers_are_of_float16():
-    """The policy of a functional model tells nothing of its layers."""
+    """The dtype policy of a functional model does not determine that of its layers."""
     inputs = keras.Input((None, 2))
     model = keras.Model(inputs, keras.layers.Dense(4, dtype="mixed_float16")(inputs))
     assert isinstance(compile_for_training(model).optimizer, LossScaleOptimizer)
@@ -85,7 +85,7 @@ def test_the_step_is_not_compiled_anew_for_every_shape():
 
 @pytest.mark.parametrize("policy", ["bfloat16", "float16"])
 def test_weights_of_half_precision_are_refused(policy):
-    """Steps below 1/256 of a weight change nothing in bfloat16; in float16 Adam gives NaN."""
+    """Updates below 1/256 of a weight have no effect in bfloat16; Adam gives NaN in float16."""
     with (
         precision(policy),
         pytest.raises(ValueError, match=f"dtype='{policy}'. Use the policy 'mixed_{policy}'"),

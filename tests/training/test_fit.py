@@ -61,7 +61,7 @@ def test_a_finished_training_is_only_restored(model, tmp_path):
 
 
 def test_the_callbacks_of_a_finished_training_know_their_model(model, tmp_path):
-    """The process may have been killed after the last epoch, before the weights were averaged."""
+    """The process can be killed after the last epoch, before the weights are averaged."""
     averaged = []
     for trained in (model, compile_for_training(toy_model(), learning_rate=0.01)):
         average = AverageWeights(tmp_path / "average", num_epochs=2)
@@ -87,7 +87,7 @@ def test_more_epochs_go_on_in_float16(tmp_path):
     history = fit(model, ToyBatches(), epochs=3, directory=tmp_path, verbose=0)
     assert len(history.history["loss"]) == 3
     scaling, adam = model.optimizer, model.optimizer.inner_optimizer
-    assert scaling.step_counter == adam.iterations == 3 * STEPS  # none was left out
+    assert scaling.step_counter == adam.iterations == 3 * STEPS  # no step was skipped
     paths = [variable.path for variable in scaling.variables]
     assert len(set(paths)) == len(paths)
 
@@ -130,7 +130,7 @@ def make_nan(model):
 
 
 def test_nan_weights_are_not_saved(tmp_path):
-    """A training that diverged resumes from the last state without NaN."""
+    """A diverged training resumes from the last state without NaN."""
     model = compile_for_training(toy_model(), learning_rate=0.02)
     fit(model, ToyBatches(), 1, tmp_path, verbose=0)
     saved = weights_of(model)
@@ -162,7 +162,7 @@ def test_nan_weights_are_reported_once(model, tmp_path, saved):
 
 
 class VectorBatches(ToyBatches):
-    """Vectors and their sums; one vector of the second epoch is very large, but finite."""
+    """Batches of vectors and their sums. One vector of the second epoch is large but finite."""
 
     def batch(self, step):
         x = np.random.default_rng(step).normal(size=(4, 3)).astype("float32")
@@ -180,7 +180,7 @@ class VectorBatches(ToyBatches):
 
 
 class Mask(keras.layers.Layer):
-    """Has a constant variable of 0 and -inf."""
+    """A layer with a constant variable of 0 and -inf."""
 
     def build(self, shape):
         def values(shape, dtype=None):
@@ -207,7 +207,7 @@ def test_infinite_moving_variance_is_reported_and_not_saved(tmp_path, saved):
     with pytest.warns(UserWarning, match="moving_variance.* very large values"):
         callbacks = [best, average]
         fit(make_vector_model(), VectorBatches(), 2, directory, callbacks=callbacks, verbose=0)
-    assert best.best_epoch == 0 and average.kept_epochs == [0]  # although a weight is a mask
+    assert best.best_epoch == 0 and average.kept_epochs == [0]  # although one weight contains -inf
     if saved:
         model = make_vector_model()
         checkpoint = TrainingCheckpoint(directory, STEPS, 2)
@@ -342,7 +342,7 @@ def test_a_full_disk_keeps_the_last_state(model, tmp_path, monkeypatch):
 
 
 class OtherData(ToyBatches):
-    """Begins with the same batch."""
+    """Different batches, except for the first."""
 
     def batch(self, step):
         return super().batch(step if step == 0 else step + 100)
@@ -439,7 +439,7 @@ def test_resume_names_what_changed(saved_state, tmp_path, change):
     model = make()
     with pytest.raises(ValueError, match=f"Received: .*{message}"):
         fit(model, batches, epochs=2, directory=directory, verbose=0)
-    if change in ("units", "optimizer", "schedule"):  # variables of other shapes, or other ones
+    if change in ("units", "optimizer", "schedule"):  # different variables or different shapes
         with (
             pytest.warns(UserWarning, match=message),
             pytest.raises(ValueError, match="shape|variables"),
@@ -449,7 +449,7 @@ def test_resume_names_what_changed(saved_state, tmp_path, change):
     with pytest.warns(UserWarning, match=message):
         history = fit(model, batches, 2, directory, verbose=0, on_mismatch="warn")
     assert len(history.history["loss"]) == 2
-    # The state that it saved is of the changed training.
+    # The saved state belongs to the changed training.
     fit(model, batches, epochs=2, directory=directory, verbose=0)
 
 
@@ -473,7 +473,7 @@ def test_resume_accepts_changes_that_do_not_matter(saved_state, tmp_path):
     assert len(history.history["loss"]) == 3 and best.best is not None
     best = BestCheckpoint(tmp_path / "best.weights.h5", "loss")
     fit(model, ToyBatches(), 3, directory, callbacks=[best], verbose=0)
-    assert best.best is not None  # found by its name, although the other callback is missing
+    assert best.best is not None  # found by name, although the other callback is missing
 
 
 def test_state_without_fingerprint_gives_a_warning(saved_state, tmp_path):
@@ -495,7 +495,7 @@ def test_state_of_another_model_is_refused(model, tmp_path):
 
 
 class SecondTraining(keras.callbacks.Callback):
-    """Starts another training in the middle of one."""
+    """Starts a second training during the first."""
 
     def __init__(self, train):
         super().__init__()
@@ -523,7 +523,7 @@ def test_two_trainings_cannot_write_the_same_path(model, tmp_path, what):
     train("first", [second])
     assert f"{what}" in second.error
     assert f"process {os.getpid()} on host {socket.gethostname()!r}" in second.error
-    train("second")  # the first one has ended
+    train("second")  # the first training has ended
 
 
 def test_failed_training_releases_its_directory(model, tmp_path):

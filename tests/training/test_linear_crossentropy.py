@@ -14,13 +14,13 @@ MODULE = sys.modules["keras_attn.training.linear_crossentropy"]
 
 @pytest.fixture(params=[1, 3, 4, 15, 100])
 def tokens_per_chunk(request, monkeypatch):
-    """Of the 15 tokens of a batch: some that divide them, some that do not, and all."""
+    """Chunk sizes for the 15 tokens of a batch: divisors, other numbers, and all tokens."""
     monkeypatch.setattr(MODULE, "LOGITS_PER_CHUNK", 7 * request.param)
     monkeypatch.setattr(MODULE, "TOKENS_PER_FEATURE", 0)
 
 
 def batch(features=4):
-    """Labels and weights `(3, 5)`, features `(3, 5, 4)` and a kernel `(7, 4)`."""
+    """Returns labels and weights `(3, 5)`, features `(3, 5, 4)` and a kernel `(7, 4)`."""
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 7, (3, 5)).astype("int32")
     weights = generator.uniform(0.5, 2, (3, 5)).astype("float32")
@@ -35,7 +35,7 @@ def test_loss_and_gradients_equal_the_definition(tokens_per_chunk, label_smoothi
     losses, logit_gradient = crossentropy(labels, features @ kernel.T, label_smoothing)
 
     def three_times(features, kernel, weights):
-        # A gradient takes account of what is done with the loss.
+        # The gradient includes operations on the loss.
         return 3.0 * linear_crossentropy(labels, features, kernel, weights, label_smoothing)[0]
 
     value, gradients = gradients_of(three_times, features, kernel, weights)
@@ -60,11 +60,11 @@ def test_statistics_are_those_of_the_logits(tokens_per_chunk):
     for name, value in expected.items():
         assert_close(numpy(statistics[name]), value)
     best = np.equal(numpy(statistics["largest"]), numpy(statistics["of_labels"]))
-    np.testing.assert_array_equal(best, logits.argmax(-1) == labels)  # no rounding between them
+    np.testing.assert_array_equal(best, logits.argmax(-1) == labels)  # not affected by rounding
 
 
 def masked_batch():
-    """As `batch`, and a mask that leaves out tokens anywhere; what it leaves out has weight 0."""
+    """Returns a batch and a mask that excludes tokens at any position; they have weight 0."""
     labels, features, kernel, weights = batch()
     mask = np.random.default_rng(1).random(labels.shape) < 0.5
     return np.where(mask, labels, -1), features, kernel, weights * mask, mask
@@ -89,7 +89,7 @@ def test_what_the_mask_leaves_out_changes_nothing(tokens_per_chunk):
 @requires_tensorflow("what is left out takes no time there")
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_only_what_counts_is_multiplied(jit_compile, monkeypatch):
-    """Under XLA, which knows fixed shapes alone, all is."""
+    """XLA, which needs static shapes, multiplies all tokens."""
     import tensorflow as tf
 
     labels, features, kernel, weights, mask = masked_batch()
@@ -136,7 +136,7 @@ def test_multiplies_in_half_precision_and_adds_in_float32(dtype, tolerance):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_gradients_of_what_is_almost_certain_keep_their_digits(dtype):
-    """The label's 1 - p is small, and would be lost if p were rounded first."""
+    """The gradient 1 - p of the label is small; rounding p first would lose it."""
     labels = np.arange(4, dtype="int32")
     kernel = np.eye(4, dtype="float32")
     features = 8 * kernel

@@ -30,10 +30,10 @@ def result(process, directory):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Weights and reports of an unbroken training and of one that was killed and resumed."""
+    """Returns weights and reports of an uninterrupted and of a killed and resumed training."""
     unbroken, killed = tmp_path_factory.mktemp("unbroken"), tmp_path_factory.mktemp("killed")
     process = start(unbroken, 0)
-    victim = start(killed, 13)  # the fifth of eight steps of the second epoch
+    victim = start(killed, 13)  # fifth of eight steps of the second epoch
     victim.communicate(timeout=600)
     assert victim.returncode == -signal.SIGKILL
     assert not (killed / "weights.npz").exists()
@@ -43,7 +43,7 @@ def runs(tmp_path_factory):
 @slow_on_jax
 def test_weights_equal_those_of_the_unbroken_run(runs):
     (unbroken, _), (resumed, _) = runs
-    # Weights and seeds; of Adam two moments of each weight and two scalars.
+    # Weights and seeds; for Adam two moments of each weight and two scalars.
     assert len(unbroken) == len(resumed) == 19 + 6 + 2 * 19 + 2
     for expected, received in zip(unbroken, resumed, strict=True):
         np.testing.assert_array_equal(received, expected)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attn.text import SentencePieceTokenizer
-from keras_attn.training import ModelCard, RunDirectory
+from keras_attn.training import ImageFormat, ModelCard, RunDirectory
 
 pytest.importorskip("sentencepiece")
 
@@ -19,10 +19,14 @@ def tokenizer(tmp_path_factory):
 
 @pytest.fixture
 def run(tokenizer, tmp_path):
-    """A run whose source has a padding of its own."""
+    """Returns a run directory with a different padding id of the source."""
     source = SentencePieceTokenizer(tokenizer.model, pad_token_id=3)
     card = ModelCard("en", "de", license="MIT")
-    return RunDirectory.create(tmp_path / "a" / "run", "generation", source, tokenizer, card=card)
+    return RunDirectory.create(
+        *(tmp_path / "a" / "run", "generation", source, tokenizer),
+        card=card,
+        image_format=ImageFormat("gray", 2),
+    )
 
 
 def test_run_directory_round_trip(run, tokenizer):
@@ -35,6 +39,7 @@ def test_run_directory_round_trip(run, tokenizer):
     assert loaded.target_tokenizer.pad_token_id == 0
     assert loaded.target_tokenizer.model == tokenizer.model
     assert loaded.card == ModelCard("en", "de", license="MIT") and loaded.files == {}
+    assert loaded.image_format == ImageFormat("gray", 2)
     x = np.ones((1, 3), "float32")
     found, expected = (np.array(each(x)) for each in (loaded.load_model("generation"), model))
     np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -24,7 +24,7 @@ TARGET_IDS = np.array([[1, 8, 9, 10], [1, 11, 0, 0]])
 
 
 class Successor(StepDecoder):
-    """Says that each token is followed by the next number, so that its logits tell what it saw."""
+    """Predicts the next number after each token, so that the logits show its input."""
 
     def call(
         self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None, training=False
@@ -33,7 +33,7 @@ class Successor(StepDecoder):
 
 
 class Biased(StepDecoder):
-    """Says the same probabilities everywhere, but in training what it saw."""
+    """Returns constant probabilities at inference; its logits in training show its input."""
 
     probs = np.array([0.1, 0.2, 0.0, 0.4, 0.3], "float32")
 
@@ -64,7 +64,7 @@ def make_decoder_of_a_user():
 
 
 def shown(token_ids, probability, num_passes=1):
-    """What a decoder was shown in training."""
+    """Returns the input of a decoder in training."""
     sampling = ScheduledSampling(Successor(), probability, num_passes, seed=1)
     logits = sampling(token_ids, np.zeros((len(token_ids), 1), "float32"), training=True)
     return (np.argmax(numpy(logits), -1) - 1) % TOKENS
@@ -81,7 +81,7 @@ def test_tokens_of_the_second_pass_follow_drawn_ones():
 
 
 def test_padding_is_not_drawn():
-    tokens = np.array([[1, TOKENS - 1, 20]])  # what follows the last token is the first, padding
+    tokens = np.array([[1, TOKENS - 1, 20]])  # the last token is followed by id 0, padding
     assert shown(tokens, 1.0).tolist() == [[1, 2, 20]]
 
 
@@ -108,7 +108,7 @@ def test_a_schedule_is_asked_for_each_step_of_training():
     for training in (True, False, True, True, False):
         logits = numpy(sampling(tokens, outputs, training=training))
         seen.append(((np.argmax(logits, -1) - 1) % TOKENS)[0].tolist())
-    # Negative is never; above 1 is always.
+    # A negative value means never, a value above 1 means always.
     assert seen == [[1, 10, 20], [1, 10, 20], [1, 10, 20], [1, 2, 11], [1, 10, 20]]
     assert int(sampling.num_steps) == 3
 
@@ -138,7 +138,7 @@ def test_a_decoder_learns_as_the_search_uses_it(make, tmp_path):
     losses = trainer.fit(inputs, labels, epochs=60, verbose=0).history["loss"]
     assert losses[-1] < losses[0] / 2
     assert np.abs(numpy(plain(inputs)) - before).max() > 0.1
-    assert_close(numpy(trainer(inputs)), numpy(plain(inputs)))  # outside of training
+    assert_close(numpy(trainer(inputs)), numpy(plain(inputs)))  # not in training
 
     trainer.save(tmp_path / "trainer.keras")
     loaded = keras.saving.load_model(tmp_path / "trainer.keras")

@@ -83,7 +83,7 @@ def test_a_mask_on_the_logits_is_not_used(batch):
     inputs = keras.Input((None, 7))
     model = keras.Model(inputs, keras.layers.Masking(mask_value=1.0)(inputs))
     model.compile(loss=SequenceCrossentropy(0.1), jit_compile=False)
-    logits[1, :2] = 1.0  # masked by the layer, but real by the labels
+    logits[1, :2] = 1.0  # masked by the layer, but with valid labels
     loss = model.evaluate(logits, labels, batch_size=3, verbose=0)
     expected = keras.ops.convert_to_numpy(
         crossentropy_per_token(

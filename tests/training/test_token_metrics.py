@@ -12,7 +12,7 @@ from keras_attn.training import (
 
 @pytest.fixture
 def batches():
-    """Two batches of different numbers of real tokens, and their real labels and logits joined."""
+    """Returns two batches with different numbers of tokens, and all their labels and logits."""
     generator = np.random.default_rng(0)
     batches = []
     for size in (4, 1):
@@ -58,7 +58,7 @@ def test_crossentropy(batches):
 
 def test_another_padding_label(batches):
     batches, labels, _ = batches
-    for label in (-1, -100, 1000):  # outside of the vocabulary, on both sides
+    for label in (-1, -100, 1000):  # below and above the vocabulary
         moved = [(np.where(labels == 0, label, labels), logits) for labels, logits in batches]
         for metric in (TokenAccuracy, Perplexity):
             assert result_of(metric(label), moved) == result_of(metric(0), batches)

@@ -1,4 +1,4 @@
-"""Two builds of the same model have the same fingerprint, also in one process."""
+"""Two instances of the same model have the same fingerprint, also in one process."""
 
 import functools
 
@@ -115,7 +115,7 @@ loss = make({power})
 
 
 def written(start="", name="train.py", docstring="''", **changes):
-    """A loss, as if it had been read from a file."""
+    """Returns a loss function compiled from source code, as if imported from a file."""
     values = {"factor": 1.5, "other": 2, "scale": 3, "bias": 4, "power": 2.0, **changes}
     names = {"__name__": "train"}
     exec(compile(start + SOURCE.format(docstring=docstring, **values), name, "exec"), names)
@@ -123,7 +123,7 @@ def written(start="", name="train.py", docstring="''", **changes):
 
 
 class Power(keras.losses.Loss):
-    """Its configuration lacks the power, as that of many losses of users does."""
+    """A loss whose configuration does not contain the power, like many user-defined losses."""
 
     def __init__(self, power):
         super().__init__()
@@ -134,7 +134,7 @@ class Power(keras.losses.Loss):
 
 
 class Scale(keras.layers.Layer):
-    """Has a function whose name its configuration lacks."""
+    """A layer with a function whose name is not in the configuration."""
 
     def __init__(self, function):
         super().__init__()
@@ -148,7 +148,7 @@ class Scale(keras.layers.Layer):
 
 
 class Decay(keras.optimizers.schedules.LearningRateSchedule):
-    """Has no configuration."""
+    """A schedule without configuration."""
 
     def __init__(self, rate):
         self.rate = rate

@@ -1,4 +1,4 @@
-"""Two workers on this machine, in processes that `keras-attn launch` starts."""
+"""Trains with two workers on this machine, started by `keras-attn launch`."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def assert_close(received, expected, tolerance):
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """Directory of the training of one process."""
+    """Returns the directory of a training with one process."""
     directory = tmp_path_factory.mktemp("one")
     process = run(HERE / "worker_training.py", directory, "0")
     assert process.returncode == 0, process.stderr
@@ -60,7 +60,7 @@ def one(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Directory of the same training with two workers, and what the killed first try wrote."""
+    """Returns the directory of the training with two workers, and the errors of the killed run."""
     directory = tmp_path_factory.mktemp("two")
     killed = run_two_workers(HERE / "worker_training.py", directory, "17")
     assert killed.returncode == 128 + 9, killed.stderr
@@ -86,7 +86,7 @@ def test_workers_train_like_one_process(one, two):
         assert "val_loss" in report["history"]
         for name, values in expected["history"].items():
             received = report["history"][name]
-            # The logs of the epoch of the kill cover the rest of it.
+            # The logs of the killed epoch include only its remaining steps.
             rows = [0, 2, 3, 4] if not name.startswith("val_") else range(5)
             for row in rows:
                 np.testing.assert_allclose(received[row], values[row], atol=1e-5, rtol=1e-5)
@@ -95,7 +95,7 @@ def test_workers_train_like_one_process(one, two):
 def test_workers_resume_from_the_state_of_the_chief(two):
     for index in range(2):
         report = json.loads((two[0] / f"report-{index}.json").read_text())
-        assert report["steps_run"] == 50 - 14  # saved after the epoch of 10 and 4 more steps
+        assert report["steps_run"] == 50 - 14  # saved after an epoch of 10 steps and 4 more steps
 
 
 def test_chief_alone_writes(two):
@@ -120,7 +120,7 @@ def test_workers_train_in_float64_like_one_process(one, two):
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="for MultiWorkerMirroredStrategy")
 def test_keras_still_cannot_fit_under_the_strategy_of_tensorflow(tmp_path):
-    """When this fails, `multi_worker_strategy` needs no `reduce` of its own anymore."""
+    """If this fails, `multi_worker_strategy` no longer needs its own `reduce`."""
     process = run_two_workers(HERE / "plain_worker_strategy.py", tmp_path)
     assert process.returncode == 0, process.stderr
     for index in range(2):

@@ -1,4 +1,4 @@
-"""Small sequence models and their batches, for the tests of training."""
+"""Small sequence models and their batches for the tests of training."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ VOCABULARY_SIZE = 12
 
 
 class KillAt(keras.callbacks.Callback):
-    """Kills the process after a number of steps, and counts the steps."""
+    """Counts the steps and kills the process after a number of steps."""
 
     def __init__(self, step):
         super().__init__()
@@ -26,7 +26,7 @@ class KillAt(keras.callbacks.Callback):
 
 
 class ToyBatches:
-    """Batches of given sizes; each epoch shuffles their content with its number as seed."""
+    """Batches of given sizes. Each epoch is shuffled with the number of the epoch as seed."""
 
     def __init__(self, sizes=(4, 5, 1, 3), seed=0):
         self.sizes = sizes
@@ -60,7 +60,7 @@ class ToyBatches:
 
 
 def toy_model(units=8, activation="tanh", name="hidden"):
-    """Returns a quickly traced model from source and target ids of equal length to logits."""
+    """Returns a small model that maps source and target ids of equal length to logits."""
     inputs = {
         name: keras.Input((None,), dtype="int32", name=name)
         for name in ("source_ids", "target_ids")
@@ -73,7 +73,7 @@ def toy_model(units=8, activation="tanh", name="hidden"):
 
 
 def toy_translator(dropout=0.0, units=8):
-    """Returns a small recurrent translator with attention, from source and target ids to logits."""
+    """Returns a small recurrent translator with attention that maps ids to logits."""
     encoder, decoder = keras_attn.rnn_seq2seq(
         VOCABULARY_SIZE, VOCABULARY_SIZE, embedding_dim=8, units=units, dropout=dropout
     )

@@ -1,9 +1,9 @@
-"""Trains the toy model as one of several workers, or alone.
+"""Trains the toy model as one of several workers or in a single process.
 
     python worker_training.py DIRECTORY KILL_STEP
 
-Without the variables that `keras-attn launch` sets, it trains alone. Its state is in
-DIRECTORY/state; each worker writes its weights and a report to DIRECTORY/weights-I.npz and
+Without the environment variables of `keras-attn launch`, the process trains alone. The state is in
+DIRECTORY/state. Each worker writes its weights to DIRECTORY/weights-I.npz and a report to
 DIRECTORY/report-I.json. Worker 1 kills itself at KILL_STEP (0: never).
 """
 
@@ -25,19 +25,19 @@ from keras_attn.training import (
 )
 from tests.training.toy_training import KillAt, ToyBatches, toy_translator
 
-# The workers cannot halve most batches, and a batch of one sentence leaves one without sentences.
+# Most batches cannot be halved; a batch of one sentence leaves a worker without sentences.
 SIZES = (1, 5, 4, 3, 7, 1, 2, 3, 6, 5)
-NUM_EPOCHS = 5  # of ten steps
+NUM_EPOCHS = 5  # each epoch has ten steps
 
 
 def translator():
-    """Makes a translator, with the same weights in each call."""
+    """Returns a translator; each call creates the same weights."""
     keras.utils.set_random_seed(0)
     return toy_translator()
 
 
 def train_by_package(directory, index, kill_step):
-    """`compile_for_training` and `fit`, with Adam, clipped gradients, validation and callbacks."""
+    """Trains with `compile_for_training` and `fit`: Adam, clipping, validation, callbacks."""
     with devices.scope():
         model = compile_for_training(translator(), 0.01, global_clipnorm=0.5)
     callbacks = [
@@ -66,7 +66,7 @@ def train_by_package(directory, index, kill_step):
 
 
 def train_in_float64():
-    """`TrainingModel.fit` on arrays in float64, with SGD and a last batch of one sentence."""
+    """Trains with `TrainingModel.fit`: float64, SGD, and a last batch of one sentence."""
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")
     with devices.scope():

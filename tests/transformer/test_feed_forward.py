@@ -17,7 +17,7 @@ def make(*arguments, **kwargs):
 
 
 @pytest.mark.parametrize("use_bias", [True, False])
-@pytest.mark.parametrize("activation", ["relu", "gelu", "swiglu"])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "swiglu", "geglu", "reglu"])
 def test_equals_the_equations(activation, use_bias):
     layer = make(7, activation, use_bias=use_bias)
     assert len(layer.weights) == (4 if use_bias else 2)
@@ -53,7 +53,7 @@ def test_each_position_is_on_its_own(shape):
     assert_close(alone, outputs)
 
 
-@pytest.mark.parametrize("activation", ["gelu", "swiglu"])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "swiglu", "geglu"])
 def test_is_a_good_layer(activation):
     check_layer(
         lambda: FeedForward(7, activation, kernel_initializer="he_normal", seed=1),

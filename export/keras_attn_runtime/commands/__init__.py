@@ -1,6 +1,6 @@
-"""The commands of `keras-attn-runtime`, one module each.
+"""Commands of `keras-attn-runtime`. Each command is a module.
 
-A module has `HELP` (one line), `DESCRIPTION`, `add_arguments(parser)` and `run(arguments)`, which
-returns the exit status. `arguments.parser` is the parser of the command, for errors about
-combinations of options.
+A module defines `HELP` (one line), `DESCRIPTION`, `add_arguments(parser)` and `run(arguments)`.
+`run` returns the exit status. `arguments.parser` is the parser of the command; use it to report
+invalid combinations of options.
 """

@@ -28,13 +28,13 @@ def key_and_value(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise argparse.ArgumentTypeError(
-            f"expected KEY=VALUE, as in device_id=1, received {text!r}"
+            f"expected KEY=VALUE, such as device_id=1, received {text!r}"
         )
     return key, value
 
 
 def _at_least(least: N, value: N) -> N:
-    if not least <= value <= LARGEST_INT32:  # false for nan too
+    if not least <= value <= LARGEST_INT32:  # also rejects nan
         raise argparse.ArgumentTypeError(
             f"expected a number in [{least}, {LARGEST_INT32}], received {value}"
         )

@@ -15,9 +15,10 @@ from keras_attn_runtime.file_info.read_metadata import read_exported_file
 
 HELP = "write the tokenizers and settings of a file to separate files"
 DESCRIPTION = (
-    "Writes the tokenizers and settings in the metadata of an exported ONNX file, for hosts that "
-    "cannot read metadata, such as ONNX Runtime in JavaScript. Existing files of the same names "
-    "are replaced. Exit status: 0 written; 1 nothing was written; 2 wrong command line."
+    "Writes the tokenizers and settings from the metadata of an exported ONNX file to files, for "
+    "hosts that cannot read metadata, such as ONNX Runtime in JavaScript. Existing files with "
+    "these names are replaced. Exit status: 0 written; 1 nothing was written; 2 invalid command "
+    "line."
 )
 SUFFIXES = {"sentencepiece": ".spm", "tokenizers": ".json"}
 """Dict from the format of a tokenizer to its file suffix."""
@@ -31,15 +32,15 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="DIR",
         type=Path,
         help="directory for the tokenizers of source and target: SentencePiece models (source.spm, "
-        "target.spm) or files of Hugging Face tokenizers (source.json, target.json). The two files "
-        "are equal if source and target share a vocabulary. The directory is created if it does "
-        "not exist",
+        "target.spm) or Hugging Face tokenizers (source.json, target.json). The two files are "
+        "equal if source and target share a vocabulary. The directory is created if it does not "
+        "exist",
     )
     parser.add_argument(
         "--settings",
         metavar="JSON",
         type=Path,
-        help="file for the settings: special ids, limits, vocabulary sizes",
+        help="JSON file for the settings: special ids, limits, vocabulary sizes",
     )
 
 

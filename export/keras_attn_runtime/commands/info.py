@@ -13,11 +13,11 @@ from keras_attn_runtime.json_values import is_list, is_object
 
 HELP = "describe a model file"
 DESCRIPTION = (
-    "Describes a file or directory: its format, inputs, outputs, precision, settings, "
-    "tokenizers, and the versions of the programs that wrote it. Reads ONNX files of keras-attn "
-    "and of other programs, SavedModels, .keras and TensorFlow Lite files; needs none of the "
-    "libraries that run them. Compares a file with its checksum. Exit status: 0 recognized; "
-    "1 damaged or not recognized; 2 wrong command line."
+    "Describes a file or directory: format, inputs, outputs, precision, settings, tokenizers, and "
+    "the versions of the programs that wrote it. Supports ONNX files (also of other programs), "
+    "SavedModels, .keras files and TensorFlow Lite files, without the libraries that run them. "
+    "Verifies checksums. Exit status: 0 recognized; 1 damaged or not recognized; 2 invalid "
+    "command line."
 )
 
 
@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--format",
         choices=("text", "json"),
         default="text",
-        help="readable text, or one JSON object. Default: %(default)s",
+        help="write readable text or one JSON object. Default: %(default)s",
     )
 
 

@@ -9,9 +9,10 @@ from keras_attn_runtime.commands.argument_types import (
 )
 
 EPILOG = (
-    "Exit status: 0 all lines done; 1 stopped by an error (if a line caused it, all lines before "
-    "it are done); 2 wrong command line; 124 stopped by --timeout (all lines before the first "
-    "unfinished one are done); 130 interrupted by Ctrl-C, 143 by SIGTERM (whole windows are done)."
+    "Exit status: 0 all lines are done; 1 stopped by an error (if a line caused it, all lines "
+    "before this line are done); 2 invalid command line; 124 stopped by --timeout (all lines "
+    "before the first unfinished line are done); 130 stopped by Ctrl-C or 143 by SIGTERM (complete "
+    "windows are done)."
 )
 
 
@@ -25,7 +26,7 @@ def add_model(parser: ArgumentParser) -> None:
 
 
 def add_line_arguments(parser: ArgumentParser) -> None:
-    """Adds the options about the output, the device and the limits."""
+    """Adds the options for the output, the device and the limits."""
     add = parser.add_argument
     add(
         "--length-penalty",
@@ -34,43 +35,57 @@ def add_line_arguments(parser: ArgumentParser) -> None:
         help="exponent of the length in the score. Default: the exponent in the file",
     )
     add(
+        "--from",
+        dest="source_language",
+        metavar="LANGUAGE",
+        help="language of the input, for a file with several languages. Default: the language in "
+        "the file",
+    )
+    add(
+        "--to",
+        dest="target_language",
+        metavar="LANGUAGE",
+        help="language of the translations, for a file with several languages. Default: the "
+        "language in the file",
+    )
+    add(
         "--format",
         choices=("text", "jsonl"),
         default="text",
-        help="one line of text, or one JSON object, for each line. Default: %(default)s",
+        help="write a line of text or a JSON object for each line. Default: %(default)s",
     )
     add(
         "--alignments",
         action="store_true",
-        help="include the attention weights. Needs --format jsonl",
+        help="write the attention weights. Needs --format jsonl",
     )
     add(
         "--batch-size",
         type=positive_integer,
         default=32,
         metavar="N",
-        help="sentences in one batch. Default: %(default)s",
+        help="number of sentences in a batch. Default: %(default)s",
     )
     add(
         "--window",
         type=positive_integer,
         metavar="N",
-        help="sentences that are read ahead and sorted by length. Default: 16 batches, or 1 if "
+        help="number of sentences to read ahead and sort by length. Default: 16 batches, or 1 if "
         "the input is a terminal",
     )
     add(
         "--threads",
         type=positive_integer,
         metavar="N",
-        help="CPU threads of each worker. Default: all cores that the process may use, divided "
-        "by the number of workers",
+        help="CPU threads of each worker. Default: the cores available to the process, divided by "
+        "the number of workers",
     )
     add(
         "--workers",
         type=positive_integer,
         default=1,
         metavar="N",
-        help="batches that run at the same time. Default: %(default)s",
+        help="number of batches to run at the same time. Default: %(default)s",
     )
     add(
         "--provider",
@@ -91,31 +106,32 @@ def add_line_arguments(parser: ArgumentParser) -> None:
         type=positive_integer,
         default=512,
         metavar="N",
-        help="limit of input tokens of a line. Default: %(default)s",
+        help="maximum number of input tokens of a line. Default: %(default)s",
     )
     add(
         "--max-source-characters",
         type=positive_integer,
         metavar="N",
-        help="limit of input characters of a line, before the tokenizer. Default: 32 times the "
-        "limit of tokens",
+        help="maximum number of input characters of a line, applied before tokenization. Default: "
+        "32 times the maximum number of tokens",
     )
     add(
         "--long-lines",
         choices=("truncate", "error"),
         default="truncate",
-        help="truncate lines above these limits with a warning, or stop. Default: %(default)s",
+        help="truncate lines over these limits with a warning, or stop with an error. Default: "
+        "%(default)s",
     )
     add(
         "--invalid-utf8",
         choices=("error", "replace"),
         default="error",
-        help="stop at invalid UTF-8, or replace it by U+FFFD. Default: %(default)s",
+        help="stop at invalid UTF-8, or replace it with U+FFFD. Default: %(default)s",
     )
     add(
         "--timeout",
         type=number,
         metavar="SECONDS",
-        help="limit of the whole command, including loading the model and waiting for lines. "
+        help="time limit of the whole command, including loading the model and waiting for input. "
         "Default: no limit",
     )

@@ -76,7 +76,7 @@ def run() -> None:
 def end_process(status: int) -> None:
     """Ends the process with an exit status of `main`."""
     if status >= TIMED_OUT:
-        # A normal exit would wait for threads that read a line or run an operator. All output has
-        # been written.
+        # A normal exit would wait for threads that read a line or run an operator. All output is
+        # already written.
         os._exit(status)
     sys.exit(status)

@@ -15,11 +15,11 @@ from keras_attn_runtime.options import CallOptions
 from keras_attn_runtime.translation import Translation
 from keras_attn_runtime.translator import Translator
 
-HELP = "write the log probability of given translations"
+HELP = "write the log probabilities of given translations"
 DESCRIPTION = (
-    "Reads sources from standard input and their translations from a file, line by line, and "
-    "writes the log probability of each translation: the natural logarithm, the end token "
-    "included. FILE has to be exported with --target-prefix."
+    "Reads sources from standard input and their translations from a file, line by line. Writes "
+    "the log probability (natural logarithm) of each translation, including the end token. FILE "
+    "must be exported with --target-prefix."
 )
 
 
@@ -27,20 +27,20 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     add_model(parser)
     parser.add_argument(
-        "translations", metavar="TRANSLATIONS", help="text file with one translation for each line"
+        "translations", metavar="TRANSLATIONS", help="text file with one translation per line"
     )
     parser.add_argument(
         "--skip-unscorable",
         action="store_true",
-        help="instead of stopping, write nan (jsonl: null) for a line without a source and for a "
-        "translation that is longer than the file allows",
+        help="write nan (jsonl: null) instead of stopping at an empty source or at a translation "
+        "that exceeds the limit of the file",
     )
     parser.add_argument(
         "--max-length",
         type=integer,
         metavar="N",
-        help="limit of tokens of a translation, the end token included. Default: only the limits "
-        "of the file",
+        help="maximum number of tokens of a translation, including the end token. Default: only "
+        "the limits of the file apply",
     )
     add_line_arguments(parser)
 

@@ -1,10 +1,13 @@
-"""`keras-attn-runtime translate FILE < in.txt > out.txt`."""
+"""`keras-attn-runtime translate FILE < in.txt > out.txt`, or `--images DIR` instead of lines."""
 
+import itertools
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 from keras_attn_runtime.commands.argument_types import integer, positive_integer
+from keras_attn_runtime.commands.image_directory import ImageDirectory
 from keras_attn_runtime.commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime.commands.line_arguments import add_line_arguments, add_model
 from keras_attn_runtime.commands.line_loop import run_lines
@@ -16,8 +19,9 @@ from keras_attn_runtime.translator import Translator
 
 HELP = "translate standard input, line by line"
 DESCRIPTION = (
-    "Translates standard input, one sentence per line, to standard output: as many lines come out "
-    "as go in, in the same order. Only \\n ends a line."
+    "Translates standard input, one sentence per line, and writes one line to standard output for "
+    "each input line, in the same order. Only \\n ends a line. With --images, writes the name, a "
+    "tab and the caption of each image file of a directory."
 )
 
 
@@ -25,28 +29,35 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     add_model(parser)
     parser.add_argument(
+        "--images",
+        metavar="DIR",
+        help="read the image files of a directory, sorted by name, instead of standard input. For "
+        "models that read images; needs Pillow. Default: read lines",
+    )
+    parser.add_argument(
         "--target-prefix",
         metavar="TEXT",
-        help="beginning of every translation, such as the tag of a language. Default: none",
+        help="prefix of each translation, such as a language tag. Default: none",
     )
     parser.add_argument(
         "--max-length",
         type=integer,
         metavar="N",
-        help="limit of output tokens, in addition to the limit that the file derives from the "
-        "input. Default: the limit in the file",
+        help="maximum number of output tokens, in addition to the limit that the file derives from "
+        "the input. Default: the limit in the file",
     )
     parser.add_argument(
         "--num-hypotheses",
         type=positive_integer,
         metavar="N",
-        help="translations of each line, best first. Above 1, --format jsonl is needed. Default: 1",
+        help="number of translations of each line, best first. Values above 1 need --format jsonl. "
+        "Default: 1",
     )
     parser.add_argument(
         "--seed",
         type=integer,
         metavar="N",
-        help="seed of a search that samples: the same seed gives the same lines. Default: random",
+        help="seed of a sampling search; the same seed gives the same output. Default: random",
     )
     add_line_arguments(parser)
 
@@ -63,24 +74,31 @@ def run(arguments: Namespace) -> int:
                 "--format text writes only the best translation"
             )
 
+    images = None if arguments.images is None else ImageDirectory(arguments.images)
+
     def translate(
-        translator: Translator, lines: Iterator[str], options: CallOptions, stack: ExitStack
+        translator: Translator, items: Iterator[Any], options: CallOptions, stack: ExitStack
     ) -> Iterator[Translation]:
         options |= {"num_hypotheses": arguments.num_hypotheses or 1, "seed": arguments.seed}
-        return translator.translate_iterable(
-            lines, target_prefix=arguments.target_prefix, **options
-        )
+        method = translator.translate_iterable if images is None else translator.generate_iterable
+        return method(items, target_prefix=arguments.target_prefix, **options)
+
+    indices = itertools.count()
 
     def format_line(translation: Translation) -> str:
+        file = None if images is None else images.name(next(indices))
         if arguments.format == "text":
             if translation.text is None:
                 raise ModelFileError(
-                    "Expected a file with a target tokenizer of SentencePiece, because of --format "
+                    "Expected a file with a target tokenizer, because of --format "
                     f"text. Received: model={arguments.model!r}. Use --format jsonl, which writes "
                     "ids."
                 )
             # A newline inside a translation would add a line to the output.
-            return translation.text.replace("\n", " ")
-        return json_line(translation, arguments.num_hypotheses is not None, arguments.alignments)
+            text = translation.text.replace("\n", " ")
+            return text if file is None else f"{file}\t{text}"
+        return json_line(
+            translation, arguments.num_hypotheses is not None, arguments.alignments, file
+        )
 
-    return run_lines(arguments, translate, format_line)
+    return run_lines(arguments, translate, format_line, images)

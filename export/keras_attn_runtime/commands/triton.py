@@ -9,16 +9,18 @@ from keras_attn_runtime.triton import write_repository
 HELP = "add a file to a model repository of NVIDIA Triton"
 DESCRIPTION = (
     "Adds an ONNX file exported by keras-attn to a model repository of NVIDIA Triton Inference "
-    "Server. Exit status: 0 written; 1 nothing was written; 2 wrong command line."
+    "Server. Exit status: 0 written; 1 nothing was written; 2 invalid command line."
 )
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Adds the arguments of the command."""
     add_model(parser)
-    parser.add_argument("repository", metavar="REPOSITORY", help="directory of the models")
     parser.add_argument(
-        "--name", help="name of the model. Default: the name of FILE, without its suffix"
+        "repository", metavar="REPOSITORY", help="directory of the model repository"
+    )
+    parser.add_argument(
+        "--name", help="name of the model. Default: the name of FILE without its suffix"
     )
 
 

@@ -31,6 +31,7 @@ def export_onnx(
     target_prefix: bool = False,
     allow_nonfinite: bool = False,
     card: Any = None,
+    image_format: Any = None,
 ) -> Any:
     """Exports a `GenerationModel` to one ONNX file with its search loop and its vocabularies.
 
@@ -87,6 +88,8 @@ def export_onnx(
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store in the file. Defaults to `None`.
+        image_format: `ImageFormat` of the input images, stored in the file, so that the runtime
+            can read image files. Defaults to `None`: the runtime accepts only arrays.
 
     Returns:
         The `ParityReport` of the comparison with Keras. If `precision` is not `"float32"`, the
@@ -113,7 +116,7 @@ def export_onnx(
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     check_finite(function.weights, allow_nonfinite)
     comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
-    metadata = describe(function, source_tokenizer, target_tokenizer, card)
+    metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
     traceable = function.traceable()
     with (
         without_tensor_float_32(),

@@ -30,6 +30,7 @@ def export_onnx_steps(
     target_prefix: bool = False,
     allow_nonfinite: bool = False,
     card: Any = None,
+    image_format: Any = None,
 ) -> Any:
     """Exports a `GenerationModel` to three ONNX files, for a host that runs the loop of the search.
 
@@ -72,6 +73,8 @@ def export_onnx_steps(
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store in `start.onnx`. Defaults to `None`.
+        image_format: `ImageFormat` of the input images, stored in `start.onnx`. Defaults to
+            `None`.
 
     Returns:
         The `ParityReport` of the comparison with Keras.
@@ -96,7 +99,8 @@ def export_onnx_steps(
     require_one_file(function.weights)
     check_finite(function.weights, allow_nonfinite)
     comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
-    metadata = describe(function, source_tokenizer, target_tokenizer, card) | describe_card(card)
+    metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
+    metadata |= describe_card(card)
     with (
         without_tensor_float_32(),
         atomic_replace(directory, is_file=False) as partial,

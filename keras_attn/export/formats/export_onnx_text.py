@@ -15,7 +15,7 @@ from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.external_data import require_one_file
-from keras_attn.export.formats.file_format import describe_card
+from keras_attn.export.formats.file_format import check_text_tokenizers, describe_card
 from keras_attn.export.formats.onnx_file import FIRST_BYTES
 from keras_attn.export.require import require
 from keras_attn.export.trace import source_characters
@@ -103,6 +103,7 @@ def export_onnx_text(
     ```
     """
     require("onnx", "onnxruntime", "onnxruntime_extensions")
+    check_text_tokenizers(source_tokenizer, target_tokenizer)
     import onnx
 
     target_tokenizer = target_tokenizer or source_tokenizer

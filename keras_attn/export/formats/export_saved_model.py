@@ -9,7 +9,7 @@ from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.export_error import ExportError
-from keras_attn.export.formats.file_format import describe, describe_card
+from keras_attn.export.formats.file_format import check_text_tokenizers, describe, describe_card
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
@@ -32,6 +32,7 @@ def export_saved_model(
     max_source_characters: int | None = None,
     allow_nonfinite: bool = False,
     card: Any = None,
+    image_format: Any = None,
 ) -> Any:
     """Exports a `GenerationModel` to a TensorFlow SavedModel, for instance for TensorFlow Serving.
 
@@ -100,6 +101,8 @@ def export_saved_model(
             compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store with the other metadata in `assets.extra/keras_attn.json`.
             Defaults to `None`.
+        image_format: `ImageFormat` of the input images, stored with the other metadata.
+            Defaults to `None`.
 
     Returns:
         The `ParityReport` of the comparison with Keras.
@@ -122,6 +125,7 @@ def export_saved_model(
     """
     has_texts = source_tokenizer is not None or target_tokenizer is not None
     require("tensorflow", *(["tensorflow_text"] if has_texts else []))
+    check_text_tokenizers(source_tokenizer, target_tokenizer)
     require_utf8(directory)
     import tensorflow as tf
 
@@ -156,7 +160,7 @@ def export_saved_model(
         loaded = tf.saved_model.load(str(partial))
         name = "serving_default" if function.source is None else "ids"
         report = comparison.compare(_runner(loaded, name))
-        metadata = describe(function, source_tokenizer, target_tokenizer, card)
+        metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
         metadata |= describe_card(card, report)
         (partial / METADATA).parent.mkdir()
         (partial / METADATA).write_text(json.dumps(metadata, indent=1), encoding="utf-8")

@@ -18,7 +18,11 @@ LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast")
 
 
 def describe(
-    function: Any, source_tokenizer: Any = None, target_tokenizer: Any = None, card: Any = None
+    function: Any,
+    source_tokenizer: Any = None,
+    target_tokenizer: Any = None,
+    card: Any = None,
+    image_format: Any = None,
 ) -> Any:
     """Returns the metadata of an exported file.
 
@@ -27,22 +31,19 @@ def describe(
         source_tokenizer: `SentencePieceTokenizer` to store in the file, or `None`.
         target_tokenizer: `SentencePieceTokenizer` to store in the file, or `None`.
         card: `ModelCard` with the languages, or `None`.
+        image_format: `ImageFormat` of the images that the model reads, or `None`.
 
     Returns:
         Dict of strings.
+
+    Raises:
+        ValueError: If there is an image format, and the model has no input that fits it.
     """
     target_tokenizer, card = target_tokenizer or source_tokenizer, card or ModelCard()
     settings = {
         "kind": "generation",
-        "inputs": {
-            name: {
-                "kind": input_kind(each),
-                "dtype": each.dtype,
-                "shape": list(function.dimensions[name]),
-            }
-            for name, each in function.inputs.items()
-        },
-        "source": _side(function.source, source_tokenizer, card.source_language),
+        "inputs": _inputs(function, image_format),
+        "source": _source(function.source, source_tokenizer, target_tokenizer, card),
         "target": _side(function.target, target_tokenizer, card.target_language),
         "search": _search(function),
         "versions": _versions(),
@@ -117,14 +118,97 @@ def input_kind(tensor: Any) -> str:
     return "image" if is_image else "features"
 
 
+def _inputs(function, image_format):
+    """Returns the kinds, dtypes and shapes of the inputs of the encoder."""
+    inputs = {
+        name: {
+            "kind": input_kind(each),
+            "dtype": each.dtype,
+            "shape": list(function.dimensions[name]),
+        }
+        for name, each in function.inputs.items()
+    }
+    if image_format is None:
+        return inputs
+    images = {name: each for name, each in inputs.items() if each["kind"] == "image"}
+    shapes = {name: tuple(each["shape"]) for name, each in inputs.items()}
+    if not images or any(shapes[name][-1] != image_format.num_channels for name in images):
+        raise ValueError(
+            "Expected an image_format only for images of shape (batch, height, width, "
+            f"{image_format.num_channels}), because of channels={image_format.channels!r}. "
+            f"Received: inputs of the shapes {shapes}. Set `channels`, or omit the image_format."
+        )
+    for each in images.values():
+        if "float" not in each["dtype"] and (image_format.scale, image_format.offset) != (1, 0):
+            raise ValueError(
+                "Expected an image_format with scale=1 and offset=0 for images of integers. "
+                f"Received: scale={image_format.scale}, offset={image_format.offset} for "
+                f"dtype={each['dtype']!r}. Declare the keras.Input as float32."
+            )
+        each["image"] = image_format.entries()
+    return inputs
+
+
+def _source(side, source_tokenizer, target_tokenizer, card):
+    """Returns the side of the source; ids of languages lower its maximum length."""
+    found = _side(side, source_tokenizer, card.source_language)
+    if found is not None and found["max_length"] is not None:
+        tags = [len(each.source_tag) for each in languages_of(target_tokenizer).values()]
+        own = [
+            len(each.source_start) + len(each.source_end)
+            for each in languages_of(source_tokenizer).values()
+        ]
+        most = max(tags, default=0) + max(own, default=0)
+        found["max_length"] = max(1, found["max_length"] - most)
+    return found
+
+
+def languages_of(tokenizer: Any) -> Any:
+    """Returns the dict of the languages of a tokenizer; empty without a tokenizer."""
+    return getattr(tokenizer, "languages", {})
+
+
+def check_text_tokenizers(*tokenizers: Any) -> None:
+    """Raises a `ValueError` if a file that reads strings cannot contain the tokenizers.
+
+    Such a file contains SentencePiece as operators, and cannot select languages.
+    """
+    for each in tokenizers:
+        if each is not None and getattr(each, "format", None) != "sentencepiece":
+            raise ValueError(
+                "Expected SentencePiece tokenizers for a file that reads strings. Received: "
+                f"{type(each).__name__}. Export with `export_onnx`, and use keras-attn-runtime."
+            )
+    names = sorted({name for each in tokenizers for name in languages_of(each)})
+    if names:
+        raise ValueError(
+            "Expected tokenizers without languages, because a file that reads strings cannot "
+            f"select a language. Received: languages {names[:5]} of {len(names)}. Export with "
+            "`export_onnx`, and translate with keras-attn-runtime."
+        )
+
+
 def _side(side, tokenizer, language):
     if side is None:
         return None
     return {
         **dataclasses.asdict(side),
-        "tokenizer": "none" if tokenizer is None else "sentencepiece",
+        **_tokenizer_size(tokenizer),
+        **_languages(tokenizer),
+        "tokenizer": "none" if tokenizer is None else tokenizer.format,
         "language": language,
     }
+
+
+def _languages(tokenizer):
+    languages = {name: each.entries() for name, each in languages_of(tokenizer).items()}
+    return {"languages": languages} if languages else {}
+
+
+def _tokenizer_size(tokenizer):
+    if not getattr(tokenizer, "has_extra_pieces", False):
+        return {}
+    return {"tokenizer_vocabulary_size": tokenizer.vocabulary_size}
 
 
 def _search(function):

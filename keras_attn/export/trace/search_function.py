@@ -47,7 +47,8 @@ class SearchFunction:
         alignments: Bool, whether the attention weights are outputs. `None` means the value of
             `return_alignments` of the search. Defaults to `None`.
         target_prefix: Bool, whether the function has the input `prefix_ids`, the first tokens of
-            each hypothesis. Defaults to `False`.
+            each hypothesis. It always has this input if the tokenizer of the target has languages
+            with `target_start`. Defaults to `False`.
         keep_precision: Bool, whether layers keep mixed precision. If `False`, all layers with mixed
             precision compute in float32. Defaults to `False`.
 
@@ -86,8 +87,8 @@ class SearchFunction:
         for tokenizer in (source_tokenizer, target_tokenizer):
             if tokenizer is not None and not isinstance(getattr(tokenizer, "model", None), bytes):
                 raise ValueError(
-                    "Expected a SentencePieceTokenizer, whose vocabulary an export can hold. "
-                    f"Received: {tokenizer!r}."
+                    "Expected a SentencePieceTokenizer or HuggingFaceTokenizer, whose vocabulary "
+                    f"an export can hold. Received: {tokenizer!r}."
                 )
         check_generation_model(model)
         self.inputs = _inputs(model.source)
@@ -119,7 +120,8 @@ class SearchFunction:
         self.num_hypotheses = getattr(self.search, "num_hypotheses", 1)
         if alignments is not None:
             self.search.return_alignments = alignments
-        self.target_prefix = target_prefix
+        languages = getattr(target_tokenizer or source_tokenizer, "languages", {}).values()
+        self.target_prefix = target_prefix or any(each.target_start for each in languages)
         self.is_stochastic = self.search.is_stochastic
         self.source = None
         if has_ids:

@@ -60,6 +60,12 @@ encode (string[batch] text) => (int32[batch, source_length] source_ids, bool[bat
 }
 """
 
+KNOWN_TOKENS = """
+    is_known = Less (found_tokens, vocabulary_size)
+    tokens = Where (is_known, found_tokens, unknown_token_id)
+"""
+"""Nodes of `encode` for a tokenizer with pieces outside of the vocabulary."""
+
 SPREAD = """
 spread (string[batch] text, int32[prefixes, prefix_length] read_prefix)
     => (int32[batch, prefix_length] prefix_ids)
@@ -224,8 +230,15 @@ def _parse_encode(tokenizer, max_characters, **others):
     """Returns the graph `ENCODE`, which truncates long texts before tokenization."""
     thousands, rest = divmod(max_characters, 1000)  # RE2 repeats at most 1,000 times
     beginning = ".{1000}" * thousands + f".{{{rest}}}"
+    graph = ENCODE
+    if tokenizer.has_extra_pieces:
+        graph = graph.replace("    tokens, splits,", "    found_tokens, splits,").replace(
+            "    first_positions =", KNOWN_TOKENS + "    first_positions ="
+        )
+        others["vocabulary_size"] = tokenizer.vocabulary_size
+        others["unknown_token_id"] = tokenizer.unknown_token_id
     return _parse(
-        ENCODE,
+        graph,
         tokenizer,
         max_characters=np.array(max_characters),
         long_text=np.array([f"(?s)^({beginning}).+$"], object),

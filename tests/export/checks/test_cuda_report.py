@@ -41,7 +41,7 @@ def test_a_node_without_a_kernel_is_named(type_, missing, in_loop):
 
 
 def test_what_is_computed_from_shapes_alone_needs_no_kernel():
-    """A product of sizes has none, nor has that of other integers."""
+    """ReduceProd of int64 has no CUDA kernel, but needs one only if it computes values."""
     made = model(
         [
             node("Shape", "x", "sizes"),

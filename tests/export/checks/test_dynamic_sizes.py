@@ -10,7 +10,7 @@ from tests.export.small_translator import session
 
 
 class StepsOfTheTrace(keras.layers.Layer):
-    """Multiplies by the number of steps, which is 5 where it is not known."""
+    """Multiplies by the number of time steps, or by 5 if the axis is dynamic."""
 
     def call(self, inputs):
         return inputs * (inputs.shape[1] or 5)

@@ -12,7 +12,7 @@ def compare(outputs, other, **options):
 @pytest.mark.parametrize(("token_ids", "equal"), [([5, 6, 2, 2, 2], 1.0), ([5, 7, 2, 2], 0.0)])
 def test_hypotheses_are_compared_without_their_padding(token_ids, equal):
     outputs = {
-        "token_ids": np.array([[[5, 6, 2, 2]]]),  # padded by the end
+        "token_ids": np.array([[[5, 6, 2, 2]]]),  # padded with the end token
         "lengths": np.array([[2]]),
         "log_probs": np.array([[-3.0]]),
     }
@@ -20,7 +20,7 @@ def test_hypotheses_are_compared_without_their_padding(token_ids, equal):
 
 
 def test_what_is_drawn_is_compared_where_it_is_the_same():
-    """Behind another token all are others, whatever the precision."""
+    """After a different token all later tokens differ too, regardless of the precision."""
     outputs = {
         "token_ids": np.array([[[5, 6]], [[5, 7]]]),
         "lengths": np.array([[2], [2]]),
@@ -44,7 +44,7 @@ def test_the_tolerance_of_a_precision_is_that_of_a_token():
         "token_ids": np.full((1, 1, 20), 5),
         "lengths": np.array([[20]]),
         "log_probs": np.array([[-30.0]]),
-        "scores": np.array([[-30.0]]),  # a length penalty of 0
+        "scores": np.array([[-30.0]]),  # as with a length penalty of 0
     }
     other = {**outputs, "log_probs": np.array([[-31.0]]), "scores": np.array([[-31.0]])}
     report = compare(outputs, other)

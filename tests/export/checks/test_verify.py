@@ -25,7 +25,7 @@ SIDE = Side(50, pad_token_id=0, start_token_id=None, end_token_id=2, add_end=Tru
 
 
 def translate(source_ids, max_length, length_penalty):
-    """Copies the source, cut to `max_length`, as first hypothesis, and 7 as the second."""
+    """Returns the source, truncated to `max_length`, as first hypothesis, and 7 as second."""
     length = min(int(max_length), source_ids.shape[1])
     copy = source_ids[:, :length]
     seven = np.zeros_like(copy)
@@ -64,7 +64,7 @@ def test_a_copy_agrees():
 
 @pytest.mark.parametrize(("share", "agrees"), [(0.03, True), (0.1, False)])
 def test_what_is_drawn_may_part(share, agrees):
-    """Where a number lies between two tokens; 99.5 % of what is searched must be equal or tied."""
+    """Sampled tokens may differ by rounding. 99.5 % of searched hypotheses must be equal."""
     random = np.random.default_rng(0)
 
     def part(outputs):
@@ -151,7 +151,7 @@ def test_wrong_ids_are_refused_however_small_their_number(hypothesis):
 
     def disturb(outputs):
         calls.append(1)
-        # 3 of the 200 sentences, with other scores as other ids have.
+        # 3 of the 200 sentences have different ids and scores.
         if len(calls) in (3, 6, 9):
             outputs["token_ids"][0, hypothesis, 0] += 1
             outputs["scores"][0, hypothesis] -= 1

@@ -311,7 +311,7 @@ def test_outputs_in_an_order_of_their_own_keep_their_names(tmp_path):
 
 @pytest.mark.parametrize("make", ["slice", "gather"])
 def test_a_table_of_integers_cut_at_a_length(tmp_path, make):
-    """Its contents are known, where it is cut is not."""
+    """The contents of the table are constant; the length of the slice is not."""
 
     class Numbered(keras.layers.Layer):
         def build(self, shape):
@@ -334,7 +334,7 @@ def test_a_table_of_integers_cut_at_a_length(tmp_path, make):
 
 
 def test_many_uneven_parts(tmp_path):
-    """Their sizes are not among what is known of the model, and do not follow from their number."""
+    """The sizes of the parts differ, so the number of parts does not determine them."""
     x = keras.Input((None, 36), name="x")
     parts = keras.ops.split(x, [1, 4, *range(5, 20)], axis=-1)  # 18 parts
     outputs = [keras.layers.Dense(2)(part) for part in parts]

@@ -132,7 +132,7 @@ def test_length_penalty_and_max_length_are_inputs(exported):
     )
     np.testing.assert_allclose(without_penalty["scores"], without_penalty["log_probs"])
     assert run(exported[0], IDS, 3)["token_ids"].shape[2] == 3
-    # More than the model's own limit: what counts is 2 * source length + 10.
+    # Above the limit of the model, so the limit is 2 * source length + 10.
     assert run(exported[0], IDS, 1000)["lengths"].max() <= 2 * 4 + 10
 
 
@@ -279,7 +279,7 @@ def test_half_precision(translator, exported, tmp_path):
     ]
     full = [matrix for matrix in matrices if matrix.dtype != "float16"]
     assert len(matrices) > 5 and all(matrix.dtype == "float32" for matrix in full)
-    # What is added to scores is no weight.
+    # The mask that is added to scores is not a weight.
     assert all(set(matrix.flat) <= {0.0, np.float32(-1e9)} for matrix in full)
     ours, theirs = run(tmp_path / "model.onnx"), run(exported[0])
     assert {name: array.dtype for name, array in ours.items()} == {
@@ -328,7 +328,7 @@ def test_says_what_to_install(translator, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(ImportError, match="pip install onnxruntime` .* or `onnxruntime-gpu"):
         export_onnx(translator, tmp_path / "model.onnx")
-    # The extra that brings all that this export needs, not only TensorFlow.
+    # The extra with all dependencies of this export, not only TensorFlow.
     for missing in ("tensorflow", "tf2onnx"):
         monkeypatch.setitem(sys.modules, missing, None)
         with pytest.raises(ImportError, match=f"`{missing}`.*keras-attn.export.. and ONNX Runtime"):
@@ -392,7 +392,7 @@ def test_texts_to_compare_are_cut_before_the_tokenizer(translator):
 
 
 def test_models_of_other_types_are_refused(translator, tmp_path):
-    """The check compares with encoder and search, so it would not see what else a model does."""
+    """The check compares with encoder and search and ignores other layers of the model."""
     encoder, search = translator.encoder, translator.search
     ids = keras.Input((None,), dtype="int32")
 
@@ -453,7 +453,7 @@ def test_log_probabilities_of_tokens(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("search", all_slow_but(BeamDecoder, cases=[BeamDecoder, GreedyDecoder]))
 def test_what_hypotheses_may_not_repeat(tmp_path, search):
-    """Scattering to the logits, where a token may stand twice, survives the conversion."""
+    """Repeated tokens scatter to the same logit, which must survive the conversion."""
     translator = make_translator()
     encoder, beam_search = translator.encoder, translator.search
     arguments = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2, "max_length": 30}
@@ -478,7 +478,7 @@ def test_coverage_penalty(tmp_path, alignments):
     np.testing.assert_allclose(outputs["scores"], model(IDS)["scores"], rtol=1e-5)
     lengths = np.maximum(outputs["lengths"], 1)
     without = outputs["log_probs"] / lengths
-    assert (outputs["scores"] < without - 1e-3)[0].all()  # the other source is covered
+    assert (outputs["scores"] < without - 1e-3)[0].all()  # the other source has full coverage
 
 
 @pytest.mark.slow
@@ -494,7 +494,7 @@ def test_groups_of_beams(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("search", all_slow_but(BeamDecoder, cases=[BeamDecoder, GreedyDecoder]))
 def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
-    """Also where no sentence has a prefix, and where they are of several lengths."""
+    """Tests prefixes of different lengths, and no prefixes."""
     translator = make_translator()
     encoder, beam_search = translator.encoder, translator.search
     model = GenerationModel(encoder, search(beam_search.decoder, max_length=30))

@@ -83,7 +83,7 @@ def test_shows_a_translation_token_by_token(directory, options):
         (translation,) = translator.translate([text], **options)
         shown = list(translator.stream(text, **options))
         assert shown[-1] == translation.text
-        # The search may have gone on for hypotheses that did not win in the end.
+        # The search may have continued for hypotheses that were not returned.
         assert len(shown) >= len(translation.token_ids) > 1
 
 
@@ -144,7 +144,7 @@ def test_streaming_translator_and_stepped_model_pickle(directory):
 
 
 def test_files_without_checksums_are_not_told_apart(directory, tmp_path):
-    """Which checksum errors advise for a file that was changed on purpose."""
+    """Errors about checksums advise this for files that were edited on purpose."""
     for name in ("step.onnx", "finish.onnx"):
         (tmp_path / name).write_bytes((directory / name).read_bytes())
     start = onnx.load(directory / "start.onnx")

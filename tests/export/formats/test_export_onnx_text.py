@@ -22,16 +22,16 @@ pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]"
 
 
 def run(path, *batches):
-    """The translations of each batch, in a process without TensorFlow."""
+    """Translates each batch in a process without TensorFlow."""
     process = subprocess.run(
         [sys.executable, "-P", str(PROGRAM), str(path)],
         input=json.dumps(batches),
         capture_output=True,
         text=True,
     )
-    # RE2, which cuts long texts, reports that it changes to an algorithm that needs less memory.
+    # RE2 truncates long texts and reports when it switches to an algorithm with less memory.
     others = [line for line in process.stderr.splitlines() if "re2.cc" not in line and line.strip()]
-    assert process.returncode == 0 and not others, process.stderr  # nor any warning
+    assert process.returncode == 0 and not others, process.stderr  # and no warnings
     return json.loads(process.stdout)
 
 
@@ -118,7 +118,7 @@ def test_translations_begin_as_they_are_told_to(translator, tokenizers, exported
 
 @pytest.fixture
 def copying(tmp_path):
-    """Writes a model whose first hypothesis is the source, and whose second one is empty."""
+    """Writes a model whose first hypothesis is the source and whose second is empty."""
 
     def write(target_tokenizer=None, max_characters=1000):
         source = SentencePieceTokenizer(train_tokenizer())
@@ -215,7 +215,7 @@ def test_says_what_to_install(translator, tokenizers, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_tokenizer_that_spells_bytes(tmp_path):
-    """Random ids are NUL too, at which the operators end a text."""
+    """Random ids include NUL, which ends a text in the operators."""
     (tmp_path / "text").write_text("\n".join(SOURCE), encoding="utf-8")
     tokenizer = SentencePieceTokenizer.train(tmp_path / "text", 290, "bpe", byte_fallback=True)
     assert tokenizer.pieces([4]) == ["<0x00>"]

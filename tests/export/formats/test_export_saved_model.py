@@ -169,7 +169,7 @@ def test_wrong_texts_are_refused(translator, tokenizers, tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def beginning(translator, tokenizers, tmp_path_factory):
-    """A SavedModel that is told what translations begin with, and the report of its export."""
+    """Returns a SavedModel with a prefix input, and the report of its export."""
     path = tmp_path_factory.mktemp("saved_model") / "beginning"
     report = export_saved_model(translator, path, *tokenizers, target_prefix=True)
     return tf.saved_model.load(str(path)), report
@@ -216,7 +216,7 @@ def test_translations_begin_as_they_are_told_to(beginning, loaded):
 
 @pytest.fixture(scope="module")
 def limited(translator, tokenizers, tmp_path_factory):
-    """A SavedModel that reads eight characters of a text."""
+    """Returns a SavedModel that reads at most eight characters of a text."""
     path = tmp_path_factory.mktemp("limited") / "translator"
     options = {"sentences": SOURCE, "target_prefix": True, "max_source_characters": 8}
     export_saved_model(translator, path, *tokenizers, **options)

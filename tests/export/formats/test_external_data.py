@@ -1,4 +1,4 @@
-"""A model in two files, as one of more than 2 GB has to be."""
+"""Models with weights in a separate file, as required for more than 2 GB."""
 
 import shutil
 
@@ -15,11 +15,11 @@ from tests.export.small_translator import SOURCE
 
 @pytest.fixture(scope="module")
 def directory(translator, tokenizers, onnx_model, tmp_path_factory):
-    """An export that replaced an earlier one in one file."""
+    """Returns an export that replaced an earlier export without external data."""
     path = tmp_path_factory.mktemp("external") / "translator"
     path.write_bytes(b"\x08 an earlier export")
     with pytest.MonkeyPatch.context() as patch:
-        # The conversion takes most of the time and is tested elsewhere.
+        # The conversion is slow and has its own tests.
         replace_conversion(patch, "export_onnx", onnx_model)
         patch.setattr("keras_attn.export.formats.external_data._SMALL", 200)
         export_onnx(translator, path, *tokenizers, external_data=True)
@@ -90,6 +90,6 @@ def test_the_weights_decide_what_is_written_at_every_precision(
     replace_conversion(monkeypatch, "export_onnx", onnx_model)
     size = variables_size(translator.weights)
     monkeypatch.setattr("keras_attn.export.formats.onnx_file.LIMIT", size - 1)
-    for precision in ("float32", "int8", "int4"):  # the others are smaller
+    for precision in ("float32", "int8", "int4"):  # the other files are smaller
         export_onnx(translator, tmp_path / "translator", precision=precision)
         assert (tmp_path / "translator" / "model.weights").is_file()

@@ -1,4 +1,4 @@
-"""What ONNX Runtime before 1.31 does wrong with empty tensors does not occur in a file."""
+"""Exported files avoid operators that fail with empty tensors in ONNX Runtime before 1.31."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ VALUES = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
 
 
 def reduced(operator, axis, shape=("a", "b", 4), **attributes):
-    """A graph of one reduction, with its axis as an attribute of ArgMax and ArgMin."""
+    """Returns a graph with one reduction; the axis of ArgMax and ArgMin is an attribute."""
     if operator.startswith("Arg"):
         inputs, constants, attributes["axis"] = "x", [], axis
     else:
@@ -51,7 +51,7 @@ def test_axes_are_counted_from_the_first(operator, axis, keepdims):
 
 
 def test_axis_of_a_normalization_stays(tmp_path):
-    """ONNX Runtime knows a normalization inside a loop, without shapes, by the axis -1."""
+    """Inside a loop, without shapes, ONNX Runtime recognizes a normalization by the axis -1."""
     made = model(
         [
             node("ReduceMean", "x axes", "mean", keepdims=1),
@@ -80,7 +80,7 @@ def test_axis_of_a_normalization_stays(tmp_path):
 
 
 def searched(shape=("rows", "columns"), inside_loop=False):
-    """The two largest numbers of each row."""
+    """Returns a graph that selects the two largest numbers of each row."""
     top_k = node("TopK", "x k", "values indices", axis=-1)
     found = [*(f"found{number}" for number in range(len(shape) - 1)), 2]
     results = [value("values", shape=found), value("indices", INT64, found)]

@@ -60,8 +60,8 @@ def test_a_mean_over_another_axis_is_not_that_norm():
         ([1, 2, 3], [1, 3], 1, 3, True),
         ([1, 2, 3], [3, 1], 1, 3, False),  # a factor for each row
         ([2], [1], 1, 3, False),  # LayerNormalization does not broadcast it
-        (2, [], 1, None, False),  # nor a number, behind an operator of which nothing is known
-        ([1, 2, 3], [1, 3], 0, 3, False),  # the means of the rows along the columns
+        (2, [], 1, None, False),  # nor a scalar, after an operator of unknown shape
+        ([1, 2, 3], [1, 3], 0, 3, False),  # the means of the rows, along the columns
     ],
 )
 def test_only_what_runs_along_the_last_axis_is_that_norm(gamma, shape, keepdims, columns, fuses):

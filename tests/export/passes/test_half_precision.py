@@ -31,7 +31,7 @@ def half(array):
 
 
 def attention(scale=0.25):
-    """Scores of one product, masked, and the product with their softmax."""
+    """Returns a graph of attention: a product, a mask, a softmax and a second product."""
     return model(
         [
             node("MatMul", "x kernel", "linear"),
@@ -66,7 +66,7 @@ def test_products_and_what_lies_between_them_are_half_and_masks_and_softmax_are_
     types = value_types(made)
     assert halves(made) > {"linear", "shifted", "hidden", "turned", "scores", "scaled"}
     assert all(types[name] == TensorProto.FLOAT for name in ("added", "masked", "weights"))
-    # The input, the scores, the weights, and the result.
+    # Input, scores, weights and result.
     assert operators(made.graph).count("Cast") == 4
     assert made.graph.output[0].type.tensor_type.elem_type == TensorProto.FLOAT
     kinds = {tensor.name: tensor.data_type for tensor in made.graph.initializer}
@@ -93,7 +93,7 @@ def test_what_meets_a_number_that_float16_does_not_know_is_full(number):
 
 
 def test_a_state_of_a_loop_has_one_type():
-    """It begins as zeros of float32 and goes on as a product; another one only counts."""
+    """One state starts as float32 zeros and becomes a product; the other state is a counter."""
     body = graph(
         [
             node("Identity", "c", "c_out"),
@@ -177,7 +177,7 @@ def test_the_emulation_rounds_each_result():
 
 
 def test_the_emulation_overflows_where_onnx_runtime_on_a_cpu_does_not():
-    """If the first fails, ONNX Runtime computes in float16, and the emulation can go."""
+    """If the first assertion fails, ONNX Runtime computes in float16; remove the emulation."""
     made, hidden_from = attention(), np.zeros((5, 5), "float32")
     half_precision(made)
     assert np.isfinite(run(made, x=1e3 * X, hidden_from=hidden_from)[0]).all()

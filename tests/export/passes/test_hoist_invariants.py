@@ -28,7 +28,7 @@ def body_inputs(prefix, *states):
 
 
 def one_loop(identities=0, random=False):
-    """x <- x @ transpose(w), twice; w is carried through, by way of some Identity nodes."""
+    """Returns a body that computes x @ transpose(w) and passes w on through Identity nodes."""
     names = ["w", *(f"copy{index}" for index in range(identities))]
     nodes = [
         node("Identity", "c", "c_out"),
@@ -93,7 +93,7 @@ def test_a_state_that_changes_places_with_another_stays():
 
 
 def test_a_state_that_takes_an_invariant_value_stays_a_state():
-    # In the first iteration it is x_start, afterwards the weight.
+    # It is x_start in the first iteration, and the weight in later iterations.
     body = graph(
         [
             node("Identity", "c", "c_out"),
@@ -141,7 +141,7 @@ def test_a_weight_behind_an_inner_loop_is_captured_in_both():
 
 
 def test_a_branch_keeps_its_nodes():
-    # What only one case needs is not computed for both.
+    # A value that only one branch needs stays in that branch.
     then = graph([node("Transpose", "weight", "then_out")], [], [value("then_out")], name="then")
     other = graph([node("Identity", "weight", "else_out")], [], [value("else_out")], name="else")
     made = model(
@@ -156,7 +156,7 @@ def test_a_branch_keeps_its_nodes():
 
 
 def test_what_may_fail_stays_in_a_loop_that_may_take_no_step():
-    # x <- x + (the third row of table), as often as table has rows behind the second.
+    # Adds the third row of table, once for each row of table after the second.
     body = graph(
         [
             node("Identity", "c", "c_out"),
@@ -187,7 +187,7 @@ def test_what_may_fail_stays_in_a_loop_that_may_take_no_step():
 
 
 def test_what_is_made_of_sizes_alone_leaves_the_loop():
-    # x <- x + as many ones as it has columns.
+    # Adds ones, as many as x has columns.
     body = graph(
         [
             node("Identity", "c", "c_out"),

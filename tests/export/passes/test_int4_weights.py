@@ -23,7 +23,7 @@ WEIGHT = RNG.normal(size=(SIZE, SIZE)).astype("float32") * RNG.uniform(0.1, 10, 
 
 
 def products():
-    """A product, one with a weight that is computed, and one of two tensors."""
+    """Returns a graph of products: with a weight, with a computed weight, and of two tensors."""
     return model(
         [
             node("MatMul", "x weight", "a"),
@@ -40,7 +40,7 @@ def products():
 
 
 def loop():
-    """One weight, read before a loop and in it."""
+    """Returns a graph that reads one weight before a loop and inside it."""
     return model(
         [
             node("MatMul", "x weight", "first"),
@@ -53,7 +53,7 @@ def loop():
 
 
 def in_4_bits(weight):
-    """A matrix, rounded one weight at a time."""
+    """Rounds a matrix to 4 bits, one weight at a time."""
     rounded = np.empty_like(weight)
     for output in range(weight.shape[1]):
         for first in range(0, len(weight), 32):
@@ -67,14 +67,14 @@ def in_4_bits(weight):
 def test_products_read_weights_of_4_bits(tmp_path):
     made = products()
     int4_weights(made)
-    # Of a weight that two products read too; the product of two tensors stays.
+    # Also the weight that two products share; the product of two tensors does not change.
     kinds = operators(made.graph)
     assert [kinds.count(kind) for kind in ("DequantizeLinear", "MatMul")] == [3, 4]
     kinds = optimized_operators(made, tmp_path)
     assert [kinds.count(kind) for kind in ("MatMulNBits", "DequantizeLinear")] == [3, 0]
     assert made.opset_import[0].version == 21 and made.ir_version >= 10
     a, b, c, y = run(made, x=X)
-    # ONNX Runtime rounds the inputs to 8 bits too.
+    # ONNX Runtime also rounds the inputs to 8 bits.
     for received, expected in (
         (a, X @ in_4_bits(WEIGHT)),
         (b, X @ in_4_bits(WEIGHT.T)),
@@ -99,7 +99,7 @@ def test_what_is_stored_is_the_nearest_of_16_steps():
     received = integers * np.repeat(scales, 32, axis=0)[:SIZE]
     np.testing.assert_allclose(received, in_4_bits(WEIGHT), rtol=1e-6, atol=1e-6)
     for block in np.array_split(integers, [32, 64]):
-        assert (block.min(axis=0) == -8).all()  # the furthest from zero
+        assert (block.min(axis=0) == -8).all()  # the value furthest from zero
 
 
 @pytest.mark.parametrize("column", [0.0, 1e-30])
@@ -115,7 +115,7 @@ def test_a_column_of_zeros(column):
 
 
 def test_each_graph_has_the_weights_of_its_products():
-    """ONNX Runtime finds them nowhere else, and refuses the file."""
+    """ONNX Runtime finds int4 weights only in the graph that uses them."""
     made = loop()
     int4_weights(made)
     lower_constants(made)

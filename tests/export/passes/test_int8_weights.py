@@ -21,7 +21,7 @@ QUANTIZED = ["DynamicQuantizeLinear", "MatMulInteger", "Cast", "Mul", "Mul"]
 
 
 def products():
-    """A product, one with a weight that is computed, and one of two tensors."""
+    """Returns a graph of products: with a weight, with a computed weight, and of two tensors."""
     return model(
         [
             node("MatMul", "x weight", "a"),
@@ -37,7 +37,7 @@ def products():
 
 
 def expected(x, weight):
-    """The product of what is left of both in 8 bits."""
+    """Returns the product of both matrices rounded to 8 bits."""
     scales = np.abs(weight).max(axis=0) / 64
     low, high = min(x.min(), 0), max(x.max(), 0)
     step = (high - low) / 255
@@ -50,7 +50,7 @@ def test_products_with_weights_are_those_of_integers():
     made = products()
     int8_weights(made)
     kinds = operators(made.graph)
-    # One input of two products is quantized once; the product of two tensors stays.
+    # A shared input is quantized once; the product of two tensors does not change.
     assert [kinds.count(kind) for kind in ("DynamicQuantizeLinear", "MatMulInteger")] == [1, 2]
     assert kinds.count("MatMul") == 1 and kinds[-1] == "MatMul"
     a, y = run(made, x=X)
@@ -111,7 +111,7 @@ def test_weights_of_a_loop_are_quantized_too():
 
 
 def expected_of_rows(x, weight):
-    """The product of what is left of both in 8 bits, each row of `x` with its own scale."""
+    """Returns the product of both matrices rounded to 8 bits, with a scale for each row of `x`."""
     scales = np.abs(weight).max(axis=0) / 64
     steps = np.maximum(np.abs(x).max(axis=-1, keepdims=True), 1e-30) / 127
     return (np.rint(x / steps) * steps) @ (np.rint(weight / scales) * scales)
@@ -130,7 +130,7 @@ def test_scales_of_rows_do_not_depend_on_other_rows():
     of_tensor = products()
     int8_weights(of_tensor)
     differences = [np.abs(each[0] - (x @ WEIGHT)[0]).max() for each in (a, run(of_tensor, x=x)[0])]
-    assert differences[0] < 0.05 * differences[1]  # a small row beside large ones
+    assert differences[0] < 0.05 * differences[1]  # rows of small and of large values
 
 
 def test_an_input_of_two_products_has_one_scale_a_row():

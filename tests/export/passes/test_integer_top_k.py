@@ -10,7 +10,7 @@ NUMBERS = np.array([[7, 2, 9, 2, 5], [0, 4, 3, 1, 8]])
 
 
 def ascending(type_=INT64, extra=(), outputs=(), largest=1):
-    """The three smallest numbers of each row, as TensorFlow finds them."""
+    """Returns a graph that selects the three smallest numbers of each row, as TensorFlow does."""
     return model(
         [
             node("Cast", "numbers", "floats", to=FLOAT),
@@ -39,7 +39,7 @@ def test_integers_are_sorted_by_one_operator():
     for received, expected in zip(run(made, numbers=NUMBERS), before, strict=True):
         np.testing.assert_array_equal(received, expected)
     np.testing.assert_array_equal(before[0], np.sort(NUMBERS)[:, :3])
-    large = NUMBERS + 2**40  # which floats cannot tell from each other
+    large = NUMBERS + 2**40  # which are equal as floats
     np.testing.assert_array_equal(run(made, numbers=large)[0], np.sort(large)[:, :3])
 
 

@@ -16,17 +16,17 @@ from tests.export.small_graphs import (
 
 X = np.array([[1, -2], [3, 4]], "float32")
 CONSTANTS = {
-    "deep": np.array([[2, 0], [1, 1]], "float32"),  # read by the inner loop alone
-    "turned_deep": np.array([[1, 2], [0, 1]], "float32"),  # the transpose of its double is
-    "middle": np.array([[0, 1], [1, 0]], "float32"),  # by the outer loop
-    "both": np.array([[1, 1], [0, 1]], "float32"),  # by the inner loop and the main graph
+    "deep": np.array([[2, 0], [1, 1]], "float32"),  # read only by the inner loop
+    "turned_deep": np.array([[1, 2], [0, 1]], "float32"),  # read transposed by the inner loop
+    "middle": np.array([[0, 1], [1, 0]], "float32"),  # read by the outer loop
+    "both": np.array([[1, 1], [0, 1]], "float32"),  # read by the inner loop and the main graph
     "trips": np.array(2),
     "yes": np.array(True),
 }
 
 
 def loop_in_a_loop():
-    """Two times two products with all constants."""
+    """Returns a graph with nested loops of two iterations, which multiply by all constants."""
     inner = graph(
         [
             node("Identity", "ci", "ci_out"),

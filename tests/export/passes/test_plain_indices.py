@@ -10,7 +10,7 @@ DATA = RNG.permutation(24).reshape(2, 12).astype("float32")
 
 
 def by_the_best(*nodes, outputs, constants=()):
-    """What is made from the indices of the three largest numbers of each row, as int32."""
+    """Returns a graph that uses the int32 indices of the three largest numbers of each row."""
     return model(
         [
             node("TopK", "data three", "values found"),
@@ -58,12 +58,12 @@ def test_what_would_change_a_number_or_a_type_stays():
     made = model(
         [
             node("Cast", "large", "short", to=INT32),
-            node("Cast", "short", "long", to=INT64),  # not of a TopK: may have lost something
+            node("Cast", "short", "long", to=INT64),  # not from a TopK: values may have changed
             node("Cast", "floats", "whole", to=INT64),
             node("Add", "long whole", "sum"),
             node("Gather", "table sum", "chosen"),
             node("Cast", "ids", "wide", to=INT64),
-            node("Add", "wide wide", "doubled"),  # must have what it had
+            node("Add", "wide wide", "doubled"),  # must keep its value
             node("TopK", "floats two", "values found"),
             node("Cast", "values", "cut", to=INT32),  # values, not indices
             node("Cast", "cut", "rounded", to=FLOAT),

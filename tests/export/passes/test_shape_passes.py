@@ -10,7 +10,7 @@ WEIGHTS = np.arange(8, dtype="float32").reshape(4, 2) - 3
 
 
 def split_heads():
-    """(B, T, 4) to (B, T, 2, 2), by the sizes of the input, as TensorFlow does it."""
+    """Returns a graph that reshapes (B, T, 4) to (B, T, 2, 2) as TensorFlow does."""
     return model(
         [
             node("Shape", "x", "sizes"),
@@ -32,7 +32,7 @@ def split_heads():
 
 
 def tensordot():
-    """x W by way of a matrix, as TensorFlow does it."""
+    """Returns a graph that computes x W by reshaping x to a matrix, as TensorFlow does."""
     return model(
         [
             node("Shape", "x", "sizes"),
@@ -78,7 +78,7 @@ def test_a_shape_with_two_unknown_sizes_stays():
 
 
 def test_a_size_that_was_made_something_else_is_not_that_size():
-    # Whether there are rows at all: 1, not their number.
+    # 1 if there are rows, not their number.
     made = model(
         [
             node("Shape", "x", "sizes"),

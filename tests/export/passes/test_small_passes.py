@@ -133,7 +133,7 @@ def test_what_nobody_reads_is_removed():
 
 
 def reshaped(shape=None):
-    """x reshaped to the shape of `like`, or to a constant one."""
+    """Returns a graph that reshapes x to the shape of `like` or to a constant shape."""
     initializers = [] if shape is None else [constant("shape", np.array(shape))]
     nodes = [node("Shape", "like", "shape")] if shape is None else []
     return model(

@@ -19,7 +19,7 @@ def test_the_types_are_those_that_onnx_infers(onnx_model):
 
 
 def test_every_operator_gives_its_type():
-    """A state of a loop has the type it starts with; branches return what they make."""
+    """A loop state has the type of its initial value; a branch has the type of its result."""
     branches = {
         f"{name}_branch": graph(
             [node("Cast", "x", name, to=TensorProto.FLOAT16)], [], [value(name, 10)], name=name

@@ -1,4 +1,4 @@
-"""What the conversion refuses, and what tf2onnx gets wrong: a fix there shall be noticed."""
+"""Models that the conversion rejects, and bugs of tf2onnx. Tests fail if tf2onnx fixes them."""
 
 import contextlib
 import sys
@@ -84,7 +84,7 @@ def test_an_output_named_like_an_input_is_refused():
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float32"])
 def test_division_rounds_down(dtype):
-    """tf2onnx by itself rounds integers towards zero."""
+    """tf2onnx itself rounds integer divisions towards zero."""
     x = np.arange(-7, 8).astype(dtype)
     spec = tf.TensorSpec((None,), dtype, name="x")
     for divisor in (3, -3):
@@ -116,7 +116,7 @@ def test_a_variable_that_is_not_among_the_weights_is_refused():
     ids=["stateless random", "bitcast"],
 )
 def test_what_tf2onnx_only_logs_is_an_error(function):
-    """If this fails, tf2onnx has learnt an operator: good news."""
+    """If this fails, tf2onnx supports the operator now."""
     with pytest.raises(ExportError, match="tf2onnx could not convert"):
         convert(lambda x: {"y": function(x)}, [X], [])
 
@@ -149,9 +149,9 @@ def test_an_invalid_model_is_refused():
 
 
 def test_tensor_arrays_are_still_written_at_the_loop_counter():
-    """A silent error of tf2onnx, for which searches carry tensors instead.
+    """A silent bug of tf2onnx, which searches avoid with tensors as loop state.
 
-    If this fails, it was fixed.
+    If this fails, the bug is fixed.
     """
 
     def function(x):
@@ -170,7 +170,7 @@ def test_tensor_arrays_are_still_written_at_the_loop_counter():
 
 
 def test_where_with_an_infinity_that_is_not_selected():
-    """tf2onnx by itself writes products, in which the infinity becomes NaN."""
+    """tf2onnx itself writes products, in which the infinity becomes NaN."""
 
     def function(mask, x):
         return {"y": tf.where(mask, tf.zeros_like(x), x), "z": tf.where(mask[:, :1], x, -np.inf)}

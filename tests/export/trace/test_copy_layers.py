@@ -19,7 +19,7 @@ ROWS = np.linspace(-1, 1, 12, dtype="float32").reshape(4, 3)
 
 
 def assert_is_copy(copied, model):
-    """Checks that a copy has other layers and the same variables."""
+    """Checks that a copy has new layers and the same variables."""
     originals = {id(each) for each in flatten_layers([model])}
     found = flatten_layers([copied])
     assert len(found) == len(originals)
@@ -85,7 +85,7 @@ class Helper:
 
 
 class Referring(layers.Layer):
-    """Refers to one layer in the ways in which Python objects can."""
+    """Refers to one layer in several ways."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""LSTM and GRU layers become operators of ONNX, and compute what Keras computes."""
+"""LSTM and GRU layers become ONNX operators with the results of Keras."""
 
 import functools
 from collections import Counter
@@ -41,14 +41,14 @@ WITH_HOLES = [
 
 
 def convert_fused(function, signature, layer):
-    """Converts a function with the argument `layer`, in which that layer is fused."""
+    """Converts a function with the argument `layer`, and fuses this layer."""
     (copied,) = portable_copy(layer, keep_precision=True)
     fuse_recurrence(copied)
     return convert(functools.partial(function, layer=copied), signature, layer.weights)
 
 
 def exported(layer, masked=True, num_states=0, training=False):
-    """A layer as an ONNX model, and as the function it was made from."""
+    """Returns a layer as an ONNX model, and the function it was converted from."""
     layer.build((None, None, FEATURES))
     random = np.random.default_rng(0)
     for weight in layer.weights:
@@ -234,7 +234,7 @@ def test_the_weights_are_reordered_in_the_file():
                 (1, 8 * UNITS),
             ]
             assert all(name.endswith(("kernel", "bias")) for name in node.input[1:4])
-    # Keras' own order is not there too.
+    # The kernels in the order of Keras are not stored as well.
     assert sum(map(np.prod, weights.values())) < 1.3 * layer.count_params()
 
 
@@ -259,7 +259,7 @@ def test_no_rows_and_no_steps(layer):
 
 
 def searched_shapes(model, **inputs):
-    """The shapes of what each operator that needs a row reads: TopK, LSTM and GRU."""
+    """Returns the input shapes of the operators that need at least one row: TopK, LSTM and GRU."""
     read = [node.input[0] for node in model.graph.node if node.op_type in ("TopK", "LSTM", "GRU")]
     types = value_types(model)
     for name in read:
@@ -273,7 +273,7 @@ def searched_shapes(model, **inputs):
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("layer", [LSTM, GRU])
 def test_operators_have_a_row_and_a_step(layer, backwards):
-    """ONNX Runtime before 1.31 ends the process otherwise."""
+    """ONNX Runtime before 1.31 crashes otherwise."""
     made, _ = exported(layer(UNITS, go_backwards=backwards))
     for batch, time in ((0, 3), (2, 0), (0, 0)):
         inputs = {"x": np.ones((batch, time, FEATURES), "f"), "mask": np.ones((batch, time), "?")}
@@ -302,7 +302,7 @@ def test_a_layer_inside_a_loop():
 
 
 def test_tf2onnx_still_fails_on_an_lstm_without_a_mask():
-    """Why such layers get a mask. If this fails, it was fixed: `_inner_loop` need not give one."""
+    """The reason for the mask of these layers. If this fails, remove the mask in `_inner_loop`."""
     layer = LSTM(UNITS)
     layer.build((None, None, FEATURES))
     (copied,) = portable_copy(layer)
@@ -349,7 +349,7 @@ def test_a_classifier_whose_mask_comes_from_its_embedding(tmp_path):
 
 
 class SubclassedLSTM(LSTM):
-    """What a user may have changed, here nothing."""
+    """A subclass, which a user could have changed."""
 
 
 @pytest.mark.parametrize("masked", [True, False])

@@ -1,4 +1,4 @@
-"""Conversions of TensorFlow operators that tf2onnx lacks or gets wrong, against NumPy."""
+"""Conversions of TensorFlow operators that tf2onnx lacks or gets wrong, compared with NumPy."""
 
 import math
 
@@ -17,7 +17,7 @@ FLOATS = np.array([*SPECIAL, *np.random.default_rng(0).normal(size=20) * 3], "fl
 
 
 def converted(function, *arrays):
-    """What ONNX Runtime gives for a function of arrays with unknown sizes, as a dictionary."""
+    """Converts a function with dynamic sizes. Returns the ONNX Runtime results as a dict."""
     specs = [
         tf.TensorSpec([None] * array.ndim, array.dtype, name=f"x{index}")
         for index, array in enumerate(arrays)
@@ -88,7 +88,7 @@ def test_shifts_wrap_and_round_down(dtype):
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32"])
 def test_no_division_of_integers_ends_the_process(dtype):
-    """ONNX Runtime by itself is killed by SIGFPE: by 0, and the smallest integer by -1."""
+    """ONNX Runtime itself crashes (SIGFPE) for division by 0 and for the smallest integer by -1."""
     info = np.iinfo(dtype)
     values = [info.min, info.max, 0, 1, 2, 3, 7, info.max // 3, info.min // 5]
     values += [-1, -2, -3, -7] if info.min else []
@@ -103,7 +103,7 @@ def test_no_division_of_integers_ends_the_process(dtype):
         return results
 
     def wrapped(function):
-        """Of Python's integers, in which nothing overflows; 0 for a division by 0."""
+        """Computes with Python integers, which do not overflow; returns 0 for a division by 0."""
         results = [function(int(a), int(b)) if b else 0 for a, b in zip(x, y, strict=True)]
         return [(each - info.min) % 2**info.bits + info.min for each in results]
 
@@ -117,7 +117,7 @@ def test_no_division_of_integers_ends_the_process(dtype):
     found = converted(function, x.astype(dtype), y.astype(dtype))
     for name, value in found.items():
         if name == "by -1":
-            value = np.where(y.astype(dtype) == 0, 0, value)  # as `wrapped` does
+            value = np.where(y.astype(dtype) == 0, 0, value)  # as in `wrapped`
         np.testing.assert_array_equal(value, np.array(expected[name], dtype), name)
 
 
@@ -222,7 +222,7 @@ def test_segments(dtype, name):
     for segment in (0, 1, 3):
         expected = getattr(data[segments == segment], name)(0)
         np.testing.assert_array_equal(found[segment], expected)
-    np.testing.assert_array_equal(found, function(data, segments, 5))  # also of empty segments
+    np.testing.assert_array_equal(found, function(data, segments, 5))  # including empty segments
     empty = converted(lambda x, s: {"y": function(x, s, 5)}, data[:0], segments[:0])["y"]
     np.testing.assert_array_equal(empty, function(data[:0], segments[:0], 5))
 
@@ -281,7 +281,7 @@ def test_a_convolution_in_groups():
 @pytest.mark.parametrize("method", ["nearest", "bilinear", "bicubic"])
 def test_images_of_a_constant_size(method):
     image = np.random.default_rng(0).normal(size=(2, 6, 7, 3)).astype("float32")
-    # ONNX Runtime cannot make images smaller with bicubic interpolation: such an export is refused.
+    # ONNX Runtime cannot downsample images bicubically; the export raises an error.
     for size in ((9, 12),) if method == "bicubic" else ((4, 5), (9, 12)):
 
         def function(x, size=size):
@@ -291,7 +291,7 @@ def test_images_of_a_constant_size(method):
         model = convert(function, [spec], [])
         check_model(model)
         found = run(model, image)["y"]
-        tolerance = 5e-3 if method == "bicubic" else 1e-5  # TensorFlow reads a table of weights
+        tolerance = 5e-3 if method == "bicubic" else 1e-5  # TensorFlow uses a table of weights
         np.testing.assert_allclose(found, function(image)["y"], atol=tolerance)
 
 

@@ -1,4 +1,4 @@
-"""Python's collector rests inside of the block, and is what it was before behind it."""
+"""The garbage collector is disabled inside the block and restored after it."""
 
 import gc
 

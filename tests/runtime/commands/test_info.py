@@ -1,4 +1,4 @@
-"""`keras-attn-runtime info`, on files whose content is known."""
+"""Tests `keras-attn-runtime info` on files with known content."""
 
 import io
 import json
@@ -18,7 +18,7 @@ from tests.runtime.fake_model import build_model, metadata, with_checksum, with_
 
 
 def info(path, capsys):
-    """What the command prints as JSON, as a dictionary."""
+    """Returns the JSON that the command prints, as a dict."""
     assert main(["info", str(path), "--format", "json"]) == 0
     return json.loads(capsys.readouterr().out)
 
@@ -116,7 +116,7 @@ def test_keras_file_is_described(tmp_path, capsys):
         tmp_path / "model.keras"
     )
     (tmp_path / "run.json").write_text("{}")
-    for path in (tmp_path / "model.keras", tmp_path):  # also a run directory
+    for path in (tmp_path / "model.keras", tmp_path):  # the second is a run directory
         found = info(path, capsys)
         assert (found["class"], found["name"]) == ("Functional", "mine")
         assert found["inputs"] == [

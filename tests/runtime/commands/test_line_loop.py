@@ -1,4 +1,4 @@
-"""How a command ends when an error or an interrupt has no line or no signal."""
+"""Exit of a command after an error without a line or an interrupt without a signal."""
 
 import pytest
 from keras_attn_runtime.commands import line_loop

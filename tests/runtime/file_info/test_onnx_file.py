@@ -1,4 +1,4 @@
-"""The reader of ONNX files against the `onnx` package."""
+"""Compares the reader of ONNX files with the `onnx` package."""
 
 import collections
 import random
@@ -13,7 +13,7 @@ from tests.runtime.endless import endless_model
 
 
 def nested_model():
-    """A graph with weights in a loop, in a constant, of 4 bits, and in another file."""
+    """Returns a graph with weights in a loop, in a constant, in 4 bits, and in a separate file."""
     packed = helper.make_tensor("packed", TensorProto.INT4, [3, 5], [1] * 15)
     outside = onnx.TensorProto(name="outside", data_type=TensorProto.FLOAT16, dims=[7])
     outside.data_location = TensorProto.EXTERNAL
@@ -89,7 +89,7 @@ def test_damaged_bytes_raise_model_file_errors_only(tokenizer_model):
     ids=["graph", "opset", "metadata", "version"],
 )
 def test_fields_of_another_wire_type_are_refused(field):
-    """A number in the place of a message, or bytes in the place of a number."""
+    """A number instead of a message, or bytes instead of a number."""
     content = b"\x42\x02\x10\x12" + b"\x3a\x00"  # an opset and an empty graph
     assert OnnxFile.from_bytes(memoryview(content)).opsets == {"ai.onnx": 18}
     with pytest.raises(ModelFileError, match="Expected a protobuf message. Received: .* in the"):
@@ -107,7 +107,7 @@ def test_graphs_without_end_are_refused():
 
 
 def encoded(number):
-    """A protobuf varint."""
+    """Returns a number as a protobuf varint."""
     content = bytearray()
     while number > 127:
         content.append(number % 128 + 128)

@@ -1,10 +1,10 @@
-"""Makes the small exported files that the tests of the runtime read, with the answers of Keras.
+"""Writes the small exported files for the tests of the runtime, with the results of Keras.
 
     python tests/runtime/format_files/make.py 2
 
-writes `format-2.onnx` and `format-2.json` beside this script; the number must be that of the format
-that the exporter writes. A file of an earlier format stays as it was made, when the exporter wrote
-that format: nobody can make it again.
+writes `format-2.onnx` and `format-2.json` to the directory of this script. The number must be the
+current format of the exporter. Files of earlier formats were written by earlier exporters and
+cannot be created again, so keep them.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ TEXTS = ["ab", "bba", "c", "", "cab"]
 
 
 def make_tokenizer(letters):
-    """A tokenizer of single letters; its model is small because it normalizes nothing."""
+    """Returns a tokenizer of single letters; its model is small because it does not normalize."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(f"{letters}\n" * 5)
         file.flush()
@@ -35,7 +35,7 @@ def make_tokenizer(letters):
 
 
 def make_model(vocabulary_sizes):
-    """A translator with random weights."""
+    """Returns a translator with random weights."""
     keras.utils.set_random_seed(3)
     source, target = (keras.layers.Embedding(size, 4) for size in vocabulary_sizes)
     encoder = keras_attn.RNNEncoder(keras.layers.GRUCell(4), source, bidirectional=False)
@@ -52,7 +52,7 @@ def make_model(vocabulary_sizes):
 
 
 def shorten_names(path):
-    """Gives the values short names, which take most of a small file; writes a new checksum."""
+    """Shortens the names of values, which take most of a small file, and updates the checksum."""
     model = onnx.load(path)
     del model.metadata_props[-1]  # the checksum of the file
     kept = {value.name for value in [*model.graph.input, *model.graph.output]}

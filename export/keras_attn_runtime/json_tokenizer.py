@@ -1,0 +1,64 @@
+import base64
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from keras_attn_runtime.file_format import Side
+
+
+class JsonTokenizer(Tokenizer):
+    """A `tokenizer.json` of Hugging Face's library tokenizers from the metadata of a file.
+
+    Args:
+        encoded_model: string, the content of `tokenizer.json` in base64.
+        side: `Side` of the tokenizer. Its special ids are not decoded.
+
+    Raises:
+        ImportError: if the package tokenizers is not installed.
+        ModelFileError: if the content cannot be decoded or loaded.
+    """
+
+    def __init__(self, encoded_model: str, side: "Side") -> None:
+        try:
+            import tokenizers
+        except ImportError as error:
+            raise ImportError(
+                "Expected the package tokenizers, because the file contains a tokenizer of Hugging "
+                "Face. Install it: `pip install keras-attn-runtime[tokenizers]`."
+            ) from error
+        try:
+            text = base64.b64decode(encoded_model, validate=True).decode()
+            self._tokenizer = tokenizers.Tokenizer.from_str(text)
+        except Exception as error:  # tokenizers raises errors of this class
+            raise ModelFileError(
+                f"The tokenizer in the file cannot be read ({error}). The file is damaged; export "
+                "it again."
+            ) from error
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._pieces = {id: piece for piece, id in self._tokenizer.get_vocab().items()}
+        self.vocabulary_size = max(self._pieces) + 1
+        # Byte-level models have no unknown token, because they encode every text.
+        unknown = _unknown_token_id(json.loads(text)["model"], self._tokenizer.get_vocab())
+        self.unknown_token_id = side.pad_token_id if unknown is None else unknown
+        ids = (side.pad_token_id, side.start_token_id, side.end_token_id)
+        self._special_ids = {id for id in ids if id is not None}
+
+    def encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        rest = [id for id in self._known(ids) if id not in self._special_ids]
+        return self._tokenizer.decode(rest, skip_special_tokens=True)
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        return [self._pieces.get(id, "") for id in ids]
+
+
+def _unknown_token_id(model: dict[str, Any], vocabulary: dict[str, int]) -> int | None:
+    unknown = model.get("unk_id")
+    return vocabulary.get(model.get("unk_token") or "") if unknown is None else unknown

@@ -1,0 +1,95 @@
+"""Vocabularies of checkpoints whose ids follow from a SentencePiece model.
+
+The functions return the ids that Hugging Face's tokenizers assign, for `renumber_pieces`.
+"""
+
+from collections.abc import Sequence
+
+from keras_attn.text.renumber_pieces import import_sentencepiece_protobuf
+
+
+def fairseq_vocabulary(model: bytes, language_codes: Sequence[str] = ()) -> dict[str, int]:
+    """Returns the vocabulary of mBART, mBART-50, NLLB and XLM-RoBERTa.
+
+        <s> 0, <pad> 1, </s> 2, <unk> 3, pieces of the model, codes of languages, <mask>
+
+    fairseq has one more special token than the SentencePiece model, whose pieces begin at 3.
+
+    Args:
+        model: Bytes of `sentencepiece.bpe.model`.
+        language_codes: List of strings, such as `["ar_AR", "cs_CZ", ...]`, in the order of the
+            checkpoint. Defaults to `()`: XLM-RoBERTa has no codes.
+
+    Returns:
+        Dict from pieces to ids.
+
+    Example:
+
+    ```python
+    vocabulary = fairseq_vocabulary(model, codes)
+    renumber_pieces(model, vocabulary, control_pieces=["<mask>", *codes])
+    ```
+    """
+    names = ["<s>", "<pad>", "</s>", "<unk>", *_pieces(model)[3:], *language_codes, "<mask>"]
+    return {name: id_ for id_, name in enumerate(names)}
+
+
+def t5_vocabulary(model: bytes, num_sentinels: int = 100) -> dict[str, int]:
+    """Returns the vocabulary of T5, mT5 and Flan-T5.
+
+        pieces of the model, <extra_id_99>, ..., <extra_id_1>, <extra_id_0>
+
+    The sentinels mark removed spans of text ([Raffel et al.,
+    2020](https://arxiv.org/abs/1910.10683), section 3.1.4). Some models contain them already.
+
+    Args:
+        model: Bytes of `spiece.model`.
+        num_sentinels: Int, number of sentinels, `extra_ids` of the checkpoint. Defaults to `100`.
+
+    Returns:
+        Dict from pieces to ids.
+
+    Example:
+
+    ```python
+    vocabulary = t5_vocabulary(model)
+    sentinels = [piece for piece in vocabulary if piece.startswith("<extra_id_")]
+    renumber_pieces(model, vocabulary, user_defined_pieces=sentinels)
+    ```
+    """
+    names = _pieces(model)
+    sentinels = [f"<extra_id_{number}>" for number in reversed(range(num_sentinels))]
+    names += [name for name in sentinels if name not in names]
+    return {name: id_ for id_, name in enumerate(names)}
+
+
+def pegasus_vocabulary(model: bytes, offset: int = 103) -> dict[str, int]:
+    """Returns the vocabulary of Pegasus.
+
+        <pad> 0, </s> 1, <mask_1> 2, <mask_2> 3, <unk_2> 4, ..., <unk_102> 104, pieces of the model
+
+    Args:
+        model: Bytes of `spiece.model`.
+        offset: Int, number of added ids. Defaults to `103`.
+
+    Returns:
+        Dict from pieces to ids.
+
+    Example:
+
+    ```python
+    vocabulary = pegasus_vocabulary(model)
+    masks = [piece for piece in vocabulary if piece.startswith(("<mask_", "<unk_"))]
+    renumber_pieces(model, vocabulary, control_pieces=masks)
+    ```
+    """
+    added = ["<mask_1>", "<mask_2>", *(f"<unk_{number}>" for number in range(2, offset))]
+    pieces = _pieces(model)
+    names = [*pieces[:2], *added[:offset], *pieces[2:]]
+    return {name: id_ for id_, name in enumerate(names)}
+
+
+def _pieces(model):
+    """Returns the list of all pieces of a SentencePiece model."""
+    proto = import_sentencepiece_protobuf().ModelProto.FromString(model)
+    return [piece.piece for piece in proto.pieces]

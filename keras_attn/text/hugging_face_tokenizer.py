@@ -1,0 +1,159 @@
+import json
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.text.language import Language
+
+
+class HuggingFaceTokenizer:
+    """Tokenizer from a `tokenizer.json` of Hugging Face's library tokenizers.
+
+    Byte-level BPE (GPT-2, BART, RoBERTa) and WordPiece (BERT) tokenizers have this format. Exported
+    files contain it for `keras_attn_runtime`. Files that read strings, such as a SavedModel, cannot
+    contain it.
+
+    Args:
+        model: Bytes of `tokenizer.json`.
+        pad_token_id: Int, id of padding.
+        start_token_id: Int, first input of a decoder.
+        end_token_id: Int, id of the end of a sentence.
+        languages: Dict from names of languages to `Language`s. Defaults to `None`: no languages.
+
+    Attributes:
+        model: Bytes of `tokenizer.json`.
+        vocabulary_size: Int, the largest id plus 1.
+        pad_token_id, start_token_id, end_token_id: Ints.
+        unknown_token_id: Int, id of text outside of the vocabulary. A tokenizer without such text
+            has the `pad_token_id` here.
+        languages: Dict from names of languages to `Language`s.
+
+    Raises:
+        ImportError: If the package tokenizers is not installed.
+        ValueError: If the bytes are not a tokenizer, or an id is outside of the vocabulary.
+
+    Example:
+
+    ```python
+    model = Path("bart-base/tokenizer.json").read_bytes()
+    tokenizer = HuggingFaceTokenizer(model, pad_token_id=1, start_token_id=2, end_token_id=2)
+    ids = tokenizer.encode(["A man sleeps."])
+    tokenizer.decode(ids)  # ["A man sleeps."]
+    ```
+    """
+
+    format = "tokenizers"
+    """Name of the format in run directories and exported files."""
+
+    suffix = ".json"
+    """Suffix of the files that `save` writes."""
+
+    has_extra_pieces = False
+
+    def __init__(
+        self,
+        model: bytes,
+        *,
+        pad_token_id: int,
+        start_token_id: int,
+        end_token_id: int,
+        languages: Mapping[str, Language] | None = None,
+    ) -> None:
+        tokenizers = _import_tokenizers()
+        self.model = bytes(model)
+        try:
+            text = self.model.decode()
+            self._tokenizer = tokenizers.Tokenizer.from_str(text)
+            own = json.loads(text)["model"]
+        except Exception as error:  # tokenizers raises errors of this class
+            raise ValueError(
+                f"Expected the content of a tokenizer.json. Received: {len(self.model)} bytes that "
+                f"cannot be read ({error}). Copy the file again."
+            ) from error
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        vocabulary = self._tokenizer.get_vocab()
+        self._pieces = {id_: piece for piece, id_ in vocabulary.items()}
+        self.vocabulary_size = max(self._pieces) + 1
+        ids = {
+            "pad_token_id": pad_token_id,
+            "start_token_id": start_token_id,
+            "end_token_id": end_token_id,
+        }
+        for name, id_ in ids.items():
+            if not 0 <= id_ < self.vocabulary_size:
+                raise ValueError(
+                    f"Expected {name} to be in [0, {self.vocabulary_size}), the vocabulary. "
+                    f"Received: {name}={id_}."
+                )
+        self.pad_token_id, self.start_token_id, self.end_token_id = map(int, ids.values())
+        unknown = own.get("unk_id")
+        if unknown is None:
+            unknown = vocabulary.get(own.get("unk_token") or "", self.pad_token_id)
+        self.unknown_token_id = int(unknown)
+        self.languages = dict(languages or {})
+
+    @classmethod
+    def load(cls, path: str | PathLike, **arguments: Any) -> "HuggingFaceTokenizer":
+        """Reads a file.
+
+        Args:
+            path: Path of a `tokenizer.json`.
+            **arguments: Further arguments of the class.
+
+        Returns:
+            A `HuggingFaceTokenizer`.
+        """
+        return cls(Path(path).read_bytes(), **arguments)
+
+    def save(self, path: str | PathLike) -> None:
+        """Writes the `tokenizer.json` atomically.
+
+        Args:
+            path: Path of the file.
+        """
+        with atomic_replace(path) as partial:
+            partial.write_bytes(self.model)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Returns one list of ids per text, without start, end and padding ids.
+
+        Args:
+            texts: List of strings.
+        """
+        if isinstance(texts, (str, bytes)):
+            raise ValueError(
+                f"Expected a list of texts. Received: texts={texts[:40]!r}. Pass [text]."
+            )
+        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [each.ids for each in found]
+
+    def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
+        """Returns one text per row of ids, without special ids.
+
+        Args:
+            ids: List of lists of ids, or an int array of shape `(batch, length)`.
+
+        Returns:
+            List of strings.
+        """
+        special = {self.pad_token_id, self.start_token_id, self.end_token_id}
+        rows = [[int(id_) for id_ in row if int(id_) not in special] for row in ids]
+        return self._tokenizer.decode_batch(rows, skip_special_tokens=True)
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """Returns the piece of each id, for one row of ids."""
+        return [self._pieces.get(int(id_), "") for id_ in ids]
+
+
+def _import_tokenizers():
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise ImportError(
+            "Expected the package tokenizers for HuggingFaceTokenizer: "
+            "`pip install keras-attn[tokenizers]`."
+        ) from error
+    return tokenizers

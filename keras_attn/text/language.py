@@ -1,0 +1,57 @@
+import dataclasses
+from collections.abc import Sequence
+
+
+@dataclasses.dataclass(frozen=True)
+class Language:
+    """Ids that select a language of a multilingual translation model.
+
+        source  = source_tag(target language), source_start, text, end token, source_end
+        target  = target_start, translation
+
+    | model | ids of the language |
+    |---|---|
+    | M2M100, NLLB, mBART-50 | `source_start=[id], target_start=[id]` |
+    | mBART | `source_end=[id]`; the start token of the decoder is the target language |
+    | Marian with several targets | `source_tag=[id]` |
+
+    Pass a dict of languages to `SentencePieceTokenizer`. An exported file contains the dict, and a
+    request selects two of the languages: `Translator.translate(texts, source_language="eng_Latn",
+    target_language="fra_Latn")`.
+
+    Args:
+        source_start: List of ids before the text if this is the language of the source, after the
+            start token of the source, if any. Defaults to `()`.
+        source_end: List of ids after the end token of the source if this is its language. Defaults
+            to `()`.
+        target_start: List of the first ids of the translation if this is its language. They are
+            the beginning of the `prefix_ids` of the search. Defaults to `()`.
+        source_tag: List of ids before the text if this is the language of the translation. Defaults
+            to `()`.
+
+    Raises:
+        ValueError: If an id is not an integer of at least 0.
+
+    Example:
+
+    >>> french = Language(source_start=[256057], target_start=[256057])
+    >>> french.entries()
+    {'source_start': [256057], 'target_start': [256057]}
+    """
+
+    source_start: Sequence[int] = ()
+    source_end: Sequence[int] = ()
+    target_start: Sequence[int] = ()
+    source_tag: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        for name, ids in vars(self).items():
+            is_list = isinstance(ids, (list, tuple))
+            if not is_list or any(not isinstance(id_, int) or id_ < 0 for id_ in ids):
+                raise ValueError(
+                    f"Expected {name} to be a list of ids of at least 0. Received: {name}={ids!r}."
+                )
+
+    def entries(self) -> dict[str, list[int]]:
+        """Returns a dict of the lists that are not empty."""
+        return {name: list(ids) for name, ids in vars(self).items() if ids}

@@ -1,0 +1,124 @@
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from keras_attn._layer.argument_checks import check_positive_integer
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+class ConsecutiveWindows:
+    """Batches of consecutive windows of a long sequence, for truncated backpropagation.
+
+        inputs_k[b] = ids[b L + k W : b L + k W + W]         (L = W * windows)
+        labels_k[b] = ids[b L + k W + 1 : b L + k W + W + 1]
+
+    The sequence is divided into `batch_size` parts, one for each row of a batch. Row b of batch k+1
+    continues row b of batch k. With recurrent layers that keep their state (`stateful=True`) and
+    the callback `CarryStates`, this is truncated backpropagation through time ([Williams and Peng,
+    1990](https://doi.org/10.1162/neco.1990.2.4.490)): a window starts from the final state of the
+    previous window, and its gradients end at its first step. An epoch contains all windows once.
+
+    Args:
+        ids: One-dimensional int array or list, the sequence. The loss and the metrics of this
+            package ignore labels of 0.
+        window: Positive int, number W of steps in a window.
+        batch_size: Positive int, number of rows of each batch. The `batch_size` of the
+            `keras.Input` must be the same.
+
+    Attributes:
+        steps_per_epoch: Int, number of windows in each row. Up to `batch_size * window` ids at the
+            end of the sequence are not used.
+
+    Raises:
+        ValueError: If `ids` has the wrong shape or dtype or is too short, or another argument is
+            not a positive integer.
+
+    Example:
+
+    >>> windows = ConsecutiveWindows(range(1, 14), window=3, batch_size=2)
+    >>> windows.steps_per_epoch
+    2
+    >>> first, second = (inputs for inputs, _ in windows)
+    >>> first.tolist(), second.tolist()
+    ([[1, 2, 3], [7, 8, 9]], [[4, 5, 6], [10, 11, 12]])
+
+    A model with a state, trained with `fit`:
+
+    ```python
+    inputs = keras.Input((None,), batch_size=32, dtype="int32")
+    embedded = keras.layers.Embedding(100, 128)(inputs)
+    states = keras.layers.LSTM(256, return_sequences=True, stateful=True)(embedded)
+    model = keras.Model(inputs, keras.layers.Dense(100)(states))
+    compile_for_training(model, 2e-3)
+    windows = ConsecutiveWindows(ids, window=64, batch_size=32)
+    fit(model, windows, epochs=10, directory="run", callbacks=[CarryStates()])
+    ```
+    """
+
+    def __init__(self, ids: Any, window: int, batch_size: int) -> None:
+        check_positive_integer("window", window)
+        check_positive_integer("batch_size", batch_size)
+        array = np.asarray(ids)
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            raise ValueError(
+                "Expected ids to be a one-dimensional array of integers. Received: ids of shape "
+                f"{array.shape} and dtype {array.dtype}."
+            )
+        self.window = int(window)
+        self.batch_size = int(batch_size)
+        self.steps_per_epoch = (len(array) - 1) // (self.window * self.batch_size)
+        if self.steps_per_epoch < 1:
+            raise ValueError(
+                f"Expected ids with at least window * batch_size + 1 = {window * batch_size + 1} "
+                f"elements. Received: {len(array)} elements. Use fewer rows or shorter windows."
+            )
+        length = self.steps_per_epoch * self.window
+        rows = [array[row * length : (row + 1) * length + 1] for row in range(self.batch_size)]
+        self._rows = np.stack(rows).astype("int32")  # (B, L + 1)
+
+    def __len__(self) -> int:
+        return self.steps_per_epoch
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Iterates over the batches of one epoch."""
+        return map(self.batch, range(self.steps_per_epoch))
+
+    def batch(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the batch of a training step.
+
+        Args:
+            step: Int >= 0, the number of the step since the beginning of the training.
+
+        Returns:
+            Tuple of inputs and labels, int32 `(batch_size, window)`.
+        """
+        begin = step % self.steps_per_epoch * self.window
+        rows = self._rows[:, begin : begin + self.window + 1]
+        return rows[:, :-1], rows[:, 1:]
+
+    def stream(self, start_step: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Iterates over the batches of all steps from `start_step`, without end."""
+        step = start_step
+        while True:
+            yield self.batch(step)
+            step += 1
+
+    def dataset(self, start_step: int = 0) -> "tf.data.Dataset":
+        """Returns an infinite `tf.data.Dataset` of the batches from `start_step`.
+
+        Args:
+            start_step: Int >= 0, number of the first step. Defaults to `0`.
+
+        Returns:
+            Dataset of pairs of int32 tensors of shape `(batch_size, window)`.
+        """
+        import tensorflow as tf
+
+        spec = tf.TensorSpec((self.batch_size, self.window), "int32")
+        dataset = tf.data.Dataset.from_generator(
+            lambda: self.stream(start_step), output_signature=(spec, spec)
+        )
+        return dataset.prefetch(2)

@@ -1,0 +1,181 @@
+"""Pictures of the attention to an image, word by word."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_attn._types import TensorLike
+from keras_attn.visualize.alignment_tokens import WORD_START, checked_alignments, label_of
+from keras_attn.visualize.font_families import font_families
+
+MOST_COLUMNS = 6
+DIMMING = 0.8
+"""Opacity of the black layer where the attention is zero."""
+
+
+def plot_attention_over_image(
+    image: TensorLike,
+    target_tokens: Sequence[Any],
+    alignments: TensorLike,
+    grid: tuple[int, int] | None = None,
+    title: str | None = None,
+) -> Any:
+    """Plots the part of an image to which each word of a caption attends.
+
+    As in figure 3 of [Xu et al., 2015](https://arxiv.org/abs/1502.03044), there is one picture per
+    word, after the image itself. It shows the image with the brightness
+
+        (1 - d) + d a_t(y, x) / max_t,y,x a_t(y, x),    d = 0.8
+
+    where a_t is the weights of word t, interpolated from the grid of the encoder to the pixels of
+    the image. All words have the same scale, so that the picture of a word without a focus is dark.
+    A frame marks the position with the largest weight if that is at least twice the mean.
+
+    Pieces of SentencePiece are joined to words, with the mean of their weights.
+
+    Args:
+        image: Array-like of shape `(height, width)`, `(height, width, 1)` (gray) or `(height,
+            width, 3)` (RGB): integers in [0, 255] or floats in [0, 1].
+        target_tokens: List of `target_length` strings: words or SentencePiece pieces.
+        alignments: Array-like of shape `(target_length, rows * columns)` with numbers in [0, 1]:
+            the weights of the positions of the encoder, row by row. Remove the weight of a class
+            token.
+        grid: Tuple of ints, rows and columns of the positions of the encoder. Defaults to `None`: a
+            square.
+        title: String, title above the picture. Defaults to `None`.
+
+    Returns:
+        The `matplotlib.figure.Figure`. Save the picture with `figure.savefig("attention.png")`.
+
+    Raises:
+        ValueError: If `image` is not an image, `alignments` do not match the tokens or have numbers
+            outside of [0, 1], or the number of positions does not match `grid`.
+        ImportError: If Matplotlib is not installed.
+
+    Example:
+
+    >>> import numpy as np
+    >>> image = np.zeros((20, 30, 3), "uint8")
+    >>> weights = [[0.7, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.7]]
+    >>> figure = plot_attention_over_image(image, ["a", "star"], weights)
+    >>> [ax.get_title() for ax in figure.axes]
+    ['', 'a', 'star']
+    """
+    pixels = _pixels(image)
+    weights = np.asarray(alignments, dtype="float32")
+    num_positions = weights.shape[-1] if weights.ndim else 0
+    weights = checked_alignments(weights, range(num_positions), target_tokens)
+    words, weights = _join_pieces(target_tokens, weights)
+    weights = weights.reshape(-1, *_grid_of(grid, num_positions))  # (words, rows, columns)
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
+
+    columns = min(len(words) + 1, MOST_COLUMNS)
+    rows = -(-(len(words) + 1) // columns)
+    height, width = pixels.shape[:2]
+    # Size in inches: images are 1.6 wide, and there is space for the words.
+    figure, axes = plt.subplots(
+        rows,
+        columns,
+        figsize=(1.7 * columns, (1.6 * height / width + 0.35) * rows),
+        squeeze=False,
+        layout="constrained",
+    )
+    style = {"parse_math": False, "family": font_families([*words, title or ""])}
+    flat = axes.ravel()
+    for ax in flat:
+        ax.set_axis_off()
+    for ax in flat[len(words) + 1 :]:
+        ax.remove()
+    extent = (0, width, height, 0)
+    flat[0].imshow(pixels, extent=extent)
+    for ax, word, each in zip(flat[1:], words, weights, strict=False):
+        ax.imshow(pixels, extent=extent)
+        opacity = DIMMING * (1.0 - _resize(each, height, width) / max(weights.max(), 1e-9))
+        black = np.zeros((height, width, 4))
+        black[..., 3] = np.clip(opacity, 0.0, 1.0)
+        ax.imshow(black, extent=extent)
+        if each.max() >= 2 * each.mean():
+            ax.add_patch(_frame(plt, each, height, width))
+        ax.set_title(word, fontsize=9, pad=3, **style)
+    if title is not None:
+        figure.suptitle(title, fontsize=10, **style)
+    return figure
+
+
+def _pixels(image):
+    """Checks an image; returns floats `(height, width, 3)` in [0, 1]."""
+    pixels = np.asarray(image)
+    if pixels.ndim == 3 and pixels.shape[-1] == 1:
+        pixels = pixels[..., 0]
+    if pixels.ndim == 2:
+        pixels = np.stack([pixels] * 3, axis=-1)
+    if pixels.ndim != 3 or pixels.shape[-1] != 3 or pixels.size == 0:
+        raise ValueError(
+            "Expected an image of shape (height, width), (height, width, 1) or (height, width, 3). "
+            f"Received: image with shape {np.shape(image)}."
+        )
+    most = 255 if pixels.dtype.kind in "iu" else 1
+    # The condition is also false for NaN.
+    if not np.all((pixels >= 0) & (pixels <= most)):
+        raise ValueError(
+            "Expected pixels in [0, 255] for integers, or in [0, 1] for floats. Received: image "
+            f"with dtype {pixels.dtype} from {pixels.min()} to {pixels.max()}. Undo the scaling of "
+            "the model, or convert the image to uint8."
+        )
+    return pixels.astype("float32") / most
+
+
+def _join_pieces(tokens, weights):
+    """Joins SentencePiece pieces to words; returns the words and the means of the weights."""
+    starts = [number for number, each in enumerate(tokens) if each.startswith(WORD_START)]
+    if not starts:
+        return [label_of(each) for each in tokens], weights
+    starts = sorted({0, *starts})
+    ends = [*starts[1:], len(tokens)]
+    ranges = [slice(start, end) for start, end in zip(starts, ends, strict=True)]
+    words = [label_of("".join(tokens[each])) for each in ranges]
+    return words, np.stack([weights[each].mean(axis=0) for each in ranges])
+
+
+def _grid_of(grid, num_positions):
+    """Returns the rows and columns of the positions."""
+    side = round(num_positions**0.5)
+    rows, columns = (side, side) if grid is None else grid
+    if rows * columns != num_positions:
+        raise ValueError(
+            "Expected alignments with one weight for each position of the grid. Received: "
+            f"{num_positions} positions, grid={grid}. Pass the rows and columns of the encoder as "
+            "grid, and remove the weight of a class token."
+        )
+    return rows, columns
+
+
+def _resize(weights, height, width):
+    """Interpolates weights linearly from the centers of the cells to those of the pixels."""
+    for axis, size in enumerate((height, width)):
+        count = weights.shape[axis]
+        centers = (np.arange(size) + 0.5) * count / size - 0.5
+        weights = np.apply_along_axis(
+            lambda line, centers=centers: np.interp(centers, np.arange(len(line)), line),
+            axis,
+            weights,
+        )
+    return weights
+
+
+def _frame(plt, weights, height, width):
+    """Returns a frame around the cell with the largest weight."""
+    row, column = np.unravel_index(weights.argmax(), weights.shape)
+    cell_height, cell_width = height / weights.shape[0], width / weights.shape[1]
+    return plt.Rectangle(
+        (column * cell_width, row * cell_height),
+        cell_width,
+        cell_height,
+        fill=False,
+        edgecolor="orange",
+        linewidth=1.0,
+    )

@@ -1,0 +1,25 @@
+from collections.abc import Iterable
+
+
+def font_families(texts: Iterable[str]) -> list[str]:
+    """Returns the default fonts, followed by installed fonts for missing characters.
+
+    Matplotlib searches the fonts in this order. If no installed font contains a character,
+    Matplotlib draws a box and warns.
+    """
+    import matplotlib
+    from matplotlib import font_manager
+
+    families = list(matplotlib.rcParams["font.family"])
+    default_path = font_manager.findfont(font_manager.FontProperties(family=families))
+    fonts = [font_manager.get_font(default_path)]
+    for character in sorted(set("".join(texts))):
+        if any(font.get_char_index(ord(character)) for font in fonts):
+            continue
+        for entry in sorted(font_manager.fontManager.ttflist, key=lambda entry: entry.name):
+            font = font_manager.get_font(entry.fname)
+            if font.get_char_index(ord(character)):
+                families.append(entry.name)
+                fonts.append(font)
+                break
+    return families

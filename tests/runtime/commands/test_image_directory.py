@@ -1,0 +1,85 @@
+"""`keras-attn-runtime translate --images`, in this process."""
+
+import json
+
+import numpy as np
+import pytest
+from keras_attn_runtime.commands.main import main
+
+from tests.runtime.fake_model import write_image_model
+
+Image = pytest.importorskip("PIL.Image")
+IMAGE = {"kind": "image", "dtype": "float32", "shape": ["batch", 1, 3, 1]}
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer_model, tmp_path_factory):
+    """A file whose results are the pixels of images of 1 x 3 pixels, as token ids."""
+    path = tmp_path_factory.mktemp("captions") / "captions.onnx"
+    image = {**IMAGE, "image": {"channels": "gray", "resize": "nearest"}}
+    return write_image_model(path, tokenizer_model, image)
+
+
+@pytest.fixture
+def images(tmp_path):
+    """A directory with images of the pixels 20, 21, 22 and 30, 31, 32, and another file."""
+    for name, first in (("b.png", 20), ("a.png", 30)):
+        row = np.arange(first, first + 3, dtype="uint8")[None]
+        Image.fromarray(row).save(tmp_path / name)
+    (tmp_path / "captions.txt").write_text("not an image")
+    return tmp_path
+
+
+def run(capfd, *arguments):
+    status = main(["translate", *map(str, arguments)])
+    output, messages = capfd.readouterr()
+    return status, output, messages
+
+
+def test_results_are_named_after_files(model, images, capfd):
+    status, output, messages = run(capfd, model, "--images", images, "--format", "jsonl")
+    lines = [json.loads(line) for line in output.splitlines()]
+    assert [(line["file"], line["token_ids"]) for line in lines] == [
+        ("a.png", [30, 31, 32]),
+        ("b.png", [20, 21, 22]),
+    ]
+    ignored = "warning: ignored 1 files without the suffix of an image, such as 'captions.txt'\n"
+    assert (status, messages) == (0, ignored)
+    status, output, _ = run(capfd, model, "--images", images, "--target-prefix", "a", "--window", 1)
+    lines = [line.split("\t") for line in output.splitlines()]
+    assert status == 0 and [name for name, _ in lines] == ["a.png", "b.png"]
+    assert all(text.startswith("a") for _, text in lines)
+
+
+def test_bad_image_ends_the_command_after_the_images_before_it(model, images, capfd):
+    (images / "aa.png").write_bytes((images / "a.png").read_bytes()[:45])
+    status, output, messages = run(capfd, model, "--images", images)
+    assert status == 1 and [line[:6] for line in output.splitlines()] == ["a.png\t"]
+    assert (
+        "error: aa.png: expected a complete image. Received: a file that cannot be decoded"
+        in messages
+    )
+
+
+def test_directories_and_models_without_images_are_refused(
+    model, model_path, images, tokenizer_model, tmp_path, capfd
+):
+    (tmp_path / "none").mkdir()
+    status, output, messages = run(capfd, model, "--images", tmp_path / "none")
+    assert (status, output) == (1, "") and "Expected a directory with image files" in messages
+    status, _, messages = run(capfd, model, "--images", tmp_path / "missing")
+    assert status == 1 and "missing" in messages
+    status, _, messages = run(capfd, model_path, "--images", images)
+    assert status == 1 and "Received: inputs={'source_ids': 'ids'}" in messages
+    path = write_image_model(tmp_path / "arrays.onnx", tokenizer_model, IMAGE)
+    status, _, messages = run(capfd, path, "--images", images)
+    assert status == 1 and "Export it with image_format" in messages
+    (images / "new\nline.png").touch()
+    status, output, messages = run(capfd, model, "--images", images)
+    assert (status, output) == (1, "") and r"Received: 'new\nline.png'. Rename the file" in messages
+
+
+def test_info_shows_how_images_are_read(model, capfd):
+    assert main(["info", str(model)]) == 0
+    text = capfd.readouterr().out
+    assert "channels: gray" in text and "resize: nearest" in text

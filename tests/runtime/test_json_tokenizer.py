@@ -1,0 +1,45 @@
+"""A tokenizer of Hugging Face in the metadata of a file."""
+
+import base64
+import sys
+
+import onnx
+import pytest
+from keras_attn_runtime import ModelFileError, Translator
+from keras_attn_runtime.file_format import Side
+from keras_attn_runtime.json_tokenizer import JsonTokenizer
+
+from tests.runtime.fake_model import build_model, metadata
+
+SIDE = Side(300, pad_token_id=1, start_token_id=0, end_token_id=2, tokenizer="tokenizers")
+
+
+def encoded(content):
+    return base64.b64encode(content).decode()
+
+
+def test_damaged_content_is_refused():
+    pytest.importorskip("tokenizers")
+    for content in (b"{", b"\xff", b"{}"):
+        with pytest.raises(ModelFileError, match="cannot be read .* export it again"):
+            JsonTokenizer(encoded(content), SIDE)
+
+
+def test_texts_are_encoded_and_decoded():
+    pytest.importorskip("tokenizers")
+    from tests.text.json_tokenizers import LINES, byte_level
+
+    tokenizer = JsonTokenizer(encoded(byte_level()), SIDE)
+    for line in [*LINES, "☃ 漢字", " a "]:
+        ids = tokenizer.encode(line)
+        assert tokenizer.decode([0, *ids, 2, 1]) == line
+        assert len(tokenizer.pieces(ids)) == len(ids)
+    assert tokenizer.unknown_token_id == 1 and tokenizer.vocabulary_size == 300
+
+
+def test_missing_package_is_reported(tokenizer_model, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    names = {"source__tokenizer": "tokenizers", "target__tokenizer": "tokenizers"}
+    onnx.save(build_model(metadata(tokenizer_model, **names)), tmp_path / "model.onnx")
+    with pytest.raises(ImportError, match=r"pip install keras-attn-runtime\[tokenizers\]"):
+        Translator(tmp_path / "model.onnx", num_threads=1)

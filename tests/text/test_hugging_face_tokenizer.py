@@ -1,0 +1,61 @@
+import pytest
+
+from keras_attn.text import HuggingFaceTokenizer, Language, Tokenizer
+from keras_attn.training import RunDirectory
+from tests.text.json_tokenizers import LINES, byte_level, word_piece
+
+tokenizers = pytest.importorskip("tokenizers", reason="needs keras-attn[tokenizers]")
+IDS = {"pad_token_id": 1, "start_token_id": 2, "end_token_id": 2}
+TEXTS = [*LINES, "  two  spaces", "neu: ☃ 漢字", ""]
+
+
+def test_byte_level_ids_are_those_of_the_library_and_decode_exactly():
+    model = byte_level()
+    tokenizer, library = (
+        HuggingFaceTokenizer(model, **IDS),
+        tokenizers.Tokenizer.from_str(model.decode()),
+    )
+    ids = tokenizer.encode(TEXTS)
+    assert ids == [library.encode(text).ids for text in TEXTS]
+    assert tokenizer.decode(ids) == TEXTS
+    assert tokenizer.decode([[2, *row, 2, 1, 1] for row in ids]) == TEXTS  # special ids
+    assert tokenizer.pieces(ids[0]) == library.encode(TEXTS[0]).tokens
+    assert isinstance(tokenizer, Tokenizer) and tokenizer.unknown_token_id == 1
+    assert max(max(row, default=0) for row in ids) < tokenizer.vocabulary_size
+
+
+def test_word_piece_has_an_unknown_id():
+    tokenizer = HuggingFaceTokenizer(word_piece(), **IDS)
+    assert tokenizer.unknown_token_id == 3
+    assert tokenizer.encode(["☃"]) == [[3]]
+    assert tokenizer.decode(tokenizer.encode(["the cat sleeps"])) == ["the cat sleeps"]
+
+
+def test_run_directory_keeps_the_tokenizer(tmp_path):
+    languages = {"de": Language(source_start=[5])}
+    tokenizer = HuggingFaceTokenizer(byte_level(), **IDS, languages=languages)
+    run = RunDirectory.create(tmp_path / "run", "generation", tokenizer)
+    assert (tmp_path / "run" / "source.json").is_file()
+    loaded = RunDirectory(tmp_path / "run").source_tokenizer
+    assert loaded.encode(TEXTS) == tokenizer.encode(TEXTS)
+    assert (loaded.pad_token_id, loaded.end_token_id) == (1, 2)
+    assert loaded.languages["de"].source_start == [5] and run.target_tokenizer is None
+
+
+@pytest.mark.parametrize(
+    ("model", "ids", "message"),
+    [
+        (b"{", {}, "content of a tokenizer.json. Received: 1 bytes"),
+        (b"\xff", {}, "content of a tokenizer.json"),
+        (None, {"end_token_id": 300}, r"end_token_id to be in \[0, 300\).*Received: end_token_id"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused(model, ids, message):
+    with pytest.raises(ValueError, match=message):
+        HuggingFaceTokenizer(byte_level() if model is None else model, **{**IDS, **ids})
+
+
+def test_one_text_is_refused():
+    with pytest.raises(ValueError, match="list of texts"):
+        HuggingFaceTokenizer(byte_level(), **IDS).encode("text")

@@ -1,0 +1,86 @@
+"""What the pictures of a caption show, read from the artists of Matplotlib."""
+
+import numpy as np
+import pytest
+
+from keras_attn.visualize import plot_attention_over_image
+
+plt = pytest.importorskip("matplotlib.pyplot")
+IMAGE = np.full((20, 30, 3), 200, "uint8")
+
+
+@pytest.fixture(autouse=True)
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def one_hot(*positions, count=6):
+    return np.eye(count, dtype="float32")[list(positions)]
+
+
+def brightness(ax):
+    """The image times what the black layer over it lets through, `(height, width)`."""
+    image, black = (np.asarray(each.get_array()) for each in ax.images)
+    return image[..., 0] * (1 - black[..., 3])
+
+
+def test_image_is_bright_where_the_word_attends():
+    figure = plot_attention_over_image(IMAGE, ["a", "star"], one_hot(0, 5), grid=(2, 3))
+    assert [ax.get_title() for ax in figure.axes] == ["", "a", "star"]
+    np.testing.assert_allclose(figure.axes[0].images[0].get_array(), 200 / 255, rtol=1e-6)
+    for ax, (row, column) in zip(figure.axes[1:], [(0, 0), (1, 2)], strict=True):
+        shown = brightness(ax)
+        assert shown.shape == (20, 30)
+        # The center of the attended cell has the full brightness, the farthest one a fifth of it.
+        cells = shown[4:20:10, 4:30:10]
+        assert np.unravel_index(cells.argmax(), (2, 3)) == (row, column)
+        assert cells[row, column] > 0.85 * 200 / 255
+        np.testing.assert_allclose(cells[1 - row, 2 - column], 0.2 * 200 / 255, atol=0.05)
+        (frame,) = ax.patches
+        assert frame.get_bbox().bounds == (10 * column, 10 * row, 10, 10)
+
+
+def test_words_share_one_scale():
+    weights = np.array([[0.7, 0.1, 0.1, 0.1], [0.25, 0.25, 0.25, 0.25]])
+    figure = plot_attention_over_image(IMAGE[..., 0], ["star", "is"], weights)
+    np.testing.assert_allclose(
+        brightness(figure.axes[2]), 200 / 255 * (0.2 + 0.8 * 0.25 / 0.7), rtol=1e-4
+    )
+    assert [len(ax.patches) for ax in figure.axes] == [0, 1, 0]  # only "star" has a focus
+
+
+def test_pieces_are_joined_to_words():
+    pieces, weights = ["▁gro", "ß", "er", "▁Stern", "</s>"], one_hot(0, 1, 1, 3, 3, count=4)
+    figure = plot_attention_over_image(IMAGE, pieces[:4], weights[:4], title="de")
+    assert [ax.get_title() for ax in figure.axes] == ["", "großer", "Stern"]
+    shown = brightness(figure.axes[1])
+    assert shown[4, 22] > 1.2 * shown[4, 7] > 1.2 * shown[15, 7]  # weights 2/3, 1/3 and 0
+
+
+def test_more_words_need_more_rows():
+    figure = plot_attention_over_image(
+        IMAGE / np.float32(255), [f"w{number}" for number in range(8)], one_hot(*[3] * 8, count=4)
+    )
+    assert len(figure.axes) == 9
+    assert figure.axes[6].get_subplotspec().rowspan.start == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"image": np.zeros((3, 4, 2))}, "of shape .height, width.* Received: .*3, 4, 2"),
+        ({"image": np.zeros((0, 4, 3))}, "Received: image with shape .0, 4, 3."),
+        ({"image": np.full((3, 4, 3), 200.0)}, "Received: image with dtype float64 from 200.0"),
+        ({"image": np.full((3, 4), np.nan)}, "in .0, 1. for floats"),
+        ({"grid": (3, 3)}, "Received: 4 positions, grid=.3, 3."),
+        ({"alignments": one_hot(0, 1, count=5)}, "Received: 5 positions, grid=None"),
+        ({"target_tokens": ["a"]}, "one row per target token"),
+        ({"alignments": [[2.0, 0, 0, 0], [1, 0, 0, 0]]}, "attention weights in .0, 1."),
+        ({"alignments": 3.0}, "one row per target token"),
+    ],
+)
+def test_arguments_are_checked(changes, message):
+    arguments = {"image": IMAGE, "target_tokens": ["a", "b"], "alignments": one_hot(0, 1, count=4)}
+    with pytest.raises(ValueError, match=message):
+        plot_attention_over_image(**{**arguments, **changes})
