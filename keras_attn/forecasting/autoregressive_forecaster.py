@@ -247,8 +247,7 @@ class AutoregressiveForecaster(Layer):
     ) -> Any:
         advice = " To predict unknown values, call a PathSampler."
         future = check_second_input(self, "future_targets", future_targets, advice)
-        self._check_shape("future_targets", future, self.horizon, self.num_targets)
-        future = ops.cast(future, "float32")
+        future = self._future_values("future_targets", future, self.num_targets)
         memory = self.prepare_memory(past_targets, past_covariates, future_covariates, past_mask)
         first = self.first_values(memory)[:, None]  # (B, 1, D)
         values = ops.concatenate([first, future[:, :-1]], axis=1)  # (B, H, D)
@@ -293,9 +292,9 @@ class AutoregressiveForecaster(Layer):
         scaled = (values - shift[:, None]) / scale[:, None] * indicators
         features = [scaled, indicators]
         if self.num_past_covariates:
-            features.append(
-                self._covariates("past_covariates", past_covariates, self.num_past_covariates)
-            )
+            covariates = check_second_input(self, "past_covariates", past_covariates)
+            self._check_shape("past_covariates", covariates, None, self.num_past_covariates)
+            features.append(ops.cast(covariates, "float32"))
         encoded = self.encoder(ops.concatenate(features, axis=-1))
         is_usable = ops.any(observed, axis=-1)  # (B, S)
         outputs, state = encoded["encoder_outputs"], encoded.get("encoder_state")
@@ -404,10 +403,9 @@ class AutoregressiveForecaster(Layer):
             steps = ops.arange(-lag, self.horizon - lag, dtype="int32")
             known += [ops.take(each, steps, axis=1) for each in (scaled, indicators)]  # (B, H, D)
         if self.num_future_covariates:
+            values = check_second_input(self, "future_covariates", future_covariates)
             number = self.num_future_covariates
-            known.append(
-                self._covariates("future_covariates", future_covariates, number, self.horizon)
-            )
+            known.append(self._future_values("future_covariates", values, number))
         return ops.concatenate(known, axis=-1)
 
     def _project(self, outputs, inputs, memory):
@@ -430,16 +428,19 @@ class AutoregressiveForecaster(Layer):
             [values[:, :1], ops.where(is_replaced, samples[:, :-1], values[:, 1:])], axis=1
         )
 
-    def _covariates(self, name, values, number, steps=None):
-        values = check_second_input(self, name, values)
-        self._check_shape(name, values, steps, number)
+    def _future_values(self, name, values, number):
+        """Returns values of shape `(B, H, number)` in float32, with a static H."""
+        self._check_shape(name, values, self.horizon, number)
+        if not isinstance(values.shape[1], int):
+            values = ops.take(values, ops.arange(self.horizon, dtype="int32"), axis=1)
         return ops.cast(values, "float32")
 
     def _check_shape(self, name, tensor, steps, features):
         """Raises a `ValueError` unless a tensor has the shape `(batch, steps, features)`."""
         shape = tuple(tensor.shape)
         check_sequence_shape(name, shape)
-        if shape[2] != features or (steps is not None and shape[1] not in (None, steps)):
+        is_wrong = steps is not None and isinstance(shape[1], int) and shape[1] != steps
+        if shape[2] != features or is_wrong:
             expected = ("batch", "time" if steps is None else steps, features)
             raise ValueError(
                 f"Expected {name} of shape ({', '.join(map(str, expected))}). Received: {name} "
