@@ -5,6 +5,7 @@
 #   make test-jax   tests of layers, searches and training on JAX, in an environment without TensorFlow
 #   make test-torch tests of layers, searches and training on PyTorch, in an environment without TensorFlow
 #   make test-oldest all tests except the slow ones, with the oldest releases that setup.cfg allows
+#   make test-convert converted checkpoints against transformers, in an environment with PyTorch
 #   make test-parity-pytorch  the blocks against those of PyTorch, with the same weights
 #   make lint       check the code                      make format     apply automatic fixes
 #   make bench      training speed against the peers    make clean      remove all build outputs
@@ -14,7 +15,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-jax test-torch test-oldest test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
+.PHONY: demo test test-slow test-jax test-torch test-oldest test-convert test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
 
 PYTHON ?= python3
 # Warnings and errors of TensorFlow's C++ side, without its information about the machine.
@@ -61,6 +62,14 @@ CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-oldest
 	.venv-oldest/bin/pip install --quiet -c constraints-oldest.txt -e '.[all,test]' -e './export[cpu]'
+	touch $@
+
+# PyTorch's own index has builds for CPUs, which are smaller: PIP_EXTRA_INDEX_URL selects it.
+.venv-convert/installed: $(PROJECT) $(RUNTIME)
+	@echo "== Installing keras-attn, PyTorch and transformers into .venv-convert"
+	$(CHECK_PYTHON)
+	$(PYTHON) -m venv --clear .venv-convert
+	.venv-convert/bin/pip install --quiet -e '.[all,test,convert,verify]' -e './export[cpu]'
 	touch $@
 
 # The environment of a server: only the runtime, as a package.
@@ -127,6 +136,10 @@ test-torch: .venv-torch/installed
 test-oldest: .venv-oldest/installed
 	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest $(WORKERS) -m "not slow"
 
+# Not part of .ci/run.
+test-convert: .venv-convert/installed
+	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv-convert/bin/python -m pytest $(WORKERS) -rs tests/convert
+
 test-parity-pytorch: .venv-bench/installed
 	.venv-bench/bin/python -m pytest tests/transformer/test_against_pytorch.py
 
@@ -152,6 +165,6 @@ bench-decode-rnn: .venv-bench/installed
 	.venv-bench/bin/python benchmarks/decode_rnn.py $(RUN) --name $(NAME)
 
 clean:
-	rm -rf .venv .venv-jax .venv-torch .venv-oldest .venv-runtime .venv-bench build export/build
+	rm -rf .venv .venv-jax .venv-torch .venv-oldest .venv-convert .venv-runtime .venv-bench build export/build
 	rm -rf *.egg-info export/*.egg-info .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

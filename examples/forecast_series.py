@@ -140,7 +140,7 @@ forecaster = AutoregressiveForecaster(
 trainer = forecast_training_model(forecaster, args.window)
 steps = args.epochs * -(-len(train["past_targets"]) // args.batch_size)
 schedule = keras.optimizers.schedules.CosineDecay(
-    0.0, steps * 9 // 10, warmup_target=args.learning_rate, warmup_steps=max(1, steps // 10)
+    0.0, max(1, steps * 9 // 10), warmup_target=args.learning_rate, warmup_steps=max(1, steps // 10)
 )
 trainer.compile(
     keras.optimizers.Adam(schedule, clipnorm=1.0), ForecastLoss(forecaster.head), jit_compile=False

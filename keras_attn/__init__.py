@@ -134,6 +134,7 @@ __all__ = [
     "TransformerDecoderBlock",
     "TransformerEncoder",
     "TransformerEncoderBlock",
+    "convert",
     "decomposable_attention",
     "ensemble_model",
     "export",
@@ -154,12 +155,12 @@ __all__ = [
     "replace_search",
 ]
 
-_LAZY = ("export", "testing", "text", "visualize")
+_LAZY = ("convert", "export", "testing", "text", "visualize")
 """Public packages that are imported at their first use, because they have more dependencies."""
 
 
 if TYPE_CHECKING:
-    from keras_attn import export, testing, text, visualize
+    from keras_attn import convert, export, testing, text, visualize
 
 
 def __getattr__(name: str) -> Any:

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from keras_attn_commands import export, launch
+from keras_attn_commands import convert, export, launch
 
-COMMANDS = {"export": export, "launch": launch}
+COMMANDS = {"convert": convert, "export": export, "launch": launch}
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as in a shell."""
 

@@ -43,6 +43,7 @@ ORDER = (
     "text",
     "training",
     "visualize",
+    "convert",
     "export",
 )
 TENSORFLOW = ("_backend", "text", "training", "export")

@@ -12,6 +12,7 @@ from keras_attn.attention.attention_mechanism import AttentionMechanism
 
 PACKAGES = (
     "keras_attn",
+    "keras_attn.convert",
     "keras_attn.forecasting",
     "keras_attn.text",
     "keras_attn.training",
@@ -20,8 +21,13 @@ PACKAGES = (
 OPTIONAL_PACKAGES = ("keras_attn.export",)
 """Packages that need more than a backend; their docstrings are checked where they load."""
 
-WITHOUT_EXAMPLE = {"keras_attn.export.ExportError"}
-"""Exceptions, which nobody creates."""
+WITHOUT_EXAMPLE = {
+    "keras_attn.convert.Conversion",
+    "keras_attn.convert.ConversionError",
+    "keras_attn.convert.Verification",
+    "keras_attn.export.ExportError",
+}
+"""Exceptions, which nobody creates, and results of functions that have an example."""
 
 
 def public_objects():

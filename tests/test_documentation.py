@@ -88,3 +88,24 @@ def test_the_guide_of_forecasting(tmp_path, monkeypatch):
     names = run_blocks("docs/forecasting.md", {})
     assert names["results"]["attention_scores"].shape == (2, 12, 36)
     assert Path("forecast.png").exists() and Path("forecaster.keras").exists()
+
+
+def test_the_guide_of_conversions(tmp_path, monkeypatch, capsys):
+    for module in ("safetensors", "sentencepiece", "google.protobuf"):
+        pytest.importorskip(module)
+    from tests.convert.small_checkpoints import (
+        MARIAN_CONFIG,
+        marian_weights,
+        write_folder,
+        write_marian_tokenizers,
+    )
+
+    monkeypatch.chdir(tmp_path)
+    Path("opus-mt-en-de").mkdir()
+    size = write_marian_tokenizers(Path("opus-mt-en-de"))
+    pad = {name: size - 1 for name in ("pad_token_id", "decoder_start_token_id")}
+    weights = marian_weights(vocabulary_size=size)
+    write_folder(Path("opus-mt-en-de"), {**MARIAN_CONFIG, "vocab_size": size, **pad}, weights)
+    names = run_blocks("docs/convert.md", {})
+    assert len(names["texts"]) == 1 and Path("RUN/model.keras").is_file()
+    assert "architecture: MarianMTModel" in capsys.readouterr().out

@@ -34,11 +34,11 @@ def test_import_without_the_backend_says_what_to_install(backend, tmp_path):
 LAZY = """
 import sys
 import keras_attn
-lazy = ["keras_attn.testing", "keras_attn.text", "keras_attn.visualize"]
+lazy = ["keras_attn.convert", "keras_attn.testing", "keras_attn.text", "keras_attn.visualize"]
 assert not [name for name in (*lazy, "keras_attn.export") if name in sys.modules]
 for name in lazy:
     assert getattr(keras_attn, name.partition(".")[2]) is sys.modules[name]
-assert {"export", "testing", "text", "visualize"} <= set(dir(keras_attn))
+assert {"convert", "export", "testing", "text", "visualize"} <= set(dir(keras_attn))
 sys.modules["tensorflow"] = None
 try:
     keras_attn.export

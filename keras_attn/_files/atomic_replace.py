@@ -22,9 +22,10 @@ EXPORTS = {
     "model.onnx": {"model.weights"},
     "start.onnx": {"step.onnx", "finish.onnx"},
     "saved_model.pb": {"fingerprint.pb", "variables", "assets"},
+    "conversion.txt": {"run.json", "model.keras", "source.spm", "target.spm", "source.json"},
 }
-"""Main file of each type of exported directory, and the names of its other files. Directories that
-contain other names are never replaced.
+"""Main file of each type of exported or converted directory, and the names of its other files.
+Directories that contain other names are never replaced.
 """
 
 _ATTEMPTS = 100

@@ -111,6 +111,7 @@ def plot_forecast(
             attention, cmap="viridis", aspect="auto", interpolation="nearest", extent=extent
         )
         below.set_ylabel("step of the forecast")
+        below.yaxis.get_major_locator().set_params(integer=True)
         below.set_title("attention over the past", fontsize=9)
         figure.colorbar(image, ax=below, label="weight")
     axes[-1, 0].set_xlabel("time steps after the last known value")

@@ -1,0 +1,40 @@
+from typing import Any
+
+from keras_attn.convert.conversion_error import ConversionError
+
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "sigmoid": "sigmoid",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
+}
+"""Dict from the names of transformers to ours."""
+
+GATED = {"gelu_tanh": "geglu", "relu": "reglu", "silu": "swiglu"}
+"""Dict from an activation to the name of a gated feed-forward network with it."""
+
+
+def activation(name: Any, gated: bool = False) -> str:
+    """Returns our name of an activation of transformers.
+
+    Args:
+        name: String, name in transformers.
+        gated: Bool, whether the activation is that of a gate. Defaults to `False`.
+
+    Raises:
+        ConversionError: If there is no such activation.
+    """
+    own = ACTIVATIONS.get(name)
+    if gated:
+        own = GATED.get(str(own))
+    if own is None:
+        known = [each for each in ACTIVATIONS if not gated or ACTIVATIONS[each] in GATED]
+        raise ConversionError(
+            f"Expected {'a gate with ' if gated else ''}one of the activations {tuple(known)}. "
+            f"Received: {name!r}. Models with it cannot be converted."
+        )
+    return own

@@ -1,0 +1,67 @@
+"""Keys of `config.json` that the configurations of all architectures have."""
+
+from keras_attn.convert.settings import Setting, irrelevant, mapped, refused, refused_unless
+
+_TRAINING = irrelevant("only used in training")
+_CLASSIFIER = irrelevant("only used by classification heads")
+_OUTPUTS = irrelevant("selects outputs that the converted model does not have")
+
+COMMON: dict[str, Setting] = {
+    "model_type": mapped("the architecture"),
+    "architectures": mapped("the class of the model, which must be the one with a search"),
+    "tie_word_embeddings": mapped("whether the output layer uses the embedding", True),
+    "_attn_implementation_autoset": irrelevant("selects an implementation with the same results"),
+    "_commit_hash": irrelevant("the version of the checkpoint"),
+    "_name_or_path": irrelevant("where the checkpoint came from"),
+    "_num_labels": _CLASSIFIER,
+    "add_cross_attention": refused("cross-attention of a decoder alone", None, False),
+    "auto_map": refused("code of the checkpoint's own", None, {}),
+    "attn_implementation": irrelevant("selects an implementation with the same results"),
+    "chunk_size_feed_forward": irrelevant("computes the same results in chunks"),
+    "cross_attention_hidden_size": refused("encoder outputs of another size", None),
+    "dtype": irrelevant("the weights have the dtype of their file, and are converted to float32"),
+    "finetuning_task": irrelevant("a name"),
+    "gradient_checkpointing": _TRAINING,
+    "id2label": _CLASSIFIER,
+    "is_decoder": refused("a decoder alone", None, False),
+    "label2id": _CLASSIFIER,
+    "num_labels": _CLASSIFIER,
+    "output_attentions": _OUTPUTS,
+    "output_hidden_states": _OUTPUTS,
+    "output_past": _OUTPUTS,
+    "prefix": irrelevant("pipelines insert it before texts; generate does not"),
+    "problem_type": _CLASSIFIER,
+    "pruned_heads": refused("attention heads that were removed", None, {}),
+    "quantization_config": refused("quantized weights", None),
+    "return_dict": _OUTPUTS,
+    "sep_token_id": irrelevant("only used by the tokenizer"),
+    "task_specific_params": irrelevant("pipelines read it; generate does not"),
+    "tf_legacy_loss": _TRAINING,
+    "tie_encoder_decoder": refused("an encoder and a decoder with the same weights", None, False),
+    "tokenizer_class": irrelevant("only used by the tokenizer"),
+    "torch_dtype": irrelevant("the weights have the dtype of their file"),
+    "torchscript": irrelevant("selects an implementation with the same results"),
+    "total_flos": _TRAINING,
+    "transformers_version": irrelevant("the version that wrote the checkpoint"),
+    "use_bfloat16": irrelevant("was only used on TPUs"),
+    "use_cache": irrelevant("the converted model always caches keys and values"),
+}
+"""Keys of all configurations, of transformers 5 and of earlier releases."""
+
+ENCODER_DECODER: dict[str, Setting] = {
+    "is_encoder_decoder": refused("a decoder alone", None, True),
+}
+
+DECODER_ONLY: dict[str, Setting] = {
+    "is_encoder_decoder": refused("an encoder and a decoder", None, False),
+}
+
+TRAINING = _TRAINING
+CLASSIFIER = _CLASSIFIER
+
+
+def equals(other: str) -> Setting:
+    """Returns the treatment of a second name of a setting."""
+    return refused_unless(
+        f"must equal {other}", lambda value, settings: value in (None, settings[other])
+    )

@@ -1,0 +1,338 @@
+"""Encoder-decoders that came to transformers from fairseq and Marian."""
+
+import re
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_attn.convert.activations import activation
+from keras_attn.convert.architecture import Architecture
+from keras_attn.convert.config_settings import (
+    CLASSIFIER,
+    COMMON,
+    ENCODER_DECODER,
+    TRAINING,
+    equals,
+)
+from keras_attn.convert.search_settings import SearchSettings
+from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
+from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.decoders.transformer_decoder import TransformerDecoder
+from keras_attn.encoders.transformer_encoder import TransformerEncoder
+from keras_attn.positions.learned_positions import LearnedPositions
+from keras_attn.positions.sinusoidal_positions import SinusoidalPositions
+from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
+from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
+
+LEARNED_OFFSET = 2
+"""Number of rows before that of the first position in the tables of BART and mBART."""
+
+IMPOSSIBLE_BIAS = -1e4
+"""Bias of tokens without probability. It is representable in float16, and exp(-1e4) is 0."""
+
+
+SETTINGS: dict[str, Setting] = {
+    **COMMON,
+    **ENCODER_DECODER,
+    "vocab_size": mapped("size of the embedding", 50265),
+    "d_model": mapped("size of the vectors", 1024),
+    "encoder_layers": mapped("num_layers of the encoder", 12),
+    "encoder_ffn_dim": mapped("intermediate_dim of the encoder", 4096),
+    "encoder_attention_heads": mapped("num_heads of the encoder", 16),
+    "decoder_layers": mapped("num_layers of the decoder", 12),
+    "decoder_ffn_dim": mapped("intermediate_dim of the decoder", 4096),
+    "decoder_attention_heads": mapped("num_heads of the decoder", 16),
+    "activation_function": mapped("activation", "gelu"),
+    "scale_embedding": mapped("scale_embedding", False),
+    "max_position_embeddings": mapped("limit of learned positions and of the default length", 1024),
+    "pad_token_id": mapped("pad_token_id of the sources", 1),
+    "eos_token_id": mapped("end_token_id of the sources", 2),
+    "dropout": mapped("dropout, for training", 0.1),
+    "attention_dropout": mapped("attention_dropout, for training", 0.0),
+    "activation_dropout": mapped("activation_dropout, for training", 0.0),
+    "encoder_layerdrop": TRAINING,
+    "decoder_layerdrop": TRAINING,
+    "init_std": TRAINING,
+    "classifier_dropout": CLASSIFIER,
+    "classif_dropout": CLASSIFIER,
+    "num_hidden_layers": equals("encoder_layers"),
+    "num_attention_heads": equals("encoder_attention_heads"),
+    "hidden_size": equals("d_model"),
+    # Keys of releases before 4.0. Today's classes do what the harmless values say.
+    "add_bias_logits": refused("an output bias of another form", None, False),
+    "do_blenderbot_90_layernorm": refused("normalizations in another order", None, False),
+    "extra_pos_embeddings": irrelevant("the offset of the positions is known"),
+    "force_bos_token_to_be_generated": refused("a forced first token", None, False),
+}
+"""Keys of `config.json` that all of these architectures have, with defaults of most of them."""
+
+
+def _old_keys(final_norm, normalize_before, normalize_embedding, static_positions):
+    """Returns the treatments of keys of releases before 4.0, whose values are built in now."""
+    return {
+        "add_final_layer_norm": refused("a normalization after the layers", None, final_norm),
+        "normalize_before": refused("the place of the normalizations", None, normalize_before),
+        "normalize_embedding": refused(
+            "the normalization of the embedding", None, normalize_embedding
+        ),
+        "static_position_embeddings": refused("the type of positions", None, static_positions),
+    }
+
+
+def build(
+    architecture: Architecture, settings: Settings, search: SearchSettings, copy: WeightCopy
+) -> tuple[Any, Any]:
+    """Builds encoder and decoder, and copies the weights. See `Architecture`."""
+    features, options = settings["d_model"], architecture.options
+    tables = _embedding_tables(architecture, settings, copy)
+    layers: dict[str, Any] = {}  # by name in the checkpoint, so that equal names share a layer
+    for table, size in tables.values():
+        if table not in layers:
+            layers[table] = keras.layers.ReversibleEmbedding(size, features)
+    source, target, output = (table for table, _ in tables.values())
+    has_bias = options["has_output_bias"]
+    head = None
+    if output != target:
+        head = keras.layers.Dense(tables["output"][1], use_bias=has_bias, name="head")
+        layers.pop(output)
+    block = {
+        "activation": activation(settings["activation_function"]),
+        "normalize_first": options["normalize_first"],
+        "dropout": settings["dropout"],
+        "attention_dropout": settings["attention_dropout"],
+        "activation_dropout": settings["activation_dropout"],
+    }
+    stack = {
+        "scale_embedding": bool(settings["scale_embedding"]),
+        "embedding_norm": options["embedding_norm"],
+        "dropout": settings["dropout"],
+    }
+    encoder = TransformerEncoder(
+        TransformerEncoderBlock(
+            settings["encoder_attention_heads"], settings["encoder_ffn_dim"], **block
+        ),
+        layers[source],
+        settings["encoder_layers"],
+        _positions(options, settings),
+        pad_token_id=settings["pad_token_id"],
+        start_token_id=settings["bos_token_id"] if options["adds_start"] else None,
+        end_token_id=settings["eos_token_id"],
+        name="encoder",
+        **stack,
+    )
+    decoder = TransformerDecoder(
+        TransformerDecoderBlock(
+            settings["decoder_attention_heads"], settings["decoder_ffn_dim"], **block
+        ),
+        layers[target],
+        head,
+        settings["decoder_layers"],
+        _positions(options, settings),
+        name="decoder",
+        use_output_bias=has_bias and head is None,
+        **stack,
+    )
+    encoder.build((None, None))
+    decoder.build((None, None), (None, None, features))
+    for table, layer in layers.items():
+        copy.copy(layer.embeddings, table)
+    if head is not None:
+        copy.copy(head.kernel, output, transpose=True)
+    if has_bias:
+        _copy_output_bias(decoder, search, copy)
+    for side, layer in (("encoder", encoder), ("decoder", decoder)):
+        _copy_positions(side, layer.stack, copy, options, settings)
+        _copy_stack(side, layer.stack, copy)
+    copy.ignore(r"(model\.)?(encoder|decoder)\.version")
+    return encoder, decoder
+
+
+def _embedding_tables(architecture, settings, copy):
+    """Returns the name and the number of rows of the embeddings of source, target and output."""
+    sizes = architecture.options["sizes"]
+    size, target_size = settings[sizes[0]], settings[sizes[-1]]
+    shares = "share_encoder_decoder_embeddings"
+    is_tied = settings["tie_word_embeddings"]  # of FSMT, all three embeddings
+    is_shared = settings[shares] if shares in architecture.settings else is_tied or len(sizes) == 1
+    target_size = size if is_shared or target_size is None else target_size
+    source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
+    shared, output = "model.shared.weight", architecture.options["output"]
+    if is_tied and is_shared:
+        first = next((name for name in (shared, source, target) if name in copy), shared)
+        for name in {shared, source, target, output} - {first}:
+            copy.check_tied(name, first)
+        source = target = output = first
+    elif is_tied:
+        copy.check_tied(output, target)
+        output = target
+    else:
+        if is_shared and shared in copy:
+            # Older releases save an embedding that is shared by encoder and decoder once. Newer
+            # ones save all three, and use those of encoder and decoder.
+            if source in copy and target in copy:
+                copy.ignore(re.escape(shared))
+            source, target = (name if name in copy else shared for name in (source, target))
+        if copy.are_equal(output, target):
+            copy.ignore(re.escape(output))
+            output = target  # stored once
+    return {
+        "source": (source, size),
+        "target": (target, target_size),
+        "output": (output, target_size),
+    }
+
+
+def _positions(options, settings):
+    """Returns the layer that adds positions, of one side."""
+    if options["positions"] == "learned":
+        return LearnedPositions(settings["max_position_embeddings"], offset=LEARNED_OFFSET)
+    offset = settings["pad_token_id"] + 1 if options["positions"] == "halves" else 0
+    return SinusoidalPositions(options["positions"], offset=offset)
+
+
+def _copy_positions(side, stack, copy, options, settings):
+    """Copies learned positions, or checks that saved sinusoids are as expected."""
+    name = f"model.{side}.embed_positions.weight"
+    if options["positions"] == "learned":
+        copy.copy(stack.positions.embeddings, name)
+    elif name in copy:
+        rows = max(0, copy.shape(name)[0] - stack.positions.offset)
+        zeros = np.zeros((1, rows, settings["d_model"]), "float32")
+        expected = keras.ops.convert_to_numpy(stack.positions(zeros))[0]  # (rows, D)
+        copy.check_constant(name, expected, first_row=stack.positions.offset)
+    copy.ignore(rf"model\.{side}\.embed_positions\._float_tensor")
+
+
+def _copy_output_bias(decoder, search, copy):
+    bias = decoder.output_bias if decoder.head is None else decoder.head.bias
+    name = "final_logits_bias"
+    # A missing bias is 0, as in transformers.
+    values = copy.read(name, (1, bias.shape[0]))[0] if name in copy else np.zeros(bias.shape)
+    values = np.array(values, "float32")
+    values[list(search.impossible_token_ids)] = IMPOSSIBLE_BIAS
+    copy.assign(bias, values)
+
+
+def _copy_stack(side, stack, copy):
+    prefix = f"model.{side}"
+    if stack.embedding_norm is not None:
+        copy.norm(stack.embedding_norm, f"{prefix}.layernorm_embedding")
+    if stack.final_norm is not None:
+        copy.norm(stack.final_norm, f"{prefix}.layer_norm")
+    for index, block in enumerate(stack.blocks):
+        name = f"{prefix}.layers.{index}"
+        copy.attention(block.self_attention, f"{name}.self_attn")
+        copy.norm(block.attention_norm, f"{name}.self_attn_layer_norm")
+        if side == "decoder":
+            copy.attention(block.cross_attention_layer, f"{name}.encoder_attn")
+            copy.norm(block.memory_norm, f"{name}.encoder_attn_layer_norm")
+        copy.dense(block.feed_forward.expansion, f"{name}.fc1")
+        copy.dense(block.feed_forward.contraction, f"{name}.fc2")
+        copy.norm(block.feed_forward_norm, f"{name}.final_layer_norm")
+
+
+def _entry(model_type, model_class, changed, old_keys, tokenizer=None, **options):
+    """Returns an `Architecture`. Its settings are `SETTINGS` with some changed."""
+    defaults = {"output": "lm_head.weight", "sizes": ("vocab_size",), "adds_start": False}
+    settings = {**SETTINGS, **_old_keys(*old_keys), **changed}
+    return Architecture(
+        *(model_type, model_class, settings, build),
+        tokenizer=tokenizer,
+        options={**defaults, **options},
+    )
+
+
+MARIAN = _entry(
+    "marian",
+    "MarianMTModel",
+    {
+        "vocab_size": mapped("size of the embedding of the source", 58101),
+        "decoder_vocab_size": mapped("size of the embedding of the target"),
+        "share_encoder_decoder_embeddings": mapped("one embedding for both sides", True),
+        "pad_token_id": mapped("pad_token_id of the sources", 58100),
+        "eos_token_id": mapped("end_token_id of the sources", 0),
+    },
+    (False, False, False, True),
+    tokenizer="marian",
+    normalize_first=False,
+    embedding_norm=False,
+    positions="marian",
+    has_output_bias=True,
+    sizes=("vocab_size", "decoder_vocab_size"),
+)
+BART = _entry(
+    "bart",
+    "BartForConditionalGeneration",
+    {"bos_token_id": mapped("start_token_id of the sources", 0)},
+    (False, False, True, False),
+    tokenizer="json",
+    adds_start=True,
+    normalize_first=False,
+    embedding_norm=True,
+    positions="learned",
+    has_output_bias=True,
+)
+MBART = _entry(
+    "mbart",
+    "MBartForConditionalGeneration",
+    {},
+    (True, True, True, False),
+    tokenizer="mbart",
+    normalize_first=True,
+    embedding_norm=True,
+    positions="learned",
+    has_output_bias=True,
+)
+M2M_100 = _entry(
+    "m2m_100",
+    "M2M100ForConditionalGeneration",
+    {
+        "vocab_size": mapped("size of the embedding", 128112),
+        "activation_function": mapped("activation", "relu"),
+        "scale_embedding": mapped("scale_embedding", True),
+        "attention_dropout": mapped("attention_dropout, for training", 0.1),
+    },
+    (True, True, False, True),
+    tokenizer="m2m_100",
+    normalize_first=True,
+    embedding_norm=False,
+    positions="halves",
+    has_output_bias=False,
+)
+PEGASUS = _entry(
+    "pegasus",
+    "PegasusForConditionalGeneration",
+    {
+        "pad_token_id": mapped("pad_token_id of the sources", 0),
+        "eos_token_id": mapped("end_token_id of the sources", 1),
+    },
+    (True, True, False, True),
+    tokenizer="pegasus",
+    normalize_first=True,
+    embedding_norm=False,
+    positions="marian",
+    has_output_bias=True,
+)
+FSMT = _entry(
+    "fsmt",
+    "FSMTForConditionalGeneration",
+    {
+        "src_vocab_size": mapped("size of the embedding of the source", 42024),
+        "tgt_vocab_size": mapped("size of the embedding of the target", 42024),
+        "vocab_size": equals("tgt_vocab_size"),
+        "langs": irrelevant("only used by the tokenizer"),
+        "activation_function": mapped("activation", "relu"),
+        "scale_embedding": mapped("scale_embedding", True),
+        "tie_word_embeddings": mapped("whether all three embeddings are one", False),
+        "decoder": refused("the settings of a decoder", None, {}),
+    },
+    (False, False, False, True),
+    normalize_first=False,
+    embedding_norm=False,
+    positions="halves",
+    has_output_bias=False,
+    output="model.decoder.output_projection.weight",
+    sizes=("src_vocab_size", "tgt_vocab_size"),
+)
+FAIRSEQ_MODELS = (MARIAN, BART, MBART, M2M_100, PEGASUS, FSMT)

@@ -1,0 +1,201 @@
+import dataclasses
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn.convert.architectures import find_architecture
+from keras_attn.convert.checkpoint import CONFIG, GENERATION_CONFIG, Checkpoint
+from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.generation_settings import GENERATION
+from keras_attn.convert.search_settings import search_settings
+from keras_attn.convert.settings import SettingReport, Settings, irrelevant
+from keras_attn.convert.tokenizers import TokenizerIds, read_tokenizers
+from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.models.generation_model import GenerationModel
+from keras_attn.search.beam_decoder import BeamDecoder
+from keras_attn.search.greedy_decoder import GreedyDecoder
+from keras_attn.search.sampling_decoder import SamplingDecoder
+from keras_attn.training.model_card import ModelCard
+from keras_attn.training.run_directory import RunDirectory
+
+SEARCHES = {each.__name__: each for each in (BeamDecoder, GreedyDecoder, SamplingDecoder)}
+REPORT = "conversion.txt"
+
+
+@dataclasses.dataclass(frozen=True)
+class Conversion:
+    """A converted checkpoint.
+
+    Args:
+        model: `GenerationModel`.
+        source_tokenizer: Tokenizer of the sources, or `None`.
+        target_tokenizer: Tokenizer of the targets, or `None` if it is that of the sources, or if
+            there is none.
+        architecture: String, the class in transformers.
+        search: String, the search and its arguments.
+        tokenizers: String, the tokenizers that were found.
+        settings: Tuple of `SettingReport`s: how each setting was treated.
+        card: `ModelCard`.
+    """
+
+    model: GenerationModel
+    source_tokenizer: Any
+    target_tokenizer: Any
+    architecture: str
+    search: str
+    tokenizers: str
+    settings: tuple[SettingReport, ...]
+    card: ModelCard
+
+    def report(self) -> str:
+        """Returns the architecture, the search, the tokenizers, and a line for each setting."""
+        lines = [
+            f"architecture: {self.architecture}",
+            f"search: {self.search}",
+            f"tokenizers: {self.tokenizers}",
+        ]
+        return "\n".join([*lines, *map(str, self.settings)]) + "\n"
+
+    def count(self, treatment: str) -> int:
+        """Returns the number of settings with a treatment, see `SettingReport`."""
+        return sum(each.treatment == treatment for each in self.settings)
+
+    def save(self, path: str | PathLike[str]) -> RunDirectory:
+        """Atomically writes a run directory, which all commands of `keras-attn` read.
+
+        Args:
+            path: Path of the directory. An earlier conversion is replaced.
+
+        Returns:
+            The `RunDirectory`.
+
+        Raises:
+            FileExistsError: If the path is a directory with other content.
+        """
+        tokenizers = (self.source_tokenizer, self.target_tokenizer)
+        with atomic_replace(path, is_file=False) as partial:
+            files = {"conversion": REPORT}
+            run = RunDirectory.create(partial, "generation", *tokenizers, files, self.card)
+            run.files["conversion"].write_text(self.report(), encoding="utf-8")
+            run.save_model(self.model)
+        return RunDirectory(path)
+
+
+def from_transformers(
+    folder: str | PathLike[str], ignore_settings: Sequence[str] = ()
+) -> Conversion:
+    """Converts a checkpoint of Hugging Face's transformers to a `GenerationModel`.
+
+    The folder is read from disk: `config.json`, `generation_config.json`, `model.safetensors` or
+    its shards, and the files of the tokenizers. PyTorch is only needed for weights in `.bin` files.
+    The model computes the same logits, and its search finds the same ids as `generate` of
+    transformers with the settings of the checkpoint.
+
+    Args:
+        folder: Path of the folder.
+        ignore_settings: Names of settings that are accepted although they are unknown or would
+            change results. Defaults to `()`.
+
+    Returns:
+        A `Conversion`.
+
+    Raises:
+        ConversionError: If the architecture or a setting is not supported, or weights are missing,
+            unused, or have the wrong shape.
+        ImportError: If a library that reads the files is not installed.
+
+    Example:
+
+    ```python
+    converted = from_transformers("opus-mt-en-de")
+    converted.model.generate(
+        ["How are you?"], converted.source_tokenizer, converted.target_tokenizer
+    )
+    converted.save("RUN")
+    ```
+    """
+    if isinstance(ignore_settings, str):
+        raise ValueError(
+            "Expected ignore_settings to be a list of names. Received: "
+            f"ignore_settings={ignore_settings!r}. Pass [{ignore_settings!r}]."
+        )
+    checkpoint = Checkpoint(folder)
+    architecture = find_architecture(checkpoint.config)
+    settings, generation = _settings(checkpoint, architecture)
+    parts = [settings] if generation.file == settings.file else [settings, generation]
+    names = {name for part in parts for name in part.values_in_file}
+    needless = sorted(set(ignore_settings) - names)
+    if needless:
+        raise ConversionError(
+            "Expected ignore_settings to be names of settings in the checkpoint. Received: "
+            f"{needless}, which it does not have. Omit them."
+        )
+    reports = [report for part in parts for report in part.check(ignore_settings)]
+    max_positions = None
+    if "max_position_embeddings" in settings:
+        max_positions = settings["max_position_embeddings"]
+    search = search_settings(generation, max_positions, architecture.is_language_model)
+    copy = WeightCopy(checkpoint.weights)
+    encoder, decoder = architecture.build(architecture, settings, search, copy)
+    layers = [layer for layer in (encoder, decoder) if layer is not None]
+    copy.finish([variable for layer in layers for variable in layer.weights])
+    tokenizers = read_tokenizers(
+        architecture.tokenizer, checkpoint, _tokenizer_ids(encoder, decoder, search)
+    )
+    search = _with_languages(search, tokenizers)
+    adds_start = architecture.is_language_model and architecture.options["adds_start"]
+    start = settings["bos_token_id"] if adds_start else None
+    search_layer = SEARCHES[search.class_name](decoder, **search.arguments)
+    model = GenerationModel(encoder, search_layer, source_start_token_id=start)
+    arguments = ", ".join(f"{name}={value!r}" for name, value in search.arguments.items())
+    return Conversion(
+        model,
+        tokenizers.source,
+        tokenizers.target,
+        architecture.model_class,
+        f"{search.class_name}({arguments})",
+        tokenizers.note,
+        tuple(reports),
+        ModelCard(
+            *tokenizers.languages,
+            recipe=f"converted from {architecture.model_class} of transformers",
+        ),
+    )
+
+
+def _tokenizer_ids(encoder, decoder, search):
+    sizes: Any = [get_vocabulary_size(layer) for layer in (encoder or decoder, decoder)]
+    names = ("pad_token_id", "start_token_id", "end_token_id")
+    pad, start, end = (search.arguments[name] for name in names)
+    return TokenizerIds(sizes[0], sizes[1], pad, start, end)
+
+
+def _with_languages(search, tokenizers):
+    """Returns a search to whose outputs a request adds the code of a language.
+
+    transformers forces the code as the first token. A code in `generation_config.json` is that of
+    one language; a request selects another one.
+    """
+    languages = getattr(tokenizers.target, "languages", {})
+    codes = [list(each.target_start) for each in languages.values()]
+    if not any(codes):
+        return search
+    arguments = {**search.arguments, "score_prefix": False}
+    if arguments.get("forced_prefix_ids") in codes:
+        del arguments["forced_prefix_ids"]
+    return dataclasses.replace(search, arguments=arguments)
+
+
+def _settings(checkpoint, architecture):
+    """Returns the `Settings` of the model and of its search, which can be in the same file."""
+    if checkpoint.generation_config is not None:
+        unused = irrelevant(f"{GENERATION_CONFIG} replaces it")
+        table = {**dict.fromkeys(GENERATION, unused), **architecture.settings}
+        generation = Settings(GENERATION_CONFIG, checkpoint.generation_config, GENERATION, True)
+        return Settings(CONFIG, checkpoint.config, table), generation
+    table = {**GENERATION, **architecture.settings}
+    settings = Settings(CONFIG, checkpoint.config, table)
+    # transformers reads the search settings from the file, without defaults of the architecture.
+    return settings, Settings(CONFIG, checkpoint.config, {**table, **GENERATION}, True)

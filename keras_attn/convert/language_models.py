@@ -1,0 +1,374 @@
+"""Decoder-only language models: GPT-2, OPT, Llama, Mistral, Qwen2 and Gemma."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_attn.convert.activations import activation
+from keras_attn.convert.architecture import Architecture
+from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING, equals
+from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.search_settings import SearchSettings
+from keras_attn.convert.settings import (
+    Setting,
+    Settings,
+    irrelevant,
+    mapped,
+    refused,
+    refused_unless,
+)
+from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.decoders.causal_language_model import CausalLanguageModel
+from keras_attn.positions.learned_positions import LearnedPositions
+from keras_attn.positions.rotary_positions import RotaryPositions
+from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
+
+OPT_OFFSET = 2
+"""Number of rows before that of the first position in the table of OPT."""
+
+_CLASSIFIER = irrelevant("only used by heads with a summary")
+_IDS = {
+    "pad_token_id": irrelevant("the search settings have it"),
+    "bos_token_id": mapped("start token of prompts that are texts"),
+}
+
+
+def _build_model(
+    settings: Mapping[str, Any],
+    copy: WeightCopy,
+    table: str,
+    size: int,
+    features: int,
+    num_layers: int,
+    block: dict[str, Any],
+    **arguments: Any,
+) -> CausalLanguageModel:
+    """Builds a `CausalLanguageModel`, and copies its embedding and its output layer.
+
+    Args:
+        settings: `Settings`.
+        copy: `WeightCopy`.
+        table: String, name of the embedding in the checkpoint.
+        size: Int, number of ids.
+        features: Int, size of the vectors.
+        num_layers: Int, number of blocks.
+        block: Dict, arguments of `TransformerDecoderBlock`.
+        **arguments: Arguments of `CausalLanguageModel`.
+    """
+    embedding, output = keras.layers.ReversibleEmbedding(size, features), "lm_head.weight"
+    head = None
+    if settings["tie_word_embeddings"]:
+        copy.check_tied(output, table)
+    else:
+        head = keras.layers.Dense(size, use_bias=False, name="head")
+    model = CausalLanguageModel(
+        TransformerDecoderBlock(**block, cross_attention=False),
+        embedding,
+        head,
+        num_layers,
+        name="decoder",
+        **arguments,
+    )
+    model.build((None, None))
+    copy.copy(embedding.embeddings, table)
+    if head is not None:
+        copy.copy(head.kernel, output, transpose=True)
+    return model
+
+
+GPT2_SETTINGS: dict[str, Setting] = {
+    **COMMON,
+    **DECODER_ONLY,
+    **_IDS,
+    "bos_token_id": irrelevant("the tokenizer adds no start token"),
+    "vocab_size": mapped("size of the embedding", 50257),
+    "n_positions": mapped("max_length of the positions", 1024),
+    "n_embd": mapped("size of the vectors", 768),
+    "n_layer": mapped("num_layers", 12),
+    "n_head": mapped("num_heads", 12),
+    "n_inner": mapped("intermediate_dim, by default 4 times the size of the vectors"),
+    "activation_function": mapped("activation", "gelu_new"),
+    "layer_norm_epsilon": mapped("epsilon", 1e-5),
+    "scale_attn_weights": mapped("scale of the queries", True),
+    "scale_attn_by_inverse_layer_idx": mapped("scale of the queries of each block", False),
+    "resid_pdrop": mapped("dropout, for training", 0.1),
+    "embd_pdrop": mapped("dropout of the embedding, for training", 0.1),
+    "attn_pdrop": mapped("attention_dropout, for training", 0.1),
+    "reorder_and_upcast_attn": irrelevant("computes the same in another order"),
+    "initializer_range": TRAINING,
+    "n_ctx": equals("n_positions"),
+    "summary_type": _CLASSIFIER,
+    "summary_use_proj": _CLASSIFIER,
+    "summary_activation": _CLASSIFIER,
+    "summary_proj_to_labels": _CLASSIFIER,
+    "summary_first_dropout": _CLASSIFIER,
+    "hidden_size": equals("n_embd"),
+    "max_position_embeddings": equals("n_positions"),
+    "num_attention_heads": equals("n_head"),
+    "num_hidden_layers": equals("n_layer"),
+}
+
+
+def build_gpt2(
+    architecture: Architecture, settings: Settings, search: SearchSettings, copy: WeightCopy
+) -> tuple[None, Any]:
+    """Builds a GPT-2 model, and copies the weights. See `Architecture`."""
+    prefix = "transformer." if "transformer.wte.weight" in copy else ""
+    features, heads, inner = settings["n_embd"], settings["n_head"], settings["n_inner"]
+    block = {
+        "num_heads": heads,
+        "intermediate_dim": 4 * features if inner is None else inner,
+        "activation": activation(settings["activation_function"]),
+        "epsilon": settings["layer_norm_epsilon"],
+        "dropout": settings["resid_pdrop"],
+        "attention_dropout": settings["attn_pdrop"],
+        "activation_dropout": 0.0,
+    }
+    model = _build_model(
+        *(settings, copy, f"{prefix}wte.weight", settings["vocab_size"], features),
+        *(settings["n_layer"], block),
+        positions=LearnedPositions(settings["n_positions"]),
+        dropout=settings["embd_pdrop"],
+    )
+    copy.copy(model.stack.positions.embeddings, f"{prefix}wpe.weight")
+    copy.norm(model.stack.final_norm, f"{prefix}ln_f")
+    copy.ignore(rf"{prefix}h\.\d+\.attn\.(bias|masked_bias)")  # the causal mask
+    for index, each in enumerate(model.stack.blocks):
+        name = f"{prefix}h.{index}"
+        attention, hidden = each.self_attention, each.feed_forward
+        scale = 1.0 if settings["scale_attn_weights"] else (features // heads) ** 0.5
+        scale /= index + 1 if settings["scale_attn_by_inverse_layer_idx"] else 1
+        kernels = np.split(copy.read(f"{name}.attn.c_attn.weight", (features, 3 * features)), 3, 1)
+        biases = np.split(copy.read(f"{name}.attn.c_attn.bias", (3 * features,)), 3)
+        parts = zip(("query", "key", "value"), kernels, biases, strict=True)
+        for part, kernel, bias in parts:
+            factor = np.float32(scale if part == "query" else 1.0)
+            copy.assign(getattr(attention, f"{part}_kernel"), kernel * factor)
+            copy.assign(getattr(attention, f"{part}_bias"), bias * factor)
+        copy.norm(each.attention_norm, f"{name}.ln_1")
+        copy.norm(each.feed_forward_norm, f"{name}.ln_2")
+        for kernel, bias, part in (
+            (attention.output_kernel, attention.output_bias, "attn.c_proj"),
+            (hidden.expansion.kernel, hidden.expansion.bias, "mlp.c_fc"),
+            (hidden.contraction.kernel, hidden.contraction.bias, "mlp.c_proj"),
+        ):
+            copy.copy(kernel, f"{name}.{part}.weight")  # (inputs, outputs), as ours
+            copy.copy(bias, f"{name}.{part}.bias")
+    return None, model
+
+
+OPT_SETTINGS: dict[str, Setting] = {
+    **COMMON,
+    **DECODER_ONLY,
+    **_IDS,
+    "bos_token_id": mapped("start token of prompts that are texts", 2),
+    "vocab_size": mapped("size of the embedding", 50272),
+    "hidden_size": mapped("size of the vectors", 768),
+    "num_hidden_layers": mapped("num_layers", 12),
+    "ffn_dim": mapped("intermediate_dim", 3072),
+    "max_position_embeddings": mapped("max_length of the positions", 2048),
+    "num_attention_heads": mapped("num_heads", 12),
+    "activation_function": mapped("activation", "relu"),
+    "enable_bias": mapped("use_bias", True),
+    "dropout": mapped("dropout, for training", 0.1),
+    "attention_dropout": mapped("attention_dropout, for training", 0.0),
+    "activation_dropout": TRAINING,
+    "do_layer_norm_before": refused("post-norm blocks of OPT-350m", None, True),
+    "_remove_final_layer_norm": refused("no normalization after the blocks", None, False),
+    "word_embed_proj_dim": refused_unless(
+        "an embedding of another size, as in OPT-350m",
+        lambda value, settings: value in (None, settings["hidden_size"]),
+    ),
+    "layer_norm_elementwise_affine": refused("normalizations without weights", None, True),
+    "layerdrop": TRAINING,
+    "init_std": TRAINING,
+}
+
+
+def build_opt(
+    architecture: Architecture, settings: Settings, search: SearchSettings, copy: WeightCopy
+) -> tuple[None, Any]:
+    """Builds an OPT model, and copies the weights. See `Architecture`."""
+    prefix, features = "model.decoder", settings["hidden_size"]
+    block = {
+        "num_heads": settings["num_attention_heads"],
+        "intermediate_dim": settings["ffn_dim"],
+        "activation": activation(settings["activation_function"]),
+        "use_bias": settings["enable_bias"],
+        "dropout": settings["dropout"],
+        "attention_dropout": settings["attention_dropout"],
+        "activation_dropout": 0.0,
+    }
+    model = _build_model(
+        *(settings, copy, f"{prefix}.embed_tokens.weight", settings["vocab_size"], features),
+        *(settings["num_hidden_layers"], block),
+        positions=LearnedPositions(settings["max_position_embeddings"], offset=OPT_OFFSET),
+    )
+    copy.copy(model.stack.positions.embeddings, f"{prefix}.embed_positions.weight")
+    copy.norm(model.stack.final_norm, f"{prefix}.final_layer_norm")
+    for index, each in enumerate(model.stack.blocks):
+        name = f"{prefix}.layers.{index}"
+        copy.attention(each.self_attention, f"{name}.self_attn")
+        copy.norm(each.attention_norm, f"{name}.self_attn_layer_norm")
+        copy.norm(each.feed_forward_norm, f"{name}.final_layer_norm")
+        copy.dense(each.feed_forward.expansion, f"{name}.fc1")
+        copy.dense(each.feed_forward.contraction, f"{name}.fc2")
+    return None, model
+
+
+LLAMA_SETTINGS: dict[str, Setting] = {
+    **COMMON,
+    **DECODER_ONLY,
+    **_IDS,
+    "bos_token_id": mapped("start token of prompts that are texts", 1),
+    "vocab_size": mapped("size of the embedding", 32000),
+    "hidden_size": mapped("size of the vectors", 4096),
+    "intermediate_size": mapped("intermediate_dim", 11008),
+    "num_hidden_layers": mapped("num_layers", 32),
+    "num_attention_heads": mapped("num_heads", 32),
+    "num_key_value_heads": mapped("num_key_value_heads"),
+    "head_dim": mapped("key_dim"),
+    "hidden_act": mapped("activation of the gate", "silu"),
+    "rms_norm_eps": mapped("epsilon", 1e-6),
+    "tie_word_embeddings": mapped("whether the output layer uses the embedding", False),
+    "rope_parameters": mapped("rotary positions"),
+    "rope_theta": mapped("max_wavelength of the rotary positions", 10000.0),
+    "rope_scaling": refused("scaled rotary positions", None),
+    "attention_dropout": mapped("attention_dropout, for training", 0.0),
+    "max_position_embeddings": irrelevant("rotary positions have no limit"),
+    "pretraining_tp": irrelevant("computes the same in slices"),
+    "initializer_range": TRAINING,
+}
+_BIASES = {
+    "attention_bias": mapped("use_bias", False),
+    "mlp_bias": mapped("use_bias", False),
+}
+_WINDOW = {"sliding_window": mapped("sliding_window", 4096)}
+
+
+def build_llama(
+    architecture: Architecture, settings: Settings, search: SearchSettings, copy: WeightCopy
+) -> tuple[None, Any]:
+    """Builds a model of Llama's family, and copies the weights. See `Architecture`."""
+    options, features = architecture.options, settings["hidden_size"]
+    heads, key_value_heads = settings["num_attention_heads"], settings["num_key_value_heads"]
+    head_dim, gate = settings["head_dim"], settings["hidden_act"]
+    if options["is_gemma"] and gate == "gelu":
+        gate = "gelu_pytorch_tanh"  # what the published Gemma models mean by gelu
+    biases = [settings[name] for name in ("attention_bias", "mlp_bias") if name in settings]
+    block = {
+        "num_heads": heads,
+        "intermediate_dim": settings["intermediate_size"],
+        "key_dim": features // heads if head_dim is None else head_dim,
+        "num_key_value_heads": heads if key_value_heads is None else key_value_heads,
+        "activation": activation(gate, gated=True),
+        "normalization": "rms",
+        "use_bias": options["has_bias"] or any(biases),
+        "rotary": RotaryPositions(_rope_theta(settings)),
+        "sliding_window": settings["sliding_window"] if "sliding_window" in settings else None,
+        "epsilon": settings["rms_norm_eps"],
+        "attention_dropout": settings["attention_dropout"],
+    }
+    model = _build_model(
+        *(settings, copy, "model.embed_tokens.weight", settings["vocab_size"], features),
+        *(settings["num_hidden_layers"], block),
+        scale_embedding=options["is_gemma"],
+    )
+    copy.ignore(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
+    # Gemma stores the difference of the scale from 1.
+    added = 1.0 if options["is_gemma"] else 0.0
+    copy.norm(model.stack.final_norm, "model.norm", added)
+    for index, each in enumerate(model.stack.blocks):
+        name = f"model.layers.{index}"
+        parts = ("q_proj", "k_proj", "v_proj", "o_proj")
+        copy.attention(each.self_attention, f"{name}.self_attn", parts, optional_bias=True)
+        copy.norm(each.attention_norm, f"{name}.input_layernorm", added)
+        copy.norm(each.feed_forward_norm, f"{name}.post_attention_layernorm", added)
+        expansion, contraction = each.feed_forward.expansion, each.feed_forward.contraction
+        gates = [f"{name}.mlp.{part}" for part in ("gate_proj", "up_proj")]
+        copy.joined(expansion.kernel, [f"{gate}.weight" for gate in gates])
+        copy.copy(contraction.kernel, f"{name}.mlp.down_proj.weight", transpose=True)
+        if expansion.bias is not None:
+            copy.joined_biases(expansion.bias, [f"{gate}.bias" for gate in gates])
+            copy.bias(contraction.bias, f"{name}.mlp.down_proj.bias", optional=True)
+    return None, model
+
+
+def _rope_theta(settings):
+    """Returns the base of the rotary frequencies, from old or new keys."""
+    parameters = dict(settings["rope_parameters"] or {})
+    theta = parameters.pop("rope_theta", settings["rope_theta"])
+    kind = parameters.pop("rope_type", "default")
+    if kind != "default" or parameters:
+        raise ConversionError(
+            "Expected rope_parameters with rope_theta and rope_type='default'. Received: "
+            f"rope_parameters={settings['rope_parameters']!r}. Scaled rotary positions cannot be "
+            "converted."
+        )
+    return float(theta)
+
+
+def _llama(model_type, model_class, settings, has_bias=False, is_gemma=False, adds_start=True):
+    options = {"has_bias": has_bias, "is_gemma": is_gemma, "adds_start": adds_start}
+    table = {**LLAMA_SETTINGS, **settings}
+    return Architecture(model_type, model_class, table, build_llama, True, "json", options)
+
+
+GPT2 = Architecture(
+    "gpt2", "GPT2LMHeadModel", GPT2_SETTINGS, build_gpt2, True, "json", {"adds_start": False}
+)
+OPT = Architecture(
+    "opt", "OPTForCausalLM", OPT_SETTINGS, build_opt, True, "json", {"adds_start": True}
+)
+LLAMA = _llama("llama", "LlamaForCausalLM", _BIASES)
+MISTRAL = _llama(
+    "mistral",
+    "MistralForCausalLM",
+    {
+        **_WINDOW,
+        "intermediate_size": mapped("intermediate_dim", 14336),
+        "num_key_value_heads": mapped("num_key_value_heads", 8),
+    },
+)
+QWEN2 = _llama(
+    "qwen2",
+    "Qwen2ForCausalLM",
+    {
+        "vocab_size": mapped("size of the embedding", 151936),
+        "intermediate_size": mapped("intermediate_dim", 22016),
+        "num_key_value_heads": mapped("num_key_value_heads", 32),
+        "bos_token_id": irrelevant("the tokenizer adds no start token"),
+        "use_sliding_window": refused("windows of some layers alone", None, False),
+        "sliding_window": irrelevant("only used with use_sliding_window"),
+        "max_window_layers": irrelevant("only used with use_sliding_window"),
+        "layer_types": refused_unless(
+            "windows of some layers alone",
+            lambda value, _: value is None or set(value) <= {"full_attention"},
+        ),
+    },
+    has_bias=True,
+    adds_start=False,
+)
+GEMMA = _llama(
+    "gemma",
+    "GemmaForCausalLM",
+    {
+        "vocab_size": mapped("size of the embedding", 256000),
+        "hidden_size": mapped("size of the vectors", 3072),
+        "intermediate_size": mapped("intermediate_dim", 24576),
+        "num_hidden_layers": mapped("num_layers", 28),
+        "num_attention_heads": mapped("num_heads", 16),
+        "num_key_value_heads": mapped("num_key_value_heads", 16),
+        "head_dim": mapped("key_dim", 256),
+        "hidden_act": mapped("activation of the gate", "gelu_pytorch_tanh"),
+        "hidden_activation": refused("another gate", None, "gelu_pytorch_tanh"),
+        "tie_word_embeddings": mapped("whether the output layer uses the embedding", True),
+        "bos_token_id": mapped("start token of prompts that are texts", 2),
+        "attention_bias": mapped("use_bias", False),
+        "use_bidirectional_attention": refused("attention to later tokens", None, False),
+    },
+    is_gemma=True,
+)
+LANGUAGE_MODELS = (GPT2, OPT, LLAMA, MISTRAL, QWEN2, GEMMA)

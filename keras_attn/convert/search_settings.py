@@ -1,0 +1,185 @@
+import dataclasses
+from typing import Any
+
+from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.settings import Settings
+
+STOPS: dict[bool | str, str] = {True: "collected", False: "heuristic", "never": "exact"}
+"""Dict from `early_stopping` of transformers to `stop` of `BeamDecoder`."""
+
+DEFAULT_NEW_TOKENS = 20
+"""Number of tokens that `generate` of transformers writes if no length is set."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchSettings:
+    """The search that transformers' `generate` runs with the settings of a checkpoint.
+
+    Args:
+        class_name: String, name of the search class.
+        arguments: Dict, its keyword arguments.
+        impossible_token_ids: List of ids whose probability is 0 before the others are normalized.
+    """
+
+    class_name: str
+    arguments: dict[str, Any]
+    impossible_token_ids: tuple[int, ...] = ()
+
+
+def search_settings(
+    settings: Settings, max_positions: int | None, reads_prompts: bool = False
+) -> SearchSettings:
+    """Maps the settings of `generate` to a search.
+
+    Args:
+        settings: `Settings` of `generation_config.json`, or of `config.json` without such a file.
+        max_positions: Int, `max_position_embeddings` of the model, or `None`.
+        reads_prompts: Bool, whether the model continues prompts, which `max_length` of transformers
+            counts. Defaults to `False`: a decoder with an encoder.
+
+    Returns:
+        `SearchSettings`.
+
+    Raises:
+        ConversionError: If no search of this library computes the same.
+    """
+    end = _single_id(settings, "eos_token_id")
+    if end is None:
+        raise _error(settings, "eos_token_id", None, "an end token", "Add eos_token_id to it.")
+    start = _single_id(settings, "decoder_start_token_id")
+    start = _single_id(settings, "bos_token_id") if start is None else start
+    if start is None and reads_prompts:
+        start = end  # a prompt is never empty, so no search uses this start token
+    if start is None:
+        advice = "Add decoder_start_token_id to it."
+        raise _error(settings, "decoder_start_token_id", None, "a start token", advice)
+    pad = _single_id(settings, "pad_token_id")
+    suppressed = _suppressed(settings, end)
+    forced_end = _single_id(settings, "forced_eos_token_id")
+    if forced_end not in (None, end):
+        raise _error(
+            settings, "forced_eos_token_id", forced_end, f"eos_token_id={end}, or null", ""
+        )
+    arguments: dict[str, Any] = {
+        "start_token_id": start,
+        "end_token_id": end,
+        "pad_token_id": end if pad is None else pad,
+        "suppressed_token_ids": suppressed,
+        "min_length": _min_length(settings, reads_prompts),
+        **_lengths(settings, max_positions, reads_prompts),
+    }
+    if forced_end is not None:
+        arguments["force_end_token"] = True
+    forced_first = _single_id(settings, "forced_bos_token_id")
+    if forced_first is not None:
+        arguments["forced_prefix_ids"] = [forced_first]
+    ngrams = int(settings["no_repeat_ngram_size"])
+    if ngrams:
+        _check_ngrams(settings, ngrams, start, end, suppressed, reads_prompts)
+        arguments["no_repeat_ngram_size"] = ngrams
+    beams, hypotheses = int(settings["num_beams"]), int(settings["num_return_sequences"])
+    if settings["do_sample"]:
+        if beams > 1:
+            raise _error(settings, "num_beams", beams, "num_beams=1 with do_sample", "")
+        arguments["num_hypotheses"] = hypotheses
+        arguments |= _sampling(settings)
+        return SearchSettings("SamplingDecoder", arguments)
+    if beams == 1:
+        if hypotheses > 1:
+            advice = "greedy search returns one hypothesis"
+            raise _error(settings, "num_return_sequences", hypotheses, "1", advice)
+        return SearchSettings("GreedyDecoder", arguments)
+    arguments |= _beams(settings, beams, hypotheses)
+    impossible = ()
+    if settings["renormalize_logits"]:
+        for name in ("min_length", "no_repeat_ngram_size"):
+            if arguments.get(name):
+                expected = f"{name}=0 with renormalize_logits and beams"
+                raise _error(settings, name, arguments[name], expected, "")
+        impossible = tuple(suppressed)
+    return SearchSettings("BeamDecoder", arguments, impossible)
+
+
+def _beams(settings, beams, hypotheses):
+    early_stopping = settings["early_stopping"]
+    if early_stopping not in STOPS:
+        raise _error(settings, "early_stopping", early_stopping, f"one of {tuple(STOPS)}", "")
+    stop = STOPS[early_stopping]
+    return {
+        "beam_width": beams,
+        "stop": stop,
+        # The pool of transformers holds num_beams hypotheses. With fewer, a search can end earlier.
+        "num_hypotheses": beams if stop == "exact" else hypotheses,
+        "length_penalty": float(settings["length_penalty"]),
+        "length_penalty_form": "average_with_end",
+    }
+
+
+def _sampling(settings):
+    top_k = settings["top_k"]
+    return {
+        "temperature": float(settings["temperature"]),
+        "top_k": int(top_k) or None,
+        "top_p": float(settings["top_p"]),
+    }
+
+
+def _lengths(settings, max_positions, reads_prompts):
+    """Returns `max_length` and `relative_max_length`. Ours do not count the start token."""
+    new, total = settings["max_new_tokens"], settings["max_length"]
+    if new is None and total is not None:
+        total = int(total)
+        if reads_prompts:  # the prompt counts
+            return {"max_length": total, "relative_max_length": (-1, total)}
+        return {"max_length": max(0, total - 1), "relative_max_length": None}
+    if new is None:
+        new = DEFAULT_NEW_TOKENS
+        if max_positions is not None and not reads_prompts:
+            new = min(new, max_positions - 1)
+    return {"max_length": int(new), "relative_max_length": None}
+
+
+def _min_length(settings, reads_prompts):
+    """Returns `min_length`. That of transformers counts the start token."""
+    new, total = settings["min_new_tokens"], int(settings["min_length"])
+    if new is not None:
+        return int(new)
+    if total and reads_prompts:
+        expected = "min_new_tokens, because min_length counts the prompt"
+        raise _error(settings, "min_length", total, expected, "Use min_new_tokens.")
+    return max(0, total - 1)
+
+
+def _suppressed(settings, end):
+    words = settings["bad_words_ids"] or []
+    long = [word for word in words if len(word) != 1]
+    if long:
+        raise _error(settings, "bad_words_ids", long[0], "single tokens", "")
+    # transformers never forbids the end token.
+    single = [int(word[0]) for word in words if word != [end]]
+    return sorted({*single, *(settings["suppress_tokens"] or [])})
+
+
+def _check_ngrams(settings, size, start, end, suppressed, reads_prompts):
+    """Checks that n-grams with the start token or a prompt, which we do not count, never repeat."""
+    is_never_generated = start in suppressed or (start == end and size > 1)
+    if reads_prompts or not is_never_generated:
+        counted = "the prompt" if reads_prompts else f"the start token {start}"
+        expected = f"0, because transformers also counts n-grams with {counted}"
+        raise _error(settings, "no_repeat_ngram_size", size, expected, "")
+
+
+def _single_id(settings, name):
+    value = settings[name]
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise _error(settings, name, value, "one id", "A search has one such token.")
+    return value
+
+
+def _error(settings, name, value, expected, advice):
+    return ConversionError(
+        f"Expected {name} in {settings.file} to be {expected}. Received: {name}={value!r}. "
+        f"{advice or 'Change it in the file, and set it later with keras_attn.replace_search.'}"
+    )

@@ -1,0 +1,158 @@
+"""Settings of a checkpoint: what is done with each key of its JSON files.
+
+No setting is ignored. The tables of an architecture list every key that its configuration can have,
+with one of three treatments:
+
+    mapped      the converter reads it
+    irrelevant  it does not change results; the note is the reason
+    refused     it would change results; only harmless values are accepted
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from keras_attn.convert.conversion_error import ConversionError
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Treatment of a key.
+
+    Args:
+        treatment: String, `"mapped"`, `"irrelevant"` or `"refused"`.
+        note: String, what the key is mapped to, or the reason of the treatment.
+        default: Value of a missing key, for mapped keys.
+        harmless: Function of a value and of all settings that returns whether a refused key has a
+            value that does not change results.
+    """
+
+    treatment: str
+    note: str
+    default: Any = None
+    harmless: Callable[[Any, Any], bool] | None = None
+
+
+def mapped(note: str, default: Any = None) -> Setting:
+    """Returns the treatment of a key that the converter reads."""
+    return Setting("mapped", note, default)
+
+
+def irrelevant(reason: str) -> Setting:
+    """Returns the treatment of a key that does not change results."""
+    return Setting("irrelevant", reason)
+
+
+def refused(reason: str, *harmless: Any) -> Setting:
+    """Returns the treatment of a key that may only have harmless values, such as `None`."""
+    return Setting("refused", reason, harmless=lambda value, _: _is_one_of(value, harmless))
+
+
+def refused_unless(reason: str, harmless: Callable[[Any, Any], bool]) -> Setting:
+    """Returns the treatment of a key whose harmless values depend on other settings."""
+    return Setting("refused", reason, harmless=harmless)
+
+
+@dataclasses.dataclass(frozen=True)
+class SettingReport:
+    """How one key of a JSON file was treated.
+
+    Args:
+        file: String, name of the file.
+        name: String, the key.
+        value: The value.
+        treatment: String, `"mapped"`, `"irrelevant"`, `"harmless"` or `"ignored"`.
+        note: String, what the key is mapped to, or the reason of the treatment.
+    """
+
+    file: str
+    name: str
+    value: Any
+    treatment: str
+    note: str
+
+    def __str__(self) -> str:
+        value = repr(self.value)
+        value = value if len(value) <= 40 else f"{value[:37]}..."
+        return f"{self.file}: {self.name} = {value}: {self.treatment}, {self.note}"
+
+
+class Settings(Mapping[str, Any]):
+    """Settings of one JSON file. A missing key has the default of its table.
+
+    Args:
+        file: String, name of the file.
+        values: Dict, content of the file.
+        table: Dict from keys to `Setting`s.
+        null_is_default: Bool, whether the value `null` is the same as a missing key, as in
+            `generation_config.json`. Defaults to `False`.
+
+    Attributes:
+        reads: Set of the keys that were read.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        values: Mapping[str, Any],
+        table: Mapping[str, Setting],
+        null_is_default: bool = False,
+    ) -> None:
+        self.null_is_default = null_is_default
+        self.file = file
+        self.values_in_file = dict(values)
+        self.table = table
+        self.reads: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        setting = self.table[name]
+        if setting.treatment != "mapped":
+            raise KeyError(f"{name} is {setting.treatment}, not mapped")
+        self.reads.add(name)
+        value = self.values_in_file.get(name, setting.default)
+        return setting.default if value is None and self.null_is_default else value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(name for name, each in self.table.items() if each.treatment == "mapped")
+
+    def __len__(self) -> int:
+        return sum(each.treatment == "mapped" for each in self.table.values())
+
+    def check(self, ignored: Iterable[str] = ()) -> list[SettingReport]:
+        """Returns how each key of the file is treated.
+
+        Args:
+            ignored: Names of keys to accept although they are refused or unknown.
+
+        Raises:
+            ConversionError: If a key is unknown, or refused and not harmless.
+        """
+        ignored, reports, wrong = set(ignored), [], []
+        for name, value in self.values_in_file.items():
+            setting = self.table.get(name)
+            if setting is not None and setting.treatment != "refused":
+                reports.append(self._report(name, setting.treatment, setting.note))
+            elif setting is not None and setting.harmless and setting.harmless(value, self):
+                reports.append(self._report(name, "harmless", setting.note))
+            elif name in ignored:
+                reports.append(self._report(name, "ignored", "at your request"))
+            else:
+                reason = "an unknown setting" if setting is None else setting.note
+                wrong.append(f"{name}={value!r} ({reason})")
+        if wrong:
+            raise ConversionError(
+                f"Expected settings in {self.file} that can be converted exactly. Received: "
+                f"{'; '.join(wrong)}. If a setting does not change the results that you need, "
+                "accept it with --ignore-setting NAME or ignore_settings=[NAME]."
+            )
+        return reports
+
+    def _report(self, name, treatment, note):
+        return SettingReport(self.file, name, self.values_in_file[name], treatment, note)
+
+
+def _is_one_of(value, allowed):
+    # `1 == True` in Python, but a number and a flag are different settings.
+    return any(
+        value == each and isinstance(value, bool) == isinstance(each, bool) for each in allowed
+    )

@@ -1,0 +1,196 @@
+"""T5 and its successors: T5 1.1, Flan-T5, mT5 and ByT5."""
+
+from typing import Any
+
+import keras
+
+from keras_attn.convert.activations import activation
+from keras_attn.convert.architecture import Architecture
+from keras_attn.convert.config_settings import (
+    CLASSIFIER,
+    COMMON,
+    ENCODER_DECODER,
+    TRAINING,
+    equals,
+)
+from keras_attn.convert.search_settings import SearchSettings
+from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused_unless
+from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.decoders.transformer_decoder import TransformerDecoder
+from keras_attn.encoders.transformer_encoder import TransformerEncoder
+from keras_attn.positions.relative_position_bias import RelativePositionBias
+from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
+from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
+
+SHARED, OUTPUT = "shared.weight", "lm_head.weight"
+PARTS = ("q", "k", "v", "o")
+
+
+def _activation_name(settings):
+    """Returns the name of the activation in transformers, and whether it is that of a gate."""
+    name, is_gated = settings["feed_forward_proj"], False
+    if name.startswith("gated-"):
+        name, is_gated = name.removeprefix("gated-"), True
+    # transformers uses the tanh form where a gate is called gelu.
+    return ("gelu_new" if is_gated and name == "gelu" else name), is_gated
+
+
+SETTINGS: dict[str, Setting] = {
+    **COMMON,
+    **ENCODER_DECODER,
+    "vocab_size": mapped("size of the embedding", 32128),
+    "d_model": mapped("size of the vectors", 512),
+    "d_kv": mapped("key_dim", 64),
+    "d_ff": mapped("intermediate_dim", 2048),
+    "num_layers": mapped("num_layers of the encoder", 6),
+    "num_decoder_layers": mapped("num_layers of the decoder"),
+    "num_heads": mapped("num_heads", 8),
+    "feed_forward_proj": mapped("activation", "relu"),
+    "layer_norm_epsilon": mapped("epsilon", 1e-6),
+    "relative_attention_num_buckets": mapped("num_buckets of the position bias", 32),
+    "relative_attention_max_distance": mapped("max_distance of the position bias", 128),
+    "pad_token_id": mapped("pad_token_id of the sources", 0),
+    "eos_token_id": mapped("end_token_id of the sources", 1),
+    "dropout_rate": mapped("dropout, for training", 0.1),
+    "classifier_dropout": CLASSIFIER,
+    "initializer_factor": TRAINING,
+    "dense_act_fn": refused_unless(
+        "must belong to feed_forward_proj",
+        lambda value, settings: value in (None, _activation_name(settings)[0]),
+    ),
+    "is_gated_act": refused_unless(
+        "must belong to feed_forward_proj",
+        lambda value, settings: value in (None, _activation_name(settings)[1]),
+    ),
+    "n_positions": irrelevant("relative positions have no limit"),
+    "num_hidden_layers": equals("num_layers"),
+    "num_attention_heads": equals("num_heads"),
+    "hidden_size": equals("d_model"),
+    "head_dim": equals("d_kv"),
+}
+
+
+def build(
+    architecture: Architecture, settings: Settings, search: SearchSettings, copy: WeightCopy
+) -> tuple[Any, Any]:
+    """Builds encoder and decoder, and copies the weights. See `Architecture`."""
+    features, size, heads = settings["d_model"], settings["vocab_size"], settings["num_heads"]
+    name, is_gated = _activation_name(settings)
+    dropout = settings["dropout_rate"]
+    block = {
+        "num_heads": heads,
+        "intermediate_dim": settings["d_ff"],
+        "key_dim": settings["d_kv"],
+        "activation": activation(name, is_gated),
+        "normalization": "rms",
+        "use_bias": False,
+        "epsilon": settings["layer_norm_epsilon"],
+        "dropout": dropout,
+    }
+    buckets = (
+        heads,
+        settings["relative_attention_num_buckets"],
+        settings["relative_attention_max_distance"],
+    )
+    embedding = keras.layers.ReversibleEmbedding(size, features)
+    # T5 1.1 has an output matrix of its own, whatever tie_word_embeddings is: newer releases of
+    # transformers set it to true.
+    is_tied = OUTPUT not in copy or copy.are_equal(OUTPUT, SHARED)
+    head = None if is_tied else keras.layers.Dense(size, use_bias=False, name="head")
+    encoder = TransformerEncoder(
+        TransformerEncoderBlock(**block),
+        embedding,
+        settings["num_layers"],
+        position_bias=RelativePositionBias(*buckets, bidirectional=True),
+        dropout=dropout,
+        pad_token_id=settings["pad_token_id"],
+        end_token_id=settings["eos_token_id"],
+        name="encoder",
+    )
+    decoder_layers = settings["num_decoder_layers"]
+    decoder = TransformerDecoder(
+        TransformerDecoderBlock(**block),
+        embedding,
+        head,
+        settings["num_layers"] if decoder_layers is None else decoder_layers,
+        position_bias=RelativePositionBias(*buckets, bidirectional=False),
+        dropout=dropout,
+        name="decoder",
+    )
+    encoder.build((None, None))
+    decoder.build((None, None), (None, None, features))
+    copy.copy(embedding.embeddings, SHARED)
+    for name in (f"{side}.embed_tokens.weight" for side in ("encoder", "decoder")):
+        copy.check_tied(name, SHARED)
+    if head is None:
+        copy.check_tied(OUTPUT, SHARED)
+    else:
+        copy.copy(head.kernel, OUTPUT, transpose=True)
+    # transformers ignores it too: cross-attention has no position bias.
+    copy.ignore(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight")
+    # T5 does not scale its scores.
+    scale = settings["d_kv"] ** 0.5
+    for side, layer in (("encoder", encoder), ("decoder", decoder)):
+        _copy_stack(side, layer.stack, copy, scale, is_gated)
+    if _scales_outputs(architecture, settings):
+        norm: Any = decoder.stack.final_norm
+        norm.scale.assign(norm.scale * features**-0.5)
+    return encoder, decoder
+
+
+def _scales_outputs(architecture, settings):
+    """Returns whether decoder outputs are multiplied by 1/sqrt(d_model), as in T5 1.0."""
+    if not architecture.options["can_scale_outputs"]:
+        return False
+    scales = settings["scale_decoder_outputs"]
+    return bool(settings["tie_word_embeddings"] if scales is None else scales)
+
+
+def _copy_stack(side, stack, copy, scale, is_gated):
+    first = f"{side}.block.0.layer.0.SelfAttention"
+    copy.copy(stack.position_bias.embeddings, f"{first}.relative_attention_bias.weight")
+    copy.norm(stack.final_norm, f"{side}.final_layer_norm")
+    for index, block in enumerate(stack.blocks):
+        name = f"{side}.block.{index}.layer"
+        copy.attention(block.self_attention, f"{name}.0.SelfAttention", PARTS, scale)
+        copy.norm(block.attention_norm, f"{name}.0.layer_norm")
+        last = f"{name}.1"
+        if side == "decoder":
+            attention = block.cross_attention_layer
+            copy.attention(attention, f"{name}.1.EncDecAttention", PARTS, scale)
+            copy.norm(block.memory_norm, f"{name}.1.layer_norm")
+            last = f"{name}.2"
+        layers = ("wi_0", "wi_1") if is_gated else ("wi",)
+        names = [f"{last}.DenseReluDense.{layer}.weight" for layer in layers]
+        copy.joined(block.feed_forward.expansion.kernel, names)
+        output = block.feed_forward.contraction.kernel
+        copy.copy(output, f"{last}.DenseReluDense.wo.weight", transpose=True)
+        copy.norm(block.feed_forward_norm, f"{last}.layer_norm")
+
+
+T5 = Architecture(
+    "t5",
+    "T5ForConditionalGeneration",
+    {
+        **SETTINGS,
+        "scale_decoder_outputs": mapped("scale of the last normalization of the decoder"),
+    },
+    build,
+    tokenizer="t5",
+    options={"can_scale_outputs": True},
+)
+MT5 = Architecture(
+    "mt5",
+    "MT5ForConditionalGeneration",
+    {
+        **SETTINGS,
+        "vocab_size": mapped("size of the embedding", 250112),
+        "d_ff": mapped("intermediate_dim", 1024),
+        "num_layers": mapped("num_layers of the encoder", 8),
+        "num_heads": mapped("num_heads", 6),
+        "feed_forward_proj": mapped("activation", "gated-gelu"),
+    },
+    build,
+    tokenizer="t5",
+    options={"can_scale_outputs": False},
+)

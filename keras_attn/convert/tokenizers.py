@@ -1,0 +1,230 @@
+"""Tokenizers of checkpoints: SentencePiece models, or a `tokenizer.json`."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from keras_attn.convert.checkpoint import Checkpoint
+from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.language_codes import language_codes, plain_name, require_ids
+
+TOKENIZER_CONFIG = "tokenizer_config.json"
+MBART_CLASSES = ("MBartTokenizer", "MBartTokenizerFast")
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerIds:
+    """Ids that tokenizers must have to fit a model.
+
+    Args:
+        source_size: Int, number of ids of the source.
+        target_size: Int, number of ids of the target.
+        pad: Int, id of padding.
+        start: Int, first input of the decoder.
+        end: Int, id of the end token.
+    """
+
+    source_size: int
+    target_size: int
+    pad: int
+    start: int
+    end: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokenizers:
+    """Tokenizers of a checkpoint.
+
+    Args:
+        source: `SentencePieceTokenizer`, or `None`.
+        target: `SentencePieceTokenizer`, or `None` if it is that of the source, or missing.
+        languages: Tuple of the languages of source and target, BCP 47 tags or `None`.
+        note: String, for the report.
+    """
+
+    source: Any = None
+    target: Any = None
+    languages: tuple[str | None, str | None] = (None, None)
+    note: str = "none, because the folder has no SentencePiece model that can be converted"
+
+
+def read_tokenizers(kind: str | None, checkpoint: Checkpoint, ids: TokenizerIds) -> Tokenizers:
+    """Reads the tokenizers of a checkpoint.
+
+    Args:
+        kind: String, `"marian"`, `"t5"`, `"pegasus"`, `"m2m_100"` (also NLLB) or `"mbart"` (also
+            mBART-50), `"json"` for a `tokenizer.json`, or `None` for an architecture whose
+            tokenizers cannot be converted.
+        checkpoint: `Checkpoint`.
+        ids: `TokenizerIds`.
+
+    Returns:
+        `Tokenizers`. They are `None` if the folder does not have the files.
+
+    Raises:
+        ConversionError: If the ids of a tokenizer do not fit the model.
+        ImportError: If sentencepiece is not installed.
+    """
+    readers = {
+        "json": _json,
+        "m2m_100": _multilingual,
+        "marian": _marian,
+        "mbart": _multilingual,
+        "pegasus": _single,
+        "t5": _single,
+    }
+    if kind is None:
+        return Tokenizers()
+    return readers[kind](kind, checkpoint, ids)
+
+
+def _marian(kind, checkpoint, ids):
+    config = checkpoint.read_json(TOKENIZER_CONFIG) or {}
+    vocabulary = checkpoint.read_json("vocab.json")
+    models: list[Any] = [_read(checkpoint, f"{side}.spm") for side in ("source", "target")]
+    if vocabulary is None or None in models:
+        return Tokenizers()
+    if config.get("sp_model_kwargs"):
+        raise ConversionError(
+            f"Expected no sp_model_kwargs in {TOKENIZER_CONFIG}. Received: sp_model_kwargs="
+            f"{config['sp_model_kwargs']!r}, such as random segmentations. Remove them."
+        )
+    target_vocabulary = vocabulary
+    if config.get("separate_vocabs"):
+        target_vocabulary = checkpoint.read_json("target_vocab.json")
+        if target_vocabulary is None:
+            raise ConversionError(
+                f"Expected target_vocab.json, because {TOKENIZER_CONFIG} has separate_vocabs. "
+                f"Received: {str(checkpoint.path)!r} without it. Copy the missing file."
+            )
+    tags = [name for name in vocabulary if name.startswith(">>") and name.endswith("<<")]
+    source = _tokenizer(models[0], vocabulary, ids.source_size, ids, user_defined_pieces=tags)
+    target = _tokenizer(models[1], target_vocabulary, ids.target_size, ids)
+    languages = config.get("source_lang"), config.get("target_lang")
+    note = "source.spm and target.spm, with the ids of vocab.json"
+    if tags:
+        note += f"; begin sources with a target language, such as {tags[0]}"
+    return Tokenizers(source, target, languages, note)
+
+
+def _single(kind, checkpoint, ids):
+    """Reads a SentencePiece model of both sides."""
+    from keras_attn.text import checkpoint_vocabularies
+
+    model = _read(checkpoint, "spiece.model")
+    if model is None:
+        return Tokenizers()
+    config = checkpoint.read_json(TOKENIZER_CONFIG) or {}
+    if kind == "t5":
+        vocabulary = checkpoint_vocabularies.t5_vocabulary(model, config.get("extra_ids", 100))
+        added = [name for name in vocabulary if name.startswith("<extra_id_")]
+        pieces = {"user_defined_pieces": added}
+    else:
+        vocabulary = checkpoint_vocabularies.pegasus_vocabulary(model, config.get("offset", 103))
+        added = [name for name in vocabulary if name.startswith(("<mask_", "<unk_"))]
+        pieces = {"control_pieces": added}
+    source = _tokenizer(model, vocabulary, ids.source_size, ids, **pieces)
+    return Tokenizers(source, note=f"spiece.model, with {len(added)} added pieces")
+
+
+def _json(kind, checkpoint, ids):
+    """Reads a `tokenizer.json` of both sides."""
+    from keras_attn.text import HuggingFaceTokenizer
+
+    model = _read(checkpoint, "tokenizer.json")
+    if model is None:
+        return Tokenizers(note="none, because the folder has no tokenizer.json")
+    try:
+        tokenizer = HuggingFaceTokenizer(
+            model, pad_token_id=ids.pad, start_token_id=ids.start, end_token_id=ids.end
+        )
+    except ValueError as error:
+        raise ConversionError(f"The tokenizer cannot be converted. {error}") from error
+    if tokenizer.vocabulary_size > ids.source_size:
+        raise ConversionError(
+            f"Expected a vocabulary of at most {ids.source_size} ids, the size of the embedding. "
+            f"Received: a tokenizer of {tokenizer.vocabulary_size} ids. Check that the tokenizer "
+            "belongs to the model."
+        )
+    return Tokenizers(tokenizer, note="tokenizer.json")
+
+
+def _multilingual(kind, checkpoint, ids):
+    """Reads a SentencePiece model of all languages, with a code for each language."""
+    from keras_attn.text import Language, fairseq_vocabulary
+
+    model, codes = _read(checkpoint, "sentencepiece.bpe.model"), language_codes(checkpoint)
+    if model is None or not codes:
+        return Tokenizers()
+    pieces = checkpoint.read_json("vocab.json")  # of M2M100
+    if pieces is None:
+        vocabulary, control = fairseq_vocabulary(model, list(codes)), [*codes, "<mask>"]
+    else:
+        first = max(pieces.values()) + 1
+        added = {code: first + index for index, code in enumerate(codes)}
+        vocabulary, control = {**pieces, **added}, list(codes)
+    require_ids(codes, vocabulary)
+    config = checkpoint.read_json(TOKENIZER_CONFIG) or {}
+    # mBART has the code of the source after its end, and begins with that of the target.
+    is_mbart = kind == "mbart" and config.get("tokenizer_class") in (None, *MBART_CLASSES)
+    sides = []
+    for place in ("source", "target"):
+        languages = {}
+        for code in codes:
+            at = "source_end" if is_mbart else f"{place}_start"
+            languages[plain_name(code)] = Language(**{at: [vocabulary[code]]})
+        if is_mbart and place == "target":
+            languages = {}
+        size = ids.source_size if place == "source" else ids.target_size
+        sides.append(_tokenizer(model, vocabulary, size, ids, languages, control_pieces=control))
+    selected = [config.get(name) for name in ("src_lang", "tgt_lang")]
+    names = {plain_name(code) for code in codes}
+    selected = [name if name in names else None for name in selected]
+    note = (
+        f"sentencepiece.bpe.model, with {len(codes)} languages: {', '.join(sorted(names)[:4])} ..."
+    )
+    return Tokenizers(*sides, languages=(selected[0], selected[1]), note=note)
+
+
+def _tokenizer(
+    model: bytes,
+    vocabulary: Mapping[str, int],
+    size: int,
+    ids: TokenizerIds,
+    languages: Any = None,
+    **pieces: Any,
+) -> Any:
+    """Returns a `SentencePieceTokenizer` with the ids of a vocabulary."""
+    from keras_attn.text.renumber_pieces import renumber_pieces
+    from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
+
+    for name, id_ in (("</s>", ids.end), ("<pad>", ids.pad)):
+        if vocabulary.get(name, id_) != id_:
+            raise ConversionError(
+                f"Expected the id {id_} of the model for {name} in the vocabulary of the "
+                f"tokenizer. Received: {vocabulary[name]}. Check that the tokenizer belongs to the "
+                "model."
+            )
+    largest = max(vocabulary.values())
+    if largest >= size:
+        raise ConversionError(
+            f"Expected a vocabulary of at most {size} ids, the size of the embedding. Received: a "
+            f"tokenizer with the id {largest}. Check that the tokenizer belongs to the model."
+        )
+    try:
+        renumbered = renumber_pieces(model, vocabulary, size=size, **pieces)
+        return SentencePieceTokenizer(
+            renumbered,
+            pad_token_id=ids.pad,
+            start_token_id=ids.start,
+            end_token_id=ids.end,
+            vocabulary_size=size,
+            languages=languages,
+        )
+    except ValueError as error:
+        raise ConversionError(f"The tokenizer cannot be converted. {error}") from error
+
+
+def _read(checkpoint, name):
+    path = checkpoint.path / name
+    return path.read_bytes() if path.is_file() else None

@@ -1,0 +1,155 @@
+import dataclasses
+import importlib
+from os import PathLike
+from typing import Any
+
+import numpy as np
+
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn.convert.conversion_error import ConversionError
+
+TOLERANCE = 1e-3
+"""Largest accepted difference of logits, divided by the largest logit if that is above 1."""
+
+LEAST_EQUAL = 0.95
+"""Least accepted fraction of equal outputs. Rounding can decide between almost equal hypotheses."""
+
+_IMPOSSIBLE = -5e3
+"""Logits below it are those of tokens without probability."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Verification:
+    """Comparison of a converted model with the original.
+
+    Args:
+        num_sources: Int, number of random sources.
+        largest_difference: Float, largest difference of two logits.
+        largest_logit: Float, largest absolute value of a logit.
+        equal: Float, fraction of the sources for which both searches find the same ids.
+    """
+
+    num_sources: int
+    largest_difference: float
+    largest_logit: float
+    equal: float
+
+    def __str__(self) -> str:
+        return (
+            f"compared with transformers on {self.num_sources} random sources: largest difference "
+            f"of a logit {self.largest_difference:.1e} of {self.largest_logit:.1f}, the same ids "
+            f"for {self.equal:.1%}"
+        )
+
+
+def verify(
+    folder: str | PathLike[str], model: Any, num_sources: int = 16, length: int = 12, seed: int = 0
+) -> Verification:
+    """Compares a converted model with the original, which transformers runs with PyTorch.
+
+    Args:
+        folder: Path of the checkpoint.
+        model: The converted `GenerationModel`.
+        num_sources: Int, number of random sources. Defaults to `16`.
+        length: Int, largest number of ids of a source. Defaults to `12`.
+        seed: Int, seed of the sources. Defaults to `0`.
+
+    Returns:
+        `Verification`.
+
+    Raises:
+        ConversionError: If the logits or the outputs differ.
+        ImportError: If PyTorch or transformers is not installed.
+
+    Example:
+
+    ```python
+    converted = from_transformers("opus-mt-en-de")
+    print(verify("opus-mt-en-de", converted.model))
+    ```
+    """
+    torch, transformers = _libraries()
+    is_language_model = model.encoder is None
+    auto = "AutoModelForCausalLM" if is_language_model else "AutoModelForSeq2SeqLM"
+    original = getattr(transformers, auto).from_pretrained(
+        folder, local_files_only=True, dtype=torch.float32
+    )
+    original.eval()
+    random = np.random.default_rng(seed)
+    sources = _sources(model, random, num_sources, length)
+    target_size = get_vocabulary_size(model.decoder)
+    targets = random.integers(_first(model.search), target_size, (num_sources, 6)).astype("int32")
+    with torch.no_grad():
+        if is_language_model:
+            found = np.array(model.decoder(sources))
+            expected = original(_tensor(torch, sources)).logits.numpy()
+            inputs = {"input_ids": _tensor(torch, sources)}
+        else:
+            found = np.array(model.decoder(targets, **model.encoder(sources)))
+            mask = sources != model.encoder.pad_token_id
+            inputs = {"input_ids": _tensor(torch, sources), "attention_mask": _tensor(torch, mask)}
+            decoder_inputs = {"decoder_input_ids": _tensor(torch, targets), "use_cache": False}
+            expected = original(**inputs, **decoder_inputs).logits.numpy()
+        ids = original.generate(**inputs, num_return_sequences=1).numpy()
+    ids = ids[:, sources.shape[1] if is_language_model else 1 :]
+    is_possible = found > _IMPOSSIBLE
+    difference = float(np.abs(found - expected)[is_possible].max())
+    scale = float(np.abs(expected[is_possible]).max())
+    own = np.array(model(sources)["token_ids"])[:, 0]
+    equal = [
+        _trim(a, model.search) == _trim(b, model.search) for a, b in zip(own, ids, strict=True)
+    ]
+    result = Verification(num_sources, difference, scale, float(np.mean(equal)))
+    if model.search.is_stochastic:
+        result = dataclasses.replace(result, equal=1.0)  # random samples differ
+    if difference > TOLERANCE * max(1.0, scale) or result.equal < LEAST_EQUAL:
+        raise ConversionError(
+            f"Expected a model that computes the same as the original. Received: {result}. This is "
+            "a defect of the converter; report it with config.json and generation_config.json."
+        )
+    return result
+
+
+def _libraries():
+    try:
+        names = ("torch", "transformers")
+        torch, transformers = (importlib.import_module(name) for name in names)
+    except ImportError as error:
+        raise ImportError(
+            f"Expected PyTorch and transformers, to run the original model. Received: {error}. "
+            "Install them with `pip install keras-attn[verify]`."
+        ) from error
+    return torch, transformers
+
+
+def _tensor(torch, ids):
+    return torch.tensor(ids).long()
+
+
+def _first(search):
+    """Returns an id after which there are probably no special ids."""
+    special = [search.pad_token_id, search.start_token_id, search.end_token_id]
+    return 1 + max((id_ for id_ in special if id_ < 8), default=2)
+
+
+def _sources(model, random, count, length):
+    """Returns random ids: prompts of equal length, or padded sources with an end token."""
+    search = model.search
+    first = _first(search)
+    if model.encoder is None:
+        size = get_vocabulary_size(model.decoder)
+        return random.integers(first, size, (count, length)).astype("int32")
+    pad, end = model.encoder.pad_token_id, model.encoder.end_token_id
+    ids = random.integers(first, get_vocabulary_size(model.encoder), (count, length))
+    ids = np.where((ids == pad) | (ids == end), first, ids).astype("int32")
+    for row, position in zip(ids, random.integers(1, length, count), strict=True):
+        row[position], row[position + 1 :] = end, pad
+    return ids
+
+
+def _trim(row, search):
+    """Returns the ids up to the end token, without padding."""
+    row = row.tolist()
+    if search.end_token_id in row:
+        return row[: row.index(search.end_token_id) + 1]
+    return [token for token in row if token != search.pad_token_id]
