@@ -10,8 +10,9 @@ from keras_attn.visualize.alignment_tokens import WORD_START, checked_alignments
 from keras_attn.visualize.font_families import font_families
 
 MOST_COLUMNS = 6
-DIMMING = 0.8
-"""Opacity of the black layer where the attention is zero."""
+ORANGE = (1.0, 0.6, 0.0)
+OPACITY = 0.7
+"""Opacity of the orange layer at the largest weight of a word."""
 
 
 def plot_attention_over_image(
@@ -24,13 +25,13 @@ def plot_attention_over_image(
     """Plots the part of an image to which each word of a caption attends.
 
     As in figure 3 of [Xu et al., 2015](https://arxiv.org/abs/1502.03044), there is one picture per
-    word, after the image itself. It shows the image with the brightness
+    word, after the image itself. It shows the image under an orange layer with the opacity
 
-        (1 - d) + d a_t(y, x) / max_t,y,x a_t(y, x),    d = 0.8
+        0.7 a_t(y, x) / max_y,x a_t(y, x)
 
     where a_t is the weights of word t, interpolated from the grid of the encoder to the pixels of
-    the image. All words have the same scale, so that the picture of a word without a focus is dark.
-    A frame marks the position with the largest weight if that is at least twice the mean.
+    the image. Each word has its own scale. A frame marks the position with the largest weight if
+    that is at least twice the mean.
 
     Pieces of SentencePiece are joined to words, with the mean of their weights.
 
@@ -94,10 +95,10 @@ def plot_attention_over_image(
     flat[0].imshow(pixels, extent=extent)
     for ax, word, each in zip(flat[1:], words, weights, strict=False):
         ax.imshow(pixels, extent=extent)
-        opacity = DIMMING * (1.0 - _resize(each, height, width) / max(weights.max(), 1e-9))
-        black = np.zeros((height, width, 4))
-        black[..., 3] = np.clip(opacity, 0.0, 1.0)
-        ax.imshow(black, extent=extent)
+        layer = np.zeros((height, width, 4))
+        layer[..., :3] = ORANGE
+        layer[..., 3] = OPACITY * _resize(each, height, width) / max(each.max(), 1e-9)
+        ax.imshow(layer, extent=extent)
         if each.max() >= 2 * each.mean():
             ax.add_patch(_frame(plt, each, height, width))
         ax.set_title(word, fontsize=9, pad=3, **style)
@@ -176,6 +177,6 @@ def _frame(plt, weights, height, width):
         cell_width,
         cell_height,
         fill=False,
-        edgecolor="orange",
+        edgecolor=ORANGE,
         linewidth=1.0,
     )
