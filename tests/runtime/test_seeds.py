@@ -49,7 +49,7 @@ def test_each_sentence_has_its_own_wherever_it_is_translated(path, num_workers, 
 
 
 def test_neighbours_have_nothing_in_common(translator):
-    found = [translator._seeded([Source([9, 2], False)] * 1000, Options(seed=n)) for n in (1, 2)]
+    found = [translator._prepared([Source([9, 2], False)] * 1000, Options(seed=n)) for n in (1, 2)]
     first, second = ({source.seed for source in sources} for sources in found)
     assert len(first) == len(second) == 1000 and not first & second
 
