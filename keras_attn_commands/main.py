@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.metadata
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,8 @@ from keras_attn_commands import convert, export, launch
 COMMANDS = {"convert": convert, "export": export, "launch": launch}
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as in a shell."""
+CLOSED_PIPE = 141
+"""Exit status if the reader of the output ended, as in a shell."""
 
 
 class PrintVersion(argparse.Action):
@@ -49,7 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
     options = build_parser().parse_args(arguments)
     try:
-        return options.run(options)
+        status = options.run(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader closed the pipe, as in `| head`. Python would write the rest at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -63,7 +63,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
     parsed = build_parser().parse_args(arguments)
     try:
-        return parsed.run(parsed)
+        status = parsed.run(parsed)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader closed the pipe, as in `| head`. Python would write the rest at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         return SIGNAL + 2  # SIGINT
 

@@ -16,6 +16,8 @@ from onnx import TensorProto, helper
 from tests.runtime.conftest import RUNTIME
 from tests.runtime.fake_model import build_model, metadata, with_checksum, with_file_checksum
 
+RUN = "from keras_attn_runtime.commands.main import run; run()"
+
 
 def info(path, capsys):
     """Returns the JSON that the command prints, as a dict."""
@@ -221,3 +223,22 @@ def test_damaged_and_unknown_files_are_one_line(tmp_path, capsys, content):
 def test_missing_file_and_empty_directory_are_one_line(tmp_path, capsys, name):
     assert main(["info", str(tmp_path / name)]) == 1
     assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="closed pipes differ on Windows")
+@pytest.mark.parametrize("output_format", ["text", "json"])
+def test_info_ends_silently_if_the_reader_closed_the_pipe(tokenizer_model, tmp_path, output_format):
+    path = tmp_path / "model.onnx"
+    onnx.save(build_model(metadata(tokenizer_model)), path)
+    command = [sys.executable, "-c", RUN, "info", str(path)]
+    receiver, sender = os.pipe()
+    os.close(receiver)
+    with open(sender, "wb") as closed:
+        process = subprocess.run(
+            [*command, "--format", output_format],
+            env={**os.environ, "PYTHONPATH": str(RUNTIME)},
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert (process.returncode, process.stderr) == (1, "")
