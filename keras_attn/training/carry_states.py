@@ -12,10 +12,12 @@ class CarryStates(keras.callbacks.Callback):
     Within an epoch, such a layer starts each batch from its final states of the previous batch. The
     callback sets the states to zero at the beginning of each epoch and of each validation. If `fit`
     resumes an interrupted epoch, the callback restores the states, which Keras does not count among
-    the variables of the model. Use it with `ConsecutiveWindows`.
+    the variables of the model. Use it with `ConsecutiveWindows`. JAX is not supported: there, a
+    compiled training step cannot change these states.
 
     Raises:
         ValueError: If the model has no layer with `stateful=True`.
+        RuntimeError: If the backend is JAX.
 
     Example:
 
@@ -39,6 +41,12 @@ class CarryStates(keras.callbacks.Callback):
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
+        if keras.backend.backend() == "jax":
+            raise RuntimeError(
+                "Expected a backend that carries the states of recurrent layers. Received: "
+                "backend='jax', where Keras compiles them into the training step as constants. Use "
+                "TensorFlow."
+            )
         if not _stateful_layers(model):
             raise ValueError(
                 "Expected a model with a recurrent layer with stateful=True. Received: "

@@ -12,6 +12,11 @@ from keras_attn.training import CarryStates, ConsecutiveWindows, fit
 IDS = np.random.default_rng(0).integers(1, 9, 100)
 
 
+not_on_jax = pytest.mark.skipif(
+    keras.backend.backend() == "jax", reason="Keras does not carry states in compiled steps of JAX"
+)
+
+
 class InterruptAt(keras.callbacks.Callback):
     """Raises `KeyboardInterrupt` after a number of steps."""
 
@@ -126,6 +131,7 @@ def test_gradients_of_a_window_equal_finite_differences_with_a_fixed_state(cell)
     np.testing.assert_allclose((ends[0] - ends[1]) / 2e-6, expected, rtol=1e-6)
 
 
+@not_on_jax
 def test_fit_resumes_with_the_states_of_the_interrupted_window(tmp_path):
     windows = ConsecutiveWindows(IDS, 5, 3)
     model = compiled(make_model())
@@ -141,6 +147,7 @@ def test_fit_resumes_with_the_states_of_the_interrupted_window(tmp_path):
     assert not any(state.any() for state in CarryStates.states(resumed))
 
 
+@not_on_jax
 def test_carry_states_validates_from_zero_states():
     windows, validation = ConsecutiveWindows(IDS, 5, 3), ConsecutiveWindows(IDS[::-1], 5, 3)
     model = compiled(make_model())
@@ -154,6 +161,14 @@ def test_carry_states_validates_from_zero_states():
     np.testing.assert_allclose(history["val_loss"][-1], -np.log(picked).mean(), rtol=1e-5)
 
 
+def test_carry_states_refuses_jax():
+    if keras.backend.backend() != "jax":
+        pytest.skip("is about JAX")
+    with pytest.raises(RuntimeError, match="Received: backend='jax'"):
+        CarryStates().set_model(make_model())
+
+
+@not_on_jax
 def test_carry_states_refuses_a_model_without_states():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     with pytest.raises(ValueError, match="stateful=True"):
