@@ -54,6 +54,7 @@ def test_the_onnx_file_computes_the_same(run, reloaded):
         np.testing.assert_allclose(found, logits[: len(rows)], rtol=1e-5, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_says_what_is_missing(tmp_path):
     """In a process in which scikit-learn cannot be found."""
     (tmp_path / "sklearn.py").write_text("raise ImportError('none here')")

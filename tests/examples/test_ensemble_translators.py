@@ -44,6 +44,7 @@ def run(monkeypatch, *arguments):
     ensemble_translators.main()
 
 
+@pytest.mark.slow
 def test_what_is_made_is_a_run(runs, tmp_path, monkeypatch):
     directory = tmp_path / "ensemble"
     run(monkeypatch, *runs, "--run-dir", directory, "--weights", 1, 3)
@@ -88,6 +89,7 @@ def test_runs_that_do_not_fit_are_refused(runs, tmp_path, monkeypatch, spoil, me
     assert not (tmp_path / "ensemble").exists()
 
 
+@pytest.mark.slow
 def test_no_run_is_overwritten_and_each_has_a_weight(runs, tmp_path, monkeypatch):
     before = (runs[1] / "model.keras").read_bytes()
     with pytest.raises(SystemExit, match="Choose another --run-dir"):

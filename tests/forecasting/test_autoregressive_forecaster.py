@@ -31,6 +31,7 @@ def parameters(forecaster):
     return numpy(forecaster(**INPUTS))
 
 
+@pytest.mark.slow
 def test_forecaster_fulfills_the_contract_of_layers():
     check_layer(small_forecaster, INPUTS, mixed_dtype="float32")
 

@@ -465,6 +465,7 @@ fit(filled)
 """
 
 
+@pytest.mark.slow
 def test_fit_under_a_strategy_sees_every_pair_once_per_epoch():
     pytest.importorskip("tensorflow")
     lines = run_python(UNDER_STRATEGY, KERAS_BACKEND="tensorflow").splitlines()

@@ -111,6 +111,7 @@ def test_ties_between_segmentations_are_broken_alike(tmp_path):
     assert tokenizer.to_tensorflow(end_token_id=2).encode(["a..."]).numpy().tolist() == [[*ids, 2]]
 
 
+@pytest.mark.slow
 def test_saved_model_holds_the_tokenizer(tmp_path):
     """The SavedModel loads without keras_attn, sentencepiece and the tokenizer file."""
     (tmp_path / "text").write_text("\n".join(sentences(ENGLISH, 200)))
