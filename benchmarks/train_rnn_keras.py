@@ -1,4 +1,4 @@
-"""One measurement of our side of `train_rnn.py`: training with `model.fit`.
+"""Measures a training with `model.fit`, for `train_rnn.py`.
 
     python benchmarks/train_rnn_keras.py SETTINGS
 

@@ -1,4 +1,4 @@
-"""One measurement of the PyTorch side of `train_rnn.py`.
+"""Measures a training with PyTorch, for `train_rnn.py`.
 
     python benchmarks/train_rnn_pytorch.py SETTINGS
 

@@ -1,4 +1,4 @@
-"""One measurement of our side of `train_transformer.py`: training with `model.fit`.
+"""Measures a training with `model.fit`, for `train_transformer.py`.
 
     python benchmarks/train_transformer_keras.py [--no-activation-dropout] SETTINGS
 

@@ -1,4 +1,4 @@
-"""One measurement of the KerasHub side of `train_transformer.py`.
+"""Measures a training with KerasHub, for `train_transformer.py`.
 
     python benchmarks/train_transformer_kerashub.py SETTINGS
 

@@ -1,4 +1,4 @@
-"""One measurement of the PyTorch side of `train_transformer.py`.
+"""Measures a training with PyTorch, for `train_transformer.py`.
 
     python benchmarks/train_transformer_pytorch.py SETTINGS
 

@@ -243,7 +243,7 @@ np.savez(args.out / "test.npz", series=series, median=median, targets=args.targe
 last = slice(length - args.horizon - args.window, length if known_names else -args.horizon)
 rows = series[0, last].copy()
 if known_names:
-    rows[-args.horizon :] = np.nan  # the future, of which only the covariates are known
+    rows[-args.horizon :] = np.nan  # in the future, only the covariates are known
     rows = np.concatenate([rows, known[last]], axis=-1)
 columns = [args.time_column, *args.targets, *known_names]
 write_csv(args.out / "input.csv", columns, times[last], rows)

@@ -1,7 +1,8 @@
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 
-class Tokenizer:
+class Tokenizer(ABC):
     """Base class of the tokenizers that an exported file can hold.
 
     Attributes:
@@ -12,17 +13,17 @@ class Tokenizer:
     vocabulary_size: int
     unknown_token_id: int
 
+    @abstractmethod
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without special ids; [] if normalization removes the text."""
-        raise NotImplementedError
 
+    @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
         """Converts ids to text; control ids are left out."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns the piece of each id."""
-        raise NotImplementedError
 
     def _known(self, ids: Iterable[int]) -> list[int]:
         # The vocabulary of the model may be larger; ids that the tokenizer lacks have no piece.

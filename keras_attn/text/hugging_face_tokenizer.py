@@ -6,6 +6,7 @@ from typing import Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.language import Language
+from keras_attn.text.tokenizer import check_texts
 
 
 class HuggingFaceTokenizer:
@@ -123,10 +124,7 @@ class HuggingFaceTokenizer:
         Args:
             texts: List of strings.
         """
-        if isinstance(texts, (str, bytes)):
-            raise ValueError(
-                f"Expected a list of texts. Received: texts={texts[:40]!r}. Pass [text]."
-            )
+        check_texts(texts)
         found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         return [each.ids for each in found]
 

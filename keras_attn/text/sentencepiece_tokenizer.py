@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.language import Language
-from keras_attn.text.tokenizer import SpecialTokenIds
+from keras_attn.text.tokenizer import SpecialTokenIds, check_texts
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class SentencePieceTokenizer:
         Args:
             texts: List of strings.
         """
-        _check_texts(texts)
+        check_texts(texts)
         return self._known(self._processor.encode(list(texts)))
 
     def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
@@ -282,7 +282,7 @@ class SentencePieceTokenizer:
             ValueError: If the model type is `"char"`, which has only one segmentation, or `alpha`
                 is out of range.
         """
-        _check_texts(texts)
+        check_texts(texts)
         if not 0.0 <= alpha <= 1.0:
             raise ValueError(f"Expected alpha to be in [0, 1]. Received: alpha={alpha}.")
         # The random generator of SentencePiece is thread-local. It reads the seed when a thread
@@ -369,11 +369,6 @@ class SentencePieceTokenizer:
             end_token_id,
             vocabulary_size=self.vocabulary_size if self.has_extra_pieces else None,
         )
-
-
-def _check_texts(texts):
-    if isinstance(texts, (str, bytes)):
-        raise ValueError(f"Expected a list of texts. Received: texts={texts[:40]!r}. Pass [text].")
 
 
 def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

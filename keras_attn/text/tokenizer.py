@@ -81,3 +81,9 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Returns one text per row of ids. Start, end and padding ids are removed."""
         ...
+
+
+def check_texts(texts: object) -> None:
+    """Raises a `ValueError` if a single text is passed instead of a list of texts."""
+    if isinstance(texts, (str, bytes)):
+        raise ValueError(f"Expected a list of texts. Received: texts={texts[:40]!r}. Pass [text].")

@@ -28,7 +28,7 @@ Translate: TypeAlias = Callable[[Translator, Iterator[Any], CallOptions, ExitSta
 
 
 class Items(Protocol):
-    """What a command reads, one item for each line that it writes."""
+    """The input of a command. The command writes one line for each item of the input."""
 
     @property
     def is_interactive(self) -> bool: ...

@@ -20,7 +20,7 @@ class StandardInput:
 
     @property
     def is_interactive(self) -> bool:
-        """Whether a user types the lines and waits for each answer."""
+        """Whether the input is a terminal, so that a user waits for each answer."""
         return sys.stdin.isatty()
 
     def open(self) -> list[str]:
