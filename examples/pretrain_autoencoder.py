@@ -76,7 +76,8 @@ def main():
         unlabelled += [(ids, None) for ids in tokenizer.encode(list(read_lines(args.unlabelled)))]
     started = time.process_time()
     rows, accuracies = [], {name: [] for name in PRETRAININGS}
-    for args.seed in args.seeds:
+    for seed in args.seeds:
+        args.seed = seed
         for name, pretrain in PRETRAININGS.items():
             keras.utils.set_random_seed(args.seed)
             encoder = make_encoder(tokenizer, args)
@@ -204,7 +205,9 @@ def parse_arguments():
     parser.add_argument("--unlabelled", type=Path, help="more text for the pretraining")
     parser.add_argument("--out", type=Path, default=Path("build/autoencoder"), help="is written")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--labelled", type=int, default=None, help="number of sentences with a label")
+    parser.add_argument(
+        "--labelled", type=int, default=None, help="number of sentences with a label"
+    )
     parser.add_argument("--vocabulary-size", type=int, default=3000, help="at most")
     parser.add_argument("--units", type=int, default=None, help="of LSTM and embedding")
     parser.add_argument("--dropout", type=float, default=None)

@@ -1,8 +1,9 @@
 """Writes new tunes as ABC and MIDI files, and keeps only tunes whose bars are all complete.
 
     pip install music21 './export[cpu]'
-    python examples/train_language_model.py --data CORPUS.abc --documents --window 512 \
-        --dropout 0.2 --batch-size 4 --learning-rate 3e-3 --epochs 24 --temperature 0.7 --run-dir RUN
+    python examples/train_language_model.py --data CORPUS.abc --documents --run-dir RUN \
+        --window 512 --dropout 0.2 --batch-size 4 --learning-rate 3e-3 --epochs 24 \
+        --temperature 0.7
     python examples/write_tunes.py RUN/writer.onnx TUNES --corpus CORPUS.abc
 
 The model samples a tune, and samples it again, up to `--draws` times, until it has an end, music21

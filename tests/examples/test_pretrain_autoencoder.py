@@ -83,9 +83,7 @@ def test_long_sentences_are_cut():
 
 
 def test_pretraining_and_classifier_share_the_encoder():
-    args = SimpleNamespace(
-        units=8, dropout=0.0, seed=1, batch_size=4, epochs=1, learning_rate=0.1
-    )
+    args = SimpleNamespace(units=8, dropout=0.0, seed=1, batch_size=4, epochs=1, learning_rate=0.1)
     args.pretraining_epochs = 2
     for name in ("autoencoder", "language model"):
         encoder = pretrain_autoencoder.make_encoder(TOKENIZER, args)
