@@ -90,10 +90,10 @@ class Novelty:
 
     Args:
         tunes: list of strings, the corpus.
-        window: int, number of characters; 16 are about two bars.
+        window: int, number of characters; 8 are about one bar.
     """
 
-    def __init__(self, tunes, window=16):
+    def __init__(self, tunes, window=8):
         self.window = window
         self.known = {each for tune in tunes for each in self._windows(melody(tune))}
 
