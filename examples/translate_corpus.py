@@ -133,6 +133,7 @@ def part_path(folder, part):
 
 def translate(translator, partitions, args):
     """Yields a row for each partition in the order in which they are finished."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no statistics to Ray's servers
     import ray
     import ray.data
 
