@@ -70,12 +70,6 @@ def bars_of(tune):
     return None if score is None else complete_bars(score)
 
 
-def has_complete_bars(tune):
-    """Returns whether a tune can be parsed and all of its bars are complete."""
-    bars = bars_of(tune)
-    return bars is not None and all(bars)
-
-
 def melody(tune):
     """Returns the notes of a tune: its text without header, bar lines, repeats and spaces."""
     lines = [line for line in tune.splitlines() if not re.match(r"[A-Za-z]:|%", line)]
