@@ -57,15 +57,22 @@ def main():
         if args.kill_one and done == max(1, len(missing) // 4):
             print(f"killing worker {row['worker']}", flush=True)
             os.kill(row["worker"], signal.SIGKILL)
-    for path in args.out.glob("*.partial"):  # of workers that were killed
+    lost = [each for each in partitions if not part_path(args.out, each["part"]).exists()]
+    if lost or lines != sum(each["lines"] for each in missing):
+        raise SystemExit(
+            f"Expected all partitions. Received: {lines} lines, without {lost}. Start again."
+        )
+    unfinished = list(args.out.glob("*.partial"))  # of workers that were killed
+    for path in unfinished:
         path.unlink()
     seconds = time.perf_counter() - started
     report = {
         "lines": lines,
         "truncated": truncated,
-        "skipped_lines": sum(each["lines"] for each in partitions) - lines,
+        "earlier_lines": sum(each["lines"] for each in partitions) - lines,
         "partitions": len(partitions),
         "workers": len(workers),
+        "unfinished_files_of_killed_workers": len(unfinished),
         "seconds": round(seconds, 2),
         "lines_per_second": round(lines / seconds, 1),
     }
