@@ -3,6 +3,7 @@ from typing import TYPE_CHECKING
 
 from keras_attn_runtime.array_types import Array
 from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.file_info.tensor_value import TensorValue
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ class OnnxSession:
 
     Args:
         inference: `onnxruntime.InferenceSession`.
+
+    Raises:
+        ModelFileError: if the name of an input or output is not text.
     """
 
     engine = "ONNX Runtime"
@@ -24,8 +28,14 @@ class OnnxSession:
 
     def __init__(self, inference: "onnxruntime.InferenceSession") -> None:
         self.inference = inference
-        self.inputs = [_value(each) for each in inference.get_inputs()]
-        self.outputs = [_value(each) for each in inference.get_outputs()]
+        try:
+            self.inputs = [_value(each) for each in inference.get_inputs()]
+            self.outputs = [_value(each) for each in inference.get_outputs()]
+        except UnicodeDecodeError as error:
+            raise ModelFileError(
+                f"The names of inputs and outputs are not text ({error}). The file is damaged; "
+                "export it again."
+            ) from error
 
     def run(
         self, output_names: Sequence[str], feeds: Mapping[str, Array], call: Call
