@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SIGNATURE = "serving_default"
 DISTRIBUTION = "ai-edge-litert"
-OLDEST = (2, 0)
+OLDEST = (2, 1)
 """The oldest release of ai-edge-litert with which the tests pass."""
 
 
