@@ -15,6 +15,9 @@ from tests.runtime.fake_model import metadata, with_checksum
 
 MODELS = Path(__file__).parent / "litert_files"
 INPUTS = {"copy": [], "copy-batch-4": ["prefix_ids", "seeds"], "copy-any-batch": ["prefix_ids"]}
+FIXED = "copy-fixed-sizes"
+"""The model with 8 source ids and 12 target ids."""
+
 SLOW_ID, ENDLESS_ID = 62, 63
 """Ids of no text: sources with them are translated for about a second, or for ever."""
 
@@ -54,11 +57,13 @@ def litert_bytes(tokenizer, name="copy", with_model_checksum=True, properties=No
 
     Args:
         tokenizer: bytes of a SentencePiece model.
-        name: string, one of `INPUTS`.
+        name: string, one of `INPUTS`, or `FIXED`.
         with_model_checksum: bool, whether the file has the checksum of the model.
         properties: dict of strings, further metadata.
         **settings: see `fake_model.metadata`.
     """
     model = model_bytes(name)
-    found = with_checksum({**metadata(tokenizer, INPUTS[name], **settings)}) | (properties or {})
+    found = with_checksum({**metadata(tokenizer, INPUTS.get(name, []), **settings)}) | (
+        properties or {}
+    )
     return model + archive_bytes(archive_entries(model, found, with_model_checksum))

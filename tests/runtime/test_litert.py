@@ -20,7 +20,7 @@ from keras_attn_runtime import (
 
 from tests.runtime.conftest import RUNTIME
 from tests.runtime.endless import within_a_minute
-from tests.runtime.fake_litert import ENDLESS_ID, INPUTS, SLOW_ID, litert_bytes
+from tests.runtime.fake_litert import ENDLESS_ID, FIXED, INPUTS, SLOW_ID, litert_bytes
 from tests.runtime.fake_model import SENTENCES, build_model, metadata
 
 pytest.importorskip("ai_edge_litert")
@@ -135,6 +135,21 @@ def test_fixed_batch_size_is_filled_and_never_exceeded(paths, monkeypatch, name,
     assert [each.hypotheses[0].token_ids[-1] for each in results] == [10, 11, 14, 15, 16]
     if max(sizes) == 4:  # the last batch has copies of its row
         np.testing.assert_array_equal(seen[-1], np.repeat(seen[-1][:1], 4, axis=0))
+
+
+def test_fixed_source_length_pads_sources_and_lowers_the_limit(tokenizer_model, tmp_path):
+    path = tmp_path / "fixed.tflite"
+    path.write_bytes(litert_bytes(tokenizer_model, FIXED))
+    translator = Translator(path, num_threads=1)
+    assert (translator.max_source_length, translator.has_alignments) == (7, False)
+    sentences = [[9], [], [10, 11, 12, 13, 14, 15, 16], [17, 18]]
+    assert [each.token_ids for each in translator.translate_ids(sentences)] == sentences
+    found = translator.translate_ids(sentences, max_length=2)
+    assert [each.token_ids for each in found] == [each[:2] for each in sentences]
+    with pytest.raises(SentenceError, match="at most max_source_length=7 tokens"):
+        translator.translate_ids([[9] * 8])
+    cut = Translator(path, num_threads=1, truncate=True).translate_ids([[9] * 8])[0]
+    assert (cut.token_ids, cut.truncated) == ([9] * 7, True)
 
 
 def test_outputs_of_copies_are_dropped_and_not_kept_in_memory(translators):

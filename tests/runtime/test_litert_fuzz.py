@@ -14,8 +14,8 @@ from tests.runtime.fake_model import SENTENCES
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")
 
-MOST_CRASHES = 0.1
-"""Documented in docs/litert.md: fewer than this fraction of damaged files without checksum."""
+MOST_CRASHES = 0.02
+"""Fraction of damaged files without a checksum that may crash; docs/litert.md has the counts."""
 
 
 class WatchedInterpreter(interpreter.Interpreter):
@@ -67,7 +67,7 @@ def test_damaged_litert_files_never_reach_the_interpreter(
 
 @pytest.mark.slow
 def test_damaged_litert_files_without_checksum(tokenizer_model, tmp_path, model_tester):
-    """Without its checksum, a damaged model can crash LiteRT, as the guide says."""
+    """Without its checksum, a damaged model can crash LiteRT, so each runs in a child process."""
     size, path = len(model_bytes()), tmp_path / "model.tflite"
     content = litert_bytes(tokenizer_model, with_model_checksum=False)
     outcomes = Counter()
@@ -77,8 +77,6 @@ def test_damaged_litert_files_without_checksum(tokenizer_model, tmp_path, model_
         kind, message = model_tester.outcome(path)
         outcomes[f"ended {message}" if kind == "ended" else kind] += 1
     print(dict(outcomes))
-    crashes = sum(count for kind, count in outcomes.items() if kind.startswith("ended"))
-    assert crashes <= MOST_CRASHES * 1000
-    assert set(outcomes) - {"refused", "translated", "hung"} == {
-        kind for kind in outcomes if kind.startswith("ended")
-    }
+    crashes = {kind: count for kind, count in outcomes.items() if kind.startswith("ended")}
+    assert sum(crashes.values()) <= MOST_CRASHES * 1000
+    assert set(outcomes) - {*crashes, "hung"} == {"refused", "translated"}

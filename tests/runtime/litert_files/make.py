@@ -21,12 +21,8 @@ import tensorflow as tf
 HERE = Path(__file__).parent
 SLOW_ID, ENDLESS_ID, ENDLESS = 62, 63, 2**31 - 1
 SLOW_STEPS = 2_000_000
-FILES = {
-    "copy": (1, ()),
-    "copy-batch-4": (4, ("prefix_ids", "seeds")),
-    "copy-any-batch": (None, ("prefix_ids",)),
-}
-"""Dict from the name of a file to its batch size and further inputs."""
+SOURCE_LENGTH, TARGET_LENGTH = 8, 12
+"""Sizes of `copy-fixed-sizes.tflite`, whose inputs and outputs have fixed sizes."""
 
 
 def copy(source_ids, max_length, length_penalty, prefix_ids=None, seeds=None):
@@ -53,6 +49,18 @@ def copy(source_ids, max_length, length_penalty, prefix_ids=None, seeds=None):
     }
 
 
+def copy_with_fixed_sizes(source_ids, max_length, length_penalty):
+    """Returns the outputs, except the alignments, padded to `TARGET_LENGTH` ids."""
+    padding = tf.zeros((1, TARGET_LENGTH - SOURCE_LENGTH), tf.int32)
+    is_inside = tf.cast(tf.range(TARGET_LENGTH) < max_length, tf.int32)
+    best = tf.concat([_delayed(source_ids), padding], axis=1) * is_inside  # (1, T)
+    token_ids = tf.stack([best, tf.constant([[2] + [0] * (TARGET_LENGTH - 1)])], axis=1)
+    lengths = tf.reduce_sum(tf.cast(token_ids > 2, tf.int32), axis=2)  # (1, 2)
+    costs = tf.cast(lengths, tf.float32)
+    scores = -costs / tf.maximum(costs, 1.0) ** length_penalty
+    return {"token_ids": token_ids, "lengths": lengths, "log_probs": -costs, "scores": scores}
+
+
 def _delayed(source_ids):
     """Returns the ids after a loop whose number of steps depends on them."""
     is_slow = tf.reduce_any(source_ids == SLOW_ID)
@@ -67,10 +75,10 @@ def _delayed(source_ids):
     return source_ids + tf.minimum(count[0], 0)
 
 
-def write(name, batch, further):
+def write(name, function, batch, further=(), source_length=None):
     """Writes one file."""
     specifications = {
-        "source_ids": tf.TensorSpec((batch, None), tf.int32, "source_ids"),
+        "source_ids": tf.TensorSpec((batch, source_length), tf.int32, "source_ids"),
         "max_length": tf.TensorSpec((), tf.int32, "max_length"),
         "length_penalty": tf.TensorSpec((), tf.float32, "length_penalty"),
         "prefix_ids": tf.TensorSpec((batch, None), tf.int32, "prefix_ids"),
@@ -78,10 +86,10 @@ def write(name, batch, further):
     }
     names = ["source_ids", "max_length", "length_penalty", *further]
     module = tf.Module()
-    module.copy = tf.function(copy)
-    function = module.copy.get_concrete_function(**{each: specifications[each] for each in names})
+    module.run = tf.function(function)
+    traced = module.run.get_concrete_function(**{each: specifications[each] for each in names})
     with tempfile.TemporaryDirectory() as directory:
-        tf.saved_model.save(module, directory, signatures={"serving_default": function})
+        tf.saved_model.save(module, directory, signatures={"serving_default": traced})
         content = tf.lite.TFLiteConverter.from_saved_model(directory).convert()
     path = HERE / f"{name}.tflite"
     path.write_bytes(content)
@@ -89,5 +97,7 @@ def write(name, batch, further):
 
 
 if __name__ == "__main__":
-    for name, (batch, further) in FILES.items():
-        write(name, batch, further)
+    write("copy", copy, 1)
+    write("copy-batch-4", copy, 4, ("prefix_ids", "seeds"))
+    write("copy-any-batch", copy, None, ("prefix_ids",))
+    write("copy-fixed-sizes", copy_with_fixed_sizes, 1, source_length=SOURCE_LENGTH)
