@@ -39,7 +39,7 @@ def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | N
         )
 
 
-def free_behind(
+def broadcast_prefix(
     prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int, first_ids: Sequence[int] = ()
 ) -> Tensor:
     """Broadcasts prefixes to the batch and appends a column of padding.
@@ -75,7 +75,7 @@ def forced_tokens(
     """Returns the tokens of the prefixes at the current step.
 
     Args:
-        carry: Carry of a search. Its optional entry `prefix` is a result of `free_behind`.
+        carry: Carry of a search. Its optional entry `prefix` is a result of `broadcast_prefix`.
         step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
         num_open_hypotheses: Int, number of open hypotheses per batch entry.
         pad_token_id: Int, id of padding.

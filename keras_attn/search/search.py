@@ -357,7 +357,7 @@ class Search(Layer):
         if prefix_ids is not None:
             prefix_ids = ops.convert_to_tensor(prefix_ids)
             prefix.check_prefix(prefix_ids, self.pad_token_id, vocabulary_size)
-            carry["prefix"] = prefix.free_behind(
+            carry["prefix"] = prefix.broadcast_prefix(
                 prefix_ids, max_lengths, self.pad_token_id, self.forced_prefix_ids
             )
         return carry, memory, max_lengths

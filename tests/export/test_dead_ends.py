@@ -87,7 +87,8 @@ def test_dead_ends_in_a_saved_model(make_model, tokenizers, tmp_path):
     import tensorflow as tf
 
     export_saved_model(make_model(), tmp_path / "model", *tokenizers)
-    results = tf.saved_model.load(str(tmp_path / "model")).translate_texts(SOURCE)
+    loaded = tf.saved_model.load(str(tmp_path / "model"))  # owns the variables of its functions
+    results = loaded.translate_texts(SOURCE)
     token_ids = results["token_ids"].numpy()
     assert (results["lengths"].numpy() == len(WORDS)).all()
     assert (np.sort(token_ids[:, :, : len(WORDS)]) == WORDS).all()
