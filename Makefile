@@ -136,7 +136,6 @@ test-torch: .venv-torch/installed
 test-oldest: .venv-oldest/installed
 	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest $(WORKERS) -m "not slow"
 
-# Not part of .ci/run.
 test-convert: .venv-convert/installed
 	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv-convert/bin/python -m pytest $(WORKERS) -rs tests/convert
 

@@ -2,6 +2,7 @@ from typing import Any
 
 from keras_attn.convert.architecture import Architecture
 from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.encoder_models import ENCODERS
 from keras_attn.convert.fairseq_models import FAIRSEQ_MODELS
 from keras_attn.convert.language_models import LANGUAGE_MODELS
 from keras_attn.convert.t5_models import MT5, T5
@@ -22,7 +23,8 @@ def find_architecture(config: dict[str, Any]) -> Architecture:
     architecture = ARCHITECTURES.get(str(model_type))
     if architecture is None:
         raise ConversionError(
-            f"Expected model_type in config.json to be one of {tuple(ARCHITECTURES)}. Received: "
+            "Expected model_type in config.json to be one of "
+            f"{(*ARCHITECTURES, *ENCODERS)}. Received: "
             f"model_type={model_type!r}. Models of this type cannot be converted."
         )
     classes = config.get("architectures") or [architecture.model_class]

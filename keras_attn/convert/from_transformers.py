@@ -7,10 +7,11 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.convert.architectures import find_architecture
 from keras_attn.convert.checkpoint import CONFIG, GENERATION_CONFIG, Checkpoint
-from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.encoder_conversion import convert_encoder
+from keras_attn.convert.encoder_models import ENCODERS
 from keras_attn.convert.generation_settings import GENERATION
 from keras_attn.convert.search_settings import search_settings
-from keras_attn.convert.settings import SettingReport, Settings, irrelevant
+from keras_attn.convert.settings import SettingReport, Settings, check_ignored, irrelevant
 from keras_attn.convert.tokenizers import TokenizerIds, read_tokenizers
 from keras_attn.convert.weight_copy import WeightCopy
 from keras_attn.models.generation_model import GenerationModel
@@ -21,7 +22,7 @@ from keras_attn.training.model_card import ModelCard
 from keras_attn.training.run_directory import RunDirectory
 
 SEARCHES = {each.__name__: each for each in (BeamDecoder, GreedyDecoder, SamplingDecoder)}
-REPORT = "conversion.txt"
+REPORT, LABELS = "conversion.txt", "labels.txt"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Conversion:
     """A converted checkpoint.
 
     Args:
-        model: `GenerationModel`.
+        model: `GenerationModel`; for an encoder, a functional model of `token_ids` and, if tokens
+            have types, `token_type_ids`.
         source_tokenizer: Tokenizer of the sources, or `None`.
         target_tokenizer: Tokenizer of the targets, or `None` if it is that of the sources, or if
             there is none.
@@ -38,9 +40,11 @@ class Conversion:
         tokenizers: String, the tokenizers that were found.
         settings: Tuple of `SettingReport`s: how each setting was treated.
         card: `ModelCard`.
+        kind: String, the `kind` of the run directory. Defaults to `"generation"`.
+        labels: Tuple of strings, the names of the classes of a classifier. Defaults to `()`.
     """
 
-    model: GenerationModel
+    model: Any
     source_tokenizer: Any
     target_tokenizer: Any
     architecture: str
@@ -48,6 +52,8 @@ class Conversion:
     tokenizers: str
     settings: tuple[SettingReport, ...]
     card: ModelCard
+    kind: str = "generation"
+    labels: tuple[str, ...] = ()
 
     def report(self) -> str:
         """Returns the architecture, the search, the tokenizers, and a line for each setting."""
@@ -76,9 +82,12 @@ class Conversion:
         """
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         with atomic_replace(path, is_file=False) as partial:
-            files = {"conversion": REPORT}
-            run = RunDirectory.create(partial, "generation", *tokenizers, files, self.card)
+            files = {"conversion": REPORT} | ({"labels": LABELS} if self.labels else {})
+            run = RunDirectory.create(partial, self.kind, *tokenizers, files, self.card)
             run.files["conversion"].write_text(self.report(), encoding="utf-8")
+            if self.labels:
+                text = "".join(f"{label}\n" for label in self.labels)
+                run.files["labels"].write_text(text, encoding="utf-8")
             run.save_model(self.model)
         return RunDirectory(path)
 
@@ -86,12 +95,14 @@ class Conversion:
 def from_transformers(
     folder: str | PathLike[str], ignore_settings: Sequence[str] = ()
 ) -> Conversion:
-    """Converts a checkpoint of Hugging Face's transformers to a `GenerationModel`.
+    """Converts a checkpoint of Hugging Face's transformers to a Keras model.
 
     The folder is read from disk: `config.json`, `generation_config.json`, `model.safetensors` or
     its shards, and the files of the tokenizers. PyTorch is only needed for weights in `.bin` files.
-    The model computes the same logits, and its search finds the same ids as `generate` of
-    transformers with the settings of the checkpoint.
+    Translators and language models become a `GenerationModel`: the model computes the same logits,
+    and its search finds the same ids as `generate` of transformers with the settings of the
+    checkpoint. Encoders such as BERT become a functional model with the same outputs: a masked
+    language model, a classifier of sequences or tokens, or an encoder without a head.
 
     Args:
         folder: Path of the folder.
@@ -122,16 +133,12 @@ def from_transformers(
             f"ignore_settings={ignore_settings!r}. Pass [{ignore_settings!r}]."
         )
     checkpoint = Checkpoint(folder)
+    if checkpoint.config.get("model_type") in ENCODERS:
+        return _encoder(checkpoint, ignore_settings)
     architecture = find_architecture(checkpoint.config)
     settings, generation = _settings(checkpoint, architecture)
     parts = [settings] if generation.file == settings.file else [settings, generation]
-    names = {name for part in parts for name in part.values_in_file}
-    needless = sorted(set(ignore_settings) - names)
-    if needless:
-        raise ConversionError(
-            "Expected ignore_settings to be names of settings in the checkpoint. Received: "
-            f"{needless}, which it does not have. Omit them."
-        )
+    check_ignored(ignore_settings, *parts)
     reports = [report for part in parts for report in part.check(ignore_settings)]
     max_positions = None
     if "max_position_embeddings" in settings:
@@ -162,6 +169,23 @@ def from_transformers(
             *tokenizers.languages,
             recipe=f"converted from {architecture.model_class} of transformers",
         ),
+    )
+
+
+def _encoder(checkpoint, ignore_settings):
+    """Returns the `Conversion` of an encoder."""
+    found = convert_encoder(checkpoint, ignore_settings)
+    return Conversion(
+        found.model,
+        found.tokenizer,
+        None,
+        found.class_name,
+        "none, because the model is an encoder",
+        found.note,
+        found.settings,
+        ModelCard(recipe=f"converted from {found.class_name} of transformers"),
+        found.kind,
+        found.labels,
     )
 
 

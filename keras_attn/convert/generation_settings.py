@@ -35,6 +35,7 @@ GENERATION: dict[str, Setting] = {
     "length_penalty": mapped("length_penalty", 1.0),
     "num_return_sequences": mapped("num_hypotheses", 1),
     "no_repeat_ngram_size": mapped("no_repeat_ngram_size", 0),
+    "repetition_penalty": mapped("repetition_penalty, without beams", 1.0),
     "renormalize_logits": mapped("suppressed tokens get no probability", False),
     # Sampling.
     "do_sample": mapped("SamplingDecoder", False),
@@ -47,7 +48,6 @@ GENERATION: dict[str, Setting] = {
     "epsilon_cutoff": _for_sampling("tokens are cut by their probability", 0.0),
     "eta_cutoff": _for_sampling("tokens are cut by their entropy", 0.0),
     # Other changes of the scores.
-    "repetition_penalty": refused("transformers also penalizes the start token", None, 1.0),
     "encoder_repetition_penalty": refused("a penalty that reads the source", None, 1.0),
     "encoder_no_repeat_ngram_size": refused("blocks n-grams of the source", None, 0),
     "exponential_decay_length_penalty": refused("a length penalty of another form", None),

@@ -78,6 +78,10 @@ def search_settings(
         _check_ngrams(settings, ngrams, start, end, suppressed, reads_prompts)
         arguments["no_repeat_ngram_size"] = ngrams
     beams, hypotheses = int(settings["num_beams"]), int(settings["num_return_sequences"])
+    penalty = float(settings["repetition_penalty"])
+    if penalty != 1:
+        _check_repetition_penalty(settings, penalty, start, suppressed, beams, reads_prompts)
+        arguments["repetition_penalty"] = penalty
     if settings["do_sample"]:
         if beams > 1:
             raise _error(settings, "num_beams", beams, "num_beams=1 with do_sample", "")
@@ -167,6 +171,24 @@ def _check_ngrams(settings, size, start, end, suppressed, reads_prompts):
         counted = "the prompt" if reads_prompts else f"the start token {start}"
         expected = f"0, because transformers also counts n-grams with {counted}"
         raise _error(settings, "no_repeat_ngram_size", size, expected, "")
+
+
+def _check_repetition_penalty(settings, penalty, start, suppressed, beams, reads_prompts):
+    """Checks that the penalty of transformers changes the same tokens by the same amount."""
+    if reads_prompts:
+        reason = "transformers also penalizes the tokens of the prompt"
+    elif beams > 1:
+        reason = (
+            "the beam search of transformers changes log probabilities, and ours changes logits"
+        )
+    elif start not in suppressed:
+        reason = (
+            f"transformers also penalizes the start token {start}. Add [{start}] to bad_words_ids "
+            "if it is never written"
+        )
+    else:
+        return
+    raise _error(settings, "repetition_penalty", penalty, f"1.0, because {reason}", "")
 
 
 def _single_id(settings, name):

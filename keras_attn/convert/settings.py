@@ -151,6 +151,24 @@ class Settings(Mapping[str, Any]):
         return SettingReport(self.file, name, self.values_in_file[name], treatment, note)
 
 
+def check_ignored(names: Iterable[str], *parts: Settings) -> None:
+    """Checks that the names of settings to ignore are in a file of the checkpoint.
+
+    Args:
+        names: Names of settings.
+        *parts: `Settings` of each file.
+
+    Raises:
+        ConversionError: If a name is in no file.
+    """
+    needless = sorted(set(names) - {name for part in parts for name in part.values_in_file})
+    if needless:
+        raise ConversionError(
+            "Expected ignore_settings to be names of settings in the checkpoint. Received: "
+            f"{needless}, which it does not have. Omit them."
+        )
+
+
 def _is_one_of(value, allowed):
     # `1 == True` in Python, but a number and a flag are different settings.
     return any(

@@ -7,6 +7,8 @@ import numpy as np
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.verify_encoder import encoder_outputs
+from keras_attn.models.generation_model import GenerationModel
 
 TOLERANCE = 1e-3
 """Largest accepted difference of logits, divided by the largest logit if that is above 1."""
@@ -26,7 +28,8 @@ class Verification:
         num_sources: Int, number of random sources.
         largest_difference: Float, largest difference of two logits.
         largest_logit: Float, largest absolute value of a logit.
-        equal: Float, fraction of the sources for which both searches find the same ids.
+        equal: Float, fraction of the sources for which both searches find the same ids; for an
+            encoder, for which the largest outputs are the same.
     """
 
     num_sources: int
@@ -49,7 +52,7 @@ def verify(
 
     Args:
         folder: Path of the checkpoint.
-        model: The converted `GenerationModel`.
+        model: The converted `GenerationModel`, or the functional model of an encoder.
         num_sources: Int, number of random sources. Defaults to `16`.
         length: Int, largest number of ids of a source. Defaults to `12`.
         seed: Int, seed of the sources. Defaults to `0`.
@@ -69,6 +72,12 @@ def verify(
     ```
     """
     torch, transformers = _libraries()
+    if not isinstance(model, GenerationModel):
+        arguments = (torch, transformers, folder, model, num_sources, length, seed)
+        found, expected, same = encoder_outputs(*arguments)
+        difference = float(np.abs(found - expected).max())
+        scale = float(np.abs(expected).max())
+        return _checked(Verification(num_sources, difference, scale, float(np.mean(same))))
     is_language_model = model.encoder is None
     auto = "AutoModelForCausalLM" if is_language_model else "AutoModelForSeq2SeqLM"
     original = getattr(transformers, auto).from_pretrained(
@@ -102,7 +111,13 @@ def verify(
     result = Verification(num_sources, difference, scale, float(np.mean(equal)))
     if model.search.is_stochastic:
         result = dataclasses.replace(result, equal=1.0)  # random samples differ
-    if difference > TOLERANCE * max(1.0, scale) or result.equal < LEAST_EQUAL:
+    return _checked(result)
+
+
+def _checked(result):
+    """Returns a `Verification`, or raises an error if the model differs from the original."""
+    tolerance = TOLERANCE * max(1.0, result.largest_logit)
+    if result.largest_difference > tolerance or result.equal < LEAST_EQUAL:
         raise ConversionError(
             f"Expected a model that computes the same as the original. Received: {result}. This is "
             "a defect of the converter; report it with config.json and generation_config.json."

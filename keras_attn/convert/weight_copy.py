@@ -91,9 +91,12 @@ class WeightCopy:
             added: Float, number that is added to the scale. Defaults to `0.0`.
         """
         scale = layer.gamma if hasattr(layer, "gamma") else layer.scale
-        self.assign(scale, self.read(f"{name}.weight", tuple(scale.shape)) + np.float32(added))
+        # Checkpoints that were written with TensorFlow, such as BERT, have Keras' names.
+        names = ("gamma", "beta") if f"{name}.gamma" in self else ("weight", "bias")
+        value = self.read(f"{name}.{names[0]}", tuple(scale.shape))
+        self.assign(scale, value + np.float32(added))
         if getattr(layer, "beta", None) is not None:
-            self.copy(layer.beta, f"{name}.bias")
+            self.copy(layer.beta, f"{name}.{names[1]}")
 
     def attention(
         self,

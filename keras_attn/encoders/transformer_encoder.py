@@ -4,8 +4,11 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn._layer.argument_checks import check_optional_token_ids
+from keras_attn._layer.argument_checks import check_layers, check_optional_token_ids
+from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._serialization.deserialize_shared import deserialize_shared
+from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.positions.position_range import position_range
 from keras_attn.transformer.transformer_stack import TransformerStack
@@ -16,6 +19,7 @@ class TransformerEncoder(Layer):
     """Encodes a sequence with a stack of Transformer blocks.
 
         x^0 = embedding(ids) + positions            (with embedding_norm: norm of the sum)
+        x^0 = embedding(ids) + token_types(token_type_ids) + positions      (with token_types)
         x^l = block_l(x^{l-1})                      (l = 1 ... num_layers)
 
     The encoder was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section
@@ -45,6 +49,10 @@ class TransformerEncoder(Layer):
         embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BERT,
             BART and mBART. The normalization is of the same type as in the block. Defaults to
             `False`.
+        token_types: `keras.layers.Embedding` of the types of the tokens, as in BERT ([Devlin et
+            al., 2019](https://arxiv.org/abs/1810.04805), section 3): 0 for the tokens of the first
+            sentence of a pair, 1 for those of the second. Its vectors have the size of those of
+            `embedding`. Defaults to `None`: tokens have no types.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -56,6 +64,8 @@ class TransformerEncoder(Layer):
             `pad_token_id` are padding; vectors and images have no padding.
         inputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras
             passes this argument if you pass `mask`. Both masks are combined.
+        token_type_ids: Int tensor of shape `(batch, source)`, the type of each token. Only with
+            `token_types`. Defaults to `None`: all tokens have the type 0.
 
     Returns:
         Dict with the keyword arguments of a decoder, as in `decoder(target_ids,
@@ -66,8 +76,9 @@ class TransformerEncoder(Layer):
         Masked positions cannot be attended to. Outputs at masked positions are undefined.
 
     Raises:
-        ValueError: If an argument is out of range, `block`, `embedding`, `positions` or
-            `position_bias` has the wrong type, or `inputs` has the wrong rank.
+        ValueError: If an argument is out of range, `block`, `embedding`, `positions`,
+            `position_bias` or `token_types` has the wrong type, `inputs` has the wrong rank, or
+            `token_type_ids` are passed to an encoder without `token_types`.
 
     Example:
 
@@ -96,28 +107,38 @@ class TransformerEncoder(Layer):
         end_token_id: int = 2,
         seed: int | None = None,
         embedding_norm: bool = False,
+        token_types: keras.layers.Layer | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("autocast", False)  # float ids would be rounded
         super().__init__(**kwargs)
         self.supports_masking = True
         check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
+        check_layers(token_types=token_types)
         parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
         self.stack = TransformerStack(
             *(*parts, dropout, seed, embedding_norm), dtype=self.dtype_policy, name="stack"
         )
         self.embedding = embedding
+        self.token_types = token_types
         self.pad_token_id = pad_token_id
         self.start_token_id = start_token_id
         self.end_token_id = end_token_id
 
     def build(self, inputs_shape: StaticShape) -> None:
         self.stack.build(inputs_shape)
+        if self.token_types is not None:
+            ensure_built(self.token_types, tuple(inputs_shape[:2]))
 
     def call(
-        self, inputs: Tensor, mask: Mask | None = None, inputs_mask: Mask | None = None
+        self,
+        inputs: Tensor,
+        mask: Mask | None = None,
+        inputs_mask: Mask | None = None,
+        token_type_ids: Tensor | None = None,
     ) -> dict[str, Any]:
-        vectors = self.stack.embed(inputs)  # (B, S, D)
+        types = self._embed_types(inputs, token_type_ids)
+        vectors = self.stack.embed(inputs, added=types)  # (B, S, D)
         mask = masks.join(vectors, mask=mask, inputs_mask=inputs_mask)
         if mask is None and len(inputs.shape) == 2:  # ids, not images
             mask = masks.padding_mask(inputs, self.pad_token_id)
@@ -128,6 +149,20 @@ class TransformerEncoder(Layer):
         for block in self.stack.blocks:
             vectors = block(vectors, attention_mask=mask, position_bias=bias)
         return {"encoder_outputs": self.stack.normalize(vectors), "encoder_mask": mask}
+
+    def _embed_types(self, inputs, token_type_ids):
+        """Returns the vectors of the token types `(B, S, D)`, or `None` without types."""
+        if self.token_types is None:
+            if token_type_ids is not None:
+                raise ValueError(
+                    "Expected no token_type_ids, because the encoder has no token_types. Received: "
+                    f"token_type_ids of shape {tuple(token_type_ids.shape)}. Omit them, or create "
+                    "the encoder with token_types=keras.layers.Embedding(2, features)."
+                )
+            return None
+        if token_type_ids is None:
+            token_type_ids = ops.zeros(ops.shape(inputs)[:2], dtype="int32")
+        return self.token_types(token_type_ids)  # (B, S, D)
 
     @property
     def max_source_length(self) -> int | Tensor | None:
@@ -144,8 +179,11 @@ class TransformerEncoder(Layer):
             "pad_token_id": self.pad_token_id,
             "start_token_id": self.start_token_id,
             "end_token_id": self.end_token_id,
+            "token_types": serialize_shared(self.token_types),
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        return cls(**TransformerStack.deserialize_arguments(config))
+        token_types = deserialize_shared(config.get("token_types"))
+        arguments = TransformerStack.deserialize_arguments(config)
+        return cls(**{**arguments, "token_types": token_types})

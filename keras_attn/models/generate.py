@@ -12,6 +12,8 @@ from keras_attn.models.generation import (
     pieces,
 )
 from keras_attn.models.model_inputs import reads_ids
+from keras_attn.models.prefix_model import prefix_model
+from keras_attn.models.request_languages import request_languages
 from keras_attn.models.side import source_side
 
 
@@ -23,31 +25,43 @@ def generate(
     batch_size: int = 32,
     return_details: bool = False,
     verbose: Any = 0,
+    source_language: str | None = None,
+    target_language: str | None = None,
+    target_prefix: Any = None,
 ) -> Any:
     """Implements `GenerationModel.generate`.
 
     Args:
         model: `GenerationModel`.
-        inputs, source_tokenizer, target_tokenizer, batch_size, return_details, verbose: See
-            `GenerationModel.generate`.
+        inputs, source_tokenizer, target_tokenizer, batch_size, return_details, verbose,
+            source_language, target_language, target_prefix: See `GenerationModel.generate`.
 
     Returns:
         See `GenerationModel.generate`.
     """
     check_positive_integer("batch_size", batch_size)
     if reads_ids(model.source):
-        sources, is_text = _read_sources(model, inputs, source_tokenizer)
+        inputs, is_text = _read_inputs(inputs)
+        languages = request_languages(
+            source_tokenizer,
+            source_tokenizer if target_tokenizer is None else target_tokenizer,
+            source_language,
+            target_language,
+            is_text,
+        )
+        sources = _read_sources(model, inputs, is_text, source_tokenizer, languages)
         lengths = [len(ids) for ids, _ in sources]
         # Sources of similar lengths need little padding. Empty sources need no search.
         order = [row for row in np.argsort(lengths, kind="stable").tolist() if lengths[row]]
 
         def batch_of_ids(rows):
-            return _pad([sources[row][0] for row in rows], model)
+            return _pad([sources[row][0] for row in rows], _pad_token_id(model), model.source.dtype)
 
         batch: Any = batch_of_ids
     else:
         arrays, count = _read_arrays(model, inputs)
         sources, lengths, is_text = [([], False)] * count, [None] * count, False
+        languages = request_languages(None, None, source_language, target_language, False)
         order = range(count)
 
         def batch_of_arrays(rows):
@@ -58,11 +72,16 @@ def generate(
     if target_tokenizer is None and is_text:
         target_tokenizer = source_tokenizer
     _check_tokenizer("target_tokenizer", target_tokenizer, model.decoder)
+    prefixes = _read_prefixes(target_prefix, languages, len(sources), target_tokenizer, model)
     found = [None] * len(sources)
     progress = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="source")
     for start in range(0, len(order), batch_size):
         rows = list(order[start : start + batch_size])
-        results = model.predict_on_batch(batch(rows))
+        if prefixes is None:
+            results = model.predict_on_batch(batch(rows))
+        else:
+            prefix = _pad([prefixes[row] for row in rows], model.search.pad_token_id, "int32")
+            results = _predict_with_prefix(model, batch(rows), prefix)
         for place, row in enumerate(rows):
             found[row] = hypotheses_of_row(
                 results, place, lengths[row], model.search, target_tokenizer
@@ -85,38 +104,88 @@ def generate(
     ]
 
 
-def _read_sources(model, inputs, tokenizer):
-    """Converts texts or lists of ids to the input ids of the encoder.
-
-    Returns:
-        Tuple of a list and a bool. The list contains a pair for each source: its ids, and whether
-        they were truncated. The bool is whether the inputs are texts.
-    """
+def _read_inputs(inputs):
+    """Returns the sources as a list, and whether they are texts."""
     if isinstance(inputs, str | bytes | dict) or not hasattr(inputs, "__iter__"):
         raise ValueError(
             "Expected inputs to be a list of texts, or of lists of ids. Received: inputs of type "
             f"{type(inputs).__name__}. Pass [text] for one text."
         )
     inputs = list(inputs)
-    is_text = bool(inputs) and all(isinstance(each, str) for each in inputs)
+    return inputs, bool(inputs) and all(isinstance(each, str) for each in inputs)
+
+
+def _read_sources(model, inputs, is_text, tokenizer, languages):
+    """Converts texts or lists of ids to the input ids of the encoder.
+
+    Returns:
+        List with a pair for each source: its ids, and whether they were truncated.
+    """
     encoder = model.source_encoder
     _check_tokenizer("source_tokenizer", tokenizer, encoder)
     if not is_text:
-        return [_checked_ids(each, model) for each in inputs], False
+        return [_checked_ids(each, model) for each in inputs]
     if tokenizer is None:
         raise ValueError(
             "Expected a source_tokenizer for texts. Received: source_tokenizer=None. Pass the "
             "tokenizer of the training data, or ids."
         )
     side = source_side(encoder, model.search, tokenizer)
+    limit = None if side.max_length is None else side.max_length - languages.num_source_ids
     sources = []
     for ids in tokenizer.encode(inputs):
-        kept = list(ids[: side.max_length])
+        kept = list(ids[:limit])
         # A language model can continue its start token. Other models have no input for an empty
         # text.
         is_empty = not kept and (side.add_end or not side.add_start)
-        sources.append(([] if is_empty else side.with_special_ids(kept), len(kept) < len(ids)))
-    return sources, True
+        whole = [] if is_empty else side.with_special_ids(kept)
+        sources.append((languages.add_to(whole, len(side.start)), len(kept) < len(ids)))
+    return sources
+
+
+def _read_prefixes(target_prefix, languages, count, tokenizer, model):
+    """Returns the ids with which each result begins, or `None` if no result has such ids."""
+    if target_prefix is None:
+        rows = [[]] * count
+    else:
+        is_one = isinstance(target_prefix, str) or all(
+            isinstance(each, int | np.integer) for each in target_prefix
+        )
+        rows = [target_prefix] * count if is_one else list(target_prefix)
+        if len(rows) != count:
+            raise ValueError(
+                f"Expected target_prefix to be one prefix, or one for each of the {count} sources. "
+                f"Received: target_prefix with {len(rows)} prefixes. Pass as many as sources."
+            )
+        rows = [_prefix_ids(each, tokenizer) for each in rows]
+    if not languages.target_start and not any(rows):
+        return None
+    rows = [[*languages.target_start, *row] for row in rows]
+    size = get_vocabulary_size(model.decoder)
+    wrong = [id_ for row in rows for id_ in row if id_ < 0 or (size is not None and id_ >= size)]
+    if wrong:
+        raise ValueError(
+            f"Expected target_prefix to be ids of at least 0, in the target vocabulary of {size} "
+            f"ids. Received: target_prefix with {wrong[0]}. Pass ids of the target vocabulary."
+        )
+    return rows
+
+
+def _prefix_ids(prefix, tokenizer):
+    if not isinstance(prefix, str):
+        return [int(id_) for id_ in prefix]
+    if tokenizer is None:
+        raise ValueError(
+            "Expected a target_tokenizer for a target_prefix that is a text. Received: "
+            "target_tokenizer=None. Pass the tokenizer of the targets, or ids."
+        )
+    return [int(id_) for id_ in tokenizer.encode([prefix])[0]]
+
+
+def _predict_with_prefix(model, batch, prefix):
+    names = [each.name for each in model.inputs]
+    inputs = batch if isinstance(batch, dict) else {names[0]: batch}
+    return prefix_model(model).predict_on_batch({**inputs, "prefix_ids": prefix})
 
 
 def _checked_ids(ids, model):
@@ -147,14 +216,14 @@ def _check_tokenizer(name, tokenizer, layer):
         )
 
 
-def _pad(sources, model):
-    length = max(map(len, sources))
+def _pad(rows, pad_token_id, dtype):
+    length = max(map(len, rows))
     if keras.backend.backend() == "jax":
         # Speed: JAX compiles the search for each shape, so use few lengths.
         length = -(-length // 8) * 8
-    ids = np.full((len(sources), length), _pad_token_id(model), model.source.dtype)
-    for row, source in zip(ids, sources, strict=True):
-        row[: len(source)] = source
+    ids = np.full((len(rows), length), pad_token_id, dtype)
+    for padded, row in zip(ids, rows, strict=True):
+        padded[: len(row)] = row
     return ids
 
 

@@ -174,6 +174,9 @@ class GenerationModel(ModelOfParts):
         batch_size: int = 32,
         return_details: bool = False,
         verbose: Any = 0,
+        source_language: str | None = None,
+        target_language: str | None = None,
+        target_prefix: Any = None,
     ) -> Any:
         """Generates a sequence for each source. Texts are mapped to texts, and ids to ids.
 
@@ -196,6 +199,12 @@ class GenerationModel(ModelOfParts):
                 `alignments`, `token_log_probs`, `hypotheses`, `source_pieces` and `truncated`.
                 Defaults to `False`.
             verbose: `0` for no output, `1` for a progress bar, `2` for one line. Defaults to `0`.
+            source_language: String, language of the texts: one of the `languages` of
+                `source_tokenizer`. Required if there are several. Defaults to `None`.
+            target_language: String, language of the results: one of the `languages` of
+                `target_tokenizer`. Required if there are several. Defaults to `None`.
+            target_prefix: Text, or list of ids, with which every result begins; or a list with one
+                of them for each source. The results include it. Defaults to `None`: no prefix.
 
         Returns:
             List with the best hypothesis of each source: a string if there is a target tokenizer,
@@ -205,7 +214,7 @@ class GenerationModel(ModelOfParts):
 
         Raises:
             ValueError: If texts are passed without a tokenizer, a tokenizer has more ids than the
-                model, or the inputs do not fit the model.
+                model, the inputs do not fit the model, or a language is unknown or missing.
 
         Example:
 
@@ -223,6 +232,9 @@ class GenerationModel(ModelOfParts):
             batch_size,
             return_details,
             verbose,
+            source_language,
+            target_language,
+            target_prefix,
         )
 
 

@@ -7,9 +7,9 @@ from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
-from keras_attn._types import Mask, StaticShape, Tensor
+from keras_attn._types import ActivationLike, Mask, StaticShape, Tensor
 from keras_attn.output_layers.projection import project
-from keras_attn.transformer.feed_forward import erf_gelu
+from keras_attn.transformer.feed_forward import get_activation
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -24,6 +24,9 @@ class TiedMLMHead(Layer):
     Args:
         embedding: `keras.layers.ReversibleEmbedding` with the matrix E. Other layers may share it.
             It remains shared when a model is saved and loaded.
+        activation: String or function, the activation of the dense layer, see `FeedForward`.
+            Defaults to `"gelu"`.
+        epsilon: Positive float, added to the variance in the normalization. Defaults to `1e-5`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -47,7 +50,13 @@ class TiedMLMHead(Layer):
 
     is_container = True
 
-    def __init__(self, embedding: keras.layers.Layer, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        embedding: keras.layers.Layer,
+        activation: ActivationLike = "gelu",
+        epsilon: float = 1e-5,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if not isinstance(embedding, keras.layers.ReversibleEmbedding):
             raise ValueError(
@@ -56,10 +65,19 @@ class TiedMLMHead(Layer):
             )
         self.supports_masking = True
         self.embedding = embedding
+        self.epsilon = epsilon
         self.dense = keras.layers.Dense(
-            embedding.output_dim, activation=erf_gelu, dtype=self.dtype_policy, name="dense"
+            embedding.output_dim,
+            activation=get_activation(activation),
+            dtype=self.dtype_policy,
+            name="dense",
         )
-        self.norm = LayerNormalization(epsilon=1e-5, dtype=self.dtype_policy, name="norm")
+        self.norm = LayerNormalization(epsilon=epsilon, dtype=self.dtype_policy, name="norm")
+
+    @property
+    def activation(self) -> Any:
+        """Activation of the dense layer."""
+        return self.dense.activation
 
     def build(self, inputs_shape: StaticShape) -> None:
         inner_shape = (*inputs_shape[:-1], self.embedding.output_dim)
@@ -84,7 +102,12 @@ class TiedMLMHead(Layer):
         return None  # losses ignore positions by their label
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "embedding": serialize_shared(self.embedding)}
+        return {
+            **super().get_config(),
+            "embedding": serialize_shared(self.embedding),
+            "activation": keras.activations.serialize(self.activation),
+            "epsilon": self.epsilon,
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

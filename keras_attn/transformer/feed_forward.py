@@ -69,7 +69,7 @@ class FeedForward(Layer):
         self.supports_masking = True
         self.intermediate_dim = intermediate_dim
         self.is_gated = isinstance(activation, str) and activation in GATES
-        self.activation: Any = activation if self.is_gated else _activation(activation)
+        self.activation: Any = activation if self.is_gated else get_activation(activation)
         self.dropout = dropout
         self.use_bias = use_bias
         self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
@@ -147,7 +147,8 @@ ACTIVATIONS = {"gelu": erf_gelu, "gelu_tanh": tanh_gelu}
 """Activations with another meaning than in Keras, or with a name that Keras does not have."""
 
 
-def _activation(activation):
+def get_activation(activation: ActivationLike) -> Any:
+    """Returns the activation function of a name, see `FeedForward`, or a function itself."""
     if isinstance(activation, str) and activation in ACTIVATIONS:
         return ACTIVATIONS[activation]
     return plain_function(keras.activations.get(activation))

@@ -133,8 +133,17 @@ class TransformerStack(Layer):
         """Int, maximum length for learned positions, otherwise `None`."""
         return getattr(self.positions, "max_length", None)
 
-    def embed(self, inputs: Tensor, start_index: int | Tensor = 0) -> Tensor:
-        """Returns the input vectors `(batch, time, features)` of the first block."""
+    def embed(
+        self, inputs: Tensor, start_index: int | Tensor = 0, added: Tensor | None = None
+    ) -> Tensor:
+        """Returns the input vectors `(batch, time, features)` of the first block.
+
+        Args:
+            inputs: Ids `(batch, time)`, or vectors without an embedding.
+            start_index: Position of the first time step. Defaults to `0`.
+            added: Vectors `(batch, time, features)` that are added to the embeddings. Defaults to
+                `None`.
+        """
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         vectors = ops.cast(vectors, self.compute_dtype)
         if getattr(self.embedding, "supports_masking", True):
@@ -144,6 +153,8 @@ class TransformerStack(Layer):
             vectors = ops.copy(vectors)
         if self.scale_embedding:
             vectors = vectors * vectors.shape[-1] ** 0.5
+        if added is not None:
+            vectors = vectors + ops.cast(added, self.compute_dtype)
         if self.positions is not None:
             vectors = self.positions(vectors, start_index=start_index)
             vectors = ops.cast(vectors, self.compute_dtype)

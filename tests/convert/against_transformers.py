@@ -42,7 +42,8 @@ def output_matrix(model):
 
 def save(model, folder, **generation):
     """Saves a model with settings of its `generation_config`. Returns the model."""
-    model.generation_config.update(**generation)
+    if generation:  # encoders have no generation_config
+        model.generation_config.update(**generation)
     model.save_pretrained(folder)
     return model
 

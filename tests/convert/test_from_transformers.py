@@ -109,6 +109,52 @@ def test_shards_are_read_and_missing_ones_are_named(tmp_path, folder):
         from_transformers(sharded)
 
 
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_weights_of_pytorch_are_read(tmp_path, folder, is_sharded):
+    torch = pytest.importorskip("torch")
+    other = tmp_path / "bin"
+    other.mkdir()
+    (other / "config.json").write_text(json.dumps(MARIAN_CONFIG))
+    tensors = {name: torch.tensor(value) for name, value in marian_weights().items()}
+    # Published files have buffers of other dtypes, and weights of half precision.
+    tensors["model.shared.weight"] = tensors["model.shared.weight"].bfloat16()
+    rounded = tensors["model.shared.weight"].float().numpy()
+    expected = write_folder(
+        tmp_path / "rounded", weights=marian_weights(**{"model.shared.weight": rounded})
+    )
+    parts = {"pytorch_model.bin": list(tensors)}
+    if is_sharded:
+        names = sorted(tensors)
+        shards = "pytorch_model-0000{}-of-00002.bin"
+        parts = {shards.format(1): names[:9], shards.format(2): names[9:]}
+        weight_map = {name: file for file, part in parts.items() for name in part}
+        index = json.dumps({"weight_map": weight_map})
+        (other / "pytorch_model.bin.index.json").write_text(index)
+    for file, part in parts.items():
+        torch.save({name: tensors[name] for name in part}, other / file)
+    found = found_ids(from_transformers(other).model)
+    assert found == found_ids(from_transformers(expected).model)
+
+
+def test_code_in_weights_of_pytorch_does_not_run(tmp_path):
+    torch = pytest.importorskip("torch")
+    (tmp_path / "config.json").write_text(json.dumps(MARIAN_CONFIG))
+    torch.save({"model.shared.weight": RunsCode(tmp_path)}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(ConversionError, match="Expected weights in .*pytorch_model.bin"):
+        from_transformers(tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+class RunsCode:
+    """An object that creates a file when it is unpickled."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return (self.folder / "ran").touch, ()
+
+
 def without(name):
     return {key: value for key, value in marian_weights().items() if key != name}
 

@@ -45,6 +45,13 @@ def write(folder, kind):
     return made, names, pieces
 
 
+def their_texts(model, names, converted, source, **generation):
+    """Texts that transformers generates, with the tokens of the language."""
+    with torch.no_grad():
+        ids = model.generate(torch.tensor(source).long(), **generation)
+    return converted.target_tokenizer.decode(ids[:, 1:].numpy())
+
+
 @pytest.mark.parametrize("kind", CODES)
 def test_languages_select_the_ids_of_transformers(tmp_path, kind):
     model, names, pieces = write(tmp_path / kind, kind)
@@ -79,3 +86,38 @@ def test_ids_of_languages_must_agree(tmp_path):
     (tmp_path / "nllb" / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
     with pytest.raises(ConversionError, match="id 5 for the language eng_Latn"):
         from_transformers(tmp_path / "nllb")
+
+
+@pytest.mark.parametrize("kind", CODES)
+def test_texts_are_translated_between_selected_languages(tmp_path, kind):
+    model, names, pieces = write(tmp_path / kind, kind)
+    converted = from_transformers(tmp_path / kind)
+    english, french = (names.index(code) for code in CODES[kind][1:])
+    ids = [names.index(piece) for piece in pieces.encode(LINES[0], out_type=str)]
+    source = np.array([[english, *ids, 2]])
+    expected = their_texts(model, names, converted, source, forced_bos_token_id=french)
+    tokenizers = converted.source_tokenizer, converted.target_tokenizer
+    pair = [code.strip("_") for code in CODES[kind][1:]]
+    languages = {"source_language": pair[0], "target_language": pair[1]}
+    assert converted.model.generate(LINES[:1], *tokenizers, **languages) == expected
+    with pytest.raises(ValueError, match="source_language to be a language"):
+        converted.model.generate(LINES[:1], *tokenizers)
+
+
+def test_the_first_mbart_has_one_target_language(tmp_path):
+    """Its sources end with their language, and its decoder begins with that of the target."""
+    model, names, pieces = write(tmp_path / "mbart25", "mbart50")
+    config = {"tokenizer_class": "MBartTokenizer"}
+    (tmp_path / "mbart25" / "tokenizer_config.json").write_text(json.dumps(config))
+    english, french = (names.index(code) for code in CODES["mbart50"][1:])
+    language = {"forced_bos_token_id": None, "decoder_start_token_id": french}
+    save(model, tmp_path / "mbart25", **language)
+    converted = from_transformers(tmp_path / "mbart25")
+    assert converted.model.search.start_token_id == french
+    assert converted.target_tokenizer.languages == {}
+    rows = [[names.index(piece) for piece in pieces.encode(line, out_type=str)] for line in LINES]
+    tokenizers = converted.source_tokenizer, converted.target_tokenizer
+    found = converted.model.generate(LINES, *tokenizers, source_language="en_XX")
+    for row, text in zip(rows, found, strict=True):
+        source = np.array([[*row, 2, english]])
+        assert their_texts(model, names, converted, source) == [text]

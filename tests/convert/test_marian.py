@@ -91,6 +91,7 @@ CHANGED_SEARCH = {
     "length_penalty": 2.0,
     "num_return_sequences": 2,
     "no_repeat_ngram_size": 2,
+    "repetition_penalty": 1.6,
     "renormalize_logits": True,
     "forced_eos_token_id": 0,
     "forced_bos_token_id": 6,
@@ -122,5 +123,6 @@ def test_a_changed_model_setting_gives_equal_logits(tmp_path, name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGED_SEARCH)
 def test_a_changed_search_setting_gives_equal_ids(tmp_path, name):
-    base = {"max_length": 14, "num_beams": 4, "bad_words_ids": BAD_WORDS}
+    beams = 1 if name == "repetition_penalty" else 4
+    base = {"max_length": 14, "num_beams": beams, "bad_words_ids": BAD_WORDS}
     check_search(marian(), tmp_path, lengths=1, **{**base, name: CHANGED_SEARCH[name]})

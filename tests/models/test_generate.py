@@ -16,6 +16,7 @@ from keras_attn import (
     rnn_seq2seq,
 )
 from keras_attn.models.generation import Generation
+from keras_attn.text import Language
 from tests.contracts import assert_close, numpy, randomize
 from tests.models.mean_decoder import MeanDecoder
 
@@ -164,3 +165,66 @@ def test_generate_refuses_a_tokenizer_of_another_model(model):
         (name,) = arguments
         with pytest.raises(ValueError, match=f"{name} to have at most 12 ids.*=13"):
             model.generate(SOURCES, **arguments)
+
+
+def with_prefix(model, ids, prefix):
+    """The best hypothesis of the search for one source and one prefix."""
+    encoded = model.encoder(np.array([ids]))
+    results = numpy(model.search(**encoded, prefix_ids=np.array([prefix], "int32")))
+    return results["token_ids"][0, 0, : results["lengths"][0, 0]].tolist()
+
+
+def test_results_begin_with_the_prefix_of_their_source(model):
+    prefixes = [[4, 5], [7], [6], [], [3, 3, 3]]
+    expected = [
+        with_prefix(model, ids, prefix) if ids else []
+        for ids, prefix in zip(SOURCES, prefixes, strict=True)
+    ]
+    assert model.generate(SOURCES, batch_size=2, target_prefix=prefixes) == expected
+    assert all(
+        row[: len(prefix)] == prefix for row, prefix in zip(expected, prefixes, strict=True) if row
+    )
+    shared = [with_prefix(model, ids, [4]) if ids else [] for ids in SOURCES]
+    assert model.generate(SOURCES, target_prefix=[4]) == shared
+    texts = model.generate(SOURCES, target_tokenizer=Letters(), target_prefix="b")
+    assert texts == Letters().decode(shared)
+
+
+def test_languages_add_their_ids_to_sources_and_results(model):
+    tokenizer = Letters()
+    tokenizer.languages = {
+        "a": Language(source_start=[3], target_start=[4]),
+        "b": Language(source_end=[5], target_start=[6], source_tag=[7]),
+    }
+    ids = [[7, 3, *row, 2] for row in tokenizer.encode(["cd", "f"])]
+    expected = tokenizer.decode([with_prefix(model, row, [6]) for row in ids])
+    pair = {"source_language": "a", "target_language": "b"}
+    assert model.generate(["cd", "f"], tokenizer, **pair) == expected
+    ids = [[*row, 2, 5] for row in tokenizer.encode(["cd", "f"])]
+    expected = tokenizer.decode([with_prefix(model, row, [4, 8]) for row in ids])
+    pair = {"source_language": "b", "target_language": "a", "target_prefix": [8]}
+    assert model.generate(["cd", "f"], tokenizer, **pair) == expected
+    assert model.generate(["", ""], tokenizer, **pair) == ["", ""]
+    del tokenizer.languages["b"]  # a single language needs no choice
+    assert model.generate(["cd"], tokenizer) == model.generate(
+        ["cd"], tokenizer, source_language="a", target_language="a"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sources", "arguments", "message"),
+    [
+        (["ab"], {}, "source_language to be a language of the tokenizer: a, b. Received:.*None"),
+        (["ab"], {"source_language": "a", "target_language": "c"}, "target_language='c'"),
+        ([[5, 2]], {"source_language": "a"}, "texts with source_language"),
+        ([[5, 2]], {"target_prefix": [12]}, "target vocabulary of 12 ids. Received:.*12"),
+        ([[5, 2]], {"target_prefix": [[4], [5]]}, "for each of the 1 sources. Received:.*2"),
+        ([[5, 2]], {"target_prefix": "a"}, "a target_tokenizer for a target_prefix"),
+    ],
+)
+def test_generate_refuses_wrong_languages_and_prefixes(model, sources, arguments, message):
+    tokenizer = Letters()
+    tokenizer.languages = {"a": Language(source_start=[3]), "b": Language(source_start=[4])}
+    given = tokenizer if isinstance(sources[0], str) else None
+    with pytest.raises(ValueError, match=message):
+        model.generate(sources, given, **arguments)

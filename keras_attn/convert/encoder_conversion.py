@@ -1,0 +1,124 @@
+"""Conversion of an encoder: settings, tokenizer, encoder and head of one checkpoint."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_attn.convert.checkpoint import CONFIG, Checkpoint
+from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.encoder_heads import build_model
+from keras_attn.convert.encoder_models import ENCODERS, EncoderArchitecture, build_encoder
+from keras_attn.convert.generation_settings import GENERATION
+from keras_attn.convert.settings import SettingReport, Settings, check_ignored, irrelevant
+from keras_attn.convert.tokenizers import TOKENIZER_CONFIG, TokenizerIds, read_tokenizers
+from keras_attn.convert.weight_copy import WeightCopy
+
+KINDS = {
+    "masked_lm": "masked_language_model",
+    "sequence": "classification",
+    "token": "tagging",
+    "encoder": "encoder",
+}
+"""Dict from heads to the `kind` of a run directory."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ConvertedEncoder:
+    """Parts of the `Conversion` of an encoder.
+
+    Args:
+        model: Functional model.
+        tokenizer: Tokenizer, or `None`.
+        note: String, the tokenizer that was found.
+        class_name: String, the class in transformers.
+        kind: String, the `kind` of the run directory.
+        labels: Tuple of strings, the names of the classes.
+        settings: Tuple of `SettingReport`s.
+    """
+
+    model: keras.Model
+    tokenizer: Any
+    note: str
+    class_name: str
+    kind: str
+    labels: tuple[str, ...]
+    settings: tuple[SettingReport, ...]
+
+
+def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> ConvertedEncoder:
+    """Converts a checkpoint whose `model_type` is in `ENCODERS`.
+
+    Args:
+        checkpoint: `Checkpoint`.
+        ignore_settings: Names of settings to accept.
+
+    Returns:
+        `ConvertedEncoder`.
+
+    Raises:
+        ConversionError: If the class or a setting is not supported, or weights do not fit.
+    """
+    architecture = ENCODERS[checkpoint.config["model_type"]]
+    class_name, head = _head(architecture, checkpoint.config)
+    without_search = irrelevant("the model has no search")
+    table = {**dict.fromkeys(GENERATION, without_search), **architecture.settings}
+    settings = Settings(CONFIG, checkpoint.config, table)
+    check_ignored(ignore_settings, settings)
+    reports = settings.check(ignore_settings)
+    labels = _labels(settings) if head in ("sequence", "token") else ()
+    start, end = _text_ids(architecture, checkpoint)
+    copy = WeightCopy(checkpoint.weights)
+    encoder, prefix = build_encoder(architecture, settings, copy, start, end)
+    model = build_model(architecture, head, settings, encoder, prefix, len(labels), copy)
+    copy.finish(model.weights)
+    tokenizer, note = None, "none, because the folder has no tokenizer.json that names them"
+    if start is not None and end is not None:
+        size = settings["vocab_size"]
+        ids = TokenizerIds(size, size, settings["pad_token_id"], start, end)
+        found = read_tokenizers("json", checkpoint, ids)
+        tokenizer, note = found.source, found.note
+    return ConvertedEncoder(model, tokenizer, note, class_name, KINDS[head], labels, tuple(reports))
+
+
+def _head(architecture: EncoderArchitecture, config: dict[str, Any]) -> tuple[str, str]:
+    classes = config.get("architectures") or [f"{architecture.class_name}Model"]
+    for name in classes:
+        head = architecture.head(str(name))
+        if head is not None:
+            return name, head
+    raise ConversionError(
+        f"Expected one of the classes {architecture.classes} among architectures in config.json. "
+        f"Received: architectures={classes}. Convert a checkpoint with one of these heads."
+    )
+
+
+def _labels(settings: Settings) -> tuple[str, ...]:
+    """Returns the names of the classes in the order of their ids. The default has 2, as in
+    transformers."""
+    names = settings["id2label"] or {0: "LABEL_0", 1: "LABEL_1"}
+    try:
+        by_id = {int(id_): str(name) for id_, name in names.items()}
+    except (AttributeError, TypeError, ValueError):
+        by_id = {}
+    if sorted(by_id) != list(range(len(by_id))) or not by_id:
+        raise ConversionError(
+            f"Expected id2label in config.json to name the classes 0, 1, 2 ... Received: "
+            f"id2label={names!r}. Change it in the file."
+        )
+    return tuple(by_id[id_] for id_ in range(len(by_id)))
+
+
+def _text_ids(
+    architecture: EncoderArchitecture, checkpoint: Checkpoint
+) -> tuple[int | None, int | None]:
+    """Returns the ids of the tokens before and after a text, if `tokenizer.json` has both."""
+    config = checkpoint.read_json(TOKENIZER_CONFIG) or {}
+    tokenizer = checkpoint.read_json("tokenizer.json") or {}
+    ids = {each.get("content"): each.get("id") for each in tokenizer.get("added_tokens", [])}
+    found = []
+    for key, default in (("cls_token", architecture.start), ("sep_token", architecture.end)):
+        name = config.get(key) or default
+        found.append(ids.get(name.get("content") if isinstance(name, dict) else name))
+    return (found[0], found[1]) if None not in found else (None, None)

@@ -1,0 +1,306 @@
+"""Encoders: BERT, RoBERTa, XLM-RoBERTa and DistilBERT, and how their weights are called."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+from keras_attn.convert.activations import activation
+from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING
+from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
+from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.encoders.transformer_encoder import TransformerEncoder
+from keras_attn.positions.learned_positions import LearnedPositions
+from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
+
+EPSILON = 1e-12
+"""Epsilon of the normalizations of DistilBERT, which has no setting for it."""
+
+HEADS = {
+    "ForMaskedLM": "masked_lm",
+    "ForPreTraining": "masked_lm",
+    "ForSequenceClassification": "sequence",
+    "ForTokenClassification": "token",
+    "Model": "encoder",
+}
+"""Dict from the ends of the names of classes in transformers to kinds of heads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderArchitecture:
+    """Encoder of transformers that can be converted: one entry of `ENCODERS`.
+
+    Args:
+        model_type: String, `model_type` in `config.json`.
+        class_name: String, the beginning of the names of its classes in transformers.
+        settings: Dict from the keys of `config.json` to `Setting`s.
+        keys: Dict from our names of the sizes to the keys of `config.json`.
+        prefix: String, beginning of the names of the weights of the encoder.
+        layer: String, beginning of the names of the weights of a layer, after the prefix.
+        attention: Names of query, key, value and output projection of a layer.
+        norms: Names of the two normalizations of a layer.
+        feed_forward: Names of the two dense layers of a layer.
+        masked_lm: Names of dense layer, normalization, output matrix and output bias of the
+            masked-language-model head.
+        pooler: Names of the dense layer that pools the first position, and its activation.
+        classifier: Name of the output layer of a sequence classifier.
+        start, end: Strings, default names of the tokens around a text.
+        has_position_offset: Bool, whether positions begin after the id of padding.
+    """
+
+    model_type: str
+    class_name: str
+    settings: Mapping[str, Setting]
+    keys: Mapping[str, str]
+    prefix: str
+    layer: str
+    attention: tuple[str, str, str, str]
+    norms: tuple[str, str]
+    feed_forward: tuple[str, str]
+    masked_lm: tuple[str, str, str, str]
+    pooler: tuple[str, str]
+    classifier: str
+    start: str
+    end: str
+    has_position_offset: bool = False
+
+    def value(self, settings: Settings, name: str) -> Any:
+        """Returns a size of the model by our name."""
+        return settings[self.keys[name]] if name in self.keys else EPSILON
+
+    def head(self, class_name: str) -> str | None:
+        """Returns the kind of the head of a class in transformers, or `None`."""
+        return HEADS.get(class_name.removeprefix(self.class_name))
+
+    @property
+    def classes(self) -> list[str]:
+        """Names of the classes in transformers that can be converted."""
+        return [self.class_name + each for each in HEADS if each != "ForPreTraining"]
+
+
+def build_encoder(
+    architecture: EncoderArchitecture,
+    settings: Settings,
+    copy: WeightCopy,
+    start: int | None,
+    end: int | None,
+) -> tuple[TransformerEncoder, str]:
+    """Builds an encoder, and copies its weights.
+
+    Args:
+        architecture: `EncoderArchitecture`.
+        settings: `Settings`.
+        copy: `WeightCopy`.
+        start, end: Ids of the tokens around a text, or `None`.
+
+    Returns:
+        Tuple of the encoder and the beginning of the names of its weights.
+    """
+
+    def value(name):
+        return architecture.value(settings, name)
+
+    prefix = f"{architecture.prefix}."
+    if f"{prefix}embeddings.word_embeddings.weight" not in copy:
+        prefix = ""  # a checkpoint without a head
+    pad, features = settings["pad_token_id"], value("features")
+    types = settings["type_vocab_size"] if "type_vocab_size" in settings else 0
+    offset = pad + 1 if architecture.has_position_offset else 0
+    block = TransformerEncoderBlock(
+        value("num_heads"),
+        value("intermediate_dim"),
+        activation=activation(value("activation")),
+        normalize_first=False,
+        dropout=value("dropout"),
+        attention_dropout=value("attention_dropout"),
+        activation_dropout=0.0,
+        epsilon=value("epsilon"),
+    )
+    encoder = TransformerEncoder(
+        block,
+        keras.layers.ReversibleEmbedding(settings["vocab_size"], features, name="embedding"),
+        value("num_layers"),
+        LearnedPositions(settings["max_position_embeddings"] - offset, offset=offset),
+        dropout=value("dropout"),
+        pad_token_id=pad,
+        start_token_id=start,
+        end_token_id=end,
+        embedding_norm=True,
+        token_types=keras.layers.Embedding(types, features, name="token_types") if types else None,
+        name="encoder",
+    )
+    encoder.build((None, None))
+    _copy_encoder(architecture, encoder, copy, prefix)
+    return encoder, prefix
+
+
+def _copy_encoder(architecture, encoder, copy, prefix):
+    stack, embeddings = encoder.stack, f"{prefix}embeddings"
+    copy.copy(encoder.embedding.embeddings, f"{embeddings}.word_embeddings.weight")
+    copy.copy(stack.positions.embeddings, f"{embeddings}.position_embeddings.weight")
+    if encoder.token_types is not None:
+        copy.copy(encoder.token_types.embeddings, f"{embeddings}.token_type_embeddings.weight")
+    copy.norm(stack.embedding_norm, f"{embeddings}.LayerNorm")
+    copy.ignore(rf"{prefix}embeddings\.(position_ids|token_type_ids)")
+    for index, block in enumerate(stack.blocks):
+        name = f"{prefix}{architecture.layer}.{index}"
+        copy.attention(block.self_attention, name, architecture.attention)
+        for layer, part in zip(
+            (block.attention_norm, block.feed_forward_norm), architecture.norms, strict=True
+        ):
+            copy.norm(layer, f"{name}.{part}")
+        for layer, part in zip(
+            (block.feed_forward.expansion, block.feed_forward.contraction),
+            architecture.feed_forward,
+            strict=True,
+        ):
+            copy.dense(layer, f"{name}.{part}")
+
+
+_LABELS: dict[str, Setting] = {
+    "id2label": mapped("number and names of the classes"),
+    "label2id": irrelevant("the same as id2label"),
+    "num_labels": irrelevant("the number of id2label"),
+    "_num_labels": irrelevant("the number of id2label"),
+    "architectures": mapped("the class of the model, which determines the head"),
+    "use_return_dict": irrelevant("the form of the outputs in Python"),
+}
+_IDS: dict[str, Setting] = {
+    "bos_token_id": irrelevant("the tokenizer has the token before a text"),
+    "eos_token_id": irrelevant("the tokenizer has the token after a text"),
+    "pad_token_id": mapped("pad_token_id", 0),
+    "vocab_size": mapped("size of the embedding", 30522),
+    "max_position_embeddings": mapped("max_length of the positions", 512),
+}
+
+BERT_SETTINGS: dict[str, Setting] = {
+    **COMMON,
+    **DECODER_ONLY,
+    **_LABELS,
+    **_IDS,
+    "hidden_size": mapped("size of the vectors", 768),
+    "num_hidden_layers": mapped("num_layers", 12),
+    "num_attention_heads": mapped("num_heads", 12),
+    "intermediate_size": mapped("intermediate_dim", 3072),
+    "hidden_act": mapped("activation", "gelu"),
+    "hidden_dropout_prob": mapped("dropout, for training", 0.1),
+    "attention_probs_dropout_prob": mapped("attention_dropout, for training", 0.1),
+    "type_vocab_size": mapped("number of token types", 2),
+    "layer_norm_eps": mapped("epsilon", 1e-12),
+    "classifier_dropout": mapped("dropout of the classifier, for training"),
+    "initializer_range": TRAINING,
+    "position_embedding_type": refused("relative positions", None, "absolute"),
+    "directionality": irrelevant("was never read"),
+    **dict.fromkeys(
+        (
+            "pooler_fc_size",
+            "pooler_num_attention_heads",
+            "pooler_num_fc_layers",
+            "pooler_size_per_head",
+            "pooler_type",
+        ),
+        irrelevant("was never read"),
+    ),
+}
+XLM_ROBERTA_SETTINGS = {**BERT_SETTINGS, "pad_token_id": mapped("pad_token_id", 1)}
+ROBERTA_SETTINGS = {**XLM_ROBERTA_SETTINGS, "vocab_size": mapped("size of the embedding", 50265)}
+DISTILBERT_SETTINGS: dict[str, Setting] = {
+    **COMMON,
+    **DECODER_ONLY,
+    **_LABELS,
+    **_IDS,
+    "dim": mapped("size of the vectors", 768),
+    "n_layers": mapped("num_layers", 6),
+    "n_heads": mapped("num_heads", 12),
+    "hidden_dim": mapped("intermediate_dim", 3072),
+    "activation": mapped("activation", "gelu"),
+    "dropout": mapped("dropout, for training", 0.1),
+    "attention_dropout": mapped("attention_dropout, for training", 0.1),
+    "seq_classif_dropout": mapped("dropout of the classifier, for training", 0.2),
+    "qa_dropout": TRAINING,
+    "initializer_range": TRAINING,
+    "sinusoidal_pos_embds": irrelevant("the positions are among the weights"),
+    "tie_weights_": irrelevant("another name of tie_word_embeddings"),
+}
+
+_BERT_KEYS = {
+    "features": "hidden_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "intermediate_dim": "intermediate_size",
+    "activation": "hidden_act",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "epsilon": "layer_norm_eps",
+    "classifier_dropout": "classifier_dropout",
+}
+_QKV = ("query", "key", "value")
+
+BERT = EncoderArchitecture(
+    "bert",
+    "Bert",
+    BERT_SETTINGS,
+    _BERT_KEYS,
+    prefix="bert",
+    layer="encoder.layer",
+    attention=(*(f"attention.self.{each}" for each in _QKV), "attention.output.dense"),
+    norms=("attention.output.LayerNorm", "output.LayerNorm"),
+    feed_forward=("intermediate.dense", "output.dense"),
+    masked_lm=(
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.decoder",
+        "cls.predictions.bias",
+    ),
+    pooler=("{encoder}pooler.dense", "tanh"),
+    classifier="classifier",
+    start="[CLS]",
+    end="[SEP]",
+)
+ROBERTA = dataclasses.replace(
+    BERT,
+    model_type="roberta",
+    class_name="Roberta",
+    settings=ROBERTA_SETTINGS,
+    prefix="roberta",
+    masked_lm=("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
+    pooler=("classifier.dense", "tanh"),
+    classifier="classifier.out_proj",
+    start="<s>",
+    end="</s>",
+    has_position_offset=True,
+)
+XLM_ROBERTA = dataclasses.replace(
+    ROBERTA,
+    model_type="xlm-roberta",
+    class_name="XLMRoberta",
+    settings=XLM_ROBERTA_SETTINGS,
+)
+DISTILBERT = EncoderArchitecture(
+    "distilbert",
+    "DistilBert",
+    DISTILBERT_SETTINGS,
+    {
+        "features": "dim",
+        "num_layers": "n_layers",
+        "num_heads": "n_heads",
+        "intermediate_dim": "hidden_dim",
+        "activation": "activation",
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+        "classifier_dropout": "seq_classif_dropout",
+    },
+    prefix="distilbert",
+    layer="transformer.layer",
+    attention=(*(f"attention.{each}_lin" for each in ("q", "k", "v")), "attention.out_lin"),
+    norms=("sa_layer_norm", "output_layer_norm"),
+    feed_forward=("ffn.lin1", "ffn.lin2"),
+    masked_lm=("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"),
+    pooler=("pre_classifier", "relu"),
+    classifier="classifier",
+    start="[CLS]",
+    end="[SEP]",
+)
+ENCODERS = {each.model_type: each for each in (BERT, ROBERTA, XLM_ROBERTA, DISTILBERT)}
+"""Dict from `model_type` to the architecture of an encoder."""

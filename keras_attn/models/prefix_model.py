@@ -1,0 +1,29 @@
+import weakref
+from typing import Any
+
+import keras
+
+from keras_attn.models.functional_model import functional_model
+from keras_attn.models.model_of_parts import encode
+
+_MODELS: weakref.WeakKeyDictionary[Any, keras.Model] = weakref.WeakKeyDictionary()
+"""The prefix models of the models that are in use, so that each is compiled once."""
+
+
+def prefix_model(model: Any) -> keras.Model:
+    """Returns a model that also has the prefixes of the search as an input.
+
+    Args:
+        model: `GenerationModel`.
+
+    Returns:
+        Functional model with the weights and inputs of `model`, and with int32 `prefix_ids` of
+        shape `(batch, prefix)`, padded on the right.
+    """
+    if model not in _MODELS:
+        prefix = keras.Input((None,), dtype="int32", name="prefix_ids")
+        inputs = {each.name: each for each in model.inputs} | {"prefix_ids": prefix}
+        encoded = encode(model.source_encoder, model.source)
+        results = model.search(**encoded, prefix_ids=prefix)
+        _MODELS[model] = functional_model(inputs, results, f"{model.name}_with_prefix")
+    return _MODELS[model]

@@ -1,0 +1,86 @@
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class RequestLanguages:
+    """Ids that the languages of a call of `generate` add to its sources and results.
+
+    Args:
+        source_start: Tuple of ids before the text, after the start token.
+        source_end: Tuple of ids after the end token.
+        target_start: Tuple of the first ids of the results.
+    """
+
+    source_start: tuple[int, ...] = ()
+    source_end: tuple[int, ...] = ()
+    target_start: tuple[int, ...] = ()
+
+    @property
+    def num_source_ids(self) -> int:
+        """Number of ids that are added to a source."""
+        return len(self.source_start) + len(self.source_end)
+
+    def add_to(self, ids: Sequence[int], num_start: int) -> list[int]:
+        """Returns the ids of a source with those of the languages.
+
+        Args:
+            ids: Ids with start and end token. An empty source stays empty.
+            num_start: Int, number of start tokens.
+        """
+        if not ids:
+            return []
+        return [*ids[:num_start], *self.source_start, *ids[num_start:], *self.source_end]
+
+
+def request_languages(
+    source_tokenizer: Any,
+    target_tokenizer: Any,
+    source_language: str | None,
+    target_language: str | None,
+    is_text: bool,
+) -> RequestLanguages:
+    """Returns the ids of a pair of languages.
+
+    Args:
+        source_tokenizer: Tokenizer with `languages`, a dict from names to objects with the
+            attributes of `keras_attn.text.Language`, or a tokenizer without languages, or `None`.
+        target_tokenizer: The same for the target.
+        source_language: String, or `None`.
+        target_language: String, or `None`.
+        is_text: Bool, whether the sources are texts. Ids must include those of the languages.
+
+    Raises:
+        ValueError: If a language is unknown, or required and missing, or the sources are ids.
+    """
+    names = {"source_language": source_language, "target_language": target_language}
+    if not is_text:
+        for name, value in names.items():
+            if value is not None:
+                raise ValueError(
+                    f"Expected texts with {name}. Received: {name}={value!r} and sources that are "
+                    "not texts. Pass ids that include those of the languages, and target_prefix."
+                )
+        return RequestLanguages()
+    first = _find("source_language", source_language, source_tokenizer)
+    second = _find("target_language", target_language, target_tokenizer)
+    return RequestLanguages(
+        (*getattr(second, "source_tag", ()), *getattr(first, "source_start", ())),
+        tuple(getattr(first, "source_end", ())),
+        tuple(getattr(second, "target_start", ())),
+    )
+
+
+def _find(argument, name, tokenizer):
+    """Returns the `Language` of a name, or `None` if the tokenizer has no languages."""
+    languages = getattr(tokenizer, "languages", None) or {}
+    if name is None and len(languages) <= 1:
+        return next(iter(languages.values()), None)
+    if name not in languages:
+        known = ", ".join(sorted(languages)) or "none"
+        raise ValueError(
+            f"Expected {argument} to be a language of the tokenizer: {known}. Received: "
+            f"{argument}={name!r}. Pass one of these languages."
+        )
+    return languages[name]
