@@ -213,7 +213,7 @@ def test_other_inputs_and_signatures_are_named(tokenizer_model, write):
 
 def test_a_stream_and_triton_need_other_exports(tokenizer_model, write, tmp_path, capsys):
     path = write(litert_bytes(tokenizer_model))
-    with pytest.raises(ModelFileError, match="start.onnx.*a TensorFlow Lite file"):
+    with pytest.raises(ModelFileError, match="start.onnx.*Use `Translator`"):
         StreamingTranslator(path)
     assert main(["triton", str(path), str(tmp_path / "models")]) == 1
     assert "Triton has no backend for LiteRT" in capsys.readouterr().err
