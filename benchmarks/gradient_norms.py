@@ -2,17 +2,20 @@
 
     python benchmarks/gradient_norms.py
 
-The script trains a `SimpleRNN`, a `GRU` and an `LSTM` to output the first of `--steps` random
-symbols after the last one, with SGD, which only works if gradients reach the first step. During the
-training it records
+A `SimpleRNN`, a `GRU` and an `LSTM` read one of four symbols, followed by random symbols of another
+four, and output the first symbol after the last step. During the training the script records
 
-    g_d = || d loss / d h_{T-d} ||      (d = 0 ... T-1, mean over the examples of a batch)
+    g_d = || d loss / d s_{T-d} ||      (d = 0 ... T-1, mean over the examples of a batch)
 
-the norm of the gradient at the state of d steps before the last step T. Vanishing gradients fall
-exponentially with d ([Bengio et al., 1994](https://doi.org/10.1109/72.279181)), exploding gradients
-rise, and clipping the global norm ([Pascanu et al., 2013](https://arxiv.org/abs/1211.5063)) keeps
-the weights of a training with exploding gradients finite. The initial recurrent weights are
-orthogonal matrices times `--gain`.
+the norm of the gradient at the state s (of an LSTM, both of its states) d steps before the last
+step T. Vanishing gradients fall exponentially with d
+([Bengio et al., 1994](https://doi.org/10.1109/72.279181)). Exploding gradients rise with d, and one
+update can then undo the training, unless the global norm of the gradient is clipped
+([Pascanu et al., 2013](https://arxiv.org/abs/1211.5063)). The initial recurrent weights are
+orthogonal matrices.
+
+Each cell is trained with Adam. The `SimpleRNN` is also trained with SGD, whose updates are
+proportional to the gradients, so that clipping matters most.
 
 Writes `benchmarks/results/gradient_norms.json` and `docs/gradient_norms.png`.
 """
@@ -29,101 +32,123 @@ from results_file import versions, write_results
 CELLS = {"SimpleRNN": keras.layers.SimpleRNNCell, "GRU": keras.layers.GRUCell}
 CELLS["LSTM"] = keras.layers.LSTMCell
 COLORS = {"SimpleRNN": "#d55e00", "GRU": "#0072b2", "LSTM": "#009e73"}
-NUM_SYMBOLS = 4
+NUM_SYMBOLS = 4  # that are to be output; as many others follow
+COURSES = ("before", "after", "losses")  # lists in the rows
 
 
 def main():
     parser = argument_parser(__doc__, threads=1, seed=1)
-    parser.add_argument("--steps", type=int, default=50, help="length T of the sequences")
+    parser.add_argument("--steps", type=int, default=20, help="length T of the sequences")
     parser.add_argument("--units", type=int, default=64)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--updates", type=int, default=300)
-    parser.add_argument("--learning-rate", type=float, default=0.5)
+    parser.add_argument("--updates", type=int, default=1000)
+    parser.add_argument("--adam", type=float, default=0.01, help="learning rate of Adam")
+    parser.add_argument("--sgd", type=float, default=0.5, help="learning rate of SGD")
     parser.add_argument("--clip", type=float, default=1.0, help="largest global norm")
-    parser.add_argument("--gain", type=float, default=1.0)
     args = parser.parse_args()
     rows = []
-    for name in CELLS:
+    trainings = [(name, "adam") for name in CELLS] + [("SimpleRNN", "sgd")]
+    for name, optimizer in trainings:
         for clip in (None, args.clip):
-            rows.append({"cell": name, "clip": clip, **train(name, clip, args)})
-            shown = {key: value for key, value in rows[-1].items() if key not in ("start", "end")}
-            print(json.dumps(shown))
+            model = f"{name}, {optimizer}" + ("" if clip is None else ", clipped")
+            rows.append({"model": model, **train(name, optimizer, clip, args)})
+            print(json.dumps({k: v for k, v in rows[-1].items() if k not in COURSES}))
     draw(rows, Path(__file__).parents[1] / "docs" / "gradient_norms.png")
+    courses = {row["model"]: {key: row.pop(key) for key in COURSES} for row in rows}
     path = args.out / "gradient_norms.json"
     found = versions("keras", "tensorflow", "numpy")
-    write_results(path, rows, found, args.seed, settings=settings_of(args))
+    settings = settings_of(args)
+    write_results(path, rows, found, args.seed, settings=settings, courses=courses)
 
 
-def train(name, clip, args):
-    """Returns the norms at the first and the last update, and the course of the training."""
+def train(name, optimizer, clip, args):
+    """Returns the norms at the first and in the last updates, and the course of the training."""
     keras.utils.set_random_seed(args.seed)
-    cell = CELLS[name](args.units, recurrent_initializer=keras.initializers.Orthogonal(args.gain))
-    cell.build((args.batch, NUM_SYMBOLS))
+    cell = CELLS[name](args.units)  # Keras' recurrent initializer is orthogonal
+    cell.build((args.batch, 2 * NUM_SYMBOLS))
     output = keras.layers.Dense(NUM_SYMBOLS)
     output.build((args.batch, args.units))
-    weights = [each.value for each in [*cell.trainable_variables, *output.trainable_variables]]
-    size = cell.state_size if isinstance(cell.state_size, (list, tuple)) else [cell.state_size]
+    variables = [*cell.trainable_variables, *output.trainable_variables]
+    optimizer = keras.optimizers.get(
+        {"class_name": optimizer, "config": {"learning_rate": getattr(args, optimizer)}}
+    )
+    optimizer.build(variables)
+    sizes = cell.state_size if isinstance(cell.state_size, (list, tuple)) else [cell.state_size]
 
     @tf.function
     def gradients(symbols):
         with tf.GradientTape() as tape:
-            states = [tf.zeros((args.batch, each)) for each in size]
-            outputs = []
+            states = [tf.zeros((args.batch, size)) for size in sizes]
+            joined = []
             for step in range(args.steps):
-                hidden, states = cell(tf.one_hot(symbols[:, step], NUM_SYMBOLS), states)
-                outputs.append(hidden)
-            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(
-                symbols[:, 0], output(outputs[-1])
+                _, states = cell(tf.one_hot(symbols[:, step], 2 * NUM_SYMBOLS), states)
+                # The next step reads parts of this tensor, so its gradient is that of all states.
+                joined.append(tf.concat(states, axis=-1))  # (batch, states)
+                states = tf.split(joined[-1], sizes, axis=-1)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
+                symbols[:, 0], output(states[0])
             )
-            loss = tf.reduce_sum(loss)
-        of_states, of_weights = tape.gradient(loss, (outputs, weights))
+            loss = tf.reduce_sum(losses)
+        of_states, of_weights = tape.gradient(loss, (joined, [each.value for each in variables]))
         norms = tf.reduce_mean(tf.norm(tf.stack(of_states[::-1]), axis=-1), axis=-1)  # (T,)
         return loss / args.batch, norms, [each / args.batch for each in of_weights]
 
-    rng, losses, largest = np.random.default_rng(args.seed), [], 0.0
-    first = last = None
+    rng, losses, all_norms, largest = np.random.default_rng(args.seed), [], [], 0.0
     for _ in range(args.updates):
-        symbols = rng.integers(0, NUM_SYMBOLS, (args.batch, args.steps)).astype("int32")
+        first = rng.integers(0, NUM_SYMBOLS, (args.batch, 1))
+        rest = rng.integers(NUM_SYMBOLS, 2 * NUM_SYMBOLS, (args.batch, args.steps - 1))
+        symbols = np.concatenate([first, rest], axis=1).astype("int32")
         loss, norms, grads = gradients(symbols)
-        norm = tf.linalg.global_norm(grads)
-        if not np.isfinite(float(loss)) or not np.isfinite(float(norm)):
+        norm = float(tf.linalg.global_norm(grads))
+        if not np.isfinite(float(loss)) or not np.isfinite(norm):
             break
-        largest = max(largest, float(norm))
-        scale = 1.0 if clip is None else min(1.0, clip / float(norm))
-        for weight, grad in zip(weights, grads, strict=True):
-            weight.assign_sub(args.learning_rate * scale * grad)
+        scale = 1.0 if clip is None else min(1.0, clip / norm)
+        optimizer.apply([scale * each for each in grads], variables)
+        largest = max(largest, norm)
         losses.append(float(loss))
-        first = norms.numpy() if first is None else first
-        last = norms.numpy()
+        all_norms.append(norms.numpy())
+    last = np.mean(all_norms[-20:], axis=0)
     return {
         "updates": len(losses),
         "loss": float(np.mean(losses[-20:])),
         "largest_norm": largest,
-        "start": first.tolist(),
-        "end": last.tolist(),
+        "first_to_last_step_before": float(all_norms[0][-1] / all_norms[0][0]),
+        "first_to_last_step_after": float(last[-1] / last[0]),
+        "before": [float(f"{each:.4g}") for each in all_norms[0]],
+        "after": [float(f"{each:.4g}") for each in last],
+        "losses": [round(float(np.mean(losses[i : i + 20])), 4) for i in range(0, len(losses), 20)],
     }
 
 
 def draw(rows, path):
-    """Draws the norms at the first update (left) and at the last one (right)."""
+    """Draws the norms before and after the training with Adam, and the losses with SGD."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
-    for axis, key, title in zip(
-        axes, ("start", "end"), ("before the training", "after the training"), strict=True
-    ):
-        for row in rows:
-            if key == "start" and row["clip"] is not None:
-                continue  # clipping does not change the first gradients
-            label = row["cell"] + ("" if row["clip"] is None or key == "start" else ", clipped")
-            style = "-" if row["clip"] is None else "--"
-            axis.semilogy(row[key], style, color=COLORS[row["cell"]], label=label)
-        axis.set_title(title)
-        axis.set_xlabel("distance in time steps")
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+    for row in rows:
+        name, optimizer, *clipped = row["model"].split(", ")
+        style = {"linestyle": "--" if clipped else "-", "color": COLORS[name]}
+        label = ", ".join([name, *clipped])
+        if optimizer == "sgd":
+            axes[2].plot(np.arange(len(row["losses"])) * 20, row["losses"], label=label, **style)
+            continue
+        if not clipped:  # clipping does not change the first gradients
+            axes[0].semilogy(np.array(row["before"]) / row["before"][0], label=label, **style)
+        axes[1].semilogy(np.array(row["after"]) / row["after"][0], label=label, **style)
+    axes[0].set_title("before the training")
+    axes[1].set_title("after the training (Adam)")
+    axes[0].set_ylabel("gradient norm, relative to the last step")
+    for axis in axes[:2]:
+        axis.set_ylim(1e-7, 1e2)
+        axis.set_xlabel("distance from the last step")
+    axes[2].set_title("loss during the training (SGD)")
+    axes[2].axhline(np.log(NUM_SYMBOLS), color="gray", linewidth=1, label="guessing")
+    axes[2].set_ylim(bottom=0)
+    axes[2].set_xlabel("update")
+    for axis in axes:
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8)
-    axes[0].set_ylabel("gradient norm")
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=85)
 
 
 if __name__ == "__main__":

@@ -1,69 +1,57 @@
-"""Fraction of tunes in ABC notation that music21 can parse, and that have complete bars.
+"""Fraction of tunes in ABC notation that music21 can parse, that have complete bars, and novelty.
 
     python examples/train_language_model.py --data FILE.abc --documents --run-dir RUN --samples 200
-    python benchmarks/parse_tunes.py RUN        # in an environment with music21
+    python benchmarks/parse_tunes.py RUN FILE.abc       # in an environment with music21
 
 Reads the generated tunes, RUN/samples.txt, and real tunes that were not used for training,
-RUN/held_out.txt, as a baseline. Writes RUN/tunes.json. A blank line ends a tune. A bar is complete
-if the total duration of its notes equals the meter. Bars next to the start or end of the tune, to
-repeats and to double bars may be shorter, because they can contain an upbeat.
+RUN/held_out.txt, as a baseline. FILE.abc without the held-out tunes is the corpus of the novelty.
+Writes RUN/tunes.json. A blank line ends a tune. `examples/abc_tunes.py` defines complete bars and
+novelty.
 """
 
 import argparse
 import json
-import re
+import sys
 from importlib import metadata
 from pathlib import Path
 
-from music21 import converter, stream
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
-parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-parser.add_argument("run_dir", type=Path)
-args = parser.parse_args()
+from abc_tunes import Novelty, bars_of, split_tunes
 
 
-def bars_of(tune):
-    """Returns whether each bar is complete, or `None` if music21 cannot parse the tune."""
-    # These files use an older notation, in which `!` ends a line of the score.
-    tune = re.sub("!$", "", tune, flags=re.MULTILINE)
-    try:
-        score = converter.parse(tune, format="abc")
-        bars = list(score.recurse().getElementsByClass(stream.Measure))
-        lengths = [bar.duration.quarterLength for bar in bars]
-        full = [bar.barDuration.quarterLength for bar in bars]
-        ends = [bar.rightBarline is not None and bar.rightBarline.type != "regular" for bar in bars]
-        begins = [bar.leftBarline is not None and bar.leftBarline.type != "regular" for bar in bars]
-    except Exception:  # music21 and its ABC reader raise errors of many classes
-        return None
-    if not bars or not score.recurse().notes:
-        return None
-    may_be_short = [
-        index in (0, len(bars) - 1)
-        or begins[index]
-        or ends[index]
-        or ends[index - 1]
-        or begins[index + 1]
-        for index in range(len(bars))
-    ]
-    return [
-        length == whole or (short and length < whole)
-        for length, whole, short in zip(lengths, full, may_be_short, strict=True)
-    ]
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("run_dir", type=Path)
+    parser.add_argument("data", type=Path, help="tunes of the training and held-out tunes")
+    args = parser.parse_args()
+    names = ("samples", "held_out")
+    samples, held_out = (read_tunes(args.run_dir / f"{name}.txt") for name in names)
+    corpus = [tune for tune in read_tunes(args.data) if tune not in set(held_out)]
+    novelty = Novelty(corpus)
+    report = {"samples": count(samples, novelty), "held_out": count(held_out, novelty)}
+    report["music21"] = metadata.version("music21")
+    (args.run_dir / "tunes.json").write_text(json.dumps(report, indent=2))
+    print(json.dumps(report, indent=2))
 
 
-def count(path):
-    tunes = [tune for tune in path.read_text(encoding="utf-8").split("\n\n") if tune.strip()]
+def read_tunes(path):
+    return split_tunes(path.read_text(encoding="utf-8"))
+
+
+def count(tunes, novelty):
     parsed = [bars for bars in map(bars_of, tunes) if bars is not None]
     bars = [bar for tune in parsed for bar in tune]
+    found = [novelty(tune) for tune in tunes]
     return {
         "tunes": len(tunes),
         "parsed": len(parsed) / len(tunes),
         "complete_bars": sum(bars) / max(1, len(bars)),
         "tunes_of_complete_bars": sum(map(all, parsed)) / len(tunes),
+        "novelty": sum(found) / len(tunes),
+        "tunes_with_less_than_half_new": sum(each < 0.5 for each in found) / len(tunes),
     }
 
 
-report = {name: count(args.run_dir / f"{name}.txt") for name in ("samples", "held_out")}
-report["music21"] = metadata.version("music21")
-(args.run_dir / "tunes.json").write_text(json.dumps(report, indent=2))
-print(json.dumps(report, indent=2))
+if __name__ == "__main__":
+    main()

@@ -6,7 +6,7 @@
 
 Writes benchmarks/results/NAME.json. Minutes are CPU time, because wall-clock time depends on other
 processes of the machine. RUN/tunes.json (see parse_tunes.py) adds two rows: the generated and the
-real tunes.
+real tunes. RUN/kept/tunes.json (see examples/write_tunes.py) adds the tunes that were kept.
 """
 
 import argparse
@@ -41,6 +41,10 @@ if (args.run_dir / "tunes.json").exists():
     found["music21"] = tunes["music21"]
     rows.append({"model": f"{args.model}: tunes it wrote", **tunes["samples"]})
     rows.append({"model": f"{args.model}: real tunes, held out", **tunes["held_out"]})
+if (args.run_dir / "kept" / "tunes.json").exists():
+    kept = json.loads((args.run_dir / "kept" / "tunes.json").read_text())
+    del kept["tunes"]  # the novelty of each
+    rows.append({"model": f"{args.model}: tunes that were kept", **kept})
 write_results(
     FOLDER / f"{args.name}.json",
     rows,

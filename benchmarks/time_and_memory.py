@@ -5,7 +5,7 @@ import statistics
 import time
 
 
-def time_and_memory(prepare, sizes, calls):
+def time_and_memory(prepare, sizes, calls, clock=time.perf_counter):
     """Returns the time of a call and the peak memory so far, for each size.
 
     The memory is the peak resident size of the process minus its size before the first of the
@@ -15,6 +15,8 @@ def time_and_memory(prepare, sizes, calls):
         prepare: function that takes a size and returns the function to time, without arguments.
         sizes: list of ints, increasing.
         calls: int, number of calls of each size. The first is not timed.
+        clock: function that returns seconds. With one thread, `time.process_time` does not depend
+            on other processes of the machine.
 
     Returns:
         List of dicts of `seconds` and `mebibytes`.
@@ -24,20 +26,20 @@ def time_and_memory(prepare, sizes, calls):
     before = peak_mebibytes()
     return [
         {
-            "seconds": median_seconds(prepare(size), calls),
+            "seconds": median_seconds(prepare(size), calls, clock),
             "mebibytes": peak_mebibytes() - before,
         }
         for size in sizes
     ]
 
 
-def median_seconds(call, calls):
+def median_seconds(call, calls, clock=time.perf_counter):
     """Returns the median time of the calls, without the first."""
     seconds = []
     for _ in range(calls):
-        started = time.perf_counter()
+        started = clock()
         call()
-        seconds.append(time.perf_counter() - started)
+        seconds.append(clock() - started)
     return statistics.median(seconds[1:])
 
 

@@ -1,4 +1,4 @@
-"""Runs ONNX files exported by keras_attn, without Keras or TensorFlow."""
+"""Runs ONNX and LiteRT files exported by keras_attn, without Keras or TensorFlow."""
 
 from keras_attn_runtime.cancellation import CancelToken
 from keras_attn_runtime.errors import (

@@ -18,7 +18,7 @@ T = TypeVar("T")
 class BatchRunner:
     """Sorts the sentences of each window by length and runs the model on them in batches.
 
-    If ONNX Runtime fails on a batch, the two halves of the batch are run separately, down to
+    If the engine fails on a batch, the two halves of the batch are run separately, down to
     batches of one sentence.
 
     Args:
@@ -109,6 +109,7 @@ class BatchRunner:
         ]
         if options.max_length == 0:
             return translations, None
+        batch_size = min(options.batch_size, self._model.batch_size or options.batch_size)
         rows = [row for row, source in enumerate(window) if not source.is_empty]
         # Arrays of different shapes cannot be stacked into one batch.
         groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
@@ -117,9 +118,7 @@ class BatchRunner:
         batches = [
             [group[position] for position in positions]
             for group in groups.values()
-            for positions in batches_by_length(
-                [len(window[row].ids) for row in group], options.batch_size
-            )
+            for positions in batches_by_length([len(window[row].ids) for row in group], batch_size)
         ]
         for row in rows:
             translations[row] = UNFINISHED

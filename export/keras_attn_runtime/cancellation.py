@@ -58,10 +58,11 @@ class CancelToken:
 
 
 class Call:
-    """The state of one call: its deadline, its token, and its runs of ONNX Runtime.
+    """The state of one call: its deadline, its token, and its runs.
 
     The calling thread blocks in `wait` until a worker thread calls `notify`. `stop` terminates all
-    runs; ONNX Runtime ends a run between two operators.
+    runs of ONNX Runtime, which ends a run between two operators. LiteRT has no such function: its
+    worker thread finishes the run that has begun, and begins no other.
 
     Args:
         timeout: float, seconds from now. Default: no deadline.
@@ -142,7 +143,7 @@ class Call:
                 self._notes.get(timeout=seconds)
 
     def stop(self) -> None:
-        """Terminates the runs of this call and wakes the thread in `wait`."""
+        """Terminates the runs of this call, if the engine can, and wakes the thread in `wait`."""
         with self._lock:
             self.is_stopped = True
             for run_options in self._runs:

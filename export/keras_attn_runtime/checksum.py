@@ -6,6 +6,7 @@ from keras_attn_runtime import file_checksum
 from keras_attn_runtime.errors import ModelFileError
 
 KEY = "keras_attn.checksum"
+MODEL_KEY = "keras_attn.model_checksum"  # of the model in a LiteRT file
 CARD = "keras_attn.card"  # not covered by the checksum: users may edit it after the export
 
 
@@ -16,7 +17,7 @@ def verify_checksum(metadata: Mapping[str, str]) -> None:
     crash the process. So the checksum is verified before SentencePiece reads the model.
 
     Args:
-        metadata: dict of strings, the `metadata_props` of the ONNX file. The optional entry
+        metadata: dict of strings, such as the `metadata_props` of an ONNX file. The optional entry
             `keras_attn.checksum` is the hexadecimal SHA-256 of
             `json.dumps(others, sort_keys=True)`. The dict `others` has all `keras_attn.` entries
             except the card and the checksums.
@@ -26,7 +27,7 @@ def verify_checksum(metadata: Mapping[str, str]) -> None:
     """
     if KEY not in metadata:
         return
-    not_covered = (KEY, CARD, file_checksum.KEY, file_checksum.WEIGHTS_KEY)
+    not_covered = (KEY, CARD, MODEL_KEY, file_checksum.KEY, file_checksum.WEIGHTS_KEY)
     others = {
         key: value
         for key, value in metadata.items()

@@ -12,10 +12,10 @@ class ModelFileError(ValueError):
 
 
 class BatchError(ModelFileError):
-    """ONNX Runtime cannot run the model on one batch: memory is short, or the file is damaged.
+    """The model cannot be run on one batch: memory is short, or the file is damaged.
 
     Args:
-        reason: string, the error of ONNX Runtime and what to do.
+        reason: string, the error of ONNX Runtime or LiteRT, and what to do.
         index: int, position of the failed sentence in the input, counted from 0. Default: unknown.
     """
 
@@ -91,13 +91,16 @@ def in_one_line(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def run_failures(batch: int, source_length: int | None) -> Generator[None, None, None]:
-    """Context manager that converts exceptions of ONNX Runtime and NumPy to `BatchError`.
+def run_failures(
+    batch: int, source_length: int | None, engine: str = "ONNX Runtime"
+) -> Generator[None, None, None]:
+    """Context manager that converts exceptions of an engine and of NumPy to `BatchError`.
 
     Args:
         batch: int, number of rows of the batch.
         source_length: int, number of tokens of the longest row, or `None` if the inputs are not
             ids.
+        engine: string, name of the engine. Default: "ONNX Runtime".
     """
     rows = f"{batch} rows"
     if source_length is not None:
@@ -106,8 +109,8 @@ def run_failures(batch: int, source_length: int | None) -> Generator[None, None,
         yield
     except ModelFileError:
         raise
-    except Exception as error:  # the exceptions of ONNX Runtime have no common base class
+    except Exception as error:  # the exceptions of the engines have no common base class
         raise BatchError(
-            f"ONNX Runtime failed on {rows}: {in_one_line(error)}. "
+            f"{engine} failed on {rows}: {in_one_line(error)}. "
             "Try a smaller batch or shorter inputs; if the error remains, the file is damaged."
         ) from error

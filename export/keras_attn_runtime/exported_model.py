@@ -1,13 +1,15 @@
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 import numpy as np
 
 from keras_attn_runtime.array_types import Arrays, Integers
 from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.engines.fixed_sizes import fixed_batch_size, fixed_length, run_rows
 from keras_attn_runtime.errors import ModelFileError, run_failures
 from keras_attn_runtime.file_format import Settings, Side, tokenizer_of
+from keras_attn_runtime.file_info.tensor_value import TensorValue
 from keras_attn_runtime.json_tokenizer import JsonTokenizer
 from keras_attn_runtime.open_model import open_model
 from keras_attn_runtime.outputs import SearchOutputs, check_outputs
@@ -16,9 +18,6 @@ from keras_attn_runtime.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn_runtime.session import Providers
 from keras_attn_runtime.session_pool import SessionPool
 from keras_attn_runtime.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    import onnxruntime
 
 PREFIX, SEEDS = "prefix_ids", "seeds"
 """Optional inputs of a search."""
@@ -31,23 +30,28 @@ SourceContent: TypeAlias = list[int] | Arrays
 
 
 class Signature(TypedDict):
-    """The inputs and outputs of an ONNX file."""
+    """The inputs and outputs of a file."""
 
-    input: "Sequence[onnxruntime.NodeArg]"
-    output: "Sequence[onnxruntime.NodeArg]"
+    input: Sequence[TensorValue]
+    output: Sequence[TensorValue]
 
 
 class ExportedModel(PickledArguments):
-    """One ONNX file exported by keras_attn: its session, settings and tokenizers.
+    """One ONNX or LiteRT file exported by keras_attn: its session, settings and tokenizers.
 
     Args:
         path: string or path of the file, or of the directory with `model.onnx` and its weights.
         providers, num_threads: see `create_session`.
         num_sessions: int of at least 1, number of sessions. Concurrent runs in one session wait for
-            its shared memory allocator, so each worker needs its own session. Default: 1.
+            its shared memory allocator (ONNX Runtime) or for the end of the other run (LiteRT), so
+            each worker needs its own session. Default: 1.
 
     Attributes:
-        files: list of paths: the ONNX file and, if present, the file of its external weights.
+        engine: string, "ONNX Runtime" or "LiteRT".
+        batch_size: int, the fixed batch size of the file, or `None`. Smaller batches are filled
+            with copies of a row, whose results are dropped.
+        source_length: int, the fixed number of source ids, or `None`. Shorter sources are padded.
+        files: list of paths: the file and, if present, the file of its external weights.
         supports_target_prefix: bool, whether the file has the input `prefix_ids`.
         is_stochastic: bool, whether the file has the input `seeds`, because its search samples.
         has_alignments, has_token_log_probs: bools, whether the file has these outputs.
@@ -67,13 +71,18 @@ class ExportedModel(PickledArguments):
     ) -> None:
         opened = open_model(
             path,
-            lambda session, metadata: Settings.from_metadata(metadata, _input_names(session)),
+            Settings.from_metadata,
             providers,
             num_threads,
             num_sessions,
         )
         self._sessions, metadata, self.settings = opened.sessions, opened.metadata, opened.settings
-        self._pool = SessionPool(self._sessions)
+        first = self._sessions[0]
+        self._pool = SessionPool(self._sessions, not first.supports_concurrent_runs)
+        self.engine = first.engine
+        self.batch_size = fixed_batch_size(first)
+        self.source_length = fixed_length(first, "source_ids")
+        self._prefix_length = fixed_length(first, PREFIX)
         self.files = opened.files
         self.supports_target_prefix = PREFIX in self.settings.search_inputs
         self.is_stochastic = SEEDS in self.settings.search_inputs
@@ -114,25 +123,25 @@ class ExportedModel(PickledArguments):
             source_length)` and `token_log_probs (batch, hypotheses, target_length)`.
 
         Raises:
-            BatchError: if ONNX Runtime fails, or `call` is stopped.
+            BatchError: if the engine fails, there are more rows than `batch_size`, or `call` is
+                stopped.
             ModelFileError: if an output has a wrong shape, dtype or value.
         """
         ids, _ = _ids_and_arrays(sentences)
         longest = max(map(len, ids)) if ids else None
-        with run_failures(len(sentences), longest):
+        with run_failures(len(sentences), longest, self.engine):
             feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
             outputs = self._search(feeds, call or Call())
         return check_outputs(outputs, len(sentences), self.settings)
 
     def signature(self) -> Signature:
-        """Returns the inputs and outputs of the file, each with `name`, `type` and `shape`."""
+        """Returns the inputs and outputs of the file."""
         session = self._sessions[0]
-        return {"input": session.get_inputs(), "output": session.get_outputs()}
+        return {"input": session.inputs, "output": session.outputs}
 
     def _search(self, feeds: Arrays, call: Call) -> Arrays:
-        with self._pool.borrow() as session, call.run_options() as run_options:
-            outputs = session.run(self._output_names, feeds, run_options)
-        return dict(zip(self._output_names, outputs, strict=True))
+        with self._pool.borrow() as session:
+            return run_rows(session, self._output_names, feeds, call)
 
     def _feeds(
         self,
@@ -149,7 +158,8 @@ class ExportedModel(PickledArguments):
         }
         if self.supports_target_prefix:
             nothing: list[list[int]] = [[]] * len(sentences)
-            feeds[PREFIX] = _padded(prefixes or nothing, self.settings.target.pad_token_id)
+            padding = self.settings.target.pad_token_id
+            feeds[PREFIX] = _padded(prefixes or nothing, padding, self._prefix_length)
         if self.is_stochastic:
             feeds[SEEDS] = np.array(seeds or [0] * len(sentences), np.int32)
         return feeds
@@ -163,12 +173,13 @@ class ExportedModel(PickledArguments):
                 f"Expected arrays for the inputs {list(self.settings.inputs)}. Received: "
                 f"sentences={ids}, which are ids."
             )
-        return {"source_ids": _padded(ids, self.settings.source.pad_token_id)}
+        padding = self.settings.source.pad_token_id
+        return {"source_ids": _padded(ids, padding, self.source_length)}
 
     def _check_signature(self) -> list[str]:
         """Returns the names of the outputs; raises an error for unexpected inputs or outputs."""
-        inputs = _input_names(self._sessions[0])
-        outputs = [output.name for output in self._sessions[0].get_outputs()]
+        inputs = [each.name for each in self._sessions[0].inputs]
+        outputs = [each.name for each in self._sessions[0].outputs]
         expected = [*self.settings.inputs, *self.settings.search_inputs]
         if sorted(inputs) != sorted(expected) or not set(OUTPUTS) <= set(outputs):
             raise ModelFileError(
@@ -176,10 +187,6 @@ class ExportedModel(PickledArguments):
                 f"Received: {inputs=}, {outputs=}. Export it again."
             )
         return outputs
-
-
-def _input_names(session: "onnxruntime.InferenceSession") -> list[str]:
-    return [each.name for each in session.get_inputs()]
 
 
 def _tokenizer(
@@ -208,9 +215,17 @@ def _ids_and_arrays(sentences: Sequence[SourceContent]) -> tuple[list[list[int]]
     return ids, [each for each in sentences if isinstance(each, dict)]
 
 
-def _padded(rows: Sequence[Sequence[int]], pad_token_id: int) -> Integers:
-    """Pads lists of ids on the right and returns one array `(batch, longest)`."""
-    ids = np.full((len(rows), max(map(len, rows))), pad_token_id, np.int32)
+def _padded(
+    rows: Sequence[Sequence[int]], pad_token_id: int, length: int | None = None
+) -> Integers:
+    """Pads lists of ids on the right and returns one array `(batch, length)`.
+
+    The default of `length` is that of the longest list. A longer list raises ValueError.
+    """
+    longest = max(map(len, rows))
+    if length is not None and longest > length:
+        raise ValueError(f"Expected at most {length} ids, as the file. Received: {longest} ids.")
+    ids = np.full((len(rows), longest if length is None else length), pad_token_id, np.int32)
     for row, values in zip(ids, rows, strict=True):
         row[: len(values)] = values
     return ids

@@ -5,6 +5,8 @@ import numpy as np
 import numpy.typing as npt
 
 from keras_attn_runtime.array_types import Arrays, Floats
+from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.engines.fixed_sizes import fixed_batch_size, run_rows
 from keras_attn_runtime.errors import ModelFileError, run_failures
 from keras_attn_runtime.file_format import SeriesSettings
 from keras_attn_runtime.open_model import open_model
@@ -18,7 +20,7 @@ OUTPUTS = ("mean", "quantiles")
 
 
 class Forecaster(PickledArguments):
-    """Forecasts series with an ONNX file exported by `export_forecaster_onnx`.
+    """Forecasts series with a file exported by `export_forecaster_onnx`.
 
     The file scales the series, predicts step by step, and samples the paths. A `Forecaster` can be
     used by several threads at the same time.
@@ -54,15 +56,17 @@ class Forecaster(PickledArguments):
     ) -> None:
         opened = open_model(
             path,
-            lambda _, metadata: SeriesSettings.from_metadata(metadata),
+            lambda metadata, _: SeriesSettings.from_metadata(metadata),
             providers,
             num_threads,
         )
         self.settings = opened.settings
-        self._pool = SessionPool(opened.sessions)
         session = opened.sessions[0]
-        self._inputs = [each.name for each in session.get_inputs()]
-        self._outputs = [each.name for each in session.get_outputs()]
+        self._pool = SessionPool(opened.sessions, not session.supports_concurrent_runs)
+        self._engine = session.engine
+        self._batch_size = fixed_batch_size(session)
+        self._inputs = [each.name for each in session.inputs]
+        self._outputs = [each.name for each in session.outputs]
         expected = [*self.settings.inputs, SEEDS]
         if sorted(self._inputs) != sorted(expected) or not set(OUTPUTS) <= set(self._outputs):
             raise ModelFileError(
@@ -87,7 +91,8 @@ class Forecaster(PickledArguments):
             seed: int of at least 0. The n-th series uses the seed `seed + n`. Default: 0.
             seeds: list of ints of at least 0, one for each series, instead of `seed`. Equal seeds
                 give equal paths. Default: none.
-            batch_size: int of at least 1, number of series that run at once. Default: 64.
+            batch_size: int of at least 1, number of series that run at once. A LiteRT file with a
+                fixed batch size lowers it. Default: 64.
 
         Returns:
             Dict of float32 arrays: `mean` `(batch, horizon, targets)`, `quantiles` `(batch,
@@ -97,7 +102,7 @@ class Forecaster(PickledArguments):
         Raises:
             ValueError: if an array is missing, or has a wrong shape or dtype, or a covariate is not
                 a finite number.
-            BatchError: if ONNX Runtime fails.
+            BatchError: if ONNX Runtime or LiteRT fails.
         """
         feeds = self._checked(arrays)
         rows = len(feeds["past_targets"])
@@ -113,11 +118,14 @@ class Forecaster(PickledArguments):
             require_integer("seeds", each, least=0)
         inputs: Arrays = {**feeds, SEEDS: np.array(seeds, np.int32)}
         parts: list[Arrays] = []
+        batch_size = min(batch_size, self._batch_size or batch_size)
         for start in range(0, rows, batch_size):
             part = {name: array[start : start + batch_size] for name, array in inputs.items()}
-            with run_failures(len(part[SEEDS]), None), self._pool.borrow() as session:
-                values = session.run(self._outputs, part)
-            parts.append(dict(zip(self._outputs, values, strict=True)))
+            with (
+                run_failures(len(part[SEEDS]), None, self._engine),
+                self._pool.borrow() as session,
+            ):
+                parts.append(run_rows(session, self._outputs, part, Call()))
         return {name: np.concatenate([part[name] for part in parts]) for name in self._outputs}
 
     def _checked(self, arrays: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:

@@ -5,6 +5,7 @@ from os import PathLike
 from pathlib import Path
 
 _EXPORT = "Export the model: `keras-attn export onnx RUN model.onnx`."
+_EXPORT_LITERT = "Export the model: `keras-attn export litert RUN model.tflite`."
 _BEGINNINGS = (
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file, such as a Keras model or its weights", _EXPORT),
     (b"version https://git-lfs", "a Git LFS pointer", "Download the file: `git lfs pull`."),
@@ -46,7 +47,7 @@ def identify_foreign(path: str | PathLike[str]) -> tuple[str, str] | tuple[None,
         if beginning.startswith(bytes_):
             return name, advice
     if beginning[4:8] == b"TFL3":
-        return "a TensorFlow Lite file", _EXPORT
+        return "a TensorFlow Lite file", _EXPORT_LITERT
     if zipfile.is_zipfile(path):
         return _identify_archive(path)
     return None, None

@@ -1,12 +1,19 @@
-"""Opens an ONNX file exported by keras_attn, and verifies its checksums."""
+"""Opens a file exported by keras_attn with the engine of its format; verifies its checksums."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from keras_attn_runtime.checksum import verify_checksum
+from keras_attn_runtime.engines.engine_session import EngineSession
+from keras_attn_runtime.engines.litert_session import (
+    create_litert_session,
+    require_cpu,
+    require_litert,
+)
+from keras_attn_runtime.engines.onnx_session import OnnxSession
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.file_checksum import (
     WEIGHTS_KEY,
@@ -15,6 +22,7 @@ from keras_attn_runtime.file_checksum import (
     verify_weights_checksum,
     weights_of,
 )
+from keras_attn_runtime.file_format.litert_container import LiteRTContainer, is_litert_file
 from keras_attn_runtime.foreign_files import describe_foreign
 from keras_attn_runtime.session import Providers, create_session
 
@@ -22,20 +30,21 @@ if TYPE_CHECKING:
     import onnxruntime
 
 T = TypeVar("T")
+ReadSettings: TypeAlias = Callable[[Mapping[str, str], Sequence[str]], T]
 
 
 @dataclass(frozen=True)
 class OpenedModel(Generic[T]):
-    """An ONNX file that is loaded.
+    """A file that is loaded.
 
     Attributes:
-        sessions: list of sessions.
+        sessions: list of `EngineSession`s.
         metadata: dict of strings.
         settings: the settings of the file.
-        files: list of paths: the ONNX file and, if present, the file of its external weights.
+        files: list of paths: the file and, if present, the file of its external weights.
     """
 
-    sessions: "list[onnxruntime.InferenceSession]"
+    sessions: Sequence[EngineSession]
     metadata: dict[str, str]
     settings: T
     files: list[Path]
@@ -43,17 +52,18 @@ class OpenedModel(Generic[T]):
 
 def open_model(
     path: str | PathLike[str],
-    read_settings: "Callable[[onnxruntime.InferenceSession, dict[str, str]], T]",
+    read_settings: ReadSettings[T],
     providers: Providers | None = None,
     num_threads: int | None = None,
     num_sessions: int = 1,
 ) -> OpenedModel[T]:
-    """Loads an ONNX file.
+    """Loads an ONNX file or a LiteRT file.
 
     Args:
         path: string or path of the file, or of the directory with `model.onnx` and its weights.
-        read_settings: function of a session and the metadata that returns the settings.
-        providers, num_threads: see `create_session`.
+        read_settings: function of the metadata and of the names of the inputs that returns the
+            settings. The names are empty for a LiteRT file, whose metadata do not need them.
+        providers, num_threads: see `create_session`. A LiteRT file runs on the CPU.
         num_sessions: int of at least 1, number of sessions. Default: 1.
 
     Returns:
@@ -62,15 +72,47 @@ def open_model(
     Raises:
         IsADirectoryError: if the directory has no `model.onnx`.
         ModelFileError: if the file is damaged, not exported by keras_attn, or of another format.
+        ImportError: if the engine of the file is not installed.
     """
-    given, path = Path(path), _file(Path(path))
+    if is_litert_file(path):
+        return _open_litert(Path(path), read_settings, providers, num_threads, num_sessions)
+    return _open_onnx(Path(path), read_settings, providers, num_threads, num_sessions)
+
+
+def _open_litert(
+    path: Path,
+    read_settings: ReadSettings[T],
+    providers: Providers | None,
+    num_threads: int | None,
+    num_sessions: int,
+) -> OpenedModel[T]:
+    # The file is read into memory once, so that the loaded model is the verified one.
+    container = LiteRTContainer.from_path(path)
+    settings = read_settings(container.metadata, ())
+    require_cpu(providers)
+    require_litert()
+    sessions = [
+        create_litert_session(str(path), container.model, num_threads) for _ in range(num_sessions)
+    ]
+    return OpenedModel(sessions, container.metadata, settings, [path])
+
+
+def _open_onnx(
+    given: Path,
+    read_settings: ReadSettings[T],
+    providers: Providers | None,
+    num_threads: int | None,
+    num_sessions: int,
+) -> OpenedModel[T]:
+    path = _file(given)
     weights = weights_of(path)
 
-    def load() -> "tuple[list[onnxruntime.InferenceSession], dict[str, str], T]":
+    def load() -> tuple[list[OnnxSession], dict[str, str], T]:
         verify_file_checksum(path)
-        sessions = [create_session(path, providers, num_threads) for _ in range(num_sessions)]
-        metadata = _metadata(sessions[0])
-        settings = read_settings(sessions[0], metadata)
+        inferences = [create_session(path, providers, num_threads) for _ in range(num_sessions)]
+        sessions = [OnnxSession(each) for each in inferences]
+        metadata = _metadata(inferences[0])
+        settings = read_settings(metadata, [each.name for each in sessions[0].inputs])
         verify_checksum(metadata)
         verify_weights_checksum(path, metadata)
         return sessions, metadata, settings

@@ -42,7 +42,8 @@ class Options:
             log probability. Default: the length penalty in the file.
         num_hypotheses: int of at least 1, number of hypotheses to return for each sentence, at most
             the number that the file returns. Default: 1.
-        batch_size: int of at least 1, number of sentences in a batch. Default: 32.
+        batch_size: int of at least 1, number of sentences in a batch. A file with a fixed batch
+            size, such as most LiteRT files, lowers it. Default: 32.
         window: int of at least 1, number of sentences that are read ahead and sorted by length.
             Default: 16 batches.
         seed: int of at least 0, seed of a search that samples. The tokens of the n-th sentence
@@ -57,7 +58,8 @@ class Options:
         timeout: float of at least 0, limit of the whole call in seconds, including reading the
             input and waiting for other calls. After this time the call raises `DeadlineExceeded`.
             With a `timeout` or a `cancel_token`, an iterable input that is not a list, tuple or
-            array is read in a separate thread. Default: no limit.
+            array is read in a separate thread. LiteRT finishes the running batch in the background,
+            see `Translator`. Default: no limit.
         cancel_token: `CancelToken` with which another thread can end the call. The call then raises
             `Cancelled`. Default: none.
 

@@ -150,22 +150,31 @@ def _require_onnxruntime() -> None:
     ) from missing
 
 
-def _resolve(providers: Providers) -> list[Provider]:
-    """Returns `(name, options)` pairs with full names; raises an error for unknown providers."""
-    import onnxruntime
+def read_providers(providers: Providers) -> list[tuple[str, dict[str, object]]]:
+    """Returns the lower-case names of providers, such as "cpu", with their options.
 
-    if isinstance(providers, str):
-        providers = [providers]
+    Raises:
+        ProviderError: if `providers` is neither a string nor a list of strings and pairs.
+    """
     try:
         pairs: list[tuple[str, dict[str, object]]] = [
-            (item, {}) if isinstance(item, str) else (item[0], dict(item[1])) for item in providers
+            (item, {}) if isinstance(item, str) else (item[0], dict(item[1]))
+            for item in ([providers] if isinstance(providers, str) else providers)
         ]
-        names = [name.lower().removesuffix("executionprovider") for name, _ in pairs]
+        return [(name.lower().removesuffix("executionprovider"), each) for name, each in pairs]
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         raise ProviderError(
             "Expected providers to be a name or a list of names and (name, options) pairs. "
             f"Received: {providers=}."
         ) from error
+
+
+def _resolve(providers: Providers) -> list[Provider]:
+    """Returns `(name, options)` pairs with full names; raises an error for unknown providers."""
+    import onnxruntime
+
+    pairs = read_providers(providers)
+    names = [name for name, _ in pairs]
     available = {
         name.lower().removesuffix("executionprovider"): name
         for name in onnxruntime.get_available_providers()

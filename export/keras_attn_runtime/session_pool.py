@@ -12,9 +12,12 @@ class SessionPool(Generic[T]):
 
     Args:
         sessions: list of at least one session, or of at least one tuple of sessions.
+        is_exclusive: bool, whether a session may be used by one thread at a time only. Default:
+            False.
     """
 
-    def __init__(self, sessions: Sequence[T]) -> None:
+    def __init__(self, sessions: Sequence[T], is_exclusive: bool = False) -> None:
+        self._is_exclusive = is_exclusive
         self._turns = itertools.cycle(sessions)
         self._free: queue.SimpleQueue[T] = queue.SimpleQueue()
         for session in sessions:
@@ -22,9 +25,12 @@ class SessionPool(Generic[T]):
 
     @contextmanager
     def borrow(self) -> Generator[T, None, None]:
-        """Yields a session that no other thread uses, or any session if all are in use."""
+        """Yields a session that no other thread uses.
+
+        If all sessions are in use, it yields any of them, or waits if the pool is exclusive.
+        """
         try:
-            session = self._free.get_nowait()
+            session = self._free.get(block=self._is_exclusive)
         except queue.Empty:
             yield self.next()
             return

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from keras_attn_runtime.array_types import Arrays
 from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.engines.onnx_session import OnnxSession
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel, SourceContent
 from keras_attn_runtime.file_checksum import KEY, load_unchanged, verify_file_checksum
@@ -68,7 +69,7 @@ class SteppedModel(ExportedModel):
 
         load_unchanged(load, start, step, finish)
         self._searches = SessionPool(
-            [(first, *others) for first, others in zip(self._sessions, self._others, strict=True)]
+            [(first, *others) for first, others in zip(self._starts(), self._others, strict=True)]
         )
 
     def start(
@@ -101,8 +102,12 @@ class SteppedModel(ExportedModel):
                 pass
             return search.results()
 
+    def _starts(self) -> "list[onnxruntime.InferenceSession]":
+        """Returns the sessions of `start.onnx`."""
+        return [each.inference for each in self._sessions if isinstance(each, OnnxSession)]
+
     def _check_signature(self) -> list[str]:
-        start, (step, finish) = self._sessions[0], self._others[0]
+        start, (step, finish) = self._starts()[0], self._others[0]
         # None if a user edited the file and deleted its checksum.
         expected = start.get_modelmeta().custom_metadata_map.get(KEY)
         for name, session in zip(FILES[1:], (step, finish), strict=True):

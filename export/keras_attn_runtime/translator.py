@@ -41,12 +41,19 @@ CHARACTERS_PER_TOKEN = 32
 
 
 class Translator(PickledArguments):
-    """Translates with one ONNX file exported by keras_attn.
+    """Translates with one ONNX or LiteRT file exported by keras_attn.
 
     Sentences are sorted by length inside a bounded window, translated in batches and returned in
-    the order of the input. If ONNX Runtime fails on a batch, mostly for lack of memory, the two
-    halves of the batch are run separately. ONNX Runtime runs in worker threads, so that Ctrl-C, a
-    deadline or a `CancelToken` can end a call within milliseconds. A `Translator` is thread-safe.
+    the order of the input. If the engine fails on a batch, mostly for lack of memory, the two
+    halves of the batch are run separately. ONNX Runtime and LiteRT run in worker threads, so that
+    Ctrl-C, a deadline or a `CancelToken` can end a call within milliseconds. A `Translator` is
+    thread-safe.
+
+    ONNX Runtime also ends its runs within milliseconds. LiteRT cannot be cancelled from Python: the
+    worker thread of an ended call finishes the batch that it runs, which is one sentence if the
+    batch size of the file is 1. Until then, it uses CPU time, and a later call waits for it, at
+    most until its own deadline. A process that ends meanwhile waits up to 5 seconds.
+
     The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
     `num_hypotheses`, `batch_size`, `window`, `seed`, `alignments`, `source_language`,
     `target_language`, `timeout`, `cancel_token`.
@@ -55,18 +62,20 @@ class Translator(PickledArguments):
     arguments of the constructor; unpickling opens the file again.
 
     Args:
-        path: string or path of the ONNX file, or of an exported directory.
+        path: string or path of the ONNX or LiteRT (`.tflite`) file, or of an exported directory.
         providers: "cpu", "cuda" or any ONNX Runtime provider, or a list of names and
             `(name, options)` pairs in order of preference. A provider that does not start raises
-            an error; there is no fallback. Default: "cpu".
+            an error; there is no fallback. LiteRT files need "cpu". Default: "cpu".
         num_threads: int of at least 1, number of CPU threads of one operator; at most 1024 in all
             workers together. Default: the number of cores that the process may use, divided by the
             number of workers.
         num_workers: int in [1, 1024], number of batches that run at the same time. For many
             sentences, two workers with one thread each are faster than one worker with two
-            threads, but each worker loads the model into memory. Default: 1.
+            threads, but each worker loads the model into memory. A LiteRT file runs as many
+            batches at the same time, also those of different threads. Default: 1.
         max_source_length: int of at least 1, limit of tokens of a sentence, start and end token
-            not counted. A model with fewer learned positions lowers the limit. Default: 512.
+            not counted. A model with fewer learned positions, and a LiteRT file with a fixed
+            source length, lower the limit. Default: 512.
         truncate: bool. If True, a longer sentence is cut to the limits, and
             `Translation.truncated` is True. If False, it raises `SentenceError`. Default: False.
         max_source_characters: int of at least 1, limit of characters (code points) of a text. The
@@ -86,6 +95,7 @@ class Translator(PickledArguments):
         FileNotFoundError: if the file does not exist.
         ModelFileError: if the file is damaged, not exported by keras_attn, or of another format.
         ProviderError: if a provider cannot be used.
+        ImportError: if ONNX Runtime or LiteRT, which the file needs, is not installed.
         ValueError: if another argument is out of its range.
         RuntimeError: by methods, if the process was forked after the `Translator` was created.
         DeadlineExceeded: by methods, if a call takes longer than `timeout` seconds.
@@ -129,8 +139,13 @@ class Translator(PickledArguments):
         self.supports_target_prefix = self._model.supports_target_prefix
         self.is_stochastic = self._model.is_stochastic
         source = self.settings.source
-        limit = None if source is None else source.max_length
-        self.max_source_length = min(max_source_length, limit or max_source_length)
+        limits = [max_source_length]
+        if source is not None and source.max_length is not None:
+            limits.append(source.max_length)
+        if source is not None and self._model.source_length is not None:
+            num_special = len(source.start) + len(source.end)
+            limits.append(max(1, self._model.source_length - num_special))
+        self.max_source_length = min(limits)
         if max_source_characters is None:
             max_source_characters = CHARACTERS_PER_TOKEN * self.max_source_length
         self.max_source_characters = max_source_characters
@@ -181,7 +196,7 @@ class Translator(PickledArguments):
         Raises:
             SentenceError: if an item is not valid text or too long.
             ModelFileError: if the file has no tokenizer or does not support `target_prefix`, or
-                ONNX Runtime fails on one sentence.
+                the engine fails on one sentence.
             ValueError: if an option is out of its range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
@@ -211,7 +226,7 @@ class Translator(PickledArguments):
         Raises:
             SentenceError: if an item is not valid text or too long.
             ModelFileError: if the file has no tokenizer or does not support `target_prefix`, or
-                ONNX Runtime fails on one sentence.
+                the engine fails on one sentence.
             ValueError: if an option is out of its range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
@@ -244,7 +259,7 @@ class Translator(PickledArguments):
         Raises:
             SentenceError: if ids are outside the vocabulary, not integers, not of rank 1 or too
                 many, or if padding is not at the end.
-            ModelFileError: if the file does not support `target_prefix`, or ONNX Runtime fails on
+            ModelFileError: if the file does not support `target_prefix`, or the engine fails on
                 one sentence.
             ValueError: if an option is out of its range, or the number of prefixes is wrong.
         """
@@ -279,8 +294,8 @@ class Translator(PickledArguments):
 
         Raises:
             SentenceError: if a row has another dtype or shape than the input.
-            ModelFileError: if the file reads text or does not support `target_prefix`, or ONNX
-                Runtime fails on one row.
+            ModelFileError: if the file reads text or does not support `target_prefix`, or the
+                engine fails on one row.
             ValueError: if the inputs have other names or different numbers of rows, or an option is
                 out of its range.
 
@@ -349,7 +364,7 @@ class Translator(PickledArguments):
             SentenceError: if an item is not valid text or too long, a text has no tokens, or the
                 file allows fewer tokens for this text than the target has.
             ModelFileError: if the file has no tokenizer, does not support `target_prefix`, does not
-                score prefixes (`score_prefix=False`) or pads with the end token, or ONNX Runtime
+                score prefixes (`score_prefix=False`) or pads with the end token, or the engine
                 fails on one sentence.
             ValueError: if an option is out of its range, or the number of targets is wrong.
         """

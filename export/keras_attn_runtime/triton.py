@@ -13,13 +13,11 @@ import tempfile
 from os import PathLike
 from pathlib import Path
 
+from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
+from keras_attn_runtime.file_format.litert_container import is_litert_file
 
-TYPES = {
-    "tensor(int32)": "TYPE_INT32",
-    "tensor(float)": "TYPE_FP32",
-    "tensor(float16)": "TYPE_FP16",
-}
+TYPES = {"int32": "TYPE_INT32", "float32": "TYPE_FP32", "float16": "TYPE_FP16"}
 
 
 def config(model: ExportedModel, name: str) -> str:
@@ -40,8 +38,8 @@ def config(model: ExportedModel, name: str) -> str:
     signature = model.signature()
     for side, values in (("input", signature["input"]), ("output", signature["output"])):
         for value in values:
-            sizes = [size if isinstance(size, int) else -1 for size in value.shape] or [1]
-            kind = TYPES[value.type]
+            sizes = [size if isinstance(size, int) else -1 for size in value.shape or ()] or [1]
+            kind = TYPES[value.dtype]
             lines.append(f'{side} {{ name: "{value.name}" data_type: {kind} dims: {sizes} }}')
     return "\n".join(lines) + "\n"
 
@@ -76,6 +74,11 @@ def write_repository(
         raise FileExistsError(
             f"Expected a new model. Received: {str(target)!r}, which exists. Remove it, or choose "
             "another name with --name."
+        )
+    if is_litert_file(path):
+        raise ModelFileError(
+            f"Expected an ONNX file, because Triton has no backend for LiteRT. Received: "
+            f"{str(path)!r}. Export the model with `keras-attn export onnx`."
         )
     model = ExportedModel(path)
     drafts = _place_of_drafts(target.parent)

@@ -1,4 +1,4 @@
-"""Threads that run ONNX Runtime, so that a calling thread can stop waiting for a run."""
+"""Threads that run an engine, so that a calling thread can stop waiting for a run."""
 
 import atexit
 import os
@@ -12,7 +12,10 @@ from typing import TypeAlias
 from keras_attn_runtime.cancellation import stop_all_calls
 
 LONGEST_EXIT = 5.0
-"""Maximum number of seconds that the process waits at exit until terminated runs have ended."""
+"""Maximum number of seconds that the process waits at exit until its runs have ended.
+
+ONNX Runtime ends terminated runs within milliseconds. LiteRT finishes them.
+"""
 
 Job: TypeAlias = Callable[[], None]
 

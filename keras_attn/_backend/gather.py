@@ -8,6 +8,26 @@ from keras import ops, tree
 from keras_attn._types import Tensor, TensorDict
 
 
+def true_indices(mask: Tensor) -> Tensor:
+    """Returns the indices of the true entries of a vector.
+
+    `ops.nonzero` splits a matrix of unknown size into its columns on TensorFlow, which LiteRT
+    cannot do.
+
+    Args:
+        mask: Boolean tensor of shape `(n,)`.
+
+    Returns:
+        Int32 tensor of shape `(num_true,)`.
+    """
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.cast(tf.reshape(tf.where(mask), (-1,)), "int32")
+    (indices,) = ops.nonzero(mask)
+    return ops.cast(indices, "int32")
+
+
 def gather_rows(tensor: Tensor, rows: Tensor, axis: int = 0) -> Tensor:
     """Returns `tensor[rows]` along an axis, for non-negative row indices.
 

@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn._backend.gather import gather_rows
+from keras_attn._backend.gather import gather_rows, true_indices
 from keras_attn._backend.integers import slice_starts
 from keras_attn._types import Tensor
 
@@ -47,7 +47,7 @@ def new_buffer(
         return ops.zeros((*rows, max(1, capacity), *rest), dtype=dtype)
     if keras.backend.backend() != "tensorflow":
         return ops.zeros((*rows, 0, *rest), dtype=dtype)
-    (no_columns,) = ops.nonzero(ops.zeros((1,), dtype="bool"))
+    no_columns = true_indices(ops.zeros((1,), dtype="bool"))
     return gather_rows(ops.zeros((*rows, 1, *rest), dtype=dtype), no_columns, axis=2)
 
 

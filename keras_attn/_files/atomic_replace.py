@@ -28,6 +28,11 @@ EXPORTS = {
 Directories that contain other names are never replaced.
 """
 
+EXTRA, EXTRA_NAMES = "assets.extra", {"keras_attn.json"}
+"""Directory of a SavedModel in which an export writes files with these names, and into which users
+put files of their own, such as warm-up requests of TensorFlow Serving. These are kept: a SavedModel
+with them is not replaced."""
+
 _ATTEMPTS = 100
 """Maximum number of attempts if other processes replace the same path at the same time."""
 
@@ -200,7 +205,7 @@ def _is_whole(path):
     if not path.is_dir() or path.is_symlink():
         return os.path.lexists(path)
     names = _names_in(path)
-    parts = set().union(*EXPORTS.values()) - EXPORTS.keys()
+    parts = {EXTRA, *set().union(*EXPORTS.values())} - EXPORTS.keys()
     return not names <= parts
 
 
@@ -223,6 +228,8 @@ def _refuse_other_content(path, is_file, first_bytes):
             "Choose another path."
         )
     names = _names_in(path)
+    if "saved_model.pb" in names and _names_in(path / EXTRA) == EXTRA_NAMES:
+        names.discard(EXTRA)
     is_export = any(main in names and names <= {main, *more} for main, more in EXPORTS.items())
     if names and not is_export:
         raise FileExistsError(

@@ -40,7 +40,8 @@ def _mix(bits):
 def _shift_right(bits, places):
     """Logical right shift of int32 numbers: fills with zeros instead of the sign bit."""
     shifted = ops.right_shift(bits, ops.cast(places, "int32"))
-    return ops.bitwise_and(shifted, ops.cast(2 ** (32 - places) - 1, "int32"))
+    # LiteRT has no bitwise AND. This addition clears the copies of the sign bit.
+    return ops.where(bits < 0, shifted + ops.cast(2 ** (32 - places), "int32"), shifted)
 
 
 def _int32(bits):

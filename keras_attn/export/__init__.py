@@ -1,9 +1,11 @@
-"""Export of Keras models to ONNX and SavedModel files that run without Keras."""
+"""Export of Keras models to ONNX, LiteRT and SavedModel files that run without Keras."""
 
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.export_forecaster_onnx import export_forecaster_onnx
+from keras_attn.export.formats.export_functional_litert import export_functional_litert
 from keras_attn.export.formats.export_functional_onnx import export_functional_onnx
+from keras_attn.export.formats.export_litert import export_litert
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
 from keras_attn.export.formats.export_onnx_text import export_onnx_text
@@ -20,7 +22,9 @@ __all__ = [
     "ModelCard",
     "ParityReport",
     "export_forecaster_onnx",
+    "export_functional_litert",
     "export_functional_onnx",
+    "export_litert",
     "export_onnx",
     "export_onnx_steps",
     "export_onnx_text",

@@ -9,6 +9,7 @@ import keras
 from keras_attn.export.telemetry import disable_telemetry
 
 _EXTRAS = {
+    "ai_edge_litert": "litert",
     "onnxruntime_extensions": "strings",
     "tf2onnx": "export",
     "onnx": "export",

@@ -4,7 +4,12 @@ from collections.abc import Callable
 
 from keras import ops, tree
 
-from keras_attn._backend.gather import gather_leaves, gather_rows, keep_sentences
+from keras_attn._backend.gather import (
+    gather_leaves,
+    gather_rows,
+    keep_sentences,
+    true_indices,
+)
 from keras_attn._backend.integers import sum_int32
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._types import Tensor, TensorDict
@@ -64,8 +69,8 @@ def run_search(
         if every is not None:
             carry = {**carry, "state": decoder.archive(carry["state"])}
         results = _update(results, carry["hypotheses"], rows)
-        (left,) = ops.nonzero(ops.logical_not(carry["done"]))
-        return (*keep(carry, memory, max_lengths, rows, ops.cast(left, "int32")), results)
+        left = true_indices(ops.logical_not(carry["done"]))
+        return (*keep(carry, memory, max_lengths, rows, left), results)
 
     def keep(carry, memory, max_lengths, rows, left):
         return (
@@ -78,9 +83,9 @@ def run_search(
     # In the loop, `start` loses rows and the results do not. Selecting all rows makes their sizes
     # independent: TensorFlow cannot change a static size, and OpenVINO 2026.4 assumes that sizes
     # that are equal before the loop remain equal.
-    (everyone,) = ops.nonzero(ops.ones_like(max_lengths, dtype="bool"))
+    everyone = true_indices(ops.ones_like(max_lengths, dtype="bool"))
     rows = ops.arange(ops.shape(max_lengths)[0], dtype="int32")
-    start = keep(carry, memory, max_lengths, rows, ops.cast(everyone, "int32"))
+    start = keep(carry, memory, max_lengths, rows, everyone)
     return ops.while_loop(some_left, take_steps_and_drop, (*start, carry["hypotheses"]))[-1]
 
 

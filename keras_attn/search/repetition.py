@@ -33,11 +33,17 @@ def penalize_repetition(
         Float32 tensor of shape `(batch * hypotheses, V)`.
     """
     tokens, is_token = _of_rows(token_ids, step, logits)  # (rows, T)
-    tokens = ops.where(is_token, tokens, tokens[:, :1])  # duplicate indices write the same value
+    tokens = ops.where(is_token, tokens, tokens[:, :1])
+    # Each token must be scattered once: LiteRT adds the values of repeated indices.
+    tokens, _ = ops.top_k(tokens, ops.shape(tokens)[1])  # (rows, T), sorted
+    before = ops.zeros_like(tokens[:, :1]) - 1  # not a token
+    previous = ops.concatenate([before, tokens], axis=1)[:, :-1]  # (rows, T)
     factor = ops.cast(ops.where(step > 0, penalty, 1.0), logits.dtype)
     values = gather.gather_beams(logits, tokens)  # (rows, T)
-    values = ops.where(values > 0, values / factor, values * factor)
-    return ops.scatter_update(logits, _places(tokens), ops.reshape(values, (-1,)))
+    penalized = ops.where(values > 0, values / factor, values * factor)
+    # The differences, and so the sums, are exact for penalties from 0.5 to 2.
+    changes = ops.where(tokens != previous, penalized - values, 0.0)
+    return scatter_add(logits, _places(tokens), ops.reshape(changes, (-1,)))
 
 
 def forbid_repeated_ngrams(

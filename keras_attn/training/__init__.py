@@ -12,6 +12,7 @@ from keras_attn.training.crossentropy_per_token import crossentropy_per_token
 from keras_attn.training.fit import fit
 from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.inverse_square_root_schedule import InverseSquareRootSchedule
+from keras_attn.training.layout_map import layout_map
 from keras_attn.training.linear_crossentropy import linear_crossentropy
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
 from keras_attn.training.model_card import ModelCard
@@ -47,6 +48,7 @@ __all__ = [
     "crossentropy_per_token",
     "device_report",
     "fit",
+    "layout_map",
     "linear_crossentropy",
     "pad_to_replicas",
     "place_parts",

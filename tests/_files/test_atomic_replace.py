@@ -60,6 +60,20 @@ def test_a_link_stays_a_link(tmp_path):
     assert {each.name for each in tmp_path.iterdir()} == {"disk", *links}
 
 
+def test_a_saved_model_with_metadata_is_replaced(tmp_path):
+    for content in ("first", "second"):
+        with atomic_replace(tmp_path / "model") as partial:
+            (partial / "assets.extra").mkdir(parents=True)
+            (partial / "assets.extra/keras_attn.json").write_text(content)
+            (partial / "saved_model.pb").write_text(content)
+        assert (tmp_path / "model/assets.extra/keras_attn.json").read_text() == content
+    (tmp_path / "model/assets.extra/tf_serving_warmup_requests").write_text("a user's requests")
+    with pytest.raises(FileExistsError, match="a directory with other content"):
+        with atomic_replace(tmp_path / "model") as partial:
+            partial.mkdir()
+    assert (tmp_path / "model/assets.extra/tf_serving_warmup_requests").exists()
+
+
 def test_leaves_what_others_put_into_an_export_alone(tmp_path):
     (tmp_path / "saved_model.pb").write_text("first")
     (tmp_path / "assets.extra").mkdir()

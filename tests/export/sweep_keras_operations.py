@@ -1,7 +1,11 @@
 """Exports every operation of `keras.ops` and layer of `keras.layers`, and compares it with Keras.
 
+    export TF_ENABLE_ONEDNN_OPTS=0
     python -m tests.export.sweep_keras_operations            # writes docs/exported_operations.md
     python -m tests.export.sweep_keras_operations ops.sort   # prints the results of these names
+
+oneDNN is disabled because its operators, which TensorFlow selects by the processor, give other
+results for empty batches (convolutions) and infinities (softmax).
 
 Each case becomes a functional model, which `export_functional_onnx` converts. If the export writes
 a file, ONNX Runtime runs it on the sample, at other sets of sizes, on difficult values (ties,
@@ -562,10 +566,14 @@ def version(package):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="names such as ops.sort; by default all")
+    parser.add_argument("--rows", type=Path, help="JSON file to write the rows of the table to")
     parser.add_argument("--cache", type=Path, help="JSON file of the results of Keras' own export")
     options = parser.parse_args()
     results = sweep(options.names, lambda *values: print(*values, flush=True))
-    if options.names and not options.cache:
+    if options.rows:
+        rows = [row(name, each) for name, each in results.items()]
+        options.rows.write_text(json.dumps(rows), encoding="utf-8")
+    if options.rows or (options.names and not options.cache):
         return
     with tempfile.TemporaryDirectory() as folder:
         add_keras(results, options.cache or Path(folder) / "keras.json")

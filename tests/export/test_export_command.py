@@ -98,6 +98,8 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
             assert main([form, str(run), out, *arguments]) == 0
             assert calls.pop() == {"sentences": None, "precision": "float32", **plain, **expected}
     for other, options, message in [
+        ("litert", ["--precision", "int4"], "the format litert has the precisions"),
+        ("onnx", ["--batch-size", "2"], "only the format litert has a fixed batch size"),
         ("saved-model", ["--precision", "int8"], "have a precision, received int8"),
         ("saved-model", ["--external-data"], "only the format onnx can have external data"),
         ("onnx-text", ["--alignments"], "the format onnx-text has no alignments"),

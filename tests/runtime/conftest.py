@@ -70,3 +70,13 @@ def start_command():
         for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
+
+
+@pytest.fixture
+def model_tester():
+    """Returns a process that opens model files, see `damaged_files.ModelTester`."""
+    from tests.runtime.damaged_files import ModelTester
+
+    tester = ModelTester()
+    yield tester
+    tester.close()

@@ -87,7 +87,7 @@ def test_an_error_of_onnx_runtime_is_told_in_one_line(translator, monkeypatch):
 
 
 def test_no_fallback_while_running(translator):
-    assert not translator._model._sessions[0]._enable_fallback
+    assert not translator._model._sessions[0].inference._enable_fallback
 
 
 @pytest.mark.parametrize("num_threads", [0, -1, 1.5, "2", True])
@@ -98,22 +98,22 @@ def test_threads_out_of_range(model_path, num_threads):
 
 def test_threads_reach_the_session(model_path):
     translator = Translator(model_path, num_threads=2)
-    assert translator._model._sessions[0].get_session_options().intra_op_num_threads == 2
+    assert translator._model._sessions[0].inference.get_session_options().intra_op_num_threads == 2
 
 
 def test_workers_share_the_cores_that_the_process_may_use(model_path, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(6), raising=False)
     model = Translator(model_path, num_workers=3)._model
-    assert model._sessions[0].get_session_options().intra_op_num_threads == 2
+    assert model._sessions[0].inference.get_session_options().intra_op_num_threads == 2
 
 
 def test_threads_are_as_many_as_cores_where_a_process_may_not_use_all(model_path, monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(3), raising=False)
-    options = Translator(model_path)._model._sessions[0].get_session_options()
+    options = Translator(model_path)._model._sessions[0].inference.get_session_options()
     assert options.intra_op_num_threads == 3
     monkeypatch.setattr(os, "cpu_count", lambda: 3)  # all cores: ONNX Runtime decides
-    options = Translator(model_path)._model._sessions[0].get_session_options()
+    options = Translator(model_path)._model._sessions[0].inference.get_session_options()
     assert options.intra_op_num_threads == 0
 
 

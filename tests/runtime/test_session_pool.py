@@ -1,6 +1,7 @@
 """Assignment of sessions to threads."""
 
 import contextlib
+import threading
 
 from keras_attn_runtime.session_pool import SessionPool
 
@@ -24,3 +25,21 @@ def test_session_pool_takes_a_session_back_after_an_error():
             raise RuntimeError
     with pool.borrow() as one, pool.borrow() as other:
         assert {one, other} == {"first", "second"}
+
+
+def test_exclusive_session_pool_waits_for_a_free_session():
+    pool, order = SessionPool(["only"], is_exclusive=True), []
+
+    def use(number):
+        with pool.borrow() as session:
+            order.append((number, session))
+
+    with pool.borrow():
+        threads = [threading.Thread(target=use, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        threads[0].join(0.1)
+        order.append("first")
+    for thread in threads:
+        thread.join(60)
+    assert order[0] == "first" and sorted(order[1:]) == [(0, "only"), (1, "only")]

@@ -15,10 +15,10 @@ from keras_attn_runtime.file_info.read_metadata import read_exported_file
 
 HELP = "write the tokenizers and settings of a file to separate files"
 DESCRIPTION = (
-    "Writes the tokenizers and settings from the metadata of an exported ONNX file to files, for "
-    "hosts that cannot read metadata, such as ONNX Runtime in JavaScript. Existing files with "
-    "these names are replaced. Exit status: 0 written; 1 nothing was written; 2 invalid command "
-    "line."
+    "Writes the tokenizers and settings from the metadata of an exported ONNX or LiteRT file to "
+    "files, for hosts that cannot read metadata, such as phones and ONNX Runtime in JavaScript. "
+    "Existing files with these names are replaced. Exit status: 0 written; 1 nothing was written; "
+    "2 invalid command line."
 )
 SUFFIXES = {"sentencepiece": ".spm", "tokenizers": ".json"}
 """Dict from the format of a tokenizer to its file suffix."""
@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
 
 def _content(arguments: Namespace) -> dict[Path, bytes]:
     """Returns a dict from the path of each file to write to its content."""
-    file, settings = read_exported_file(Path(arguments.model))
+    metadata, settings = read_exported_file(Path(arguments.model))
     files: dict[Path, bytes] = {}
     if arguments.tokenizers is not None:
         sides = {"source": settings.source, "target": settings.target}
@@ -75,10 +75,10 @@ def _content(arguments: Namespace) -> dict[Path, bytes]:
                 "exported without tokenizers. Export it again with tokenizers."
             )
         for side, kind in kinds.items():
-            model = base64.b64decode(tokenizer_of(file.metadata, side), validate=True)
+            model = base64.b64decode(tokenizer_of(metadata, side), validate=True)
             files[arguments.tokenizers / f"{side}{SUFFIXES[kind]}"] = model
     if arguments.settings is not None:
-        entries = json.loads(file.metadata["keras_attn.settings"])
+        entries = json.loads(metadata["keras_attn.settings"])
         files[arguments.settings] = (json.dumps(entries, indent=2) + "\n").encode()
     return files
 

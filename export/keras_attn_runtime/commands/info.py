@@ -15,8 +15,8 @@ HELP = "describe a model file"
 DESCRIPTION = (
     "Describes a file or directory: format, inputs, outputs, precision, settings, tokenizers, and "
     "the versions of the programs that wrote it. Supports ONNX files (also of other programs), "
-    "SavedModels, .keras files and TensorFlow Lite files, without the libraries that run them. "
-    "Verifies checksums. Exit status: 0 recognized; 1 damaged or not recognized; 2 invalid "
+    "SavedModels, .keras files and TensorFlow Lite (LiteRT) files, without the libraries that run "
+    "them. Verifies checksums. Exit status: 0 recognized; 1 damaged or not recognized; 2 invalid "
     "command line."
 )
 

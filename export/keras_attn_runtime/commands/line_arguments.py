@@ -21,7 +21,8 @@ def add_model(parser: ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="FILE",
-        help="ONNX file exported by keras-attn, or the directory with model.onnx",
+        help="ONNX or LiteRT (.tflite) file exported by keras-attn, or the directory with "
+        "model.onnx",
     )
 
 
@@ -64,7 +65,8 @@ def add_line_arguments(parser: ArgumentParser) -> None:
         type=positive_integer,
         default=32,
         metavar="N",
-        help="number of sentences in a batch. Default: %(default)s",
+        help="number of sentences in a batch; a LiteRT file with a fixed batch size lowers it. "
+        "Default: %(default)s",
     )
     add(
         "--window",
@@ -91,7 +93,8 @@ def add_line_arguments(parser: ArgumentParser) -> None:
         "--provider",
         default="cpu",
         metavar="NAME",
-        help="cpu, cuda or another execution provider of ONNX Runtime. Default: %(default)s",
+        help="cpu, cuda or another execution provider of ONNX Runtime; LiteRT files need cpu. "
+        "Default: %(default)s",
     )
     add(
         "--provider-option",

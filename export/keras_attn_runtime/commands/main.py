@@ -40,7 +40,8 @@ def build_parser() -> ArgumentParser:
     """Returns the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="keras-attn-runtime",
-        description="Runs ONNX files exported by keras-attn, without Keras and TensorFlow.",
+        description="Runs ONNX and LiteRT files exported by keras-attn, without Keras and "
+        "TensorFlow.",
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=28),
         epilog="`keras-attn-runtime COMMAND --help` lists the options of a command.",
     )

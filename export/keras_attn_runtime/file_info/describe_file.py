@@ -11,6 +11,10 @@ from typing import Any
 
 from keras_attn_runtime import checksum, file_checksum
 from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_format.litert_container import (
+    LiteRTContainer,
+    is_exported_litert_file,
+)
 from keras_attn_runtime.file_info.keras_file import KerasFile
 from keras_attn_runtime.file_info.mapped_file import map_file
 from keras_attn_runtime.file_info.read_metadata import read_onnx_file
@@ -23,7 +27,13 @@ from keras_attn_runtime.regular_file import require_regular_file
 
 PREFIX = "keras_attn."
 TOKENIZER = "_tokenizer"
-CHECKSUMS = (checksum.KEY, file_checksum.KEY, file_checksum.WEIGHTS_KEY, f"{PREFIX}start")
+CHECKSUMS = (
+    checksum.KEY,
+    checksum.MODEL_KEY,
+    file_checksum.KEY,
+    file_checksum.WEIGHTS_KEY,
+    f"{PREFIX}start",
+)
 LONGEST_TEXT = 200
 """Maximum number of characters of a metadata value that are shown."""
 
@@ -31,9 +41,9 @@ LONGEST_TEXT = 200
 def describe_file(path: str | PathLike[str]) -> dict[str, Any]:
     """Describes a model file or directory.
 
-    It reads the inputs and outputs of ONNX files (of keras-attn and of other programs), SavedModels
-    and TensorFlow Lite files, and the inputs of `.keras` files. For the directory of a training run
-    and for HDF5, PyTorch, gzip and zip files it returns only the `kind`.
+    It reads the inputs and outputs of ONNX and TensorFlow Lite (LiteRT) files (of keras-attn and of
+    other programs) and of SavedModels, and the inputs of `.keras` files. For the directory of a
+    training run and for HDF5, PyTorch, gzip and zip files it returns only the `kind`.
 
     Args:
         path: string or path.
@@ -59,9 +69,11 @@ def describe_file(path: str | PathLike[str]) -> dict[str, Any]:
         return _describe_keras(kind, path)
     if path.name == "saved_model.pb":
         return _describe_saved_model(kind, path)
+    if is_exported_litert_file(path):
+        return _describe_litert(path)
     content = map_file(path)
     if bytes(content[4:8]) == IDENTIFIER:
-        return _describe_tflite(kind, content)
+        return {"kind": kind, **_describe_tflite(content)}
     return {"kind": kind}
 
 
@@ -148,11 +160,24 @@ def _describe_saved_model(kind: str, path: Path) -> dict[str, Any]:
     return {"kind": kind, "signatures": _signatures(model.signatures), "versions": versions}
 
 
-def _describe_tflite(kind: str, content: memoryview) -> dict[str, Any]:
+def _describe_litert(path: Path) -> dict[str, Any]:
+    container = LiteRTContainer.from_path(path)
+    model = _describe_tflite(memoryview(container.model))
+    has_checksum = checksum.MODEL_KEY in container.metadata
+    return {
+        "kind": "a LiteRT file exported by keras-attn",
+        **model,
+        **_describe_metadata(container.metadata),
+        "checksum": "matches the file" if has_checksum else None,
+    }
+
+
+def _describe_tflite(content: memoryview) -> dict[str, Any]:
     file = TfliteFile.from_bytes(content)
     return {
-        "kind": kind,
         "signatures": _signatures(file.signatures),
+        "precision": file.precision,
+        "weights": dict(file.num_weights.most_common()),
         "description": file.description,
         "metadata_buffers": file.metadata,
     }

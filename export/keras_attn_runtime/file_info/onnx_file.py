@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_info.precision import lowest_precision
 from keras_attn_runtime.file_info.protobuf import (
     EMPTY,
     Value,
@@ -27,12 +28,6 @@ DTYPES = {
     23: "float4e2m1",
 }
 """`TensorProto.DataType` of the ONNX specification."""
-
-PRECISIONS = {
-    **{"int4": "int4", "uint4": "int4", "int8": "int8", "uint8": "int8"},
-    **{"float16": "float16", "bfloat16": "bfloat16", "float32": "float32", "float64": "float64"},
-}
-"""Dict from the dtype of matrices to the precision of a file, in order of increasing precision."""
 
 EXTERNAL = 1
 """Value of `TensorProto.DataLocation` for weights in another file."""
@@ -68,7 +63,7 @@ class OnnxFile:
     @property
     def precision(self) -> str | None:
         """The lowest precision of the matrices, such as "int8"; `None` without matrices."""
-        return next((PRECISIONS[each] for each in PRECISIONS if each in self.matrix_dtypes), None)
+        return lowest_precision(self.matrix_dtypes)
 
     @classmethod
     def from_bytes(cls, content: memoryview) -> Self:

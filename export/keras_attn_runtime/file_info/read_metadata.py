@@ -1,4 +1,4 @@
-"""Reads the metadata of exported files without ONNX Runtime."""
+"""Reads the metadata of exported files without the engine that runs them."""
 
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from keras_attn_runtime.file_checksum import (
     weights_of,
 )
 from keras_attn_runtime.file_format import Settings
+from keras_attn_runtime.file_format.litert_container import LiteRTContainer, is_litert_file
 from keras_attn_runtime.file_info.mapped_file import map_file
 from keras_attn_runtime.file_info.onnx_file import OnnxFile
 from keras_attn_runtime.foreign_files import describe_foreign
@@ -46,21 +47,24 @@ def read_onnx_file(path: Path) -> OnnxFile:
     return load_unchanged(load, path, weights_of(path))
 
 
-def read_exported_file(path: Path) -> tuple[OnnxFile, Settings]:
-    """Reads an ONNX file that keras-attn exported.
+def read_exported_file(path: Path) -> tuple[dict[str, str], Settings]:
+    """Reads the metadata of an ONNX or LiteRT file that keras-attn exported.
 
     Args:
         path: path of the file, or of an exported directory: with `model.onnx` and its weights, or
             with the graphs of a search in steps.
 
     Returns:
-        Tuple of the `OnnxFile` and its `Settings`.
+        Tuple of the metadata, a dict of strings, and its `Settings`.
 
     Raises:
         OSError: if the file does not exist or cannot be read.
-        ModelFileError: if the file is damaged, was not exported by keras-attn, or is not an ONNX
-            file.
+        ModelFileError: if the file is damaged, was not exported by keras-attn, or has another
+            format.
     """
+    if is_litert_file(path):
+        metadata = LiteRTContainer.from_path(path).metadata
+        return metadata, Settings.from_metadata(metadata)
     if path.is_dir():
         inside = [path / name for name in ("model.onnx", "start.onnx")]
         found = [each for each in inside if each.is_file()]
@@ -73,4 +77,4 @@ def read_exported_file(path: Path) -> tuple[OnnxFile, Settings]:
         path = found[0]
     file = read_onnx_file(path)
     names = [each.name for each in file.inputs]
-    return file, Settings.from_metadata(file.metadata, names)
+    return file.metadata, Settings.from_metadata(file.metadata, names)

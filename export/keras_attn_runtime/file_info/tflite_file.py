@@ -1,10 +1,13 @@
 """Inputs and outputs of a TensorFlow Lite (LiteRT) file."""
 
+import collections
+import math
 import struct
 from dataclasses import dataclass, field
 from typing import Self
 
 from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_info.precision import lowest_precision
 from keras_attn_runtime.file_info.tensor_value import Signatures, TensorValue
 
 IDENTIFIER = b"TFL3"
@@ -16,9 +19,11 @@ DTYPES = {
 """`TensorType` of the TensorFlow Lite schema."""
 
 # Numbers of fields in the TensorFlow Lite schema.
-_MODEL_SUBGRAPHS, _MODEL_DESCRIPTION, _MODEL_METADATA, _MODEL_SIGNATURES = 2, 3, 6, 7
+_MODEL_SUBGRAPHS, _MODEL_DESCRIPTION, _MODEL_BUFFERS = 2, 3, 4
+_MODEL_METADATA, _MODEL_SIGNATURES = 6, 7
 _SUBGRAPH_TENSORS, _SUBGRAPH_INPUTS, _SUBGRAPH_OUTPUTS = 0, 1, 2
-_TENSOR_SHAPE, _TENSOR_TYPE, _TENSOR_NAME, _TENSOR_SHAPE_SIGNATURE = 0, 1, 3, 7
+_TENSOR_SHAPE, _TENSOR_TYPE, _TENSOR_BUFFER, _TENSOR_NAME, _TENSOR_SHAPE_SIGNATURE = 0, 1, 2, 3, 7
+_BUFFER_DATA, _BUFFER_OFFSET = 0, 1
 _SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS, _SIGNATURE_KEY, _SIGNATURE_SUBGRAPH = 0, 1, 2, 4
 _MAP_NAME, _MAP_TENSOR = 0, 1
 _METADATA_NAME = 0
@@ -34,11 +39,20 @@ class TfliteFile:
             the model.
         description: string, may be empty.
         metadata: list of strings, names of the metadata buffers.
+        num_weights: `collections.Counter` of elements by dtype, over all subgraphs.
+        matrix_dtypes: set of the dtypes of weights with at least two axes.
     """
 
     signatures: Signatures = field(default_factory=Signatures)
     description: str = ""
     metadata: list[str] = field(default_factory=list[str])
+    num_weights: collections.Counter[str] = field(default_factory=collections.Counter[str])
+    matrix_dtypes: set[str] = field(default_factory=set[str])
+
+    @property
+    def precision(self) -> str | None:
+        """The lowest precision of the matrices, such as "int8"; `None` without matrices."""
+        return lowest_precision(self.matrix_dtypes)
 
     @classmethod
     def from_bytes(cls, content: memoryview) -> Self:
@@ -82,7 +96,22 @@ class TfliteFile:
             )
             signatures[""] = inputs, outputs
         names = [each.text(_METADATA_NAME) for each in model.tables(_MODEL_METADATA)]
-        return cls(signatures, model.text(_MODEL_DESCRIPTION), names)
+        file = cls(signatures, model.text(_MODEL_DESCRIPTION), names)
+        file._count_weights(model.tables(_MODEL_BUFFERS), subgraphs)
+        return file
+
+    def _count_weights(self, buffers: "list[_Table]", subgraphs: "list[_Table]") -> None:
+        """Counts the elements of the tensors with data; tensors may share a buffer."""
+        seen: set[int] = set()
+        for tensor in (each for graph in subgraphs for each in graph.tables(_SUBGRAPH_TENSORS)):
+            index = tensor.number(_TENSOR_BUFFER, "<I")
+            if index in seen or not buffers[index].has_data():
+                continue
+            seen.add(index)
+            dtype, shape = _dtype(tensor), tensor.numbers(_TENSOR_SHAPE)
+            self.num_weights[dtype] += math.prod(shape)
+            if len(shape) > 1:
+                self.matrix_dtypes.add(dtype)
 
 
 class _Table:
@@ -101,6 +130,10 @@ class _Table:
         """Returns the string of a field; "" if it is missing."""
         begin, size = self._vector(field)
         return bytes(self._content[begin : begin + size]).decode()
+
+    def has_data(self) -> bool:
+        """Returns whether a buffer has data: in itself, or after the FlatBuffer if it is large."""
+        return self._vector(_BUFFER_DATA)[1] > 0 or self.number(_BUFFER_OFFSET, "<Q") > 1
 
     def numbers(self, field: int) -> list[int]:
         """Returns the list of int32 of a field; [] if it is missing."""
@@ -143,11 +176,15 @@ def _integer(form: str, content: memoryview, position: int) -> int:
 
 
 def _value(tensor: _Table, name: str | None = None) -> TensorValue:
-    dtype = tensor.number(_TENSOR_TYPE, "<b")
     # `shape_signature` has -1 for dynamic axes; a tensor without dynamic axes has only `shape`.
     shape = tensor.numbers(_TENSOR_SHAPE_SIGNATURE) or tensor.numbers(_TENSOR_SHAPE)
     return TensorValue(
         name or tensor.text(_TENSOR_NAME),
-        DTYPES.get(dtype, f"dtype {dtype}"),
+        _dtype(tensor),
         tuple(None if size < 0 else size for size in shape),
     )
+
+
+def _dtype(tensor: _Table) -> str:
+    number = tensor.number(_TENSOR_TYPE, "<b")
+    return DTYPES.get(number, f"dtype {number}")

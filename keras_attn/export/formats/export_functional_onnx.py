@@ -1,5 +1,3 @@
-import contextlib
-import warnings
 from collections.abc import Callable
 from os import PathLike
 from typing import Any
@@ -8,11 +6,8 @@ import keras
 
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.check_stateless import check_stateless
-from keras_attn.export.checks.differing_layer import differing_layer
-from keras_attn.export.checks.dynamic_sizes import batches_of_other_sizes, describe_axes
-from keras_attn.export.checks.output_difference import difference, largest_difference
+from keras_attn.export.checks.functional_comparison import compare_functional, expected_batches
 from keras_attn.export.checks.sample_inputs import arrays_in_order, check_dense_numbers
-from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.onnx_file import new_onnx_file
 from keras_attn.export.passes import PASSES, top_k_of_no_rows
 from keras_attn.export.passes.clean import clean
@@ -125,63 +120,13 @@ def write_functional_onnx(
     check_dense_numbers(function.inputs)
     arrays = arrays_in_order(sample_inputs, function.inputs)
     with without_tensor_float_32(), new_onnx_file(path, model.variables) as file:
-        batches, fixed = _expected_batches(function, arrays, dynamic_sizes)
+        batches, fixed = expected_batches(function, arrays, dynamic_sizes)
         dimensions = function.dimensions(arrays, batches, fixed)
         converted = convert(trace(function.traceable(), function.signature, model.variables))
         metadata = {} if describe is None else describe(dimensions)
         clean(converted, dimensions, metadata, (*PASSES, top_k_of_no_rows))
         run = file.write(converted)
-        return max(_compare(function, feed, expected, run, tolerance) for feed, expected in batches)
-
-
-def _expected_batches(function, arrays, dynamic_sizes):
-    """Returns the batches for the comparison: the sample, its first row, and other sizes.
-
-    Returns:
-        Tuple of a list of pairs (arrays, results of Keras), and a set of pairs (name of an input,
-        axis): the axes of fixed size.
-    """
-    batches = [(arrays, function(*arrays))]
-    others, failures = batches_of_other_sizes(function, function.inputs, arrays, dynamic_sizes)
-    for axes, reason in failures.items():
-        sizes = {arrays[list(function.inputs).index(name)].shape[axis] for name, axis in axes}
-        warnings.warn(
-            f"The exported file has the fixed size {sizes.pop()} for {describe_axes(axes)}: "
-            f"{reason}. If the model supports other sizes, pass them as `dynamic_sizes`.",
-            stacklevel=4,
+        return max(
+            compare_functional(function, feed, expected, run, tolerance)
+            for feed, expected in batches
         )
-    fixed = {pair for axes in failures for pair in axes}
-    has_free_rows = all(
-        value.shape[0] is None and (name, 0) not in fixed for name, value in function.inputs.items()
-    )
-    if has_free_rows:
-        first = [array[:1] for array in arrays]
-        with contextlib.suppress(Exception):  # if Keras fails on one row, the file may fail too
-            batches.append((first, function(*first)))
-    return batches + others, fixed
-
-
-def _compare(function, arrays, expected, run, tolerance):
-    """Returns the largest difference between Keras and the file for a batch.
-
-    Raises:
-        ExportError: If the difference is above the tolerance.
-    """
-    feed = dict(zip(function.inputs, arrays, strict=True))
-    try:
-        largest, reason = largest_difference(expected, run, feed)
-    except ExportError as error:  # ONNX Runtime cannot run the file
-        largest, reason = float("inf"), str(error)
-    if largest <= tolerance:
-        return largest
-
-    def differs(value, other):
-        return not difference(value, other)[0] <= tolerance
-
-    layer = differing_layer(function, feed, differs)
-    shapes = {name: array.shape for name, array in feed.items()}
-    where = f" The first difference is in the output of {layer}." if layer else ""
-    raise ExportError(
-        f"The exported model disagrees with Keras: expected differences up to {tolerance}. "
-        f"Received: {reason}, for inputs with shapes {shapes}.{where}"
-    )

@@ -1,0 +1,1 @@
+"""The engines that run exported files: ONNX Runtime and LiteRT, behind one interface."""

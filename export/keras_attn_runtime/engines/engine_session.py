@@ -1,0 +1,46 @@
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from keras_attn_runtime.array_types import Array
+from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.file_info.tensor_value import TensorValue
+
+
+class EngineSession(Protocol):
+    """A model that an engine has loaded.
+
+    Attributes:
+        engine: string, name of the engine in messages.
+        supports_concurrent_runs: bool, whether several threads may call `run` at the same time.
+        inputs, outputs: lists of `TensorValue`. An int in a shape is a fixed size.
+    """
+
+    @property
+    def engine(self) -> str: ...
+
+    @property
+    def supports_concurrent_runs(self) -> bool: ...
+
+    @property
+    def inputs(self) -> Sequence[TensorValue]: ...
+
+    @property
+    def outputs(self) -> Sequence[TensorValue]: ...
+
+    def run(
+        self, output_names: Sequence[str], feeds: Mapping[str, Array], call: Call
+    ) -> Sequence[Array]:
+        """Runs the model once.
+
+        Args:
+            output_names: list of strings.
+            feeds: dict from the name of each input to an array with its dtype and fixed sizes.
+            call: `Call`. A run of a stopped call raises an exception.
+
+        Returns:
+            List of arrays, one for each name.
+
+        Raises:
+            Exception: of the engine's own classes, if the run fails.
+        """
+        ...

@@ -1,0 +1,122 @@
+"""Creates interpreters of LiteRT."""
+
+import importlib.metadata
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from keras_attn_runtime.array_types import Array
+from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.errors import ModelFileError, ProviderError, in_one_line
+from keras_attn_runtime.file_info.tensor_value import TensorValue
+from keras_attn_runtime.session import Providers, read_providers
+
+if TYPE_CHECKING:
+    from ai_edge_litert.interpreter import Details, SignatureRunner
+
+SIGNATURE = "serving_default"
+DISTRIBUTION = "ai-edge-litert"
+OLDEST = (2, 1)
+"""The oldest release of ai-edge-litert with which the tests pass."""
+
+
+class LiteRTSession:
+    """An `EngineSession` of LiteRT: one interpreter.
+
+    LiteRT cannot be cancelled from Python: a run of a stopped call continues in its worker thread
+    until the search ends, and the interpreter is busy until then.
+
+    Args:
+        runner: `SignatureRunner` of the interpreter. It allocates memory again only if the shape of
+            an input has changed.
+    """
+
+    engine = "LiteRT"
+    supports_concurrent_runs = False
+
+    def __init__(self, runner: "SignatureRunner") -> None:
+        self._runner = runner
+        self.inputs = _values(runner.get_input_details())
+        self.outputs = _values(runner.get_output_details())
+
+    def run(
+        self, output_names: Sequence[str], feeds: Mapping[str, Array], call: Call
+    ) -> Sequence[Array]:
+        """Runs the model, see `EngineSession.run`."""
+        if call.is_stopped:
+            raise RuntimeError("The call was stopped.")
+        outputs = self._runner(**feeds)
+        return [outputs[name] for name in output_names]
+
+
+def create_litert_session(path: str, model: bytes, num_threads: int | None = None) -> LiteRTSession:
+    """Loads a LiteRT model.
+
+    Args:
+        path: string, the path of the file, for messages.
+        model: bytes of the model. LiteRT can crash on damaged bytes.
+        num_threads: int of at least 1, number of threads of one operator. Default: all cores.
+
+    Returns:
+        `LiteRTSession`.
+
+    Raises:
+        ModelFileError: if LiteRT cannot load the model, or the model has no signature.
+        ImportError: if LiteRT is not installed, or too old.
+    """
+    require_litert()
+    from ai_edge_litert.interpreter import Interpreter
+
+    try:
+        interpreter = Interpreter(model_content=model, num_threads=num_threads or os.cpu_count())
+        signatures = list(interpreter.get_signature_list())
+        if SIGNATURE in signatures:
+            return LiteRTSession(interpreter.get_signature_runner(SIGNATURE))
+    except Exception as error:  # LiteRT does not document which exceptions it raises
+        raise ModelFileError(
+            f"LiteRT cannot load {path!r}: {in_one_line(error)}. If the file is damaged, export or "
+            "copy it again."
+        ) from error
+    raise ModelFileError(
+        f"Expected a LiteRT file with the signature {SIGNATURE!r}. Received: {path!r} with "
+        f"{signatures=}. Export it again."
+    )
+
+
+def require_litert() -> None:
+    """Raises ImportError if LiteRT is not installed, or older than the oldest tested release."""
+    advice = "`pip install 'keras-attn-runtime[litert]'`"
+    try:
+        import ai_edge_litert.interpreter
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("ai_edge_litert"):
+            raise  # LiteRT is installed, but one of its dependencies is missing
+        raise ImportError(f"LiteRT is not installed, or not whole: {advice}.") from error
+    assert ai_edge_litert.interpreter
+    version = importlib.metadata.version(DISTRIBUTION)
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < OLDEST:
+        raise ImportError(
+            f"Expected {DISTRIBUTION} {'.'.join(map(str, OLDEST))} or newer. Received: {version}. "
+            f"Upgrade it: {advice}."
+        )
+
+
+def require_cpu(providers: Providers | None) -> None:
+    """Raises `ProviderError` for anything but the CPU, on which LiteRT runs from Python."""
+    if read_providers("cpu" if providers is None else providers) != [("cpu", {})]:
+        raise ProviderError(
+            "Expected providers='cpu' without options, because LiteRT files run on the CPU. "
+            f"Received: {providers=}. Export an ONNX file for other providers."
+        )
+
+
+def _values(details: "Mapping[str, Details]") -> list[TensorValue]:
+    """Returns the name, dtype and shape of each tensor; dynamic axes are `None`."""
+    values: list[TensorValue] = []
+    for name, each in details.items():
+        sizes: list[int] = each["shape_signature"].tolist()
+        shape = tuple(None if size < 0 else size for size in sizes)
+        values.append(TensorValue(name, np.dtype(each["dtype"]).name, shape))
+    return values

@@ -1,0 +1,50 @@
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from keras_attn_runtime.array_types import Array
+from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_info.tensor_value import TensorValue
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+DTYPES = {"float": "float32", "double": "float64"}
+"""Dict from ONNX Runtime's names of types to NumPy's, where they differ."""
+
+
+class OnnxSession:
+    """An `EngineSession` of ONNX Runtime. A stopped call ends its runs between two operators.
+
+    Args:
+        inference: `onnxruntime.InferenceSession`.
+
+    Raises:
+        ModelFileError: if the name of an input or output is not text.
+    """
+
+    engine = "ONNX Runtime"
+    supports_concurrent_runs = True
+
+    def __init__(self, inference: "onnxruntime.InferenceSession") -> None:
+        self.inference = inference
+        try:
+            self.inputs = [_value(each) for each in inference.get_inputs()]
+            self.outputs = [_value(each) for each in inference.get_outputs()]
+        except UnicodeDecodeError as error:
+            raise ModelFileError(
+                f"The names of inputs and outputs are not text ({error}). The file is damaged; "
+                "export it again."
+            ) from error
+
+    def run(
+        self, output_names: Sequence[str], feeds: Mapping[str, Array], call: Call
+    ) -> Sequence[Array]:
+        """Runs the model, see `EngineSession.run`."""
+        with call.run_options() as run_options:
+            return self.inference.run(output_names, feeds, run_options)
+
+
+def _value(node: "onnxruntime.NodeArg") -> TensorValue:
+    name = node.type.removeprefix("tensor(").removesuffix(")")
+    return TensorValue(node.name, DTYPES.get(name, name), tuple(node.shape))

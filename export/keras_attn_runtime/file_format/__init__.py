@@ -1,0 +1,12 @@
+"""Reads the metadata of exported files, which docs/file-format.md defines.
+
+The runtime uses the settings of format 2. `metadata_entries` converts settings of format 1 to
+format 2, so that other modules need not distinguish the formats.
+"""
+
+from keras_attn_runtime.file_format.inputs import Input
+from keras_attn_runtime.file_format.metadata_entries import FORMATS, PREFIX, tokenizer_of
+from keras_attn_runtime.file_format.series_settings import SeriesSettings
+from keras_attn_runtime.file_format.settings import Settings, Side
+
+__all__ = ["FORMATS", "PREFIX", "Input", "SeriesSettings", "Settings", "Side", "tokenizer_of"]

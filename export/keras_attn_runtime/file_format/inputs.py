@@ -1,0 +1,51 @@
+"""The inputs of an exported file, and how image files become inputs."""
+
+from dataclasses import dataclass
+
+from keras_attn_runtime.file_format.settings_reader import SettingsReader
+from keras_attn_runtime.image_format import CHANNELS, FILTERS, ImageFormat
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input that the encoder of a model reads.
+
+    Attributes:
+        kind: string, "ids", "image", "features", "audio" or "series".
+        dtype: string, a NumPy dtype such as "int32".
+        shape: tuple of ints and strings; a string names an axis of any size.
+        image: `ImageFormat`, how image files become this input, or `None` if the file does not
+            define it.
+    """
+
+    kind: str
+    dtype: str
+    shape: tuple[int | str, ...]
+    image: ImageFormat | None = None
+
+
+def read_input(reader: SettingsReader) -> Input:
+    """Reads the entry of one input in the settings; raises `ModelFileError` if it is malformed."""
+    shape = reader.get("shape", list)
+    if not all(isinstance(size, (int, str)) and not isinstance(size, bool) for size in shape):
+        reader.refuse("shape", "that is a list of numbers and names")
+    image = None
+    if reader.get("image", (dict, type(None)), None) is not None:
+        image = _image_format(reader.part("image"))
+        if len(shape) != 4 or shape[-1] != image.num_channels:
+            reader.refuse("shape", f"with 4 axes, the last of size {image.num_channels}")
+    return Input(reader.get("kind", str), reader.get("dtype", str), tuple(shape), image)
+
+
+def _image_format(reader: SettingsReader) -> ImageFormat:
+    channels = reader.get("channels", str, "rgb")
+    if channels not in CHANNELS:
+        reader.refuse("channels", f"in {list(CHANNELS)}")
+    resize = reader.get("resize", (str, type(None)), None)
+    if resize is not None and resize not in FILTERS:
+        reader.refuse("resize", f"in {list(FILTERS)}, or null,")
+    scale, offset = (
+        reader.numbers(name, CHANNELS[channels], default)
+        for name, default in (("scale", 1.0), ("offset", 0.0))
+    )
+    return ImageFormat(channels, scale, offset, resize)

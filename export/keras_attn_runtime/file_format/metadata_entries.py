@@ -1,0 +1,106 @@
+"""The entries of the metadata: format number, settings as a JSON object, card and tokenizers."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.json_values import is_object
+
+FORMATS = ("1", "2")
+PREFIX = "keras_attn."
+KIND = "generation"
+"""The entry "kind" in the settings of files that a `Translator` can run."""
+
+SERIES = "series"
+"""The entry "kind" in the settings of files that a `Forecaster` can run."""
+
+
+def read_entries(
+    metadata: Mapping[str, str], input_names: Iterable[str] = ()
+) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    """Returns the number of the format, the settings in format 2, and the card."""
+    if f"{PREFIX}format" not in metadata:
+        raise ModelFileError(
+            "Expected a file exported by keras_attn. "
+            f"Received: metadata_keys={sorted(metadata)}. "
+            "Export the model with `keras-attn export onnx`."
+        )
+    number = metadata[f"{PREFIX}format"]
+    if number not in FORMATS:
+        raise ModelFileError(
+            f"Expected a file of format {' or '.join(FORMATS)}. Received: "
+            f"keras_attn.format={number!r}. Install a newer keras-attn-runtime, such as the "
+            "one that was released with the keras-attn that wrote the file."
+        )
+    try:
+        entries = json.loads(metadata[f"{PREFIX}settings"])
+        card = json.loads(metadata.get(f"{PREFIX}card", "{}"))
+        if not is_object(entries) or not is_object(card):
+            raise TypeError("no JSON objects")
+        if number == "1":
+            entries = _from_format_1(entries, metadata, input_names)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ModelFileError(
+            f"The settings in the file's metadata cannot be read ({error!r}). Export it again."
+        ) from error
+    return int(number), entries, card
+
+
+def tokenizer_of(metadata: Mapping[str, str], side: str) -> str:
+    """Returns the stored tokenizer of the source or the target as a base64 string.
+
+    Args:
+        metadata: dict of strings.
+        side: "source" or "target". A shared tokenizer is stored once, as the source tokenizer.
+
+    Raises:
+        ModelFileError: if the metadata has no such tokenizer.
+    """
+    shared = metadata.get(f"{PREFIX}source_tokenizer")
+    encoded = metadata.get(f"{PREFIX}{side}_tokenizer", shared)
+    if encoded is None:
+        raise ModelFileError(
+            f"Expected a {side} tokenizer in the file, as its settings say. Received: none. "
+            "Export it again."
+        )
+    return encoded
+
+
+def _from_format_1(
+    old: dict[str, Any], metadata: Mapping[str, str], input_names: Iterable[str]
+) -> dict[str, Any]:
+    """Converts settings of format 1 to format 2. Format 1 has special ids of the target only."""
+    tokenizer = "sentencepiece" if f"{PREFIX}source_tokenizer" in metadata else "none"
+    add_start = old.get("source_start", False)
+    source = {
+        "vocabulary_size": old["source_vocabulary_size"],
+        "pad_token_id": old["pad_token_id"],
+        "start_token_id": old["start_token_id"] if add_start is True else None,
+        "end_token_id": old["end_token_id"],
+        "add_start": add_start,
+        "add_end": old.get("source_end", True),
+        "max_length": old.get("max_source_length"),
+        "tokenizer": tokenizer,
+    }
+    target = {
+        "vocabulary_size": old["target_vocabulary_size"],
+        **{name: old[name] for name in ("pad_token_id", "start_token_id", "end_token_id")},
+        "add_end": True,
+        "tokenizer": tokenizer,
+    }
+    names = ("beam_width", "num_hypotheses", "max_length", "length_penalty")
+    further = [name for name in ("prefix_ids", "seeds") if name in input_names]
+    return {
+        "kind": KIND,
+        "inputs": {
+            "source_ids": {"kind": "ids", "dtype": "int32", "shape": ["batch", "source_length"]}
+        },
+        "source": source,
+        "target": target,
+        "search": {
+            "inputs": ["max_length", "length_penalty", *further],
+            **{name: old[name] for name in names},
+        },
+        "versions": old.get("versions", {}),
+    }

@@ -1,0 +1,182 @@
+"""The settings of files of the kind "generation", which contain a search."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_format.inputs import Input, read_input
+from keras_attn_runtime.file_format.metadata_entries import KIND, SERIES, read_entries
+from keras_attn_runtime.file_format.settings_reader import SettingsReader
+from keras_attn_runtime.languages import Language
+
+
+@dataclass(frozen=True)
+class Side:
+    """The vocabulary of the source or of the target of a model.
+
+    Attributes:
+        vocabulary_size: int, number of ids of the model.
+        pad_token_id: int, id that pads short rows on the right.
+        start_token_id, end_token_id: ints, or `None` if the vocabulary has no such token.
+        add_start, add_end: bools, whether the start token is put before, and the end token after,
+            the ids of a text.
+        max_length: int, maximum number of ids of a text, start and end token not counted. A model
+            with learned positions has such a limit. `None` for no limit.
+        tokenizer: string, the format of the tokenizer in the file: "sentencepiece", "tokenizers" (a
+            `tokenizer.json` of Hugging Face), or "none".
+        language: string, a BCP 47 tag, or `None`.
+        tokenizer_vocabulary_size: int, ids of pieces of the tokenizer from there on are replaced by
+            its unknown id. `None` if all pieces have ids of the model.
+        languages: dict from names to `Language`s, for a model with several languages on this side.
+    """
+
+    vocabulary_size: int
+    pad_token_id: int
+    start_token_id: int | None = None
+    end_token_id: int | None = None
+    add_start: bool = False
+    add_end: bool = False
+    max_length: int | None = None
+    tokenizer: str = "none"
+    language: str | None = None
+    tokenizer_vocabulary_size: int | None = None
+    languages: dict[str, Language] = field(default_factory=dict)
+
+    @property
+    def start(self) -> list[int]:
+        """List of the ids to put before the ids of a text: the start token, or empty."""
+        return [] if self.start_token_id is None or not self.add_start else [self.start_token_id]
+
+    @property
+    def end(self) -> list[int]:
+        """List of the ids to put after the ids of a text: the end token, or empty."""
+        return [] if self.end_token_id is None or not self.add_end else [self.end_token_id]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The metadata of an exported file.
+
+    Attributes:
+        format: int, the format of the file.
+        inputs: dict from the name of each input of the encoder to its `Input`.
+        source: `Side`, or `None` for a model whose inputs are not ids.
+        target: `Side`.
+        search: dict, the settings of the search: the four below, its "class", and "inputs", the
+            names of the settings that are inputs of the file.
+        beam_width: int, number of open hypotheses of the search.
+        num_hypotheses: int, number of hypotheses that the file returns for a sentence.
+        max_length: int, default limit of output tokens, the end token counted.
+        length_penalty: float, default exponent of the length penalty.
+        versions: dict, versions of the libraries that wrote the file.
+        card: dict, information about the model: "license", "data", "recipe", "parity".
+    """
+
+    format: int
+    inputs: dict[str, Input]
+    source: Side | None
+    target: Side
+    search: dict[str, Any]
+    beam_width: int
+    num_hypotheses: int
+    max_length: int
+    length_penalty: float
+    versions: dict[str, Any] = field(default_factory=dict)
+    card: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def search_inputs(self) -> list[str]:
+        """List of the names of the inputs that belong to the search."""
+        return self.search["inputs"]
+
+    @property
+    def forced_prefix_ids(self) -> list[int]:
+        """List of the ids with which the search begins every hypothesis, before a prefix."""
+        return self.search.get("forced_prefix_ids", [])
+
+    @property
+    def scores_prefix(self) -> bool:
+        """bool, whether the log probabilities of a prefix are part of the score."""
+        return self.search.get("score_prefix", True)
+
+    @classmethod
+    def from_metadata(
+        cls, metadata: Mapping[str, str], input_names: Iterable[str] = ()
+    ) -> "Settings":
+        """Reads the metadata of a file.
+
+        Args:
+            metadata: dict of strings, the `metadata_props` of an ONNX file.
+            input_names: names of the inputs of the file, which metadata of format 1 does not have.
+
+        Returns:
+            `Settings`.
+
+        Raises:
+            ModelFileError: if the metadata is missing, of an unknown format, or malformed.
+        """
+        return _settings(*read_entries(metadata, input_names))
+
+
+def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Settings:
+    """Converts a dict of format 2 to `Settings`; ignores unknown keys."""
+    root = SettingsReader("", entries)
+    kind = root.get("kind", str)
+    if kind != KIND:
+        advice = "a Forecaster" if kind == SERIES else "ONNX Runtime directly"
+        raise ModelFileError(
+            f"Expected a file of the kind {KIND!r}, with a search inside. Received: kind={kind!r}. "
+            f"Run it with {advice}."
+        )
+    inputs = root.part("inputs")
+    search = root.part("search")
+    names = search.get("inputs", list)
+    if not all(isinstance(name, str) for name in names):
+        search.refuse("inputs", "that is a list of strings")
+    has_source = root.get("source", (dict, type(None)), None) is not None
+    return Settings(
+        format=number,
+        inputs={name: read_input(inputs.part(name)) for name in inputs.entries},
+        source=_side(root.part("source")) if has_source else None,
+        target=_side(root.part("target")),
+        search=search.entries,
+        beam_width=search.integer("beam_width", least=1),
+        num_hypotheses=search.integer("num_hypotheses", least=1),
+        max_length=search.integer("max_length", least=0),
+        length_penalty=search.number("length_penalty"),
+        versions=root.get("versions", dict, {}),
+        card=card,
+    )
+
+
+def _side(reader: SettingsReader) -> Side:
+    size = reader.integer("vocabulary_size", least=1)
+    optional = (int, type(None))
+    values: dict[str, Any] = {
+        "vocabulary_size": size,
+        "pad_token_id": reader.integer("pad_token_id", 0, size - 1),
+    }
+    for name in ("start_token_id", "end_token_id"):
+        if reader.get(name, optional, None) is not None:
+            values[name] = reader.integer(name, 0, size - 1)
+    if reader.get("max_length", optional, None) is not None:
+        values["max_length"] = reader.integer("max_length", least=1)
+    name = "tokenizer_vocabulary_size"
+    if reader.get(name, optional, None) is not None:
+        values[name] = reader.integer(name, 1, size)
+    for name in ("add_start", "add_end"):
+        values[name] = reader.get(name, bool, False)
+    values["tokenizer"] = reader.get("tokenizer", str, "none")
+    values["language"] = reader.get("language", (str, type(None)), None)
+    languages = reader.part("languages") if "languages" in reader.entries else None
+    if languages is not None:
+        values["languages"] = {name: _language(languages.part(name)) for name in languages.entries}
+    for part in ("start", "end"):
+        if values[f"add_{part}"] and f"{part}_token_id" not in values:
+            reader.refuse(f"{part}_token_id", f"that is an id, because of add_{part}")
+    return Side(**values)
+
+
+def _language(reader: SettingsReader) -> Language:
+    return Language(**{each.name: reader.ids(each.name) for each in fields(Language)})

@@ -1,0 +1,90 @@
+import math
+from typing import Any, NoReturn
+
+from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.json_values import is_list
+from keras_attn_runtime.options import LARGEST_INT32
+
+_MISSING = object()
+
+
+class SettingsReader:
+    """Reads and checks values of a JSON object. Errors name the path of a value in the settings."""
+
+    def __init__(self, place: str, entries: dict[str, Any]) -> None:
+        self.place = place
+        self.entries = entries
+
+    def get(self, name: str, kind: type[Any] | tuple[type[Any], ...], default: Any = ...) -> Any:
+        """Returns the value of `name`, or the default if it is missing; checks its type."""
+        if name not in self.entries and default is not ...:
+            return default
+        value = self.entries.get(name, _MISSING)
+        # In Python, bool is a subclass of int.
+        if (
+            value is _MISSING
+            or not isinstance(value, kind)
+            or (isinstance(value, bool) and kind is not bool)
+        ):
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            self.refuse(name, f"of type {' or '.join(each.__name__ for each in kinds)}")
+        return value
+
+    def part(self, name: str) -> "SettingsReader":
+        """Returns the `SettingsReader` of a nested object."""
+        return SettingsReader(f"{self.place}{name}.", self.get(name, dict))
+
+    def ids(self, name: str) -> list[int]:
+        """Returns a list of ids, by default an empty list."""
+        ids: list[Any] = self.get(name, list, [])
+        if not all(isinstance(each, int) and 0 <= each <= LARGEST_INT32 for each in ids):
+            self.refuse(name, "that is a list of ids")
+        return ids
+
+    def integer(self, name: str, least: int, most: int = LARGEST_INT32) -> int:
+        """Returns an integer in [least, most]."""
+        value = self.get(name, int)
+        if not least <= value <= most:
+            self.refuse(name, f"in [{least}, {most}]")
+        return value
+
+    def strings(self, name: str) -> list[str]:
+        """Returns a list of strings, empty if it is missing."""
+        values: list[Any] = self.get(name, list, [])
+        if not all(isinstance(each, str) for each in values):
+            self.refuse(name, "that is a list of strings")
+        return values
+
+    def levels(self, name: str) -> list[float]:
+        """Returns a list of numbers in (0, 1)."""
+        values: list[Any] = self.get(name, list)
+        if not all(isinstance(each, float) and 0 < each < 1 for each in values):
+            self.refuse(name, "that is a list of numbers in (0, 1)")
+        return values
+
+    def number(self, name: str) -> float:
+        """Returns a number in [0, 2**31 - 1]."""
+        value = self.get(name, (int, float))
+        if not 0 <= value <= LARGEST_INT32:  # false for nan too
+            self.refuse(name, f"in [0, {LARGEST_INT32}]")
+        return value
+
+    def numbers(self, name: str, count: int, default: float) -> tuple[float, ...]:
+        """Returns `count` finite numbers; a number instead of a list is repeated."""
+        value = self.get(name, (int, float, list), default)
+        values: list[Any] = value if is_list(value) else [value] * count
+        are_numbers = all(
+            isinstance(each, (int, float)) and not isinstance(each, bool) and math.isfinite(each)
+            for each in values
+        )
+        if not are_numbers or len(values) != count:
+            self.refuse(name, f"that is a finite number or a list of {count} of them")
+        return tuple(float(each) for each in values)
+
+    def refuse(self, name: str, expected: str) -> NoReturn:
+        """Raises the error for a value that is not as expected."""
+        received = self.entries.get(name, "nothing")
+        raise ModelFileError(
+            f"Expected a value {expected} in the settings of the file. Received: "
+            f"{self.place}{name}={received!r}. The file is damaged; export it again."
+        )

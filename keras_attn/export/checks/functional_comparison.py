@@ -1,0 +1,77 @@
+"""Comparison of an exported functional model with Keras."""
+
+import contextlib
+import warnings
+from typing import Any
+
+from keras_attn.export.checks.differing_layer import differing_layer
+from keras_attn.export.checks.dynamic_sizes import batches_of_other_sizes, describe_axes
+from keras_attn.export.checks.output_difference import difference, largest_difference
+from keras_attn.export.export_error import ExportError
+
+
+def expected_batches(function: Any, arrays: Any, dynamic_sizes: Any) -> Any:
+    """Returns the batches for the comparison: the sample, its first row, and other sizes.
+
+    Args:
+        function: `FunctionalFunction`.
+        arrays: List of arrays, the sample: one array for each input.
+        dynamic_sizes: See `export_functional_onnx`.
+
+    Returns:
+        Tuple of a list of pairs (arrays, results of Keras), and a set of pairs (name of an input,
+        axis): the axes of fixed size.
+    """
+    batches = [(arrays, function(*arrays))]
+    others, failures = batches_of_other_sizes(function, function.inputs, arrays, dynamic_sizes)
+    for axes, reason in failures.items():
+        sizes = {arrays[list(function.inputs).index(name)].shape[axis] for name, axis in axes}
+        warnings.warn(
+            f"The exported file has the fixed size {sizes.pop()} for {describe_axes(axes)}: "
+            f"{reason}. If the model supports other sizes, pass them as `dynamic_sizes`.",
+            stacklevel=4,
+        )
+    fixed = {pair for axes in failures for pair in axes}
+    has_free_rows = all(
+        value.shape[0] is None and (name, 0) not in fixed for name, value in function.inputs.items()
+    )
+    if has_free_rows:
+        first = [array[:1] for array in arrays]
+        with contextlib.suppress(Exception):  # if Keras fails on one row, the file may fail too
+            batches.append((first, function(*first)))
+    return batches + others, fixed
+
+
+def compare_functional(
+    function: Any, arrays: Any, expected: Any, run: Any, tolerance: float
+) -> float:
+    """Returns the largest difference between Keras and the file for a batch.
+
+    Args:
+        function: `FunctionalFunction`.
+        arrays: List of arrays: one array for each input.
+        expected: Dict of arrays, results of Keras.
+        run: Function that runs the file: it takes and returns arrays by name.
+        tolerance: Float, maximum difference, relative for values above 1.
+
+    Raises:
+        ExportError: If the difference is above the tolerance.
+    """
+    feed = dict(zip(function.inputs, arrays, strict=True))
+    try:
+        largest, reason = largest_difference(expected, run, feed)
+    except ExportError as error:  # the file cannot be run
+        largest, reason = float("inf"), str(error)
+    if largest <= tolerance:
+        return largest
+
+    def differs(value, other):
+        return not difference(value, other)[0] <= tolerance
+
+    layer = differing_layer(function, feed, differs)
+    shapes = {name: array.shape for name, array in feed.items()}
+    where = f" The first difference is in the output of {layer}." if layer else ""
+    raise ExportError(
+        f"The exported model disagrees with Keras: expected differences up to {tolerance}. "
+        f"Received: {reason}, for inputs with shapes {shapes}.{where}"
+    )

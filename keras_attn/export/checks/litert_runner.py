@@ -1,0 +1,77 @@
+"""Runs LiteRT models, for the comparison with Keras."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from keras_attn.export.trace.litert_conversion import SIGNATURE
+
+
+def litert_runner(
+    model: bytes, signature: str = SIGNATURE
+) -> Callable[..., dict[str, np.ndarray[Any, Any]]]:
+    """Returns a function that runs a signature of a LiteRT model.
+
+    Args:
+        model: Bytes of the model.
+        signature: String, name of the signature.
+
+    Returns:
+        Function that takes arrays as keyword arguments and returns a dict of arrays. The batch size
+        of the arrays must be the one of the model.
+    """
+    from ai_edge_litert.interpreter import Interpreter
+
+    return Interpreter(model_content=model, num_threads=1).get_signature_runner(signature)
+
+
+def run_in_batches(
+    run: Callable[..., Mapping[str, Any]],
+    batch_size: int,
+    inputs: Mapping[str, Any],
+    pad_token_id: int = 0,
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Runs a model of a fixed batch size on a batch of any size.
+
+    The last batch is filled with copies of its first row, whose results are dropped.
+
+    Args:
+        run: Function that takes and returns arrays by name, see `litert_runner`.
+        batch_size: Int, batch size of the model.
+        inputs: Dict of arrays of shape `(batch, ...)` or `()`. Scalars are passed to each call.
+        pad_token_id: Int, value with which `token_ids` is padded to the longest result. Other
+            results are padded with 0.
+
+    Returns:
+        Dict of arrays of shape `(batch, ...)`.
+    """
+    count = max(len(each) for each in inputs.values() if np.ndim(each))
+    results = []
+    for begin in range(0, count, batch_size):
+        rows = np.arange(begin, begin + batch_size)
+        rows = np.where(rows < count, rows, begin)
+        outputs = run(
+            **{name: each[rows] if np.ndim(each) else each for name, each in inputs.items()}
+        )
+        results.append({name: each[: count - begin] for name, each in outputs.items()})
+    return {
+        name: _concatenate(
+            [each[name] for each in results], pad_token_id if name == "token_ids" else 0
+        )
+        for name in results[0]
+    }
+
+
+def _concatenate(arrays, value):
+    """Joins arrays on the first axis, padded at the end of the other axes."""
+    shape = np.max([each.shape[1:] for each in arrays], axis=0, initial=0)
+    padded = [
+        np.pad(
+            each,
+            [(0, 0), *((0, new - old) for new, old in zip(shape, each.shape[1:], strict=True))],
+            constant_values=value,
+        )
+        for each in arrays
+    ]
+    return np.concatenate(padded)

@@ -1,0 +1,124 @@
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.export.checks.check_finite import check_finite
+from keras_attn.export.checks.check_stateless import check_stateless
+from keras_attn.export.checks.functional_comparison import compare_functional, expected_batches
+from keras_attn.export.checks.litert_runner import litert_runner, run_in_batches
+from keras_attn.export.checks.sample_inputs import arrays_in_order, check_dense_numbers
+from keras_attn.export.export_error import ExportError
+from keras_attn.export.formats.litert_file import refuse_other_file, write_litert_file
+from keras_attn.export.require import require, require_utf8
+from keras_attn.export.trace.functional_function import FunctionalFunction
+from keras_attn.export.trace.litert_conversion import (
+    SIGNATURE,
+    check_batch_size,
+    convert_to_litert,
+    require_small,
+    with_batch_size,
+)
+from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
+
+
+def export_functional_litert(
+    model: Any,
+    path: str | PathLike[str],
+    sample_inputs: Any,
+    tolerance: float = 1e-5,
+    *,
+    batch_size: int = 1,
+    dynamic_sizes: Any = None,
+    allow_nonfinite: bool = False,
+) -> float:
+    """Exports any functional model to a LiteRT file, for instance a classifier with attention.
+
+    The file has the signature `serving_default` and uses only the built-in operators of LiteRT. Its
+    inputs and outputs have the names of the file that `export_functional_onnx` writes. All axes
+    except the batch axis can be dynamic.
+
+    A model with mixed precision is exported in float32, the precision of its weights.
+
+    Args:
+        model: Functional `keras.Model`, or a built `keras.Sequential`.
+        path: Path of the file; an existing file is replaced.
+        sample_inputs: Inputs as for `model.predict`: an array, or a list or dict of arrays. The
+            file is compared with Keras on the whole sample, and on a second sample. The second
+            sample repeats or removes entries of the first, so that all dynamic axes have other
+            sizes.
+        tolerance: Float, maximum difference, relative for values above 1. Integers must be equal.
+            Defaults to `1e-5`.
+        batch_size: Positive int, number of rows in a call. Defaults to `1`.
+        dynamic_sizes: Dict from the names of inputs to their shapes in the second sample. In a
+            shape, `None` means the size in `sample_inputs`. If `dynamic_sizes` is `None`, another
+            size is chosen for each dynamic axis. Defaults to `None`.
+        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
+            compared output is NaN. Defaults to `False`.
+
+    Returns:
+        Float, the largest difference.
+
+    Raises:
+        ExportError: If LiteRT lacks an operator of the model, the weights have more than 2 GB, or
+            the file disagrees with Keras. No file is written, and an existing file is unchanged.
+        ImportError: If ai-edge-litert is not installed.
+        ValueError: If `model` is not functional, a layer is stateful, an input or output has no
+            batch axis, or the sample or `dynamic_sizes` does not fit the inputs.
+
+    Example:
+
+    ```python
+    model = sequence_classifier(encoder, num_classes=3)
+    export_functional_litert(model, "classifier.tflite", np.array([[5, 6, 7, 2], [8, 9, 2, 0]]))
+    ```
+    """
+    check_batch_size(batch_size)
+    require("tensorflow", "ai_edge_litert")
+    require_utf8(path)
+    refuse_other_file(Path(path))
+    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
+        raise ValueError(f"Expected a functional Keras model. Received: model={model}.")
+    if isinstance(model, keras.Sequential):
+        model = keras.Model(model.inputs, model.outputs)
+    check_stateless(model)
+    require_small(model.variables)
+    check_finite(model.variables, allow_nonfinite)
+    function = FunctionalFunction(model)
+    check_dense_numbers(function.inputs)
+    _check_batch_axes(function, batch_size)
+    arrays = arrays_in_order(sample_inputs, function.inputs)
+    batches, _ = expected_batches(function, arrays, dynamic_sizes)
+    signature = [with_batch_size(spec, batch_size) for spec in function.signature]
+    with atomic_replace(path, is_file=True) as partial, pause_garbage_collection():
+        content = convert_to_litert({SIGNATURE: (function, signature)}, model.variables)
+        run = litert_runner(content)
+
+        def run_rows(**feed):
+            try:
+                return run_in_batches(run, batch_size, feed)
+            except (RuntimeError, ValueError) as error:
+                raise ExportError(f"LiteRT cannot run the file: {error}") from error
+
+        largest = max(
+            compare_functional(function, feed, expected, run_rows, tolerance)
+            for feed, expected in batches
+        )
+        write_litert_file(partial, content, {})
+    return largest
+
+
+def _check_batch_axes(function, batch_size):
+    tensors = {**function.inputs, **function.outputs}
+    wrong = {
+        name: each.shape
+        for name, each in tensors.items()
+        if not each.shape or each.shape[0] not in (None, batch_size)
+    }
+    if wrong:
+        raise ValueError(
+            f"Expected inputs and outputs with a batch axis of any size or of {batch_size}. "
+            f"Received: {wrong}. Set batch_size, or export with `export_functional_onnx`."
+        )

@@ -1,0 +1,140 @@
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.export.checks.check_finite import check_finite
+from keras_attn.export.checks.litert_runner import litert_runner, run_in_batches
+from keras_attn.export.checks.search_comparison import SearchComparison
+from keras_attn.export.formats.file_format import describe, describe_card
+from keras_attn.export.formats.litert_file import refuse_other_file, write_litert_file
+from keras_attn.export.require import require, require_utf8
+from keras_attn.export.trace.litert_conversion import (
+    PRECISIONS,
+    SIGNATURE,
+    check_batch_size,
+    convert_to_litert,
+    require_small,
+    with_batch_size,
+)
+from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
+from keras_attn.export.trace.search_function import SearchFunction
+
+
+def export_litert(
+    model: Any,
+    path: str | PathLike[str],
+    source_tokenizer: Any = None,
+    target_tokenizer: Any = None,
+    *,
+    alignments: Any = None,
+    sentences: Sequence[Any] | None = None,
+    sample_inputs: Any = None,
+    precision: str = "float32",
+    batch_size: int = 1,
+    target_prefix: bool = False,
+    allow_nonfinite: bool = False,
+    card: Any = None,
+    image_format: Any = None,
+) -> Any:
+    """Exports a `GenerationModel` to one LiteRT file with its search loop and its vocabularies.
+
+    LiteRT, formerly TensorFlow Lite, is an interpreter for phones and other small devices. The file
+    uses only its built-in operators. It has the signature `serving_default`:
+
+    - Inputs: `source_ids` int32 `(batch_size, source)` of any length of at least 1, `max_length`
+      int32 `()`, `length_penalty` float32 `()`, with `target_prefix=True` `prefix_ids` int32
+      `(batch_size, prefix)`, and for a search with random sampling `seeds` int32 `(batch_size,)`.
+    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`, and if requested `alignments` and
+      `token_log_probs`, see `Search`.
+
+    A model with other inputs than ids, such as an image, has these inputs instead of `source_ids`,
+    with their names, shapes and dtypes. The names are those of the file that `export_onnx` writes.
+
+    The interpreter needs a fixed batch size. Tokenizers and all other metadata are files in a zip
+    archive at the end of the file, which the interpreter ignores, see docs/file-format.md. A model
+    with mixed precision is exported in float32, the precision of its weights.
+
+    The file is written only after it was compared with Keras on at least 200 sentences, some of
+    them limited by `max_length`.
+
+    Args:
+        model: `GenerationModel`.
+        path: Path of the file; an existing file is replaced.
+        source_tokenizer: `SentencePieceTokenizer`, stored in the file. Defaults to `None`.
+        target_tokenizer: `SentencePieceTokenizer`, stored in the file. If `None`, the source
+            tokenizer is used for source and target. A model whose inputs are not ids has only a
+            `target_tokenizer`. Defaults to `None`.
+        alignments: Bool, whether the attention weights are outputs. `None` means the value of
+            `return_alignments` of the search. Defaults to `None`.
+        sentences: List of texts (which require `source_tokenizer`) or of lists of ids, with which
+            the file is compared with Keras. If there are fewer than 200, random sentences are
+            added. Defaults to `None`.
+        sample_inputs: For a model whose inputs are not ids, the inputs with which the file is
+            compared with Keras, as for `model.predict`: an array, or a dict of arrays by the names
+            of the inputs. If `None`, random numbers in [0, 1) are used, which requires float
+            inputs. Defaults to `None`.
+        precision: String, one of the following. Defaults to `"float32"`. A file of another
+            precision is also compared with the float32 model, see `PrecisionReport`.
+            `"float16"`: the weights have 16 bits, and the file half the size; the model computes in
+            float32. `"int8"`: the weights of matrix products and embeddings have 8 bits, and the
+            inputs of matrix products are quantized when the model runs.
+        batch_size: Positive int, number of sources in a call. Defaults to `1`.
+        target_prefix: Bool, whether the file has the input `prefix_ids`, the first tokens of each
+            hypothesis, padded on the right. Defaults to `False`.
+        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
+            compared output is NaN. Defaults to `False`.
+        card: `ModelCard` to store in the file. Defaults to `None`.
+        image_format: `ImageFormat` of the input images, stored in the file. Defaults to `None`.
+
+    Returns:
+        The `ParityReport` of the comparison with Keras. If `precision` is not `"float32"`, the
+        attribute `precision` compares the file with the float32 model.
+
+    Raises:
+        ExportError: If LiteRT lacks an operator of the model, the weights have more than 2 GB, or
+            the file disagrees with Keras. No file is written, and an existing file is unchanged.
+        ImportError: If ai-edge-litert is not installed.
+        ValueError: If `model` is not a `GenerationModel`, or an argument does not fit it.
+
+    Example:
+
+    ```python
+    report = export_litert(translator, "en-de.tflite", source_tokenizer, target_tokenizer)
+    print(report)
+    ```
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(
+            f"Expected precision to be one of {list(PRECISIONS)}. Received: {precision=}."
+        )
+    check_batch_size(batch_size)
+    require("tensorflow", "ai_edge_litert")
+    require_utf8(path)
+    refuse_other_file(Path(path))
+    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
+    require_small(function.weights)
+    check_finite(function.weights, allow_nonfinite)
+    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
+    metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
+    signature = [with_batch_size(spec, batch_size) for spec in function.signature]
+
+    def converted(precision):
+        return convert_to_litert({SIGNATURE: (function, signature)}, function.weights, precision)
+
+    def runner(content):
+        run = litert_runner(content)
+        pad_token_id = function.search.pad_token_id
+        return lambda **inputs: run_in_batches(run, batch_size, inputs, pad_token_id)
+
+    with atomic_replace(path, is_file=True) as partial, pause_garbage_collection():
+        content = converted("float32")
+        report = comparison.compare(runner(content))
+        if precision != "float32":
+            content = converted(precision)
+            report.precision = comparison.compare_precision(
+                precision, comparison.keras, runner(content)
+            )
+        write_litert_file(partial, content, metadata | describe_card(card, report))
+    return report

@@ -1,0 +1,120 @@
+"""Conversion of functions to LiteRT models."""
+
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from keras_attn.export.export_error import ExportError
+
+LIMIT = 2**31 - 1
+"""Maximum size of a model in bytes. Offsets in the file are signed 32-bit integers."""
+
+PRECISIONS = ("float32", "float16", "int8")
+"""Precisions of the weights in a LiteRT file."""
+
+SIGNATURE = "serving_default"
+"""Name of the signature of a file with one function."""
+
+
+def check_batch_size(batch_size: object) -> None:
+    """Raises a `ValueError` if a batch size is not a positive int."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(
+            f"Expected batch_size to be a positive int. Received: {batch_size=}. A LiteRT file has "
+            "no dynamic batch size; use 1, or the number of rows in each call."
+        )
+
+
+def with_batch_size(spec: Any, batch_size: int) -> Any:
+    """Returns a `tf.TensorSpec` whose first axis has a fixed size. Scalars are unchanged."""
+    import tensorflow as tf
+
+    shape = (batch_size, *spec.shape[1:]) if len(spec.shape) else ()
+    return tf.TensorSpec(shape, spec.dtype, spec.name)
+
+
+def require_small(weights: Any) -> None:
+    """Raises an error for weights that do not fit in a LiteRT file. Call it before the export.
+
+    Args:
+        weights: List of `keras.Variable`.
+
+    Raises:
+        ExportError: If the weights have more than `LIMIT` bytes in float32, in which every model
+            is converted first.
+    """
+    size = sum(4 * weight.numpy().size for weight in weights)
+    if size > LIMIT:
+        raise ExportError(
+            f"Expected weights of at most {LIMIT:,} bytes in float32, as many as a LiteRT file can "
+            f"hold. Received: {size:,} bytes. Export the model with `export_onnx`, which writes "
+            "large models to a directory."
+        )
+
+
+def convert_to_litert(
+    functions: dict[str, tuple[Callable[..., Any], Sequence[Any]]],
+    weights: Any,
+    precision: str = "float32",
+) -> bytes:
+    """Converts functions of tensors to a LiteRT model with one signature for each function.
+
+    Args:
+        functions: Dict from the name of a signature to a function, and a list of `tf.TensorSpec`
+            with the names of its inputs. A function takes the tensors in this order and returns a
+            dict from output names to tensors. It may read `weights`, which all functions share.
+        weights: List of all `keras.Variable`s that the functions read.
+        precision: String, one of `PRECISIONS`. `"float16"` stores the weights in 16 bits and
+            computes in float32. `"int8"` stores the weights of matrix products and embeddings in 8
+            bits, and quantizes their inputs when the model runs. Defaults to `"float32"`.
+
+    Returns:
+        Bytes of the model, a flatbuffer.
+
+    Raises:
+        ExportError: If TensorFlow cannot trace a function, or LiteRT lacks an operator.
+    """
+    import tensorflow as tf
+
+    module = tf.Module()
+    module.weights = [weight.value for weight in weights]
+    signatures = {
+        name: tf.function(function, input_signature=list(signature), autograph=False)
+        for name, (function, signature) in functions.items()
+    }
+    module.functions = signatures
+    with tempfile.TemporaryDirectory() as directory, tf.device("/cpu:0"):
+        try:
+            tf.saved_model.save(module, directory, signatures=signatures)
+            converter = tf.lite.TFLiteConverter.from_saved_model(
+                directory, signature_keys=list(signatures)
+            )
+            # Only the operators of LiteRT itself: others need TensorFlow on the device.
+            converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+            if precision != "float32":
+                converter.optimizations = [tf.lite.Optimize.DEFAULT]
+            if precision == "float16":
+                converter.target_spec.supported_types = [tf.float16]
+            return converter.convert()
+        except OSError:
+            raise
+        except Exception as error:  # the converter raises several types, also private ones
+            raise ExportError(_reason(error)) from error
+
+
+def _reason(error):
+    """Returns the message for an error of the converter, with the operators and their layers."""
+    text = str(error)
+    operators = sorted(set(re.findall(r"'(tf\.\w+)' op", text)))
+    if not operators:
+        summary = " ".join(text.split())
+        return f"LiteRT's converter failed: {type(error).__name__}: {summary[-400:]}"
+    names = re.findall(r'"([\w.]+/[\w./]+)@', text)  # without the names of functions
+    layers = list(dict.fromkeys(names))
+    places = f" in {layers[:5]}" if layers else ""
+    return (
+        "Expected operators that LiteRT has built in. Received: a model with "
+        f"{', '.join(operators)}{places}. Replace these operations by other operations of "
+        "keras.ops, or export the model with `export_onnx`."
+    )

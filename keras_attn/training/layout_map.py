@@ -1,0 +1,87 @@
+from collections.abc import Iterable
+from typing import Any
+
+import keras
+
+LAYOUTS: dict[str, dict[str, tuple[str | None, ...]]] = {
+    # `MODEL` is replaced by the axis of the mesh. Each path must match one pattern at most.
+    "embedding": {
+        r"(.*/)?[^/]*embedding[^/]*/embeddings": ("MODEL", None),  # (vocabulary, features)
+        r"(.*/)?[^/]*embedding[^/]*/reverse_embeddings": (None, "MODEL"),
+    },
+    "attention": {
+        r"(.*/)?[^/]*attention[^/]*/(query|key|value)_kernel": (None, "MODEL"),
+        r"(.*/)?[^/]*attention[^/]*/(query|key|value)_bias": ("MODEL",),
+        r"(.*/)?[^/]*attention[^/]*/output_kernel": ("MODEL", None),
+    },
+    "feed_forward": {
+        r"(.*/)?feed_forward/expansion/kernel": (None, "MODEL"),
+        r"(.*/)?feed_forward/expansion/bias": ("MODEL",),
+        r"(.*/)?feed_forward/contraction/kernel": ("MODEL", None),
+    },
+    "recurrent": {
+        r"(.*/)?[^/]*cell[^/]*/(recurrent_)?kernel": (None, "MODEL"),  # (features, gates * units)
+    },
+}
+
+
+def layout_map(
+    device_mesh: Any, parts: Iterable[str] | None = None, axis: str = "model"
+) -> keras.distribution.LayoutMap:
+    """Returns the layouts of the weights for `keras.distribution.ModelParallel` on JAX.
+
+    The weights of Transformers and recurrent layers are divided among the devices of one axis of
+    the mesh, as in [Shoeybi et al., 2019](https://arxiv.org/abs/1909.08053): attention by heads,
+    the feed-forward network by hidden features, recurrent kernels by units, and embeddings by ids.
+    The moments of the optimizer are divided like their weights, and all other weights are on each
+    device. JAX inserts the communication, so the results are those of one device, in training and
+    in searches.
+
+    Set the distribution before you create the model. A layer is recognized by its name, so keep the
+    default names of cells and attention layers, or names that contain them.
+
+    Args:
+        device_mesh: `keras.distribution.DeviceMesh` with the axis `axis`, for example of shape
+            `(1, 4)` and axis names `("batch", "model")`.
+        parts: Iterable of strings from `"embedding"`, `"attention"`, `"feed_forward"` and
+            `"recurrent"`, the weights to divide. The number of devices must divide the divided
+            sizes: the vocabulary, heads times features of a head, hidden features, gates times
+            units. Leave out `"embedding"` if it does not divide the vocabulary. Defaults to `None`:
+            all parts.
+        axis: String, the axis of the mesh. Defaults to `"model"`.
+
+    Returns:
+        `keras.distribution.LayoutMap`. You can add layouts of further weights.
+
+    Raises:
+        ValueError: If a part or the axis is unknown, or the backend is not JAX. On TensorFlow, use
+            `place_parts`.
+
+    Example:
+
+    ```python
+    devices = keras.distribution.list_devices()
+    mesh = keras.distribution.DeviceMesh((1, len(devices)), ("batch", "model"), devices)
+    distribution = keras.distribution.ModelParallel(layout_map=layout_map(mesh))
+    keras.distribution.set_distribution(distribution)
+    trainer = keras_attn.TrainingModel(*keras_attn.transformer_base(8000, 8000))
+    ```
+    """
+    if keras.backend.backend() != "jax":
+        raise ValueError(
+            "Expected the JAX backend. Received: keras.backend.backend()="
+            f"{keras.backend.backend()!r}. On TensorFlow use place_parts."
+        )
+    selected = list(LAYOUTS) if parts is None else list(parts)
+    unknown = sorted(set(selected) - set(LAYOUTS))
+    if unknown:
+        raise ValueError(f"Expected parts out of {list(LAYOUTS)}. Received: parts with {unknown}")
+    if axis not in device_mesh.axis_names:
+        raise ValueError(
+            f"Expected an axis out of {list(device_mesh.axis_names)}. Received: axis={axis!r}"
+        )
+    layouts = keras.distribution.LayoutMap(device_mesh)
+    for part in dict.fromkeys(selected):
+        for pattern, layout in LAYOUTS[part].items():
+            layouts[pattern] = tuple(axis if each == "MODEL" else each for each in layout)
+    return layouts

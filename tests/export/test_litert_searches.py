@@ -1,0 +1,163 @@
+"""LiteRT files of decoders, searches and rules, compared with Keras on 200 sources each."""
+
+import keras
+import pytest
+
+from keras_attn import (
+    BahdanauAttention,
+    BeamDecoder,
+    CosineAttention,
+    CoverageAttention,
+    GenerationModel,
+    GreedyDecoder,
+    LocalAttention,
+    LocationAttention,
+    LocationSensitiveAttention,
+    LuongAttention,
+    MonotonicAttention,
+    MultiHeadAttention,
+    PatchEmbedding,
+    SamplingDecoder,
+    ScaledDotProductAttention,
+    TransformerEncoder,
+    TransformerEncoderBlock,
+    ensemble_model,
+    rnn_seq2seq,
+    transformer_seq2seq,
+)
+from keras_attn.export import export_litert
+from tests.contracts import randomize
+from tests.export.test_language_model import generator
+from tests.export.test_other_inputs import make_search
+
+pytest.importorskip("ai_edge_litert", reason="needs keras-attn[litert]")
+
+SIZES = (40, 41)
+BEAM = {"beam_width": 3, "num_hypotheses": 3, "max_length": 16}
+
+DECODERS = {
+    **{f"transformer, {name} positions": {"positions": name} for name in ("sinusoidal", "learned")},
+    **{f"transformer, {name}": {"positions": name} for name in ("rotary", "alibi", "relative")},
+    "lstm, bahdanau": {"attention": "bahdanau"},
+    "gru, luong": {"attention": "luong", "cell": "gru"},
+    "lstm, no attention": {"attention": None},
+    "lstm, multi-head": {"attention": lambda: MultiHeadAttention(2, 4)},
+    "lstm, scaled dot product": {"attention": lambda: ScaledDotProductAttention()},
+    "lstm, cosine": {"attention": lambda: CosineAttention()},
+    "lstm, local": {"attention": lambda: LocalAttention(LuongAttention(), window=2, units=8)},
+    "lstm, location": {"attention": lambda: LocationAttention(30)},
+    "lstm, coverage": {"attention": lambda: CoverageAttention(8)},
+    "lstm, location sensitive": {
+        "attention": lambda: LocationSensitiveAttention(8, filters=4, kernel_size=3)
+    },
+    "lstm, monotonic": {"attention": lambda: MonotonicAttention(BahdanauAttention(8))},
+}
+
+SEARCHES = {
+    "greedy": (GreedyDecoder, {"max_length": 16, "repetition_penalty": 1.3}),
+    "exact": (BeamDecoder, {**BEAM, "stop": "exact"}),
+    "heuristic": (BeamDecoder, {**BEAM, "stop": "heuristic"}),
+    "gnmt penalty, coverage penalty": (
+        BeamDecoder,
+        {**BEAM, "length_penalty_form": "gnmt", "coverage_penalty": 0.2},
+    ),
+    "n-grams, repetition": (
+        BeamDecoder,
+        {**BEAM, "no_repeat_ngram_size": 2, "repetition_penalty": 1.4},
+    ),
+    "groups": (
+        BeamDecoder,
+        {**BEAM, "beam_width": 4, "num_groups": 2, "diversity_strength": 0.5},
+    ),
+    "lengths, suppressed tokens": (
+        BeamDecoder,
+        {**BEAM, "min_length": 5, "suppressed_token_ids": [0, 1, 7, 8], "force_end_token": True},
+    ),
+    "forced prefix, token scores": (
+        BeamDecoder,
+        {**BEAM, "forced_prefix_ids": [9], "score_prefix": False, "return_token_log_probs": True},
+    ),
+    "sampling": (SamplingDecoder, {"num_hypotheses": 3, "max_length": 8, "top_k": 9}),
+    "sampling, nucleus": (
+        SamplingDecoder,
+        {"num_hypotheses": 2, "max_length": 8, "top_p": 0.8, "temperature": 0.7},
+    ),
+}
+
+
+def decoder_parts(name):
+    options = dict(DECODERS[name])
+    if name.startswith("transformer"):
+        return transformer_seq2seq(*SIZES, 2, 2, 16, 32, seed=1, **options)
+    if callable(options["attention"]):
+        options["attention"] = options["attention"]()
+    return rnn_seq2seq(*SIZES, embedding_dim=8, units=8, seed=1, **options)
+
+
+def search_model(name, search_class, options):
+    encoder, decoder = decoder_parts(name)
+    model = GenerationModel(encoder, search_class(decoder, **options))
+    randomize(model, scale=0.7, seed=3)
+    return model
+
+
+def check(model, path, **options):
+    report = export_litert(model, path, target_prefix=True, **options)
+    assert report.sentences >= 200 and report.cut > 0
+    assert report.all_tied == 1.0
+    assert report.each_equal >= 0.995  # hypotheses of equal score can change places
+    assert report.largest_difference < 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DECODERS)
+def test_litert_search_of_each_decoder(tmp_path, name):
+    has_attention = name != "lstm, no attention"
+    check(search_model(name, BeamDecoder, BEAM), tmp_path / "m.tflite", alignments=has_attention)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("decoder", ["transformer, sinusoidal positions", "lstm, bahdanau"])
+@pytest.mark.parametrize("search", SEARCHES)
+def test_litert_search_of_each_rule(tmp_path, search, decoder):
+    check(search_model(decoder, *SEARCHES[search]), tmp_path / "m.tflite")
+
+
+@pytest.mark.slow
+def test_litert_search_of_a_language_model(tmp_path):
+    check(generator(), tmp_path / "m.tflite")
+
+
+@pytest.mark.slow
+def test_litert_search_of_an_ensemble(tmp_path):
+    models = [
+        search_model(name, BeamDecoder, BEAM) for name in ("transformer, rotary", "gru, luong")
+    ]
+    check(ensemble_model(models), tmp_path / "m.tflite")
+
+
+@pytest.mark.slow
+def test_litert_search_of_images(tmp_path):
+    encoder = TransformerEncoder(TransformerEncoderBlock(2, 8), PatchEmbedding(4, 8), num_layers=1)
+    image = keras.Input((8, 8, 3), name="image")
+    model = GenerationModel(encoder, make_search(), image)
+    randomize(model, scale=0.7, seed=3)
+    report = export_litert(model, tmp_path / "m.tflite")
+    assert report.sentences >= 200 and report.all_tied == 1.0 and report.largest_difference < 1e-3
+
+
+@pytest.mark.slow
+def test_litert_search_of_a_larger_batch(tmp_path):
+    model = search_model("lstm, coverage", BeamDecoder, BEAM)
+    check(model, tmp_path / "m.tflite", batch_size=4)
+
+
+@pytest.mark.slow
+def test_litert_search_in_mixed_precision(tmp_path):
+    with_policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = search_model("transformer, rotary", BeamDecoder, BEAM)
+    finally:
+        keras.config.set_dtype_policy(with_policy)
+    check(model, tmp_path / "m.tflite")
