@@ -27,7 +27,7 @@ WORDS = sorted({word for line in (*LINES, *ENGLISH, *GERMAN) for word in line.sp
 
 def texts(count=50):
     random = np.random.default_rng(0)
-    return [" ".join(random.choice(WORDS, random.integers(1, 9))) for _ in range(count)]
+    return [" ".join(random.choice(WORDS, random.integers(1, 5))) for _ in range(count)]
 
 
 def their_ids(model, source, **generation):

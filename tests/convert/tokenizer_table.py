@@ -41,6 +41,7 @@ def train(lines, size, **options):
         sentence_iterator=iter(lines),
         model_writer=model,
         vocab_size=size,
+        hard_vocab_limit=False,
         minloglevel=2,
         **options,
     )
