@@ -48,6 +48,7 @@ def build_model(
     own_pooler = architecture.pooler[0].startswith("{encoder}")
     if head in ("masked_lm", "token") or (head == "sequence" and not own_pooler):
         copy.ignore(rf"{prefix}pooler\..*")
+    layer: Any = None
     if head == "masked_lm":
         copy.ignore(r"cls\.seq_relationship\..*")
         layer = _masked_lm_head(architecture, settings, encoder, copy)

@@ -19,7 +19,13 @@ from keras_attn.testing.arrays import (
 BEAMS = 3
 
 
-def check_decoder(make_decoder: Any, encoded: Any, token_ids: Any, sum_to_one: Any = True) -> None:
+def check_decoder(
+    make_decoder: Any,
+    encoded: Any,
+    token_ids: Any,
+    sum_to_one: Any = True,
+    equal_lengths: bool = False,
+) -> None:
     """Checks that a decoder satisfies the contract of `StepDecoder`.
 
     - `call`, `prepare_memory`, `initial_state` and `step` return float32 logits, a memory with one
@@ -40,6 +46,11 @@ def check_decoder(make_decoder: Any, encoded: Any, token_ids: Any, sum_to_one: A
             the start token, without padding.
         sum_to_one: Bool, whether the alignments of a step must sum to 1. If `False`, the sum must
             be at most 1. Defaults to `True`.
+        equal_lengths: Bool, whether the decoder only supports sources or prompts of equal length,
+            for example because its cache has one index for all rows. Masks and padding are not
+            checked then, and `encoder_mask` must be missing or `True` everywhere. Batches with
+            padding can give wrong results with such a decoder, so it must refuse them. Defaults to
+            `False`.
 
     Raises:
         ValueError: If `encoded` or `token_ids` is not sufficient for the checks.
@@ -60,11 +71,23 @@ def check_decoder(make_decoder: Any, encoded: Any, token_ids: Any, sum_to_one: A
     ... }
     >>> check_decoder(make_decoder, encoded, np.array([[1, 4, 5], [1, 6, 3]], "int32"))
     """
-    mask = encoded["encoder_mask"]
-    if mask.all() or len(mask) < 2 or token_ids.shape[1] < 3:
+    mask = encoded.get("encoder_mask")
+    if equal_lengths:
+        if mask is not None and not mask.all():
+            raise ValueError(
+                "Expected an encoder_mask that is True everywhere with equal_lengths=True. "
+                f"Received: encoder_mask={mask.tolist()}. Omit the mask."
+            )
+        if min(token_ids.shape) < 2 or token_ids.shape[1] < 3:
+            raise ValueError(
+                "Expected at least two sentences and three tokens. Received: token_ids with shape "
+                f"{token_ids.shape}. Pass more."
+            )
+    elif mask is None or mask.all() or len(mask) < 2 or token_ids.shape[1] < 3:
+        received = None if mask is None else mask.tolist()
         raise ValueError(
             "Expected at least two sentences, three tokens and a masked source position. Received: "
-            f"encoder_mask={mask.tolist()}, token_ids with shape {token_ids.shape}. Pass more."
+            f"encoder_mask={received}, token_ids with shape {token_ids.shape}. Pass more."
         )
     decoder = make_decoder()
     decoder(token_ids, **encoded)
@@ -76,6 +99,8 @@ def check_decoder(make_decoder: Any, encoded: Any, token_ids: Any, sum_to_one: A
         f"{logits.dtype} {logits.shape}.",
     )
     _check_call(decoder, encoded, token_ids, logits)
+    if not equal_lengths:
+        _check_padding(decoder, encoded, token_ids, logits)
     _check_steps(decoder, encoded, token_ids, logits)
     _check_select(decoder, encoded, token_ids, logits)
     _check_beams(decoder, encoded, token_ids, sum_to_one)
@@ -101,19 +126,13 @@ def check_rows(state: Any, batch: Any, beam_width: Any) -> None:
 
 
 def _check_call(decoder, encoded, token_ids, logits):
-    """Checks that padding, other sentences and later tokens do not change the logits of `call`."""
+    """Checks that other sentences and later tokens do not change the logits of `call`."""
     # Replace the tokens from the third position on: earlier logits must not change.
     other = np.where(np.arange(token_ids.shape[1]) >= 2, token_ids[::-1, ::-1], token_ids)
     assert_close(
         to_numpy(decoder(other, **encoded))[:, :2],
         logits[:, :2],
         message="Expected `call` to return logits that do not depend on later tokens.",
-    )
-    noise = fill_masked_with_noise(encoded["encoder_outputs"], encoded["encoder_mask"])
-    assert_identical(
-        to_numpy(decoder(token_ids, **{**encoded, "encoder_outputs": noise})),
-        logits,
-        "Expected logits that do not depend on source positions where encoder_mask is False.",
     )
     order = np.roll(np.arange(len(token_ids)), 1)
     assert_close(
@@ -125,6 +144,16 @@ def _check_call(decoder, encoded, token_ids, logits):
         to_numpy(decoder(token_ids[:1], **_rows_of(encoded, [0]))),
         logits[:1],
         message="Expected logits of a sentence that do not depend on the others in the batch.",
+    )
+
+
+def _check_padding(decoder, encoded, token_ids, logits):
+    """Checks that padding and masked positions do not change the logits of `call`."""
+    noise = fill_masked_with_noise(encoded["encoder_outputs"], encoded["encoder_mask"])
+    assert_identical(
+        to_numpy(decoder(token_ids, **{**encoded, "encoder_outputs": noise})),
+        logits,
+        "Expected logits that do not depend on source positions where encoder_mask is False.",
     )
     longer = np.pad(token_ids, [(0, 0), (0, 2)])
     assert_close(
@@ -219,7 +248,10 @@ def _check_beams(decoder, encoded, token_ids, sum_to_one):
         step_logits, state = _take_step(decoder, tokens, state, memory, message)
         assert_close(step_logits, logits[:, t], message=message)
         if "alignments" in state:
-            _check_alignments(to_numpy(state["alignments"]), repeated["encoder_mask"], sum_to_one)
+            weights = to_numpy(state["alignments"])
+            mask = repeated.get("encoder_mask")
+            mask = np.ones(weights.shape, "bool") if mask is None else mask
+            _check_alignments(weights, mask, sum_to_one)
 
 
 def _check_alignments(weights, mask, sum_to_one):

@@ -241,3 +241,37 @@ def test_padding_is_told_by_its_id_not_by_a_mask_of_the_embedding():
     sides[1].set_weights(sides[0].get_weights())
     expected, found = (numpy(side(IDS)) for side in sides)
     assert_close(found, expected)
+
+
+TYPES = np.array([[0, 1, 1, 0, 2], [1, 2, 0, 0, 0]], "int32")
+
+
+def with_types(**stack):
+    return make(token_types=keras.layers.Embedding(3, 8), embedding_norm=True, **stack)
+
+
+def test_token_types_are_added_to_the_embeddings():
+    encoder = build(with_types(scale_embedding=True))
+    types, ids = numpy(encoder.token_types.embeddings), numpy(encoder.embedding.embeddings)
+    vectors = ids[IDS] + types[TYPES] / 8**0.5  # the types are not scaled
+    plain = make(embedding=False, embedding_norm=True, scale_embedding=True)
+    plain(FEATURES)
+    plain.stack.set_weights([weight for weight in encoder.stack.get_weights()][1:])
+    expected = numpy(plain(vectors, mask=MASK)["encoder_outputs"])
+    found = numpy(encoder(IDS, token_type_ids=TYPES)["encoder_outputs"])
+    assert_close(found[MASK], expected[MASK])
+    assert_close(
+        numpy(encoder(IDS)["encoder_outputs"]),
+        numpy(encoder(IDS, token_type_ids=np.zeros_like(IDS))["encoder_outputs"]),
+    )
+
+
+def test_token_types_are_a_good_layer():
+    check_layer(with_types, {"inputs": IDS, "token_type_ids": TYPES})
+
+
+def test_token_types_need_an_embedding():
+    with pytest.raises(ValueError, match="no token_type_ids, because the encoder has no"):
+        make()(IDS, token_type_ids=TYPES)
+    with pytest.raises(ValueError, match="token_types to be a Keras layer"):
+        make(token_types=3)

@@ -37,3 +37,20 @@ def test_equals_the_equation():
 def test_refuses_an_embedding_that_cannot_be_reversed():
     with pytest.raises(ValueError, match="Received: embedding=Embedding"):
         TiedMLMHead(keras.layers.Embedding(7, 4))
+
+
+def test_activation_and_epsilon_are_arguments():
+    embedding = keras.layers.ReversibleEmbedding(7, 4)
+    layer = TiedMLMHead(embedding, activation="relu", epsilon=0.5)
+    layer(INPUTS)
+    randomize(layer)
+    hidden = INPUTS @ numpy(layer.dense.kernel) + numpy(layer.dense.bias)
+    hidden = np.maximum(hidden, 0)
+    hidden = (hidden - hidden.mean(-1, keepdims=True)) / np.sqrt(
+        hidden.var(-1, keepdims=True) + 0.5
+    )
+    hidden = hidden * numpy(layer.norm.gamma) + numpy(layer.norm.beta)
+    expected = hidden @ numpy(embedding.embeddings).T + numpy(layer.bias)
+    assert_close(numpy(layer(INPUTS)), expected)
+    copy = TiedMLMHead.from_config(layer.get_config())
+    assert copy.epsilon == 0.5 and copy.activation is layer.activation

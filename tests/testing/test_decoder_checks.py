@@ -77,3 +77,22 @@ def test_check_decoder_accepts_alignments_that_sum_to_less():
 def test_check_decoder_refuses_inputs_that_do_not_suffice(encoded, token_ids):
     with pytest.raises(ValueError, match="at least two sentences, three tokens and a masked"):
         check_decoder(SmallDecoder, encoded, token_ids)
+
+
+@pytest.mark.parametrize("name", ["AttendsToPadding", "CountsPadding"])
+def test_equal_lengths_leaves_out_masks_and_padding(name):
+    whole = {"encoder_outputs": ENCODED["encoder_outputs"], "encoder_mask": np.ones((3, 5), "bool")}
+    check_decoder(getattr(wrong_decoders, name), whole, TOKEN_IDS, equal_lengths=True)
+    with pytest.raises(ValueError, match="True everywhere with equal_lengths=True"):
+        check_decoder(SmallDecoder, ENCODED, TOKEN_IDS, equal_lengths=True)
+    with pytest.raises(ValueError, match="two sentences and three tokens"):
+        check_decoder(SmallDecoder, whole, TOKEN_IDS[:, :2], equal_lengths=True)
+
+
+@pytest.mark.parametrize(
+    "name", ["SeesLaterTokens", "UsesPlaceInBatch", "ForgetsFaster", "SharesStateOfBeams"]
+)
+def test_equal_lengths_keeps_the_other_checks(name):
+    whole = {"encoder_outputs": ENCODED["encoder_outputs"], "encoder_mask": np.ones((3, 5), "bool")}
+    with pytest.raises(AssertionError, match=f"(?s){WRONG[name]}"):
+        check_decoder(getattr(wrong_decoders, name), whole, TOKEN_IDS, equal_lengths=True)

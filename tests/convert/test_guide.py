@@ -1,0 +1,31 @@
+"""The Python of the guide that needs folders of encoders and of multilingual models."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("torch")
+tokenizers = pytest.importorskip("tokenizers")
+
+from tests.convert import test_languages  # noqa: E402
+from tests.convert.against_transformers import save  # noqa: E402
+from tests.convert.test_encoders import make  # noqa: E402
+from tests.test_documentation import run_blocks  # noqa: E402
+from tests.text.json_tokenizers import word_piece  # noqa: E402
+
+
+def test_the_guide_of_encoders_and_languages(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tokenizer = tokenizers.Tokenizer.from_str(word_piece().decode())
+    tokenizer.add_special_tokens(["[CLS]", "[SEP]"])
+    size = tokenizer.get_vocab_size()
+    folder = Path("distilbert-base-uncased-finetuned-sst-2-english")
+    head = "ForSequenceClassification"
+    save(make("distilbert", head, vocab_size=size, pad_token_id=1), folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    test_languages.write(tmp_path / "nllb-200-distilled-600M", "nllb")
+    names = run_blocks("docs/convert.md", {}, last=2)
+    assert Path("classifier.onnx").is_file()
+    assert names["classifier"].output_shape == (None, 3)
+    assert list(names["converted"].source_tokenizer.languages)[1] == "eng_Latn"
