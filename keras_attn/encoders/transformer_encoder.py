@@ -184,6 +184,7 @@ class TransformerEncoder(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        token_types = deserialize_shared(config.get("token_types"))
+        config = {"token_types": None, **config}  # earlier files have no types
+        token_types = deserialize_shared(config["token_types"])
         arguments = TransformerStack.deserialize_arguments(config)
         return cls(**{**arguments, "token_types": token_types})
