@@ -104,7 +104,7 @@ class TransformerEncoder(Layer):
         dropout: float = 0.0,
         pad_token_id: int = 0,
         start_token_id: int | None = None,
-        end_token_id: int = 2,
+        end_token_id: int | None = 2,
         seed: int | None = None,
         embedding_norm: bool = False,
         token_types: keras.layers.Layer | None = None,
