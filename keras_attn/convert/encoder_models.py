@@ -55,7 +55,7 @@ class EncoderArchitecture:
     keys: Mapping[str, str]
     prefix: str
     layer: str
-    attention: tuple[str, str, str, str]
+    attention: tuple[str, ...]
     norms: tuple[str, str]
     feed_forward: tuple[str, str]
     masked_lm: tuple[str, str, str, str]

@@ -94,8 +94,9 @@ def verify(
             expected = original(_tensor(torch, sources)).logits.numpy()
             inputs = {"input_ids": _tensor(torch, sources)}
         else:
-            found = np.array(model.decoder(targets, **model.encoder(sources)))
-            mask = sources != model.encoder.pad_token_id
+            encoder: Any = model.encoder
+            found = np.array(model.decoder(targets, **encoder(sources)))
+            mask = sources != encoder.pad_token_id
             inputs = {"input_ids": _tensor(torch, sources), "attention_mask": _tensor(torch, mask)}
             decoder_inputs = {"decoder_input_ids": _tensor(torch, targets), "use_cache": False}
             expected = original(**inputs, **decoder_inputs).logits.numpy()

@@ -104,7 +104,7 @@ class TransformerEncoder(Layer):
         dropout: float = 0.0,
         pad_token_id: int = 0,
         start_token_id: int | None = None,
-        end_token_id: int = 2,
+        end_token_id: int | None = 2,
         seed: int | None = None,
         embedding_norm: bool = False,
         token_types: keras.layers.Layer | None = None,
@@ -184,6 +184,7 @@ class TransformerEncoder(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        token_types = deserialize_shared(config.get("token_types"))
+        config = {"token_types": None, **config}  # earlier files have no types
+        token_types = deserialize_shared(config["token_types"])
         arguments = TransformerStack.deserialize_arguments(config)
         return cls(**{**arguments, "token_types": token_types})
