@@ -11,7 +11,7 @@ from keras_attn import (
     GenerationModel,
     MultiHeadAttention,
     TrainingModel,
-    transformer_tiny,
+    transformer_seq2seq,
 )
 from keras_attn.training import SequenceCrossentropy, enable_lora, merge_lora
 
@@ -33,7 +33,8 @@ def randomize(variables):
 
 def models():
     keras.utils.set_random_seed(1)
-    encoder, decoder = transformer_tiny(20, 20)
+    sizes = {"num_layers": 1, "num_heads": 2, "embedding_dim": 16, "intermediate_dim": 24}
+    encoder, decoder = transformer_seq2seq(20, 20, **sizes)
     search = BeamDecoder(decoder, beam_width=2, max_length=6)
     return TrainingModel(encoder, decoder), GenerationModel(encoder, search)
 
