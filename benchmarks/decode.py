@@ -6,8 +6,8 @@ RUN is a run directory of `examples/train_translation.py --model transformer --p
 sinusoidal`. The weights are written for CTranslate2 only with these positions. Two models are
 measured: the trained model, whose hypotheses end at the end token, and a model of base size with
 random weights, whose hypotheses are forced to the length of the longest reference in each batch.
-Both sides read the same batches of ids, from RUN/test.source sorted by length, and return ids, with
-a beam width of 4. Tokenizers are not measured.
+Both sides read the same batches of ids (the sentences of RUN/test.source, sorted by length) and
+return ids, with a beam width of 4. Tokenizers are not measured.
 
 Each measurement runs in a separate process, and the sides take turns. The machine must be idle.
 Each side is measured with one worker with all threads, and with as many workers as threads with one

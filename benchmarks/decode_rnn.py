@@ -4,8 +4,9 @@
 
 RUN is a run directory of `examples/train_translation.py --data DIR` with Bahdanau or Luong
 attention and default values of the other options. The script exports the model as ONNX and as
-SavedModel, and writes the weights for PyTorch, where a loop over the steps does the same search.
-All sides read the same batches of ids, from RUN/test.source sorted by length, and return ids.
+SavedModel, and writes the weights for PyTorch, which runs the same search in a Python loop. All
+sides read the same batches of ids (the sentences of RUN/test.source, sorted by length) and return
+ids.
 Tokenizers are not measured. Each side translates one batch at a time, with all threads.
 
 Before the timing, all sides translate all sentences. The script stops unless at least 99 % of the

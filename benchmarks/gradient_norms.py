@@ -1,16 +1,17 @@
-"""Gradient norms of recurrent layers over the distance in time, without and with clipping.
+"""Gradient norms of recurrent layers by distance in time, with and without clipping.
 
     python benchmarks/gradient_norms.py
 
 A `SimpleRNN`, a `GRU` and an `LSTM` read one of four symbols, followed by random symbols of another
-four, and output the first symbol after the last step. During the training the script records
+four. They learn to output the first symbol at the last step. During the training, the script
+records
 
     g_d = || d loss / d s_{T-d} ||      (d = 0 ... T-1, mean over the examples of a batch)
 
-the norm of the gradient at the state s (of an LSTM, both of its states) d steps before the last
-step T. Vanishing gradients fall exponentially with d
+the norm of the gradient with respect to the state d steps before the last step T (of an LSTM, both
+of its states). Vanishing gradients fall exponentially with d
 ([Bengio et al., 1994](https://doi.org/10.1109/72.279181)). Exploding gradients rise with d, and one
-update can then undo the training, unless the global norm of the gradient is clipped
+update can then undo the training. Clipping the global norm of the gradient prevents this
 ([Pascanu et al., 2013](https://arxiv.org/abs/1211.5063)). The initial recurrent weights are
 orthogonal matrices.
 
@@ -62,7 +63,7 @@ def main():
 
 
 def train(name, optimizer, clip, args):
-    """Returns the norms at the first and in the last updates, and the course of the training."""
+    """Returns the norms at the first and in the last updates, and the losses."""
     keras.utils.set_random_seed(args.seed)
     cell = CELLS[name](args.units)  # Keras' recurrent initializer is orthogonal
     cell.build((args.batch, 2 * NUM_SYMBOLS))

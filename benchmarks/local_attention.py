@@ -2,19 +2,24 @@
 
     python benchmarks/local_attention.py
 
-Compares `LocalAttention(LuongAttention())` with `LuongAttention()` in four tasks: a decoding step
-(one query per sentence, prepared memory), 64 queries with prepared memory, 64 queries including the
-preparation of the memory, and a training step of the latter with the gradients of weights, queries
-and values. The window and the number of queries do not depend on the source length. Only the
-preparation, the mask and the returned weights (one number per position) grow with the source.
+Compares `LocalAttention(LuongAttention())` (windowed) with `LuongAttention()` (full) in four tasks:
 
-The time is the median of the calls after the first. The memory is the peak resident size of the
-process minus its size before the first long source. Each combination of form and task has its own
-process, which measures the lengths in increasing order. The memory includes the source and its
-preparation, also if the preparation is not timed. The two forms take turns, and the results are the
-medians of the rounds. The slopes are fitted to the logarithms of time and length from
-`--slope-from` positions: 0 means constant time, 1 means that the time is proportional to the
-length.
+- a decoding step: one query per sentence, prepared memory;
+- 64 queries, prepared memory;
+- 64 queries, including the preparation of the memory;
+- a training step with 64 queries, including the preparation of the memory and the gradients of
+  weights, queries and values.
+
+The window and the number of queries do not depend on the source length. Only the preparation, the
+mask and the returned weights (one number per position) grow with the source.
+
+The time is the median of all calls after the first. The memory use is the peak resident size of the
+process minus its resident size before the first measured source. It includes the source and its
+preparation, even if the preparation is not timed. Each combination of attention and task runs in
+its own process, in order of increasing source length. Windowed and full attention take turns, and
+the results are the medians of the rounds. The slopes are fitted to the logarithms of time and
+length, for sources of at least `--slope-from` positions. A slope of 0 means constant time; a slope
+of 1 means that the time is proportional to the length.
 
 Writes `benchmarks/results/local_attention.json`.
 """

@@ -52,9 +52,16 @@ def num_tokens(hypotheses, ended=True):
 
 
 def agreement(ours, theirs):
-    """Returns the fraction of equal best hypotheses of two sides; a hypothesis is `(ids, score)`.
+    """Compares the best hypotheses of two sides.
 
-    `other_hypotheses` lists how much better our score is for each of the remaining sentences.
+    Args:
+        ours: List of tuples `(ids, score)`, one per sentence.
+        theirs: List of the same length.
+
+    Returns:
+        Dict with `equal_hypotheses`, the fraction of sentences with the same ids on both sides;
+        `largest_score_difference` of these sentences; and, unless there are many,
+        `other_hypotheses`: our score minus theirs for each of the other sentences.
     """
     pairs = list(zip(ours, theirs, strict=True))
     differences = [abs(our[1] - their[1]) for our, their in pairs if our[0] == their[0]]

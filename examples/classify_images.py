@@ -24,7 +24,7 @@ except ImportError as error:
     raise SystemExit("The digits need scikit-learn: pip install scikit-learn") from error
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--out", type=Path, default=Path("build/digits"), help="what is written")
+parser.add_argument("--out", type=Path, default=Path("build/digits"), help="output directory")
 parser.add_argument("--epochs", type=int, default=15)
 parser.add_argument("--seed", type=int, default=1)
 args = parser.parse_args()
@@ -69,4 +69,4 @@ try:
     report["largest_onnx_difference"] = error
 finally:  # keep the results even if the export fails
     (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
-print(f"accuracy: {report['accuracy']:.4f}, largest difference of the ONNX file: {error:.1e}")
+print(f"accuracy: {report['accuracy']:.4f}, largest difference between Keras and ONNX: {error:.1e}")

@@ -15,7 +15,7 @@ from keras_attn.visualize import plot_alignments
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--data", type=Path, help="folder of {train,valid}.{pos,neg} text files")
-parser.add_argument("--out", type=Path, default=Path("build/classifier"), help="what is written")
+parser.add_argument("--out", type=Path, default=Path("build/classifier"), help="output directory")
 args = parser.parse_args()
 args.out.mkdir(parents=True, exist_ok=True)
 keras.utils.set_random_seed(1)
@@ -53,7 +53,7 @@ files = {"vocabulary": "vocabulary.txt"}
 RunDirectory.create(args.out, "classification", files=files).save_model(model)
 error = export_functional_onnx(model, args.out / "classifier.onnx", valid_ids[:100])
 accuracy = trainer.evaluate(valid_ids, valid_labels, verbose=0)[1]
-print(f"accuracy: {accuracy:.3f}, largest difference of the ONNX file: {error:.1e}")
+print(f"accuracy: {accuracy:.3f}, largest difference between Keras and ONNX: {error:.1e}")
 shown = valid_ids[valid_ids.any(axis=1)][:1]  # skip blank lines
 words = np.array(vectorize.get_vocabulary())[shown[shown != 0]]
 weights = model.predict(shown, verbose=0)["attention"][0, :, : len(words)]  # (1, S)

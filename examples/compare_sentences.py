@@ -33,7 +33,7 @@ parser.add_argument("--dropout", type=float, default=0.1)
 parser.add_argument("--epochs", type=int, default=10)
 parser.add_argument("--learning-rate", type=float, default=5e-4)
 parser.add_argument("--seed", type=int, default=1)
-parser.add_argument("--out", type=Path, default=Path("build/compare"), help="what is written")
+parser.add_argument("--out", type=Path, default=Path("build/compare"), help="output directory")
 args = parser.parse_args()
 args.out.mkdir(parents=True, exist_ok=True)
 keras.utils.set_random_seed(args.seed)
@@ -139,7 +139,7 @@ try:
     report["largest_onnx_difference"] = error
 finally:  # keep the results even if the export fails
     (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
-print(f"accuracy: {report['accuracy']:.4f}, largest difference of the ONNX file: {error:.1e}")
+print(f"accuracy: {report['accuracy']:.4f}, largest difference between Keras and ONNX: {error:.1e}")
 
 rows = test[2].nonzero()[0][:8]
 weights = model.predict([ids[rows] for ids in test_ids], verbose=0)["over_second"]  # (8, T, S)

@@ -240,7 +240,8 @@ def generate(count, seed=0, split="train"):
     Args:
         count: Int >= 0, number of pairs. The function samples a date, a language and a format for
             each pair, with replacement.
-        seed: Int. The same seed results in the same pairs. A larger `count` appends pairs.
+        seed: Int. The same seed results in the same pairs. With a larger `count`, the list starts
+            with the same pairs.
         split: String, `"train"`, `"valid"` or `"test"`.
 
     Returns:

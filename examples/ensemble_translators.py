@@ -26,7 +26,7 @@ TEST_SET = ("test.source", "test.target")
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
-    parser.add_argument("--run-dir", type=Path, required=True, help="what is written")
+    parser.add_argument("--run-dir", type=Path, required=True, help="output directory")
     parser.add_argument("--weights", type=float, nargs="+", help="how much each counts")
     parser.add_argument("--average", choices=AVERAGES, default="arithmetic")
     parser.add_argument(

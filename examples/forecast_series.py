@@ -50,7 +50,7 @@ def column_range(text):
 parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
 )
-parser.add_argument("--out", type=Path, default=Path("build/forecast"), help="what is written")
+parser.add_argument("--out", type=Path, default=Path("build/forecast"), help="output directory")
 parser.add_argument("--csv", type=Path, nargs="+", help="CSV files of one series, in days")
 parser.add_argument("--time-column", default="date")
 parser.add_argument("--targets", nargs="+", default=["value"], help="columns to forecast")
@@ -257,4 +257,4 @@ report["largest_onnx_difference"] = export_forecaster_onnx(
     sample_inputs={name: each[:2] for name, each in test.items()},
 )
 (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
-print(f"largest difference of the ONNX file: {report['largest_onnx_difference']:.1e}")
+print(f"largest difference between Keras and ONNX: {report['largest_onnx_difference']:.1e}")

@@ -91,7 +91,7 @@ def main():
     print(
         f"accuracy: {report['accuracy_pretrained']:.4f}, "
         f"from scratch: {report['accuracy_from_scratch']:.4f}, "
-        f"largest difference of the ONNX file: {error:.1e}"
+        f"largest difference between Keras and ONNX: {error:.1e}"
     )
 
 

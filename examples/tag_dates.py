@@ -1,6 +1,6 @@
 """Tags each character of a written date as day, month, year, weekday or other text.
 
-This is the aligned kind of many-to-many: one output for each element of the sequence. With --data,
+This is an aligned many-to-many task: one output for each element of the sequence. With --data,
 the example tags the words of your own files, for example with parts of speech.
 """
 

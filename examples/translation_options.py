@@ -126,7 +126,7 @@ def parse_arguments():
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         epilog="Options without a default depend on text and model, see TEXT and MODELS here.",
     )
-    parser.add_argument("--run-dir", type=Path, default=Path("build/run"), help="what is written")
+    parser.add_argument("--run-dir", type=Path, default=Path("build/run"), help="output directory")
     parser.add_argument("--data", type=Path, help="directory of parallel files; default: dates")
     parser.add_argument("--source", help="suffix of the source files")
     parser.add_argument("--target", help="suffix of the target files")

@@ -20,7 +20,7 @@ class ArrayReader:
 
     Args:
         inputs: dict from the name of each input of a file to its `Input`.
-        source: `Side` of the source, or `None`. Inputs of ids must be in its vocabulary.
+        source: `Side` of the source, or `None`. If given, all ids must be in its vocabulary.
     """
 
     def __init__(self, inputs: Mapping[str, Input], source: Side | None = None) -> None:

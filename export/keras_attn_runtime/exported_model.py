@@ -140,7 +140,7 @@ class ExportedModel(PickledArguments):
         return {"input": session.inputs, "output": session.outputs}
 
     def _search(self, feeds: Arrays, call: Call) -> Arrays:
-        with self._pool.borrow() as session:
+        with self._pool.borrow(call) as session:
             return run_rows(session, self._output_names, feeds, call)
 
     def _feeds(

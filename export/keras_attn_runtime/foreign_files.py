@@ -33,8 +33,8 @@ def identify_foreign(path: str | PathLike[str]) -> tuple[str, str] | tuple[None,
         path: path of a file or directory.
 
     Returns:
-        Tuple of strings: the format, such as "a Keras file", and what to do. Both are `None` if the
-        format is unknown.
+        Tuple of strings: the format, such as "a Keras file", and how to run or convert it. Both are
+        `None` if the format is unknown.
     """
     path = Path(path)
     if path.is_dir():

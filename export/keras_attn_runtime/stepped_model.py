@@ -9,6 +9,7 @@ from keras_attn_runtime.engines.onnx_session import OnnxSession
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel, SourceContent
 from keras_attn_runtime.file_checksum import KEY, load_unchanged, verify_file_checksum
+from keras_attn_runtime.file_format.litert_container import is_litert_file
 from keras_attn_runtime.foreign_files import describe_foreign
 from keras_attn_runtime.session import Providers, create_session
 from keras_attn_runtime.session_pool import SessionPool
@@ -48,7 +49,8 @@ class SteppedModel(ExportedModel):
         expected = f"Expected a directory with {', '.join(FILES)}. Received: {str(directory)!r}"
         if Path(directory).is_file():
             advice = "Use `Translator`, or export it with `onnx-steps`."
-            received = describe_foreign(directory) or f"a file. {advice}"
+            foreign = None if is_litert_file(directory) else describe_foreign(directory)
+            received = foreign or f"a file. {advice}"
             raise ModelFileError(f"{expected}, {received}")
         if Path(directory).is_dir() and not (Path(directory) / FILES[0]).exists():
             received = describe_foreign(directory) or "a directory without them."

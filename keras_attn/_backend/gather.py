@@ -68,7 +68,7 @@ def gather_beams(tensor: Tensor, beams: Tensor) -> Tensor:
 
 
 def reorder(state: TensorDict, rows: Tensor) -> TensorDict:
-    """Reorders the rows of a decoder state to the selected hypotheses.
+    """Reorders the rows of a decoder state to match the selected hypotheses.
 
     Args:
         state: State of a decoder.

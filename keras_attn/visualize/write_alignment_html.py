@@ -26,10 +26,10 @@ def write_alignment_html(
     Args:
         path: Path of the file. An existing file is replaced.
         examples: List of dicts, one per sentence, with the keys `"source_tokens"` and
-            `"target_tokens"` (lists of strings, see `plot_alignments`) and `"alignments"`: an
-            array-like of shape `(target_length, source_length)` or `(heads, target_length,
-            source_length)` with numbers in [0, 1], without padding, or a dict from layer names to
-            such arrays.
+            `"target_tokens"` (lists of strings, see `plot_alignments`) and `"alignments"`. The
+            alignments are an array-like of shape `(target_length, source_length)` or `(heads,
+            target_length, source_length)` with numbers in [0, 1] and without padding, or a dict
+            that maps layer names to such arrays.
         title: String, heading of the page. Defaults to `"Attention"`.
 
     Raises:

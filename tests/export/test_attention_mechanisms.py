@@ -50,6 +50,21 @@ MECHANISMS = {
 }
 
 
+def mechanism_parts(name, vocabulary_sizes=(45, 46)):
+    """Returns the encoder and decoder of a recurrent translator with an attention mechanism."""
+    source_size, target_size = vocabulary_sizes
+    # Queries and keys have the same size, because some mechanisms need it.
+    encoder = RNNEncoder(
+        keras.layers.GRUCell(8),
+        keras.layers.Embedding(vocabulary_sizes[0], 8),
+        bidirectional=False,
+        name="encoder",
+    )
+    cell = AttentionRNNCell(keras.layers.GRUCell(8), MECHANISMS[name](), attention_units=8)
+    decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(target_size, 8), name="decoder")
+    return encoder, decoder
+
+
 @pytest.mark.parametrize("name", all_slow_but(*list(MECHANISMS)[::3], cases=MECHANISMS))
 def test_as_a_layer(name, tmp_path):
     query, value = keras.Input((None, 8), name="query"), keras.Input((None, 8), name="value")
@@ -98,12 +113,7 @@ def test_masked_positions_get_no_weight_for_large_features(name, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_inside_of_a_search(name, tmp_path):
-    # Queries and keys have the same size, because some mechanisms need it.
-    encoder = RNNEncoder(
-        keras.layers.GRUCell(8), keras.layers.Embedding(45, 8), bidirectional=False, name="encoder"
-    )
-    cell = AttentionRNNCell(keras.layers.GRUCell(8), MECHANISMS[name](), attention_units=8)
-    decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(46, 8), name="decoder")
+    encoder, decoder = mechanism_parts(name)
     translator = GenerationModel(encoder, BeamDecoder(decoder, beam_width=3, max_length=30))
     keras.utils.set_random_seed(4)
     for weight in translator.weights:

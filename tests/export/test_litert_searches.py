@@ -4,21 +4,11 @@ import keras
 import pytest
 
 from keras_attn import (
-    BahdanauAttention,
     BeamDecoder,
-    CosineAttention,
-    CoverageAttention,
     GenerationModel,
     GreedyDecoder,
-    LocalAttention,
-    LocationAttention,
-    LocationSensitiveAttention,
-    LuongAttention,
-    MonotonicAttention,
-    MultiHeadAttention,
     PatchEmbedding,
     SamplingDecoder,
-    ScaledDotProductAttention,
     TransformerEncoder,
     TransformerEncoderBlock,
     ensemble_model,
@@ -27,6 +17,7 @@ from keras_attn import (
 )
 from keras_attn.export import export_litert
 from tests.contracts import randomize
+from tests.export.test_attention_mechanisms import MECHANISMS, mechanism_parts
 from tests.export.test_language_model import generator
 from tests.export.test_other_inputs import make_search
 
@@ -41,16 +32,7 @@ DECODERS = {
     "lstm, bahdanau": {"attention": "bahdanau"},
     "gru, luong": {"attention": "luong", "cell": "gru"},
     "lstm, no attention": {"attention": None},
-    "lstm, multi-head": {"attention": lambda: MultiHeadAttention(2, 4)},
-    "lstm, scaled dot product": {"attention": lambda: ScaledDotProductAttention()},
-    "lstm, cosine": {"attention": lambda: CosineAttention()},
-    "lstm, local": {"attention": lambda: LocalAttention(LuongAttention(), window=2, units=8)},
-    "lstm, location": {"attention": lambda: LocationAttention(30)},
-    "lstm, coverage": {"attention": lambda: CoverageAttention(8)},
-    "lstm, location sensitive": {
-        "attention": lambda: LocationSensitiveAttention(8, filters=4, kernel_size=3)
-    },
-    "lstm, monotonic": {"attention": lambda: MonotonicAttention(BahdanauAttention(8))},
+    **{f"gru, {name}": name for name in MECHANISMS},
 }
 
 SEARCHES = {
@@ -86,11 +68,11 @@ SEARCHES = {
 
 
 def decoder_parts(name):
-    options = dict(DECODERS[name])
+    options = DECODERS[name]
+    if isinstance(options, str):
+        return mechanism_parts(options)
     if name.startswith("transformer"):
         return transformer_seq2seq(*SIZES, 2, 2, 16, 32, seed=1, **options)
-    if callable(options["attention"]):
-        options["attention"] = options["attention"]()
     return rnn_seq2seq(*SIZES, embedding_dim=8, units=8, seed=1, **options)
 
 
@@ -148,7 +130,7 @@ def test_litert_search_of_images(tmp_path):
 
 @pytest.mark.slow
 def test_litert_search_of_a_larger_batch(tmp_path):
-    model = search_model("lstm, coverage", BeamDecoder, BEAM)
+    model = search_model("gru, coverage", BeamDecoder, BEAM)
     check(model, tmp_path / "m.tflite", batch_size=4)
 
 

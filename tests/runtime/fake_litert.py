@@ -63,7 +63,6 @@ def litert_bytes(tokenizer, name="copy", with_model_checksum=True, properties=No
         **settings: see `fake_model.metadata`.
     """
     model = model_bytes(name)
-    found = with_checksum({**metadata(tokenizer, INPUTS.get(name, []), **settings)}) | (
-        properties or {}
-    )
+    found = with_checksum(metadata(tokenizer, INPUTS.get(name, []), **settings))
+    found |= properties or {}
     return model + archive_bytes(archive_entries(model, found, with_model_checksum))

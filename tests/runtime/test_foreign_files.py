@@ -42,7 +42,8 @@ FILES = [
 @pytest.mark.parametrize("name, content, names, kind", FILES, ids=[each[0] for each in FILES])
 def test_foreign_file_is_named(foreign, name, content, names, kind):
     path = foreign(name, content, names)
-    pattern = f"Expected an ONNX file. Received: '{re.escape(str(path))}', {kind}"
+    expected = "a LiteRT file exported by keras_attn" if "tflite" in name else "an ONNX file"
+    pattern = f"Expected {expected}. Received: '{re.escape(str(path))}', {kind}"
     with pytest.raises(ModelFileError, match=pattern):
         Translator(path)
 

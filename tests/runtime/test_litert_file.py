@@ -213,7 +213,7 @@ def test_other_inputs_and_signatures_are_named(tokenizer_model, write):
 
 def test_a_stream_and_triton_need_other_exports(tokenizer_model, write, tmp_path, capsys):
     path = write(litert_bytes(tokenizer_model))
-    with pytest.raises(ModelFileError, match="start.onnx.*a TensorFlow Lite file"):
+    with pytest.raises(ModelFileError, match="start.onnx.*Use `Translator`"):
         StreamingTranslator(path)
     assert main(["triton", str(path), str(tmp_path / "models")]) == 1
     assert "Triton has no backend for LiteRT" in capsys.readouterr().err
@@ -301,7 +301,7 @@ def test_command_translates_lines(start_command, tokenizer_model, write):
 def test_command_ends_at_its_timeout(start_command, tokenizer_model, write):
     """Although the search is endless."""
     path = write(litert_bytes(tokenizer_model, source__end_token_id=ENDLESS_ID))
-    process = start_command(path, "--threads", "1", "--timeout", "3")
+    process = start_command(path, "--threads", "1", "--timeout", "2")
     output, messages = process.communicate(b"two dogs\n", timeout=60)
     assert (output, process.returncode) == (b"", 124)
-    assert messages.decode().splitlines()[-1].endswith("not finished within --timeout=3")
+    assert messages.decode().splitlines()[-1].endswith("not finished within --timeout=2")

@@ -28,7 +28,10 @@ def test_translator_pickles_as_its_arguments(model_path):
     assert restored.translate(TEXTS) == translator.translate(TEXTS)
     assert restored.max_source_length == 2 and restored.translate(TEXTS)[1].truncated
     sessions = restored._model._sessions
-    assert [each.get_session_options().intra_op_num_threads for each in sessions] == [3, 3]
+    assert [each.inference.get_session_options().intra_op_num_threads for each in sessions] == [
+        3,
+        3,
+    ]
 
 
 def test_translator_pickles_arguments_of_a_subclass(model_path):

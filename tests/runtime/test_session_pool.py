@@ -3,6 +3,8 @@
 import contextlib
 import threading
 
+import pytest
+from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.session_pool import SessionPool
 
 
@@ -43,3 +45,13 @@ def test_exclusive_session_pool_waits_for_a_free_session():
     for thread in threads:
         thread.join(60)
     assert order[0] == "first" and sorted(order[1:]) == [(0, "only"), (1, "only")]
+
+
+def test_exclusive_session_pool_stops_waiting_with_the_call():
+    pool, call = SessionPool(["only"], is_exclusive=True), Call()
+    with pool.borrow(call):
+        threading.Timer(0.05, call.stop).start()
+        with pytest.raises(RuntimeError, match="The call was stopped"), pool.borrow(call):
+            pass
+    with pool.borrow() as session:
+        assert session == "only"

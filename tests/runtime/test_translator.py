@@ -226,10 +226,10 @@ def test_the_failing_sentence_is_counted_over_windows(translator, monkeypatch):
 def test_memory_that_numpy_lacks_halves_the_batch(translator, monkeypatch):
     padded, texts = exported_model._padded, ["some text", "two dogs", "a tree"]
 
-    def pad(rows, pad_token_id):
+    def pad(rows, pad_token_id, length=None):
         if len(rows) > 1:
             raise MemoryError
-        return padded(rows, pad_token_id)
+        return padded(rows, pad_token_id, length)
 
     monkeypatch.setattr(exported_model, "_padded", pad)
     assert translator(texts) == texts

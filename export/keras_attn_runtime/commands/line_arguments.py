@@ -136,5 +136,6 @@ def add_line_arguments(parser: ArgumentParser) -> None:
         type=number,
         metavar="SECONDS",
         help="time limit of the whole command, including loading the model and waiting for input. "
-        "Default: no limit",
+        "LiteRT cannot be cancelled: the command ends without waiting for the sentence that it "
+        "runs. Default: no limit",
     )

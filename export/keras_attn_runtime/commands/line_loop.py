@@ -50,12 +50,12 @@ def run_lines(
 
     Args:
         arguments: namespace with the arguments of `add_model` and `add_line_arguments`.
-        translate: function that is called as `translate(translator, items, options, stack)`: a
-            `Translator`, an iterator of items, a dict of keyword arguments for one of its methods,
-            and a `contextlib.ExitStack` for the files that the function opens. It returns an
-            iterator with a `Translation` or `None` for each item.
-        format_line: function that converts an item of this iterator to a line without line end.
-        items: `Items`, what the command reads. Default: the lines of standard input.
+        translate: function that is called as `translate(translator, items, options, stack)` with a
+            `Translator`, an iterator of items, a dict of keyword arguments for a method of the
+            translator, and a `contextlib.ExitStack` for the files that the function opens. It
+            returns an iterator with a `Translation` or `None` for each item.
+        format_line: function that converts each of these results to a string without a newline.
+        items: `Items` to process. Default: the lines of standard input.
 
     Returns:
         Exit status: 0 if all items are done, 1 after an error, 124 after the deadline, 128 plus

@@ -20,7 +20,7 @@ from keras_attn_runtime.regular_file import require_regular_file
 METADATA = "keras_attn.json"
 CARD = "card.json"
 TOKENIZER_SUFFIXES = (".spm", ".tokenizer.json")
-SUFFIXES = (".tflite", ".litert")
+SUFFIX = ".tflite"
 LARGEST_ENTRY = 2**28
 """Maximum number of bytes of an entry: a damaged archive can request any amount of memory."""
 
@@ -72,7 +72,7 @@ class LiteRTContainer:
 def is_litert_file(path: str | PathLike[str]) -> bool:
     """Returns whether a file is a LiteRT file, by its name or its first bytes."""
     path = Path(path)
-    if path.suffix in SUFFIXES:
+    if path.suffix == SUFFIX:
         return not path.is_dir()
     try:
         require_regular_file(path)

@@ -16,7 +16,7 @@ class SeriesSettings:
 
     Attributes:
         format: int, the format of the file.
-        inputs: dict from the name of each input to its `Input`, without `seeds`.
+        inputs: dict from the name of each input, except `seeds`, to its `Input`.
         targets, past_covariates, future_covariates: lists of strings, names of the columns of the
             inputs.
         time_column: string, name of the column with the times in CSV files, or `None`.

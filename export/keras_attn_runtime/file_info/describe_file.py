@@ -50,7 +50,7 @@ def describe_file(path: str | PathLike[str]) -> dict[str, Any]:
 
     Returns:
         JSON-serializable dict with the string `kind` and, depending on the format, `inputs`,
-        `outputs` and `signatures` (with `name`, `dtype`, `shape`, `optional` of each tensor),
+        `outputs` and `signatures` (`name`, `dtype`, `shape` and `optional` of each tensor),
         `precision`, `weights` (number of elements by dtype), `format`, `settings`, `tokenizers` (of
         source and target), `metadata`, `versions`, `producer`, `opsets`, `checksum`.
 

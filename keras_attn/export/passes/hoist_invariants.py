@@ -109,7 +109,7 @@ def _cannot_fail(model):
 
 
 def _take_invariant_nodes(loop, safe):
-    """Removes the nodes that read no value of the loop body, and returns them in order.
+    """Removes the nodes that do not depend on values of the loop body, and returns them in order.
 
     A node is removed only if all its results are in `safe`.
     """
