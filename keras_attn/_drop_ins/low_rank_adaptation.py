@@ -164,7 +164,9 @@ class LowRankAdaptation:
         for name, (layer, kernel) in self.lora_targets().items():
             if name in self.lora_kernels:
                 attribute = next(key for key, value in vars(layer).items() if value is kernel)
-                own = keras.Variable(kernel.value, dtype=kernel.dtype, name=kernel.name)
+                # On TensorFlow, a variable that is created from `kernel.value` shares its memory.
+                value = ops.convert_to_numpy(kernel)
+                own = keras.Variable(value, dtype=kernel.dtype, name=kernel.name)
                 remove_weight(layer, attribute, own)
 
     def save_own_variables(self, store: Any) -> None:

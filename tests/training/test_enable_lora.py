@@ -14,6 +14,7 @@ from keras_attn import (
     transformer_seq2seq,
 )
 from keras_attn.training import SequenceCrossentropy, enable_lora, merge_lora
+from tests.backend import requires_tensorflow
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(2, 5, 8)).astype("float32")
@@ -89,6 +90,20 @@ def test_lora_merge_keeps_the_outputs():
     np.testing.assert_allclose(numpy_of(trainer(inputs)), before, atol=1e-5)
     with pytest.raises(ValueError, match="Expected a model with LoRA"):
         merge_lora(trainer)
+
+
+@requires_tensorflow
+def test_lora_export_merges_a_copy():
+    from keras_attn.export.trace.portable_copy import portable_copy
+
+    trainer, _ = models()
+    randomize(enable_lora(trainer, 4, 8, ("query", "output"), ("expansion", "contraction")))
+    inputs = {"source_ids": SOURCE, "target_ids": TARGET}
+    before = numpy_of(trainer(inputs))
+    (copy,) = portable_copy(trainer)
+    assert not any("lora" in weight.name for weight in copy.weights)
+    np.testing.assert_allclose(numpy_of(copy(inputs)), before, atol=1e-5)
+    np.testing.assert_array_equal(numpy_of(trainer(inputs)), before)
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
