@@ -92,7 +92,7 @@ def test_lora_merge_keeps_the_outputs():
         merge_lora(trainer)
 
 
-@requires_tensorflow
+@requires_tensorflow("an export traces with TensorFlow")
 def test_lora_export_merges_a_copy():
     from keras_attn.export.trace.portable_copy import portable_copy
 
