@@ -11,6 +11,7 @@ names changes, or if a workaround is no longer necessary.
 | `Adam._momentums`, `_velocities`, `_get_variable_index` | Adam update with one operator | Keras 3.15 | Keras' Adam uses `ResourceApplyAdam` |
 | `tensor._keras_mask` | implicit masks in the export of a step | Keras 3.15 | a public function returns implicit masks |
 | `Node`, `Tracker`, `_inbound_nodes`, `_outbound_nodes` | copies of layers for an export | Keras 3.15 | Keras copies layers that share variables |
+| `Layer._tracker`, `_untrack_variable` | weights that are added to a built layer or removed from it (LoRA) | Keras 3.15 | `add_weight` of a built layer is allowed, and `delattr` does not run the garbage collector |
 | `Functional._run_through_graph` | shared layers in `clone_model` | Keras 3.15 | `clone_model` keeps shared layers shared |
 | `CompileLoss._user_loss_weights` | a model with loss weights must not fuse the loss | Keras 3.15 | `Model` shows the weights of its losses |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
@@ -109,6 +110,29 @@ def forget_original_parts(value: Any) -> None:
         value.stored_ids = {
             name: {id(each) for each in parts} for name, (_, parts) in value.config.items()
         }
+
+
+@contextlib.contextmanager
+def unlocked(layer: keras.layers.Layer) -> Iterator[None]:
+    """Context in which weights can be added to a layer that is built."""
+    tracker = layer._tracker
+    was_locked = tracker.locked
+    tracker.unlock()
+    try:
+        yield
+    finally:
+        if was_locked:
+            tracker.locked = True
+
+
+def remove_weight(layer: keras.layers.Layer, name: str, new: Any = None) -> None:
+    """Replaces an attribute with a weight by another weight or `None`.
+
+    `delattr` does the same, but runs the garbage collector, which takes a second.
+    """
+    with unlocked(layer):
+        layer._untrack_variable(getattr(layer, name))
+        setattr(layer, name, new)
 
 
 def has_dropout_masks(layer: keras.layers.Layer) -> bool:

@@ -8,6 +8,7 @@ from keras_attn import masks
 from keras_attn._decoding_state import kv_cache
 from keras_attn._decoding_state.beam_axis import fold_beams_into_queries
 from keras_attn._drop_ins.dropout import Dropout
+from keras_attn._drop_ins.low_rank_adaptation import LowRankAdaptation
 from keras_attn._layer.argument_checks import (
     check_dropout,
     check_positive_integer,
@@ -35,7 +36,7 @@ from keras_attn.positions.rotary_positions import RotaryPositions
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class MultiHeadAttention(AttentionSteps, Layer):
+class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
     """Multi-head attention: scaled dot-product attention with several learned projections.
 
         head_i = softmax((q W_i^Q) (k W_i^K)^T / sqrt(key_dim)) (v W_i^V)
@@ -49,8 +50,9 @@ class MultiHeadAttention(AttentionSteps, Layer):
     head_size)`. To copy the weights of the layer of Keras, reshape them:
     `layer.set_weights([w.reshape(own.shape) ...])`. In addition, this layer supports grouped
     key-value heads, rotary positions, position biases, prepared memories and a key-value cache. It
-    does not support output shapes with several axes, `activity_regularizer`, `enable_lora` and
-    `quantize`.
+    does not support output shapes with several axes, `activity_regularizer` and `quantize`.
+    `enable_lora(rank)` adapts its kernels with low-rank updates, see
+    `keras_attn.training.enable_lora`.
 
     Args:
         num_heads: Positive int, number of query heads.
@@ -257,6 +259,10 @@ class MultiHeadAttention(AttentionSteps, Layer):
                 constraint=self.bias_constraint,
             )
             setattr(self, f"{name}_bias", bias)
+
+    def lora_targets(self) -> dict[str, tuple[keras.layers.Layer, keras.Variable]]:
+        names = ["query", "key", "value", "output", *(["gate"] if self.use_gate else [])]
+        return {name: (self, getattr(self, f"{name}_kernel")) for name in names}
 
     def call(
         self,
@@ -499,7 +505,10 @@ class MultiHeadAttention(AttentionSteps, Layer):
 
     def _multiply(self, inputs, *names):
         """Concatenates the projections `names`: `(..., features)` to `(..., sum of sizes)`."""
-        kernels = [self._scaled(name, getattr(self, f"{name}_kernel")) for name in names]
+        kernels = [getattr(self, f"{name}_kernel") for name in names]
+        if self.lora_kernels:
+            kernels = [self.adapted_kernel(*each) for each in zip(names, kernels, strict=True)]
+        kernels = [self._scaled(*each) for each in zip(names, kernels, strict=True)]
         biases = None
         if self.use_bias:
             biases = [self._scaled(name, getattr(self, f"{name}_bias")) for name in names]

@@ -9,6 +9,7 @@ from keras_attn.training.clipped_adam import ClippedAdam
 from keras_attn.training.compile_for_training import compile_for_training
 from keras_attn.training.consecutive_windows import ConsecutiveWindows
 from keras_attn.training.crossentropy_per_token import crossentropy_per_token
+from keras_attn.training.enable_lora import enable_lora, merge_lora
 from keras_attn.training.fit import fit
 from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.inverse_square_root_schedule import InverseSquareRootSchedule
@@ -47,9 +48,11 @@ __all__ = [
     "compile_for_training",
     "crossentropy_per_token",
     "device_report",
+    "enable_lora",
     "fit",
     "layout_map",
     "linear_crossentropy",
+    "merge_lora",
     "pad_to_replicas",
     "place_parts",
     "strategy",

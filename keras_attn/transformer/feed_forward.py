@@ -5,6 +5,7 @@ import keras
 from keras import ops
 
 from keras_attn._drop_ins.dropout import Dropout
+from keras_attn._drop_ins.low_rank_adaptation import LowRankAdaptation
 from keras_attn._layer.argument_checks import check_dropout, check_positive_integer
 from keras_attn._layer.ensure_built import build_activation
 from keras_attn._layer.layer import Layer
@@ -14,7 +15,7 @@ from keras_attn._types import ActivationLike, InitializerLike, StaticShape, Tens
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
-class FeedForward(Layer):
+class FeedForward(LowRankAdaptation, Layer):
     """Position-wise feed-forward network: two dense layers with an activation in between.
 
         relu, gelu, ...         y = W_2 f(W_1 x + b_1) + b_2
@@ -25,6 +26,9 @@ class FeedForward(Layer):
     The network was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation
     2. The gated forms were introduced by [Shazeer, 2020](https://arxiv.org/abs/2002.05202),
     equation 6. T5 1.1 and Gemma use geglu, Llama uses swiglu.
+
+    `enable_lora(rank)` adapts the matrices with low-rank updates, see
+    `keras_attn.training.enable_lora`.
 
     Args:
         intermediate_dim: Positive int, size of the hidden layer.
@@ -95,13 +99,30 @@ class FeedForward(Layer):
         self.contraction.build((*inputs_shape[:-1], self.intermediate_dim))
 
     def call(self, inputs: Tensor) -> Tensor:
-        hidden = self.expansion(inputs)  # (..., I) or (..., 2 I)
+        hidden = self._apply_dense("expansion", inputs)  # (..., I) or (..., 2 I)
         if self.is_gated:
             gate, hidden = ops.split(hidden, 2, axis=-1)
             hidden = GATES[self.activation](gate) * hidden  # (..., I)
         else:
             hidden = self.activation(hidden)
-        return self.contraction(self.dropout_layer(hidden))  # (..., D)
+        return self._apply_dense("contraction", self.dropout_layer(hidden))  # (..., D)
+
+    def _apply_dense(self, name, inputs):
+        dense = getattr(self, name)
+        if name not in self.lora_kernels:
+            return dense(inputs)
+        inputs = ops.cast(inputs, self.compute_dtype)
+        kernel = ops.cast(self.adapted_kernel(name, dense.kernel), self.compute_dtype)
+        outputs = ops.matmul(inputs, kernel)
+        return (
+            ops.add(outputs, ops.cast(dense.bias, self.compute_dtype))
+            if dense.use_bias
+            else outputs
+        )
+
+    def lora_targets(self) -> dict[str, tuple[keras.layers.Layer, keras.Variable]]:
+        layers = {"expansion": self.expansion, "contraction": self.contraction}
+        return {name: (layer, layer.kernel) for name, layer in layers.items()}
 
     def compute_output_shape(self, inputs_shape: StaticShape) -> tuple[int | None, ...]:
         return inputs_shape

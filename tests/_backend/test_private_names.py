@@ -32,6 +32,20 @@ def test_keras_still_recomputes_no_layer_with_a_keyword_argument_in_a_graph():
         tf.function(lambda x: dropout(x, training=True))(tf.ones((2, 2)))
 
 
+def test_unlocked_layer_accepts_weights():
+    dense = layers.Dense(2)
+    dense.build((None, 3))
+    with pytest.raises(ValueError, match="cannot add new elements of state"):
+        dense.add_weight(name="late", shape=(1,))
+    with private_names.unlocked(dense):
+        dense.late = dense.add_weight(name="late", shape=(1,))
+    assert dense.weights[-1] is dense.late
+    with pytest.raises(ValueError, match="cannot add new elements of state"):
+        dense.add_weight(name="later", shape=(1,))
+    private_names.remove_weight(dense, "late")
+    assert dense.late is None and len(dense.weights) == 2
+
+
 def test_gradient_clipping_sees_the_gradients_of_a_step():
     class Doubling(private_names.GradientClipping, keras.optimizers.SGD):
         def clip_gradients(self, gradients):

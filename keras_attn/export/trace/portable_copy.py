@@ -1,6 +1,7 @@
 from typing import Any
 
 from keras_attn._backend.private_names import has_dropout_masks
+from keras_attn._drop_ins.low_rank_adaptation import LowRankAdaptation
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.export.trace.copy_layers import copy_layers
 from keras_attn.export.trace.fold_time import fold_time
@@ -17,6 +18,7 @@ def portable_copy(*layers: Any, keep_precision: Any = False) -> Any:
       random generator.
     - Mixed precision becomes float32, the precision of the weights. Lower precision in a file is an
       option of the export. A cast that is an operation of a functional model remains.
+    - Low-rank updates (LoRA) are merged. The merged kernels are variables of the copy.
 
     Args:
         *layers: Keras layers or models. Copies of nested layers are changed too.
@@ -27,6 +29,9 @@ def portable_copy(*layers: Any, keep_precision: Any = False) -> Any:
     """
     copies = copy_layers(*layers)
     for layer in flatten_layers(copies):
+        if isinstance(layer, LowRankAdaptation) and layer.lora_kernels:
+            layer.detach_kernels()
+            layer.merge_lora()
         if hasattr(layer, "use_cudnn"):
             layer.use_cudnn = False
         if has_dropout_masks(layer):

@@ -1,0 +1,133 @@
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_attn._drop_ins.low_rank_adaptation import LowRankAdaptation
+from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn.attention.multi_head_attention import MultiHeadAttention
+
+
+def enable_lora(
+    model: keras.layers.Layer,
+    rank: int = 8,
+    lora_alpha: float | None = None,
+    attention_kernels: Sequence[str] | None = ("query", "value"),
+    feed_forward_kernels: Sequence[str] | None = None,
+) -> list[keras.Variable]:
+    """Freezes a model and adds trainable low-rank updates to its kernels (LoRA).
+
+        W = W_0 + (lora_alpha / rank) A B
+
+    LoRA was introduced by [Hu et al., 2021](https://arxiv.org/abs/2106.09685), equation 3. Only the
+    updates A and B are trained, so optimizer and gradients need little memory. At first B is zero,
+    and the outputs of the model do not change.
+
+    Call this function before `compile`. Models that share the layers, such as a `TrainingModel` and
+    its `GenerationModel`, share the updates. Saved models contain A and B and can be loaded as
+    usual; call the function again after loading to freeze the rest. Exported files contain the
+    merged kernels. `merge_lora` merges them in the model.
+
+    Args:
+        model: Built Keras model or layer.
+        rank: Positive int, rank of the updates. Defaults to `8`.
+        lora_alpha: Positive float, scale of the updates times `rank`. Defaults to `rank`.
+        attention_kernels: List of kernels of each `MultiHeadAttention` layer to adapt: some of
+            `"query"`, `"key"`, `"value"`, `"output"` and `"gate"`, or `None` for no kernel.
+            Defaults to `("query", "value")`, as in the paper.
+        feed_forward_kernels: List of kernels of each `FeedForward` layer to adapt: some of
+            `"expansion"` and `"contraction"`. Defaults to `None`: no kernel.
+
+    Returns:
+        List of the variables A and B, which are the trainable variables of the model afterwards.
+
+    Raises:
+        ValueError: If the model is compiled or not built, an argument is out of range, or there is
+            no trainable layer to adapt. Layers with `trainable=False` are not adapted.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import keras_attn
+    >>> block = keras_attn.TransformerEncoderBlock(num_heads=2, intermediate_dim=16)
+    >>> outputs = block(np.ones((2, 5, 8), "float32"))
+    >>> [variable.name for variable in enable_lora(block, rank=2)]
+    ['lora_query_a', 'lora_query_b', 'lora_value_a', 'lora_value_b']
+    """
+    check_positive_integer("rank", rank)
+    if getattr(model, "compiled", False):
+        raise ValueError(
+            f"Expected a model that is not compiled. Received: model {model.name!r}, "
+            "compiled=True, whose optimizer may already have variables for all weights. Call "
+            "enable_lora before compile."
+        )
+    choices = [
+        (layer, names)
+        for layer in _adaptable_layers(model)
+        if (
+            names := attention_kernels
+            if isinstance(layer, MultiHeadAttention)
+            else feed_forward_kernels
+        )
+    ]
+    if not choices:
+        raise ValueError(
+            "Expected a model with trainable MultiHeadAttention or FeedForward layers to adapt. "
+            f"Received: model {model.name!r}, attention_kernels={attention_kernels!r}, "
+            f"feed_forward_kernels={feed_forward_kernels!r}. Set trainable=True for these layers, "
+            "or train without LoRA."
+        )
+    for layer, names in choices:
+        if not layer.lora_kernels:
+            layer.enable_lora(rank, lora_alpha, names)
+        elif (layer.lora_rank, layer.lora_kernels) != (rank, tuple(names)):
+            raise ValueError(
+                f"Expected the LoRA of the model, rank={layer.lora_rank} and the kernels "
+                f"{layer.lora_kernels}. Received: rank={rank}, kernels={tuple(names)}. Call "
+                "merge_lora first to add other updates."
+            )
+    updates: dict[int, keras.Variable] = {}
+    for layer, names in choices:
+        for name in names:
+            for part in "ab":
+                variable = getattr(layer, f"lora_{name}_{part}")
+                updates[id(variable)] = variable
+    for variable in model.trainable_variables:
+        if id(variable) not in updates:
+            variable.trainable = False
+    return list(updates.values())
+
+
+def merge_lora(model: keras.layers.Layer) -> None:
+    """Adds the low-rank updates of a model to its kernels, and removes the updates.
+
+    The outputs of the model do not change. The merged kernels are trainable; the weights that
+    `keras_attn.training.enable_lora` froze remain frozen until you set `model.trainable = True`.
+
+    Args:
+        model: Keras model or layer, see `enable_lora`.
+
+    Raises:
+        ValueError: If the model has no low-rank updates.
+    """
+    adapted = [layer for layer in _adaptable_layers(model, frozen=True) if layer.lora_kernels]
+    if not adapted:
+        raise ValueError(
+            f"Expected a model with LoRA. Received: model {model.name!r} without low-rank updates. "
+            "Call keras_attn.training.enable_lora before the training."
+        )
+    for layer in adapted:
+        layer.merge_lora()
+
+
+def _adaptable_layers(model: keras.layers.Layer, frozen: bool = False) -> list[Any]:
+    if not model.built:
+        raise ValueError(
+            f"Expected a model that is built. Received: {model.name!r}, built=False. Call it once."
+        )
+    return [
+        layer
+        for layer in flatten_layers([model])
+        if isinstance(layer, LowRankAdaptation) and (frozen or layer.trainable)
+    ]

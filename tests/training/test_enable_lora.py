@@ -1,0 +1,193 @@
+"""LoRA against NumPy, and through training, saving, merging and export."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attn import (
+    BeamDecoder,
+    FeedForward,
+    GenerationModel,
+    MultiHeadAttention,
+    TrainingModel,
+    transformer_seq2seq,
+)
+from keras_attn.training import SequenceCrossentropy, enable_lora, merge_lora
+from tests.backend import requires_tensorflow
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(2, 5, 8)).astype("float32")
+SOURCE = RANDOM.integers(4, 20, (4, 6)).astype("int32")
+TARGET = np.concatenate([np.ones((4, 1)), RANDOM.integers(4, 20, (4, 5))], 1).astype("int32")
+LABELS = np.concatenate([TARGET[:, 1:], np.full((4, 1), 2)], 1).astype("int32")
+
+
+def numpy_of(value):
+    return ops.convert_to_numpy(ops.cast(value, "float32"))
+
+
+def randomize(variables):
+    for variable in variables:
+        variable.assign(RANDOM.normal(0, 0.3, variable.shape))
+
+
+def models():
+    keras.utils.set_random_seed(1)
+    sizes = {"num_layers": 1, "num_heads": 2, "embedding_dim": 16, "intermediate_dim": 24}
+    encoder, decoder = transformer_seq2seq(20, 20, **sizes)
+    search = BeamDecoder(decoder, beam_width=2, max_length=6)
+    return TrainingModel(encoder, decoder), GenerationModel(encoder, search)
+
+
+def test_lora_kernels_of_attention_equal_the_equation():
+    layer, plain = (MultiHeadAttention(2, 4, use_bias=False) for _ in range(2))
+    layer(X), plain(X)
+    layer.enable_lora(3, lora_alpha=6, kernels=["query", "output"])
+    assert [v.name for v in layer.trainable_variables] == [
+        "key_kernel",
+        "value_kernel",
+        "lora_query_a",
+        "lora_query_b",
+        "lora_output_a",
+        "lora_output_b",
+    ]
+    randomize(layer.variables)
+    w = {v.name: numpy_of(v) for v in layer.variables}
+    for name in ("query", "output"):
+        w[f"{name}_kernel"] += 6 / 3 * w[f"lora_{name}_a"] @ w[f"lora_{name}_b"]
+    plain.set_weights([w[f"{name}_kernel"] for name in ("query", "key", "value", "output")])
+    np.testing.assert_allclose(numpy_of(layer(X)), numpy_of(plain(X)), atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+def test_lora_kernels_of_feed_forward_equal_the_equation(activation):
+    layer = FeedForward(6, activation=activation)
+    layer(X)
+    layer.enable_lora(2, lora_alpha=1)
+    randomize(layer.variables)
+    w1, b1 = map(numpy_of, (layer.expansion.kernel, layer.expansion.bias))
+    w2, b2 = map(numpy_of, (layer.contraction.kernel, layer.contraction.bias))
+    w1 = w1 + 0.5 * numpy_of(layer.lora_expansion_a) @ numpy_of(layer.lora_expansion_b)
+    w2 = w2 + 0.5 * numpy_of(layer.lora_contraction_a) @ numpy_of(layer.lora_contraction_b)
+    hidden = X @ w1 + b1
+    if activation == "swiglu":
+        gate, hidden = np.split(hidden, 2, -1)
+        hidden = gate / (1 + np.exp(-gate)) * hidden
+    else:
+        hidden = np.maximum(hidden, 0)
+    np.testing.assert_allclose(numpy_of(layer(X)), hidden @ w2 + b2, atol=1e-5)
+
+
+def test_lora_merge_keeps_the_outputs():
+    trainer, _ = models()
+    variables = enable_lora(trainer, 4, 8, ("query", "key", "value", "output"), ("expansion",))
+    randomize(variables)
+    inputs = {"source_ids": SOURCE, "target_ids": TARGET}
+    before, count = numpy_of(trainer(inputs)), len(trainer.variables)
+    merge_lora(trainer)
+    assert len(trainer.variables) == count - len(variables)
+    np.testing.assert_allclose(numpy_of(trainer(inputs)), before, atol=1e-5)
+    with pytest.raises(ValueError, match="Expected a model with LoRA"):
+        merge_lora(trainer)
+
+
+@requires_tensorflow("an export traces with TensorFlow")
+def test_lora_export_merges_a_copy():
+    from keras_attn.export.trace.portable_copy import portable_copy
+
+    trainer, _ = models()
+    randomize(enable_lora(trainer, 4, 8, ("query", "output"), ("expansion", "contraction")))
+    inputs = {"source_ids": SOURCE, "target_ids": TARGET}
+    before = numpy_of(trainer(inputs))
+    (copy,) = portable_copy(trainer)
+    assert not any("lora" in weight.name for weight in copy.weights)
+    np.testing.assert_allclose(numpy_of(copy(inputs)), before, atol=1e-5)
+    np.testing.assert_array_equal(numpy_of(trainer(inputs)), before)
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_lora_fit_trains_only_the_updates(policy):
+    keras.config.set_dtype_policy(policy)
+    try:
+        trainer, _ = models()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    updates = enable_lora(trainer, 4)
+    names = {id(each) for each in updates}
+    assert {id(each) for each in trainer.trainable_variables} == names
+    assert {each.dtype for each in updates} == {"float32"}
+    frozen = [each for each in trainer.variables if id(each) not in names]
+    frozen = [each for each in frozen if "seed_generator" not in each.path]
+    before = [numpy_of(each) for each in frozen]
+    optimizer = keras.optimizers.Adam(0.01, gradient_accumulation_steps=2)
+    trainer.compile(optimizer, SequenceCrossentropy(), jit_compile=False)
+    data = {"source_ids": SOURCE, "target_ids": TARGET}
+    losses = trainer.fit(data, LABELS, batch_size=2, epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    for old, variable in zip(before, frozen, strict=True):
+        np.testing.assert_array_equal(old, numpy_of(variable))
+    assert all(np.any(numpy_of(each)) for each in updates)
+    with pytest.raises(ValueError, match="Call enable_lora before compile"):
+        enable_lora(trainer, 4)
+
+
+def test_lora_saved_models_keep_the_updates(tmp_path):
+    trainer, _ = models()
+    updates = enable_lora(trainer, 4, 16.0, feed_forward_kernels=["contraction"])
+    randomize(updates)
+    inputs = {"source_ids": SOURCE, "target_ids": TARGET}
+    expected = numpy_of(trainer(inputs))
+    trainer.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(numpy_of(loaded(inputs)), expected, atol=1e-6)
+    again = enable_lora(loaded, 4, feed_forward_kernels=["contraction"])
+    assert len(loaded.trainable_variables) == len(again) == len(updates)
+    for one, other in zip(updates, again, strict=True):
+        np.testing.assert_array_equal(numpy_of(one), numpy_of(other))
+    with pytest.raises(ValueError, match="rank=4"):
+        enable_lora(loaded, 3)
+
+
+def test_lora_weights_without_updates_reset_them(tmp_path):
+    trainer, _ = models()
+    inputs = {"source_ids": SOURCE, "target_ids": TARGET}
+    expected = numpy_of(trainer(inputs))
+    trainer.save_weights(tmp_path / "model.weights.h5")
+    randomize(enable_lora(trainer, 2))
+    assert np.abs(numpy_of(trainer(inputs)) - expected).max() > 0.01
+    trainer.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_allclose(numpy_of(trainer(inputs)), expected, atol=1e-6)
+
+
+def test_lora_refuses_layers_that_it_cannot_adapt():
+    layer = MultiHeadAttention(2, 4)
+    with pytest.raises(ValueError, match="Expected a layer that is built"):
+        layer.enable_lora(2)
+    layer(X)
+    for arguments, message in (
+        ({"rank": 0}, "rank"),
+        ({"rank": 9}, "Expected rank to be at most 8"),
+        ({"rank": 2, "kernels": ["gate"]}, "Expected kernels to be some of"),
+        ({"rank": 2, "lora_alpha": -1.0}, "lora_alpha"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            layer.enable_lora(**arguments)
+    layer.trainable = False
+    with pytest.raises(ValueError, match="Expected a trainable layer"):
+        layer.enable_lora(2)
+    with pytest.raises(ValueError, match="trainable MultiHeadAttention"):
+        enable_lora(layer, 2)
+    layer.trainable = True
+    layer.enable_lora(2)
+    with pytest.raises(ValueError, match="Expected a layer without LoRA"):
+        layer.enable_lora(2)
+    constrained = MultiHeadAttention(2, 4, kernel_constraint="max_norm")
+    constrained(X)
+    with pytest.raises(ValueError, match="kernel_constraint"):
+        constrained.enable_lora(2)
+    quantized = FeedForward(16)
+    quantized(X)
+    quantized.contraction.quantize("int8")
+    with pytest.raises(ValueError, match="not quantized"):
+        quantized.enable_lora(2)
