@@ -1,6 +1,7 @@
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._types import Tensor
@@ -55,4 +56,4 @@ class CoverageAttention(AdditiveFeedbackAttention):
         self.coverage_kernel = self.add_kernel("coverage_kernel", (1, self.units))
 
     def compute_features(self, alignments: Tensor) -> Tensor:
-        return alignments[..., None] * self.coverage_kernel  # (B, K, S, U)
+        return ops.expand_dims(alignments, -1) * self.coverage_kernel  # (B, K, S, U)

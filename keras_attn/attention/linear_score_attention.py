@@ -59,4 +59,4 @@ class LinearScoreAttention(AttentionMechanism):
         query = ops.matmul(query, self.query_kernel) + self.bias  # (B, T, 1)
         # Use indexing instead of a transposition. If a transposition of an axis of size 1 follows a
         # matrix product, the optimizers of tf2onnx replace it by a wrong reshape.
-        return query + keys[:, None, :, 0]  # (B, T, S)
+        return query + keys[:, :, 0][:, None]  # (B, T, S)

@@ -167,10 +167,12 @@ class LocalAttention(AttentionMechanism):
         batch, target = ops.shape(query)[0], ops.shape(query)[1]
         source, width = ops.shape(memory["mask"])[2], 2 * self.window + 1
         if steps is None:
-            center = self.predict_position(query, memory["lengths"])[..., None]  # (B, T, 1)
+            center = self.predict_position(query, memory["lengths"])
+            center = ops.expand_dims(center, -1)  # (B, T, 1)
         else:
             last = ops.maximum(memory["lengths"] - 1, 0)[:, None]  # (B, 1)
-            center = ops.cast(ops.minimum(steps, last), wide_dtype(query))[..., None]  # (B, T, 1)
+            center = ops.cast(ops.minimum(steps, last), wide_dtype(query))
+            center = ops.expand_dims(center, -1)  # (B, T, 1)
         # Clip the result, because a cast of NaN to an integer is undefined.
         nearest = ops.clip(ops.cast(ops.round(center), "int32"), 0, source)  # (B, T, 1)
         start = nearest - self.window  # (B, T, 1)

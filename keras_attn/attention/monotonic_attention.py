@@ -160,7 +160,9 @@ class MonotonicAttention(FeedbackAttention):
         new_state = {}
         if "noise" in state:
             noise, step = ops.stop_gradient(state["noise"]), state["step"]
-            step = ops.broadcast_to(step[..., None], (*ops.shape(step), ops.shape(noise)[3]))
+            step = ops.broadcast_to(
+                ops.expand_dims(step, -1), (*ops.shape(step), ops.shape(noise)[3])
+            )
             scores = scores + ops.cast(ops.take_along_axis(noise, step, axis=2)[:, :, 0], dtype)
             new_state = {"noise": noise, "step": state["step"] + 1}
         allowed = ops.cast(memory["mask"], dtype)  # (B, 1, S)

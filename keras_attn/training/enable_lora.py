@@ -110,6 +110,17 @@ def merge_lora(model: keras.layers.Layer) -> None:
 
     Raises:
         ValueError: If the model has no low-rank updates.
+
+    Example:
+
+    >>> import numpy as np
+    >>> import keras_attn
+    >>> block = keras_attn.TransformerEncoderBlock(num_heads=2, intermediate_dim=16)
+    >>> outputs = block(np.ones((2, 5, 8), "float32"))
+    >>> updates = enable_lora(block, rank=2)
+    >>> merge_lora(block)
+    >>> len(block.trainable_variables)  # until you set block.trainable = True
+    2
     """
     adapted = [layer for layer in _adaptable_layers(model, frozen=True) if layer.lora_kernels]
     if not adapted:
