@@ -105,7 +105,7 @@ class ParityReport:
             low.append(f"{self.precision.precision} changes {share:.1%} of the best hypotheses")
         return f"WARNING, LOW AGREEMENT: {'; '.join(low)}. Details: " if low else ""
 
-    def check(self) -> None:
+    def check(self, tolerance: float = TOLERANCE) -> None:
         """Raises an error if the exported model disagrees with Keras.
 
         95 % of the best hypotheses must have equal ids. 99.5 % of the best hypotheses, and all
@@ -113,6 +113,10 @@ class ParityReport:
         many ties, trained models have few. Of sampled hypotheses, 95 % must have equal ids:
         rounding errors can change the sampled token if a random number is close to the boundary
         between two tokens.
+
+        Args:
+            tolerance: Float, maximum difference of a score, a log probability or an attention
+                weight. Defaults to `1e-4`.
 
         Raises:
             ExportError: If the models disagree. The message contains the figures.
@@ -124,8 +128,8 @@ class ParityReport:
             expected = (
                 "the same best ids for 95.0% (99.5% with ties), all hypotheses for 99.0% with ties"
             )
-        if not (agrees and self.largest_difference <= TOLERANCE):
+        if not (agrees and self.largest_difference <= tolerance):
             raise ExportError(
                 f"The exported model disagrees with Keras. Expected {expected} and differences up "
-                f"to {TOLERANCE:.0e}. Received: {self}, {self.each_equal:.1%} of all hypotheses."
+                f"to {tolerance:.0e}. Received: {self}, {self.each_equal:.1%} of all hypotheses."
             )

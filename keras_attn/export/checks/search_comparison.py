@@ -1,6 +1,7 @@
 import functools
 from typing import Any
 
+from keras_attn.export.checks.parity_report import TOLERANCE
 from keras_attn.export.checks.parity_sentences import parity_prefixes
 from keras_attn.export.checks.parity_sources import parity_sources
 from keras_attn.export.checks.precision_report import PrecisionReport
@@ -41,7 +42,7 @@ class SearchComparison:
         """Returns an iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
         return translated_batches(self.keras, self.sources, self._function.search, self.prefixes)
 
-    def compare(self, run: Any, expected: Any = None) -> Any:
+    def compare(self, run: Any, expected: Any = None, tolerance: float = TOLERANCE) -> Any:
         """Compares a file with Keras.
 
         Args:
@@ -49,6 +50,7 @@ class SearchComparison:
                 arrays.
             expected: Results of `expected()`. If `None`, this method calls `expected()`. Defaults
                 to `None`.
+            tolerance: Float, maximum difference, see `ParityReport.check`. Defaults to `1e-4`.
 
         Returns:
             A `ParityReport`.
@@ -58,7 +60,7 @@ class SearchComparison:
         """
         expected = self.expected() if expected is None else expected
         report = compare_translations(expected, run, self._function.search)
-        report.check()
+        report.check(tolerance)
         return report
 
     def compare_precision(self, precision: Any, float32: Any, run: Any) -> Any:

@@ -21,6 +21,9 @@ from keras_attn.export.trace.litert_conversion import (
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
 
+TOLERANCE = 1e-3
+"""Maximum difference of a score. LiteRT approximates exponentials and hyperbolic tangents."""
+
 
 def export_litert(
     model: Any,
@@ -130,7 +133,7 @@ def export_litert(
 
     with atomic_replace(path, is_file=True) as partial, pause_garbage_collection():
         content = converted("float32")
-        report = comparison.compare(runner(content))
+        report = comparison.compare(runner(content), tolerance=TOLERANCE)
         if precision != "float32":
             content = converted(precision)
             report.precision = comparison.compare_precision(

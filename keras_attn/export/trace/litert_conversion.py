@@ -106,7 +106,8 @@ def convert_to_litert(
 def _reason(error):
     """Returns the message for an error of the converter, with the operators and their layers."""
     text = str(error)
-    operators = sorted(set(re.findall(r"'(tf\.\w+)' op", text)))
+    found = re.findall(r"'(tf\.\w+)' op|operation '(tf\.\w+)'", text)
+    operators = sorted({name for pair in found for name in pair if name})
     if not operators:
         summary = " ".join(text.split())
         return f"LiteRT's converter failed: {type(error).__name__}: {summary[-400:]}"
