@@ -268,7 +268,7 @@ def test_token_types_are_added_to_the_embeddings():
 
 def test_token_types_are_a_good_layer():
     inputs = {"inputs": IDS, "token_type_ids": TYPES}
-    check_layer(with_types, inputs, without_gradient=["key_bias"])
+    check_layer(with_types, inputs)
 
 
 def test_token_types_need_an_embedding():
