@@ -41,8 +41,10 @@ def penalize_repetition(
     factor = ops.cast(ops.where(step > 0, penalty, 1.0), logits.dtype)
     values = gather.gather_beams(logits, tokens)  # (rows, T)
     penalized = ops.where(values > 0, values / factor, values * factor)
+    # An infinite logit stays: its difference would be NaN.
+    is_changed = (tokens != previous) & (penalized != values)
     # The differences, and so the sums, are exact for penalties from 0.5 to 2.
-    changes = ops.where(tokens != previous, penalized - values, 0.0)
+    changes = ops.where(is_changed, penalized - values, 0.0)
     return scatter_add(logits, _places(tokens), ops.reshape(changes, (-1,)))
 
 

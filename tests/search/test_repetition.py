@@ -114,6 +114,30 @@ def test_only_what_repeats_is_changed():
     assert_close(forbidden[:, [0, 2]], logits[:, [0, 2]])
 
 
+@pytest.mark.parametrize("steps", [0, 4])
+def test_repetition_penalty_keeps_infinite_logits(steps):
+    logits = np.array([[1.0, -np.inf, 2.0, -1.0, np.inf]], "float32")
+    history = np.array([[[1, 2, 2, 4]]], "int32")
+    penalized = numpy(penalize_repetition(logits, history, np.int32(steps), 2.0))
+    expected = logits if steps == 0 else np.array([[1.0, -np.inf, 1.0, -1.0, np.inf]], "float32")
+    assert_identical(penalized, expected)
+
+
+@pytest.mark.parametrize("search", [GreedyDecoder, BeamDecoder])
+def test_search_with_repetition_penalty_treats_infinite_logits_as_impossible(search):
+    is_forbidden = np.random.default_rng(1).random(TABLES.shape) < 0.3
+    is_forbidden[:, :, 0] = True
+    is_forbidden[:, :, 2] = False  # the end token, so that there are no dead ends
+    settings = {"max_length": LIMIT, "relative_max_length": None, "repetition_penalty": 1.3}
+    infinite, finite = (
+        numpy(search(TableDecoder(), **settings)(np.where(is_forbidden, np.float32(value), TABLES)))
+        for value in (-np.inf, -1e9)
+    )
+    assert_identical(infinite["token_ids"], finite["token_ids"])
+    assert_identical(infinite["lengths"], finite["lengths"])
+    assert_close(infinite["scores"], finite["scores"])
+
+
 @pytest.mark.parametrize("search", [GreedyDecoder, BeamDecoder, SamplingDecoder])
 def test_settings_survive_saving(search):
     layer = search(TableDecoder(), repetition_penalty=1.2, no_repeat_ngram_size=3)

@@ -22,7 +22,8 @@ from keras_attn.export.trace.pause_garbage_collection import pause_garbage_colle
 from keras_attn.export.trace.search_function import SearchFunction
 
 TOLERANCE = 1e-3
-"""Maximum difference of a score. LiteRT approximates exponentials and hyperbolic tangents."""
+"""Maximum difference of a score, a log probability or an attention weight. LiteRT approximates
+exponentials and hyperbolic tangents."""
 
 
 def export_litert(
