@@ -153,7 +153,7 @@ class WeightCopy:
         Args:
             name: String, name in the checkpoint.
             value: Array of shape `(rows, features)`.
-            first_row: Int, number of rows of the checkpoint that are not compared. Defaults to `0`.
+            first_row: Int, index of the first row of the checkpoint to compare. Defaults to `0`.
         """
         self._used.add(name)
         shape = self._files.shapes[name]

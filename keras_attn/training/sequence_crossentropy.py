@@ -127,7 +127,8 @@ class SequenceCrossentropy(keras.losses.Loss):
             sample_weight: See the call arguments.
 
         Returns:
-            Tuple of the loss, equal to the result of a call, and the `TokenStatistics` for metrics.
+            Tuple `(loss, statistics)`: the loss, as `call` returns it, and the `TokenStatistics`
+            for metrics.
         """
         labels, is_real, weights, num_tokens = self._weigh(y_true, sample_weight)
         features, kernel = projection_operands(features, output_layer, bias)

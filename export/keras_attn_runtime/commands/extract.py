@@ -62,7 +62,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _content(arguments: Namespace) -> dict[Path, bytes]:
-    """Returns a dict from the path of each file to write to its content."""
+    """Returns a dict that maps the path of each output file to its content."""
     metadata, settings = read_exported_file(Path(arguments.model))
     files: dict[Path, bytes] = {}
     if arguments.tokenizers is not None:
