@@ -63,8 +63,8 @@ def bars_of(tune):
     """Returns whether each bar of a tune is complete, or `None` if the tune cannot be parsed."""
     if parse_tune(tune) is None:
         return None
-    # music21 divides a bar that is too long into bars that fit, one of which gets a meter of its
-    # own. Without this step, the bars are those of the text.
+    # music21 splits a bar that is too long into several complete bars. Without this step, the score
+    # has the bars of the text.
     with mock.patch("music21.abcFormat.translate.reBar"):
         score = parse_tune(tune)
     return None if score is None else complete_bars(score)

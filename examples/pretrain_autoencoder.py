@@ -11,7 +11,7 @@ The LSTM of a classifier starts from one of
 - a language model: it predicts each token from the tokens before it.
 
 The example trains all three with each of `--seeds` and reports their accuracies. The default data
-are generated sentences, of which only 16 have labels. To use your own data, run:
+are generated sentences; only 16 of them have labels. To use your own data, run:
 
     python examples/pretrain_autoencoder.py --data DIR [--unlabelled FILE] [--labelled COUNT]
 
@@ -203,12 +203,14 @@ def parse_arguments():
     )
     parser.add_argument("--data", type=Path, help="folder of {train,valid}.{pos,neg} text files")
     parser.add_argument("--unlabelled", type=Path, help="more text for the pretraining")
-    parser.add_argument("--out", type=Path, default=Path("build/autoencoder"), help="is written")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/autoencoder"), help="output directory"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument(
         "--labelled", type=int, default=None, help="number of sentences with a label"
     )
-    parser.add_argument("--vocabulary-size", type=int, default=3000, help="at most")
+    parser.add_argument("--vocabulary-size", type=int, default=3000, help="maximum")
     parser.add_argument("--units", type=int, default=None, help="of LSTM and embedding")
     parser.add_argument("--dropout", type=float, default=None)
     parser.add_argument("--pretraining-epochs", type=int, default=None)

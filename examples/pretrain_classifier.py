@@ -247,9 +247,11 @@ def parse_arguments():
         epilog="Options without a default depend on the data: GENERATED and REVIEWS in the code.",
     )
     parser.add_argument("--data", type=Path, help="folder of {train,valid}.{pos,neg} text files")
-    parser.add_argument("--out", type=Path, default=Path("build/pretrained"), help="is written")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/pretrained"), help="output directory"
+    )
     parser.add_argument("--labelled", type=int, default=None, help="labels to learn from")
-    parser.add_argument("--vocabulary-size", type=int, default=3000, help="at most")
+    parser.add_argument("--vocabulary-size", type=int, default=3000, help="maximum")
     parser.add_argument("--pretraining-epochs", type=int, default=None)
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--embedding-dim", type=int, default=None)

@@ -37,7 +37,7 @@ class Signature(TypedDict):
 
 
 class ExportedModel(PickledArguments):
-    """One ONNX or LiteRT file exported by keras_attn: its session, settings and tokenizers.
+    """The session, settings and tokenizers of an ONNX or LiteRT file exported by keras_attn.
 
     Args:
         path: string or path of the file, or of the directory with `model.onnx` and its weights.

@@ -86,7 +86,8 @@ def search_model(name, search_class, options):
     return model
 
 
-def check(model, path, **options):
+def assert_equals_keras(model, path, **options):
+    """Exports a model, and asserts that all hypotheses of 200 sources are those of Keras."""
     report = export_litert(model, path, target_prefix=True, **options)
     assert report.sentences >= 200
     assert report.all_tied == 1.0
@@ -98,14 +99,16 @@ def check(model, path, **options):
 @pytest.mark.parametrize("name", [name for name in DECODERS if name not in REFUSED])
 def test_litert_search_of_each_decoder(tmp_path, name):
     has_attention = name != "lstm, no attention"
-    check(search_model(name, BeamDecoder, BEAM), tmp_path / "m.tflite", alignments=has_attention)
+    assert_equals_keras(
+        search_model(name, BeamDecoder, BEAM), tmp_path / "m.tflite", alignments=has_attention
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_litert_search_names_loops_that_litert_cannot_run(tmp_path, name):
     with pytest.raises(ExportError, match=r"tf.TensorList\w+ in \['beam_decoder.*export_onnx"):
-        check(search_model(name, BeamDecoder, BEAM), tmp_path / "m.tflite")
+        assert_equals_keras(search_model(name, BeamDecoder, BEAM), tmp_path / "m.tflite")
     assert not list(tmp_path.iterdir())
 
 
@@ -113,12 +116,12 @@ def test_litert_search_names_loops_that_litert_cannot_run(tmp_path, name):
 @pytest.mark.parametrize("decoder", ["transformer, sinusoidal positions", "lstm, bahdanau"])
 @pytest.mark.parametrize("search", SEARCHES)
 def test_litert_search_of_each_rule(tmp_path, search, decoder):
-    check(search_model(decoder, *SEARCHES[search]), tmp_path / "m.tflite")
+    assert_equals_keras(search_model(decoder, *SEARCHES[search]), tmp_path / "m.tflite")
 
 
 @pytest.mark.slow
 def test_litert_search_of_a_language_model(tmp_path):
-    check(generator(), tmp_path / "m.tflite")
+    assert_equals_keras(generator(), tmp_path / "m.tflite")
 
 
 @pytest.mark.slow
@@ -126,7 +129,7 @@ def test_litert_search_of_an_ensemble(tmp_path):
     models = [
         search_model(name, BeamDecoder, BEAM) for name in ("transformer, rotary", "gru, luong")
     ]
-    check(ensemble_model(models), tmp_path / "m.tflite")
+    assert_equals_keras(ensemble_model(models), tmp_path / "m.tflite")
 
 
 @pytest.mark.slow
@@ -142,7 +145,7 @@ def test_litert_search_of_images(tmp_path):
 @pytest.mark.slow
 def test_litert_search_of_a_larger_batch(tmp_path):
     model = search_model("gru, coverage", BeamDecoder, BEAM)
-    check(model, tmp_path / "m.tflite", batch_size=4)
+    assert_equals_keras(model, tmp_path / "m.tflite", batch_size=4)
 
 
 @pytest.mark.slow
@@ -153,4 +156,4 @@ def test_litert_search_in_mixed_precision(tmp_path):
         model = search_model("transformer, rotary", BeamDecoder, BEAM)
     finally:
         keras.config.set_dtype_policy(with_policy)
-    check(model, tmp_path / "m.tflite")
+    assert_equals_keras(model, tmp_path / "m.tflite")

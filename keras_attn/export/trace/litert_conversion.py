@@ -1,5 +1,6 @@
 """Conversion of functions to LiteRT models."""
 
+import math
 import re
 import tempfile
 from collections.abc import Callable, Sequence
@@ -44,7 +45,7 @@ def require_small(weights: Any) -> None:
         ExportError: If the weights have more than `LIMIT` bytes in float32, in which every model
             is converted first.
     """
-    size = sum(4 * weight.numpy().size for weight in weights)
+    size = sum(4 * math.prod(weight.shape) for weight in weights)
     if size > LIMIT:
         raise ExportError(
             f"Expected weights of at most {LIMIT:,} bytes in float32, as many as a LiteRT file can "
