@@ -76,7 +76,7 @@ def read_series(paths, time_column, columns, valid_ranges):
 
 
 def calendar_covariates(dates, harmonics=2):
-    """Returns the names and values `(time, 2 * harmonics)` of the position in the year."""
+    """Returns names and values `(time, 2 * harmonics)` of yearly sines and cosines."""
     days = np.array([date.timetuple().tm_yday - 1 for date in dates])
     names, columns = [], []
     for harmonic in range(1, harmonics + 1):
