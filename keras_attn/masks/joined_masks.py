@@ -108,7 +108,7 @@ def boolean(mask: Any, name: str) -> Tensor:
         values = values.astype("float32") if is_float else values
         if ((values != 0) & (values != 1)).any() if is_float else (values < 0).any():
             raise ValueError(
-                f"Expected {name} to be boolean (True = may be attended), or zeros and ones. "
+                f"Expected a boolean {name}, True = may be attended, or zeros and ones. "
                 f"Received: {name} of dtype {dtype} with values from {values.min()} to "
                 f"{values.max()}. If it is a mask that is added to scores, pass `{name} == 0`."
             )

@@ -340,7 +340,7 @@ def test_the_blockwise_form_equals_the_plain_one(name):
         ({"return_attention_scores": True}, "scores=False with flash_attention=True"),
         ({"attention_mask": random_mask(2, 6, 6)}, r"Expected attention_mask .*shape \(2, 6, 6\)"),
         ({"attention_mask": random_mask(2, 1, 6, 6)}, r"Received: .*shape \(2, 1, 6, 6\)"),
-        ({"position_bias": BIAS[:, :2]}, r"Expected a layer .*shape \(2, 2, 6, 6\)"),
+        ({"position_bias": BIAS[:, :2]}, r"Expected position_bias to be a layer .*shape \(2, 2, 6, 6\)"),
     ],
 )
 def test_the_blockwise_form_refuses_what_it_has_not(call, message):
@@ -689,7 +689,7 @@ def test_a_prepared_memory_has_no_positions(arguments):
 def test_weights_of_a_bias_that_a_functional_model_would_lose():
     inputs = keras.Input((5, 8))
     for layer in (MultiHeadAttention(2, 4), TransformerEncoderBlock(2, 12)):
-        with pytest.raises(ValueError, match="give its result"):
+        with pytest.raises(ValueError, match="pass its output"):
             layer(inputs, position_bias=RelativePositionBias(2))
         layer(inputs, position_bias=AlibiBias(2))  # has none
 
