@@ -34,7 +34,9 @@ report.pop("minutes", None)
 names = [name for name in report if name == "onnx" or name.endswith("_onnx")]
 onnx = {name: report.pop(name) for name in names} or None
 counts = {name: report.pop(name) for name in list(report) if isinstance(report[name], int)}
-rows = report.get("rows") or [{"model": args.model, **report}]
+rows, run = [{"model": args.model, **report}], {}
+if "rows" in report:
+    rows, run = report.pop("rows"), {"run": report}  # such as the minutes of all rows together
 found = versions(*PACKAGES)
 if (args.run_dir / "tunes.json").exists():
     tunes = json.loads((args.run_dir / "tunes.json").read_text())
@@ -54,5 +56,6 @@ write_results(
     training=arguments,
     machine={**machine(), "threads": args.threads},
     counts=counts,
+    **run,
     **({"onnx": onnx} if onnx else {}),
 )
