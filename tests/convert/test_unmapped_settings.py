@@ -40,6 +40,7 @@ OTHER_VALUES = {
     "sliding_window": 2,
     "langs": ["fr", "en"],
     "summary_type": "mean",
+    "summary_activation": "tanh",
 }
 """Values of irrelevant settings that are neither numbers nor flags, or have limits."""
 
