@@ -44,7 +44,8 @@ class SamplingDecoder(IndependentSearch):
     Args:
         decoder: `StepDecoder`.
         num_hypotheses: Positive int, number of hypotheses that are sampled independently for each
-            batch entry. Defaults to `1`.
+            batch entry. The memory of a Transformer's cache grows with its square, so for thousands
+            of samples, repeat the source in the batch. Defaults to `1`.
         temperature: Float >= 1e-30. Values below 1 increase the probabilities of the most probable
             tokens. Defaults to `1.0`.
         top_k: Positive int, maximum number of tokens to sample from. Defaults to `None`: no limit.
