@@ -26,11 +26,11 @@ class TensorFlowCheckpoint:
                 f"Expected TensorFlow, to read the checkpoint {str(prefix)!r}. Received: {error}. "
                 "Install it with `pip install keras-attn[tensorflow]`."
             ) from error
-        self._error: Any = tf.errors.OpError
+        self._errors: Any = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
         self._prefix = str(prefix)
         try:
             self._reader: Any = tf.train.load_checkpoint(self._prefix)
-        except (self._error, RuntimeError, ValueError) as error:
+        except self._errors as error:
             raise self._damaged(error) from error
         shapes = self._reader.get_variable_to_shape_map()
         self.shapes: dict[str, tuple[int, ...]] = {n: tuple(each) for n, each in shapes.items()}
@@ -43,7 +43,7 @@ class TensorFlowCheckpoint:
         """
         try:
             return np.asarray(self._reader.get_tensor(name))
-        except (self._error, RuntimeError, ValueError) as error:
+        except self._errors as error:
             raise self._damaged(error) from error
 
     def _damaged(self, error):

@@ -93,18 +93,18 @@ def from_opennmt_tf(
         )
     checkpoint = OpenNMTCheckpoint(folder)
     folders = [checkpoint.folder, checkpoint.folder.absolute().parent]
-    description = _description(model_type, folders)
+    description, place = _description(model_type, folders)
     configuration = read_config(_config(config, folders))
     arguments = dict(description.arguments)
     if configuration["params/dropout"] is not None:
         names = ("dropout", "attention_dropout", "ffn_dropout")
         arguments |= dict.fromkeys(names, configuration["params/dropout"])
-    settings = Settings(DESCRIPTION, arguments, ARGUMENTS)
+    settings = Settings(place, arguments, ARGUMENTS)
     check_ignored(ignore_settings, settings, configuration)
     parts = settings, configuration
     reports = [report for part in parts for report in part.check(ignore_settings)]
     search = opennmt_search(configuration)
-    copy = WeightCopy(checkpoint, DESCRIPTION)
+    copy = WeightCopy(checkpoint, place)
     controls = configuration["data/source_sequence_controls"]
     if controls is None and description.class_name.startswith("ScalingNmt"):
         controls = {"end": configuration["auto_config"]}
@@ -129,11 +129,11 @@ def from_opennmt_tf(
     )
 
 
-def _description(model_type, folders) -> ModelDescription:
-    """Returns the `ModelDescription` of a name in the catalog, or of a file."""
+def _description(model_type, folders) -> tuple[ModelDescription, str]:
+    """Returns the `ModelDescription`, and the name of its file or of the model."""
     path = next((f / DESCRIPTION for f in folders if (f / DESCRIPTION).is_file()), None)
     if model_type is not None and not str(model_type).endswith(".py"):
-        return describe(str(model_type))
+        return describe(str(model_type)), str(model_type)
     if model_type is not None:
         path = Path(model_type)
     if path is None or not path.is_file():
@@ -143,7 +143,7 @@ def _description(model_type, folders) -> ModelDescription:
             "the model in the catalog of OpenNMT-tf with --model-type or model_type=, such as "
             "TransformerBase."
         )
-    return read_description(path.read_text(encoding="utf-8"), str(path))
+    return read_description(path.read_text(encoding="utf-8"), str(path)), path.name
 
 
 def _config(config, folders):

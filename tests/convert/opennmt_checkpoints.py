@@ -24,6 +24,7 @@ def opennmt_variables(
     output_layer_bias=True,
     num_positions=None,
     end_bias=1.5,
+    end_scale=1.0,
     **_,
 ):
     """Random variables by name. Every bias and every normalization is random.
@@ -34,6 +35,7 @@ def opennmt_variables(
         share, pre_norm, mha_bias, output_layer_bias: arguments of OpenNMT-tf.
         num_positions: number of learned positions, if there are any.
         end_bias: added to the bias of the end token, so that outputs differ in length.
+        end_scale: factor of the embedding of the end token, for the same purpose.
     """
     shapes = {SOURCE: (sizes[0], features)}
     if share in ("NONE", "TARGET"):
@@ -68,6 +70,7 @@ def opennmt_variables(
     for name in variables:
         if name.endswith("gamma"):
             variables[name] += 1
+    variables[TARGET if TARGET in variables else SOURCE][2] *= end_scale
     if output_layer_bias:
         variables[f"{OUTPUT}/bias"][2] += end_bias
     return {name: value.astype("float32") for name, value in variables.items()}

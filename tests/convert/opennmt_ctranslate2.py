@@ -11,6 +11,8 @@ ACTIVATIONS = {
     "opennmt.layers.gelu": ctranslate2.specs.common_spec.Activation.GELUTanh,
 }
 
+NAMES = dict(enumerate([*SPECIAL, "<unk>"]))
+
 
 def write_ctranslate2(folder, variables, ffn_activation="tf.nn.relu", layers=LAYERS, **_):
     """Writes a model of CTranslate2. Sinusoids from position 1 and scaled embeddings are built in.
@@ -45,23 +47,26 @@ def write_ctranslate2(folder, variables, ffn_activation="tf.nn.relu", layers=LAY
 
 
 def tokens(size):
-    return [*SPECIAL, *map(str, range(3, size - 1)), "<unk>"]
+    """Names of the ids. CTranslate2 requires `<unk>`, which has the id 3 here."""
+    return [NAMES.get(id_, str(id_)) for id_ in range(size)]
 
 
-def ctranslate2_ids(folder, sources, beam_width, max_length, size):
+def ctranslate2_ids(folder, sources, beam_width, max_length):
     """The ids of each source without the end token, by greedy (beam_width 1) or beam search."""
     translator = ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
-    names = tokens(10_000)
     results = translator.translate_batch(
-        [[names[id_] for id_ in source if id_] for source in sources.tolist()],
+        [[NAMES.get(id_, str(id_)) for id_ in source if id_] for source in sources.tolist()],
         beam_size=beam_width,
         length_penalty=0,
         max_decoding_length=max_length,
         min_decoding_length=0,
         max_batch_size=0,
     )
-    ids = {token: id_ for id_, token in enumerate(tokens(size))}
-    return [[ids[token] for token in each.hypotheses[0]] for each in results]
+    ids = {token: id_ for id_, token in NAMES.items()}
+    return [
+        [ids[token] if token in ids else int(token) for token in each.hypotheses[0]]
+        for each in results
+    ]
 
 
 def _set_layer(layer, variables, name, is_decoder):
