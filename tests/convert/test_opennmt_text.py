@@ -206,26 +206,20 @@ def test_opennmt_onnx_files_write_the_ids_and_texts_of_keras(tmp_path):
     pytest.importorskip("onnxruntime")
     from keras_attn_runtime import Translator
 
+    from keras_attn import replace_search
     from tests.export.small_translator import session
 
     folder, _, tokens = sentencepiece_folder(tmp_path / "run")
-    model = from_opennmt_tf(folder).model
     run, path = tmp_path / "RUN", tmp_path / "model.onnx"
     assert main(["convert", str(folder), str(run)]) == 0
     assert main(["export", "onnx", str(run), str(path), "--search", "max_length=12"]) == 0
     sources = random_source_ids(200, len(tokens) + 1)
-    inputs = {"source_ids": sources, "max_length": np.array(12, "int32")}
-    file = session(path)
-    names = {each.name for each in file.get_inputs()}
-    inputs = {name: value for name, value in inputs.items() if name in names}
-    found = file.run(["token_ids"], inputs)[0][:, 0]
-    import keras_attn
-
-    search = keras_attn.replace_search(model, max_length=12)
-    expected = np.array(search(sources)["token_ids"])[:, 0]
+    model = replace_search(from_opennmt_tf(folder).model, max_length=12)
+    expected = np.array(model(sources)["token_ids"])[:, 0]
+    limits = {"max_length": np.array(12, "int32"), "length_penalty": np.array(1, "float32")}
+    found = session(path).run(["token_ids"], {"source_ids": sources, **limits})[0][:, 0]
     np.testing.assert_array_equal(found, expected)
     assert len({tuple(row) for row in expected.tolist()}) > 20
-    loaded = RunDirectory(run)
-    texts = search.generate(ENGLISH, loaded.source_tokenizer)
+    texts = model.generate(ENGLISH, RunDirectory(run).source_tokenizer)
     translations = Translator(path, num_threads=1).translate(ENGLISH)
     assert [each.text for each in translations] == texts
