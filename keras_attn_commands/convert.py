@@ -1,16 +1,18 @@
-"""`keras-attn convert FOLDER RUN`: converts a checkpoint of transformers to a run directory."""
+"""`keras-attn convert FOLDER RUN`: converts a checkpoint of another library to a run directory."""
 
 import argparse
 import sys
 from pathlib import Path
 
-HELP = "convert a checkpoint of Hugging Face's transformers"
+HELP = "convert a checkpoint of Hugging Face's transformers or OpenNMT-tf"
 DESCRIPTION = (
-    "Converts a checkpoint folder of Hugging Face's transformers to a run directory, which the "
-    "other commands read. The converted model returns the same results as the original. If a part "
-    "of the checkpoint cannot be converted, nothing is written. An earlier conversion in RUN is "
-    "replaced. Exit status: 0 written; 1 nothing was written; 2 wrong command line."
+    "Converts a checkpoint folder of Hugging Face's transformers, or a Transformer of OpenNMT-tf "
+    "2, to a run directory, which the other commands read. The converted model returns the same "
+    "results as the original. If a part of the checkpoint cannot be converted, nothing is written. "
+    "An earlier conversion in RUN is replaced. Exit status: 0 written; 1 nothing was written; 2 "
+    "wrong command line."
 )
+OPENNMT_OPTIONS = ("model_type", "config", "source_vocabulary", "target_vocabulary")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +21,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         type=Path,
         help="folder with config.json, model.safetensors (or shards, or pytorch_model.bin) and the "
-        "files of the tokenizers",
+        "files of the tokenizers. Or a folder of OpenNMT-tf with TensorFlow checkpoints, or the "
+        "path of one of them without .index",
     )
     parser.add_argument("out", metavar="RUN", type=Path, help="run directory to write")
     parser.add_argument(
@@ -40,6 +43,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print how each setting was treated. The file conversion.txt in RUN has the same",
     )
+    opennmt = parser.add_argument_group("checkpoints of OpenNMT-tf")
+    opennmt.add_argument(
+        "--model-type",
+        metavar="NAME",
+        help="name in the catalog of OpenNMT-tf, such as TransformerBase, or path of a "
+        "model_description.py (default: the one in FOLDER or the folder above)",
+    )
+    opennmt.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="configuration in YAML (default: data.yml or config.yml in FOLDER or above)",
+    )
+    for side in ("source", "target"):
+        opennmt.add_argument(
+            f"--{side}-vocabulary",
+            metavar="FILE",
+            type=Path,
+            help=f"vocabulary of the {side} (default: that of the configuration)",
+        )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -60,11 +83,30 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _convert(arguments):
-    from keras_attn.convert import from_transformers, verify
+    from keras_attn.convert import from_opennmt_tf, from_transformers, verify
+    from keras_attn.convert.checkpoint import CONFIG
+    from keras_attn.convert.opennmt_checkpoint import is_opennmt_checkpoint
 
-    conversion = from_transformers(arguments.folder, arguments.ignore_setting)
+    options = {name: getattr(arguments, name) for name in OPENNMT_OPTIONS}
+    folder, ignored = arguments.folder, arguments.ignore_setting
+    if not (folder / CONFIG).is_file() and is_opennmt_checkpoint(folder):
+        if arguments.verify:
+            raise ValueError(
+                "Expected a checkpoint of transformers with --verify. Received: "
+                f"{str(folder)!r}, a checkpoint of OpenNMT-tf. Omit --verify."
+            )
+        conversion = from_opennmt_tf(folder, **options, ignore_settings=ignored)
+        conversion.save(arguments.out)
+        return conversion, None
+    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
+    if given:
+        raise ValueError(
+            f"Expected a checkpoint of OpenNMT-tf with {given[0]}. Received: {str(folder)!r}, "
+            f"which has no TensorFlow checkpoint. Omit {given[0]}, or check the path."
+        )
+    conversion = from_transformers(folder, ignored)
     verification = None
     if arguments.verify:
-        verification = verify(arguments.folder, conversion.model)
+        verification = verify(folder, conversion.model)
     conversion.save(arguments.out)
     return conversion, verification

@@ -107,6 +107,6 @@ def test_the_guide_of_conversions(tmp_path, monkeypatch, capsys):
     weights = marian_weights(vocabulary_size=size)
     write_folder(Path("opus-mt-en-de"), {**MARIAN_CONFIG, "vocab_size": size, **pad}, weights)
     # tests/convert/test_guide.py runs the others, because they need folders of transformers.
-    names = run_blocks("docs/convert.md", {}, first=2)
+    names = run_blocks("docs/convert.md", {}, 2, 3)
     assert len(names["texts"]) == 1 and Path("RUN/model.keras").is_file()
     assert "architecture: MarianMTModel" in capsys.readouterr().out

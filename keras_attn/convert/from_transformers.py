@@ -35,7 +35,7 @@ class Conversion:
         source_tokenizer: Tokenizer of the sources, or `None`.
         target_tokenizer: Tokenizer of the targets. `None` if the targets use `source_tokenizer`, or
             if they have no tokenizer.
-        architecture: String, the class in transformers.
+        architecture: String, the class in transformers or OpenNMT-tf.
         search: String, the search and its arguments.
         tokenizers: String, the tokenizers that were found.
         settings: Tuple of `SettingReport`s: how each setting was treated.

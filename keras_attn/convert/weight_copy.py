@@ -1,25 +1,36 @@
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from keras_attn.convert.conversion_error import ConversionError
-from keras_attn.convert.weight_files import WeightFiles
 
 _SHOWN = 8
 """Maximum number of names in a message."""
+
+
+class WeightSource(Protocol):
+    """Weights of a checkpoint by name, such as `WeightFiles`."""
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]: ...
+
+    def read(self, name: str) -> np.ndarray: ...
 
 
 class WeightCopy:
     """Copies the weights of a checkpoint to the variables of a model, and checks that all are used.
 
     Args:
-        files: `WeightFiles`.
+        files: `WeightFiles`, or another `WeightSource`.
+        description: String, the file that describes the weights, for messages. Defaults to
+            `"config.json"`.
     """
 
-    def __init__(self, files: WeightFiles) -> None:
+    def __init__(self, files: WeightSource, description: str = "config.json") -> None:
         self._files = files
+        self._description = description
         self._used: set[str] = set()
         self._assigned: set[int] = set()
         self._missing: list[str] = []
@@ -200,7 +211,7 @@ class WeightCopy:
         if problems:
             raise ConversionError(
                 "Expected the weights that the settings describe. Received: weights that are "
-                f"{'; '.join(problems)}. Check that config.json belongs to these weights."
+                f"{'; '.join(problems)}. Check that {self._description} belongs to these weights."
             )
         left = [each.path for each in variables if id(each) not in self._assigned]
         if left:

@@ -1,0 +1,187 @@
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.from_transformers import SEARCHES, Conversion
+from keras_attn.convert.opennmt_checkpoint import OpenNMTCheckpoint
+from keras_attn.convert.opennmt_description import (
+    DESCRIPTION,
+    ModelDescription,
+    describe,
+    read_description,
+)
+from keras_attn.convert.opennmt_models import build_opennmt
+from keras_attn.convert.opennmt_settings import ARGUMENTS, CONFIGS, opennmt_search, read_config
+from keras_attn.convert.opennmt_tokenizers import (
+    Vocabulary,
+    find_file,
+    opennmt_tokenizer,
+    read_vocabulary,
+)
+from keras_attn.convert.settings import Settings, check_ignored
+from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.models.generation_model import GenerationModel
+from keras_attn.training.model_card import ModelCard
+
+SIDES = ("source", "target")
+
+
+def from_opennmt_tf(
+    folder: str | PathLike[str],
+    *,
+    model_type: str | None = None,
+    config: str | PathLike[str] | None = None,
+    source_vocabulary: str | PathLike[str] | None = None,
+    target_vocabulary: str | PathLike[str] | None = None,
+    ignore_settings: Sequence[str] = (),
+) -> Conversion:
+    """Converts a Transformer of OpenNMT-tf 2 to a Keras model.
+
+    The model computes the same logits, and a greedy search finds the same ids as OpenNMT-tf. A beam
+    search finds the ids of CTranslate2, which can be more probable than those of OpenNMT-tf. Only
+    TensorFlow is needed, not OpenNMT-tf. The description of the model is read as text; its Python
+    code does not run.
+
+    A SentencePiece model that the configuration names, or a file in the folder whose pieces are
+    those of the vocabulary, becomes the tokenizer. Otherwise, without a tokenization, texts are
+    words between spaces, as in OpenNMT-tf. Other tokenizations have no counterpart here: such a
+    model reads and writes ids.
+
+    Args:
+        folder: Path of the folder of the model, of its folder `avg` with the average of several
+            checkpoints, or of one checkpoint without its suffix `.index`. The file `checkpoint` in
+            a folder names the newest checkpoint.
+        model_type: String, name in the catalog of OpenNMT-tf, such as `"TransformerBase"`, or path
+            of a `model_description.py`. Defaults to `None`: the `model_description.py` in the
+            folder or the folder above.
+        config: Path of the configuration in YAML. Defaults to `None`: `data.yml` or `config.yml` in
+            the folder or the folder above, if there is one.
+        source_vocabulary: Path of the vocabulary of the sources, a text file with a token in each
+            line. Defaults to `None`: that of the configuration.
+        target_vocabulary: Path of the vocabulary of the targets. Defaults to `None`: that of the
+            configuration.
+        ignore_settings: Names of settings that are accepted although they are unknown or would
+            change results, such as `"params/length_penalty"`. Defaults to `()`.
+
+    Returns:
+        A `Conversion`.
+
+    Raises:
+        ConversionError: If the model or a setting is not supported, variables are missing, unused,
+            or have the wrong shape, or a vocabulary does not fit.
+        ImportError: If a library that reads the files is not installed.
+
+    Example:
+
+    ```python
+    vocabulary = "averaged-ende-ckpt500k-v2/wmtende.vocab"
+    converted = from_opennmt_tf(
+        "averaged-ende-ckpt500k-v2",
+        model_type="TransformerBase",
+        source_vocabulary=vocabulary,
+        target_vocabulary=vocabulary,
+    )
+    converted.save("RUN")
+    ```
+    """
+    if isinstance(ignore_settings, str):
+        raise ValueError(
+            "Expected ignore_settings to be a list of names. Received: "
+            f"ignore_settings={ignore_settings!r}. Pass [{ignore_settings!r}]."
+        )
+    checkpoint = OpenNMTCheckpoint(folder)
+    folders = [checkpoint.folder, checkpoint.folder.absolute().parent]
+    description, place = _description(model_type, folders)
+    configuration = read_config(_config(config, folders))
+    arguments = dict(description.arguments)
+    if configuration["params/dropout"] is not None:
+        names = ("dropout", "attention_dropout", "ffn_dropout")
+        arguments |= dict.fromkeys(names, configuration["params/dropout"])
+    settings = Settings(place, arguments, ARGUMENTS)
+    check_ignored(ignore_settings, settings, configuration)
+    parts = settings, configuration
+    reports = [report for part in parts for report in part.check(ignore_settings)]
+    search = opennmt_search(configuration)
+    copy = WeightCopy(checkpoint, place)
+    controls = configuration["data/source_sequence_controls"]
+    if controls is None and description.class_name.startswith("ScalingNmt"):
+        controls = {"end": configuration["auto_config"]}
+    encoder, decoder = build_opennmt(settings, controls or {}, copy)
+    copy.finish([variable for layer in (encoder, decoder) for variable in layer.weights])
+    sizes = [layer.embedding.input_dim for layer in (encoder, decoder)]
+    given = source_vocabulary, target_vocabulary
+    vocabularies = [
+        _vocabulary(*each, configuration, folders) for each in zip(SIDES, given, sizes, strict=True)
+    ]
+    tokenizers, note = _tokenizers(vocabularies, configuration, folders)
+    model = GenerationModel(encoder, SEARCHES[search.class_name](decoder, **search.arguments))
+    shown = ", ".join(f"{name}={value!r}" for name, value in search.arguments.items())
+    return Conversion(
+        model,
+        *tokenizers,
+        f"{description.class_name} of OpenNMT-tf",
+        f"{search.class_name}({shown})",
+        note,
+        tuple(reports),
+        ModelCard(recipe=f"converted from {description.class_name} of OpenNMT-tf"),
+    )
+
+
+def _description(model_type, folders) -> tuple[ModelDescription, str]:
+    """Returns the `ModelDescription`, and the name of its file or of the model."""
+    path = next((f / DESCRIPTION for f in folders if (f / DESCRIPTION).is_file()), None)
+    if model_type is not None and not str(model_type).endswith(".py"):
+        return describe(str(model_type)), str(model_type)
+    if model_type is not None:
+        path = Path(model_type)
+    if path is None or not path.is_file():
+        raise ConversionError(
+            f"Expected the file {DESCRIPTION} in {str(folders[0])!r}, because a checkpoint does "
+            f"not have the number of heads. Received: model_type={model_type!r}. Pass the name of "
+            "the model in the catalog of OpenNMT-tf with --model-type or model_type=, such as "
+            "TransformerBase."
+        )
+    return read_description(path.read_text(encoding="utf-8"), str(path)), path.name
+
+
+def _config(config, folders):
+    if config is not None:
+        return Path(config)
+    paths = (folder / name for folder in folders for name in CONFIGS)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _vocabulary(side, given, size, configuration, folders) -> Vocabulary | None:
+    if given is not None:
+        return read_vocabulary(Path(given), size)
+    key = f"data/{side}_vocabulary"
+    name = configuration[key] or configuration["data/vocabulary"]
+    if name is None:
+        return None
+    path = find_file(str(name), folders)
+    if path is None:
+        raise ConversionError(
+            f"Expected the file that {key} of {configuration.file} names. Received: {str(name)!r}, "
+            f"which does not exist. Pass its path with --{side}-vocabulary or {side}_vocabulary=."
+        )
+    return read_vocabulary(path, size)
+
+
+def _tokenizers(vocabularies, configuration, folders) -> tuple[tuple[Any, Any], str]:
+    """Returns the tokenizers of source and target, and a sentence about them."""
+    found, notes = [], []
+    for side, vocabulary in zip(SIDES, vocabularies, strict=True):
+        tokenization = configuration[f"data/{side}_tokenization"]
+        tokenization = tokenization or configuration["data/tokenization"]
+        tokenizer, note = opennmt_tokenizer(vocabulary, tokenization, folders)
+        found.append(tokenizer)
+        notes.append(note)
+    if None in found:  # both or none, because a run directory has ids or texts
+        missing = found.index(None)
+        return (None, None), notes[missing]
+    source, target = found
+    if source.model == target.model:
+        return (source, None), notes[0]
+    return (source, target), notes[0] if notes[0] == notes[1] else " and ".join(notes)

@@ -1,0 +1,139 @@
+import re
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from keras_attn._backend.tensorflow_checkpoint import TensorFlowCheckpoint
+from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.weight_files import FLOATS
+
+STATE = "checkpoint"
+"""Name of the text file that names the newest checkpoint of a folder."""
+
+_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+_RECURRENT = r"model/(encoder|decoder)/.*(cell|rnn|lstm|gru|bridge).*"
+
+
+class OpenNMTCheckpoint:
+    """Checkpoint of OpenNMT-tf 2: the variables of the model, without those of the optimizer.
+
+    Args:
+        path: Path of a folder, or of a checkpoint without the suffix `.index`. The newest
+            checkpoint of a folder is the one that its file `checkpoint` names. A folder without
+            this file must have a single checkpoint.
+
+    Attributes:
+        folder: `Path` of the folder.
+        name: String, name of the checkpoint, such as `"ckpt-50000"`.
+        shapes: Dict from the names of the variables, such as `"model/encoder/layer_norm/gamma"`, to
+            their shapes.
+
+    Raises:
+        ConversionError: If there is no such checkpoint, or it is not one of a Transformer of
+            OpenNMT-tf 2.
+        ImportError: If TensorFlow is not installed.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        path = Path(path)
+        self.folder, self.name = (path, _newest(path)) if path.is_dir() else _split(path)
+        if self.name.startswith("model.ckpt"):
+            raise ConversionError(
+                f"Expected a checkpoint of OpenNMT-tf 2. Received: {self.name}, the name that "
+                "OpenNMT-tf 1 gives. Load it once with OpenNMT-tf 2, which saves it in its format."
+            )
+        try:
+            self._file = TensorFlowCheckpoint(self.folder / self.name)
+        except OSError as error:
+            raise ConversionError(str(error)) from error
+        self.shapes = {
+            name.removesuffix(_SUFFIX): shape
+            for name, shape in self._file.shapes.items()
+            if name.startswith("model/") and "/.OPTIMIZER_SLOT/" not in name
+        }
+        self._check()
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns a variable as float32."""
+        try:
+            array = self._file.read(name + _SUFFIX)
+        except OSError as error:
+            raise ConversionError(str(error)) from error
+        if array.dtype.name not in FLOATS:
+            raise ConversionError(
+                f"Expected variables of the dtypes {FLOATS}. Received: {name} of dtype "
+                f"{array.dtype.name}. Use the checkpoint of the training."
+            )
+        return array.astype("float32")
+
+    def _check(self):
+        """Raises an error if the variables are not those of a Transformer."""
+        place = str(self.folder / self.name)
+        if not self.shapes:
+            raise ConversionError(
+                f"Expected variables of OpenNMT-tf 2, such as model/encoder/layer_norm/gamma, in "
+                f"{place!r}. Received: {sorted(self._file.shapes)[:3]}. Convert the folder that "
+                "OpenNMT-tf wrote."
+            )
+        recurrent = sorted(name for name in self.shapes if re.fullmatch(_RECURRENT, name))
+        if recurrent:
+            raise ConversionError(
+                f"Expected a Transformer in {place!r}. Received: a model with recurrent layers, "
+                f"such as {recurrent[0]}. Models with recurrent layers cannot be converted, "
+                "because their cells and attention differ from those of this library."
+            )
+        missing = [side for side in ("encoder", "decoder") if not self._has_attention(side)]
+        if missing:
+            raise ConversionError(
+                f"Expected an encoder and a decoder with self-attention in {place!r}. Received: "
+                f"variables without model/{missing[0]}/layers/0/self_attention. Only translators "
+                "can be converted, not language models, taggers and models with several sources."
+            )
+
+    def _has_attention(self, side):
+        prefix = f"model/{side}/layers/0/self_attention/"
+        return any(name.startswith(prefix) for name in self.shapes)
+
+
+def is_opennmt_checkpoint(path: str | PathLike[str]) -> bool:
+    """Returns whether a path is a TensorFlow checkpoint, or a folder with such checkpoints."""
+    path = Path(path)
+    if path.is_dir():
+        return (path / STATE).is_file() or any(path.glob("*.index"))
+    return path.with_name(f"{path.name}.index").is_file()
+
+
+def _newest(folder):
+    """Returns the name of the newest checkpoint of a folder."""
+    names = sorted(path.stem for path in folder.glob("*.index"))
+    if (folder / STATE).is_file():
+        text = (folder / STATE).read_text(encoding="utf-8")
+        found = re.search(r'^model_checkpoint_path: "(.*)"', text, re.MULTILINE)
+        # The path can be that of the machine on which the model was trained.
+        name = re.split(r"[/\\]", found[1])[-1] if found else None
+        if name in names:
+            return name
+        raise ConversionError(
+            f"Expected the checkpoint that {str(folder / STATE)!r} names. Received: "
+            f"{name or 'no name'}, and a folder with the checkpoints {names}. Copy the missing "
+            "files, or pass the path of one checkpoint without its suffix."
+        )
+    if len(names) == 1:
+        return names[0]
+    raise ConversionError(
+        f"Expected a folder with one checkpoint, or with the file {STATE} that names the newest. "
+        f"Received: folder={str(folder)!r} with the checkpoints {names}. Pass the path of one "
+        "checkpoint without its suffix .index."
+    )
+
+
+def _split(path):
+    """Returns the folder and the name of a checkpoint."""
+    path = path.with_suffix("") if path.suffix == ".index" else path
+    if not path.with_name(f"{path.name}.index").is_file():
+        raise ConversionError(
+            f"Expected the path of a folder, or of a checkpoint. Received: folder={str(path)!r}, "
+            "which does not exist. Check the path."
+        )
+    return path.parent, path.name

@@ -1,0 +1,199 @@
+"""The description of a model of OpenNMT-tf: a Python file, which is read but not run."""
+
+import ast
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from keras_attn.convert.conversion_error import ConversionError
+
+DESCRIPTION = "model_description.py"
+"""Name of the file that OpenNMT-tf writes to the folder of a model."""
+
+TRANSFORMER = "Transformer"
+
+POSITIONAL = (
+    "source_inputter",
+    "target_inputter",
+    "num_layers",
+    "num_units",
+    "num_heads",
+    "ffn_inner_dim",
+    "dropout",
+    "attention_dropout",
+    "ffn_dropout",
+)
+"""The first arguments of `opennmt.models.Transformer`."""
+
+_BIG = {"num_units": 1024, "num_heads": 16, "ffn_inner_dim": 4096}
+_RELATIVE = {"position_encoder_class": None, "maximum_relative_position": 20}
+_SCALING = {
+    **_BIG,
+    "pre_norm": False,
+    "dropout": 0.3,
+    "attention_dropout": 0.1,
+    "ffn_dropout": 0.0,
+    "share_embeddings": "AUTO",
+    "output_layer_bias": False,
+}
+
+CATALOG: dict[str, dict[str, Any]] = {
+    TRANSFORMER: {},
+    "TransformerBase": {},
+    "TransformerBaseRelative": _RELATIVE,
+    "TransformerBaseSharedEmbeddings": {"share_embeddings": "ALL"},
+    "TransformerBig": _BIG,
+    "TransformerBigRelative": {**_BIG, **_RELATIVE},
+    "TransformerBigSharedEmbeddings": {**_BIG, "share_embeddings": "ALL"},
+    "TransformerRelative": _RELATIVE,
+    "TransformerTiny": {"num_layers": 2, "num_units": 64, "num_heads": 2, "ffn_inner_dim": 64},
+    "ScalingNmtEnDe": _SCALING,
+    "ScalingNmtEnFr": {**_SCALING, "dropout": 0.1, "attention_dropout": 0.0},
+}
+"""Dict from the Transformers in the catalog of OpenNMT-tf 2.32 to their arguments."""
+
+_UNSUPPORTED = {
+    "GPT2Small": "Language models",
+    "ListenAttendSpell": "Models with recurrent layers",
+    "LstmCnnCrfTagger": "Taggers",
+    "LuongAttention": "Models with recurrent layers",
+    "NMTBigV1": "Models with recurrent layers",
+    "NMTMediumV1": "Models with recurrent layers",
+    "NMTSmallV1": "Models with recurrent layers",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelDescription:
+    """A class of OpenNMT-tf and its arguments.
+
+    Args:
+        class_name: String, a key of `CATALOG`.
+        arguments: Dict, the arguments of `opennmt.models.Transformer`. Functions and classes are
+            their names, such as `"relu"`.
+    """
+
+    class_name: str
+    arguments: Mapping[str, Any]
+
+
+def describe(class_name: str, arguments: Mapping[str, Any] | None = None) -> ModelDescription:
+    """Returns the description of a model in the catalog.
+
+    Args:
+        class_name: String, name in the catalog.
+        arguments: Dict, arguments that replace those of the catalog. Defaults to `None`.
+
+    Raises:
+        ConversionError: If the model is not a Transformer of the catalog.
+    """
+    expected = f"Expected one of the models {tuple(CATALOG)}. Received: {class_name!r}."
+    if class_name in _UNSUPPORTED:
+        raise ConversionError(f"{expected} {_UNSUPPORTED[class_name]} cannot be converted.")
+    if class_name not in CATALOG:
+        raise ConversionError(f"{expected} Pass one of these names, or a {DESCRIPTION}.")
+    return ModelDescription(class_name, {**CATALOG[class_name], **(arguments or {})})
+
+
+def read_description(text: str, file: str) -> ModelDescription:
+    """Reads a model description without running it.
+
+    The file must define `model` as a model of the catalog, as a call of
+    `opennmt.models.Transformer`, or as a class derived from it whose constructor calls
+    `super().__init__` with literal values.
+
+    Args:
+        text: String, the content of the file.
+        file: String, path of the file, for messages.
+
+    Raises:
+        ConversionError: If the file cannot be read in this way, or describes another model.
+    """
+    try:
+        return describe(*_Reader(text).read())
+    except (SyntaxError, ValueError, IndexError) as error:
+        if isinstance(error, ConversionError):
+            raise
+        raise ConversionError(
+            f"Expected {file!r} to define model as a model of the catalog or as a call of "
+            f"opennmt.models.Transformer with literal arguments. Received: {error}. Write it as "
+            "`model = lambda: opennmt.models.Transformer(num_layers=6, num_heads=8)`, with your "
+            "values."
+        ) from error
+
+
+class _Reader:
+    """Reads the definition of `model` in the syntax tree of a file."""
+
+    def __init__(self, text):
+        self.classes, self.constants, self.model = {}, {}, None
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.ClassDef):
+                self.classes[node.name] = node
+            elif isinstance(node, ast.FunctionDef) and node.name == "model":
+                returns = [each for each in ast.walk(node) if isinstance(each, ast.Return)]
+                self.model = returns[-1].value if returns else None
+            elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                name = node.targets[0].id
+                if name == "model":
+                    self.model = node.value
+                else:
+                    self.constants[name] = node.value
+
+    def read(self):
+        """Returns the name of the class and the arguments."""
+        if self.model is None:
+            raise ValueError("a file without model")
+        return self._model(self.model)
+
+    def _model(self, node):
+        if isinstance(node, ast.Lambda):
+            return self._model(node.body)
+        if not isinstance(node, ast.Call):
+            name = _last_name(node)
+            return self._class(self.classes[name]) if name in self.classes else (name, {})
+        name = _last_name(node.func)
+        if name == "get_model_from_catalog":
+            return self._value(node.args[0] if node.args else node.keywords[0].value), {}
+        if name in self.classes:
+            if node.args or node.keywords:
+                raise ValueError(f"{name} with arguments")
+            return self._class(self.classes[name])
+        return name, self._arguments(node)
+
+    def _class(self, node):
+        """Reads `super().__init__` of a class."""
+        base = _last_name(node.bases[0])
+        for each in ast.walk(node):
+            if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
+                if each.func.attr == "__init__" and isinstance(each.func.value, ast.Call):
+                    return base, self._arguments(each)
+        return base, {}
+
+    def _arguments(self, call):
+        found = dict(zip(POSITIONAL, map(self._value, call.args), strict=False))
+        if len(call.args) > len(POSITIONAL) or any(each.arg is None for each in call.keywords):
+            raise ValueError(f"the arguments of {ast.unparse(call)[:60]}")
+        return found | {str(each.arg): self._value(each.value) for each in call.keywords}
+
+    def _value(self, node):
+        """Returns a literal, or the name of a function or class."""
+        try:
+            return ast.literal_eval(node)
+        except ValueError:
+            pass
+        if isinstance(node, ast.Lambda):
+            return self._value(node.body)
+        if isinstance(node, ast.Call):
+            return _last_name(node.func)
+        name = _last_name(node)
+        return self._value(self.constants[name]) if name in self.constants else name
+
+
+def _last_name(node):
+    """Returns `"relu"` for `tf.nn.relu`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if isinstance(node, ast.Name):
+        return node.id
+    raise ValueError(f"{ast.unparse(node)[:60]!r}, which is neither a literal nor a name")

@@ -1,0 +1,227 @@
+"""Vocabularies of OpenNMT-tf as tokenizers: SentencePiece models, or words between spaces."""
+
+import dataclasses
+import importlib.util
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.opennmt_settings import END, PAD, START, read_yaml
+
+SPECIAL = ("<blank>", "<s>", "</s>")
+"""The first tokens of each vocabulary, with the ids 0, 1 and 2."""
+
+LEAST_MATCH = 0.9
+"""Least fraction of a vocabulary that the pieces of its SentencePiece model have."""
+
+_FILLER = r"averyunlikelytoken\d+"
+"""Tokens that OpenNMT-tf adds to vocabularies, to get sizes that are multiples of 8."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """Vocabulary of one side. The last id is that of all unknown tokens.
+
+    Args:
+        path: `Path` of the file.
+        tokens: Tuple of strings, the lines of the file.
+    """
+
+    path: Path
+    tokens: tuple[str, ...]
+
+    @property
+    def unknown(self) -> str:
+        """String, a name of the unknown token that no other token has."""
+        return "<unk>" if "<unk>" not in self.tokens else "<unknown>"
+
+    def ids(self) -> dict[str, int]:
+        """Returns a dict from tokens to ids."""
+        tokens = (*self.tokens, self.unknown)
+        return {token: id_ for id_, token in enumerate(tokens)}
+
+
+def read_vocabulary(path: Path, size: int) -> Vocabulary:
+    """Reads a vocabulary, a text file with one token per line.
+
+    Args:
+        path: `Path` of the file.
+        size: Int, number of rows of the embedding.
+
+    Raises:
+        ConversionError: If the file is not a vocabulary of this size.
+    """
+    try:
+        # Only line feeds end a line, as in OpenNMT-tf: tokens can be other separators.
+        lines = path.read_bytes().decode("utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        raise ConversionError(
+            f"Expected a vocabulary in {str(path)!r}. Received: {error}. Check the path, or copy "
+            "the file again."
+        ) from error
+    lines = [line.rstrip("\r") for line in (lines[:-1] if not lines[-1] else lines)]
+    if tuple(lines[: len(SPECIAL)]) != SPECIAL:
+        raise ConversionError(
+            f"Expected a vocabulary of OpenNMT-tf that begins with {SPECIAL} in {str(path)!r}. "
+            f"Received: {lines[:3]}. Pass the file that onmt-build-vocab wrote."
+        )
+    if len(lines) + 1 != size:
+        raise ConversionError(
+            f"Expected a vocabulary of {size - 1} tokens, because the embedding has {size} rows "
+            f"and the last one is that of unknown tokens. Received: {len(lines)} tokens in "
+            f"{str(path)!r}. Check that the vocabulary belongs to the model."
+        )
+    if len(set(lines)) != len(lines):
+        double = next(token for index, token in enumerate(lines) if token in lines[:index])
+        raise ConversionError(
+            f"Expected a different token in each line of {str(path)!r}. Received: {double!r} "
+            "twice. Use the vocabulary of the training unchanged."
+        )
+    return Vocabulary(path, tuple(lines))
+
+
+def opennmt_tokenizer(
+    vocabulary: Vocabulary | None, tokenization: Any, folders: Sequence[Path]
+) -> tuple[Any, str]:
+    """Returns the tokenizer of one side, and a sentence about it.
+
+    Args:
+        vocabulary: `Vocabulary`, or `None` if it is not known.
+        tokenization: The tokenization in the configuration: a mapping, the path of a YAML file, or
+            `None`.
+        folders: List of `Path`s, folders of the files.
+
+    Raises:
+        ConversionError: If the SentencePiece model in the configuration is missing, or does not
+            have the tokens of the vocabulary.
+        ImportError: If sentencepiece is not installed.
+    """
+    if vocabulary is None:
+        return None, "none, because no vocabulary is known; use ids, or pass the vocabularies"
+    configured = _sentencepiece_path(tokenization, folders)
+    if configured is not None:
+        return _sentencepiece(vocabulary, configured), configured.name
+    if tokenization:
+        kind = tokenization.get("type", "OpenNMTTokenizer") if _is_mapping(tokenization) else None
+        return None, f"none, because {kind or tokenization} is not a SentencePiece model; use ids"
+    reasons = []
+    for path in _models(vocabulary, folders):
+        missing = _missing_pieces(vocabulary, path)
+        if not missing:
+            return _sentencepiece(vocabulary, path), path.name
+        reasons.append(f"{path.name} does not have tokens such as {missing[0]!r}")
+    note = "; ".join(["words between spaces, as without a tokenization", *reasons])
+    if importlib.util.find_spec("tokenizers") is None:
+        return None, "none, because words need `pip install keras-attn[tokenizers]`; use ids"
+    return _words(vocabulary), note
+
+
+def find_file(name: str, folders: Iterable[Path]) -> Path | None:
+    """Returns the path of a file that a configuration names, or `None` if there is none."""
+    folders = list(folders)
+    candidates = [folder / name for folder in folders]
+    candidates += [folder / Path(name).name for folder in folders]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _sentencepiece_path(tokenization, folders):
+    """Returns the path of the SentencePiece model that a tokenization names, or `None`."""
+    if isinstance(tokenization, str):
+        path = find_file(tokenization, folders)
+        if path is None:
+            raise ConversionError(
+                f"Expected the file of a tokenization. Received: {tokenization!r}, which does not "
+                "exist. Copy it to the folder of the checkpoint."
+            )
+        return _sentencepiece_path(read_yaml(path), [path.parent, *folders])
+    if not _is_mapping(tokenization):
+        return None
+    params = tokenization.get("params") or {}
+    params = params if "type" in tokenization else tokenization
+    name = params.get("model") or params.get("sp_model_path")
+    if name is None:
+        return None
+    path = find_file(str(name), folders)
+    if path is None:
+        raise ConversionError(
+            f"Expected the SentencePiece model of the tokenization. Received: {str(name)!r}, which "
+            "does not exist. Copy it to the folder of the checkpoint."
+        )
+    return path
+
+
+def _is_mapping(value):
+    return isinstance(value, Mapping)
+
+
+def _models(vocabulary, folders):
+    """Returns the paths of files that can be SentencePiece models."""
+    places = dict.fromkeys([*folders, vocabulary.path.parent])
+    return [
+        path
+        for folder in places
+        for suffix in ("model", "spm")
+        for path in sorted(folder.glob(f"*.{suffix}"))
+    ]
+
+
+def _missing_pieces(vocabulary, path):
+    """Returns tokens that a SentencePiece model does not have, or none if they are few."""
+    from keras_attn.text.renumber_pieces import import_sentencepiece_protobuf
+
+    protobuf = import_sentencepiece_protobuf()
+    try:
+        pieces = protobuf.ModelProto.FromString(path.read_bytes()).pieces
+    except Exception:  # protobuf raises an error of its own class
+        return ["any, because it is no SentencePiece model"]
+    known = {piece.piece for piece in pieces}
+    tokens = [token for token in vocabulary.tokens[3:] if not re.fullmatch(_FILLER, token)]
+    missing = [token for token in tokens if token not in known]
+    return missing if len(missing) > (1 - LEAST_MATCH) * len(tokens) else []
+
+
+def _sentencepiece(vocabulary, path):
+    """Returns a `SentencePieceTokenizer` with the ids of a vocabulary."""
+    from keras_attn.text.renumber_pieces import renumber_pieces
+    from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
+
+    missing = _missing_pieces(vocabulary, path)
+    if missing:
+        raise ConversionError(
+            f"Expected a SentencePiece model with the tokens of {vocabulary.path.name}. Received: "
+            f"{str(path)!r} without {missing[:3]}. Check that it belongs to the vocabulary."
+        )
+    pieces = dict(zip(("pad_piece", "start_piece", "end_piece"), SPECIAL, strict=True))
+    ids = vocabulary.ids()
+    try:
+        model = renumber_pieces(path.read_bytes(), ids, unknown_piece=vocabulary.unknown, **pieces)
+        return SentencePieceTokenizer(
+            model,
+            pad_token_id=PAD,
+            start_token_id=START,
+            end_token_id=END,
+            vocabulary_size=len(ids),
+        )
+    except ValueError as error:
+        raise ConversionError(f"The tokenizer cannot be converted. {error}") from error
+
+
+def _words(vocabulary):
+    """Returns a `HuggingFaceTokenizer` of words between spaces."""
+    from keras_attn.text.hugging_face_tokenizer import HuggingFaceTokenizer
+
+    content = {
+        "version": "1.0",
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "model": {
+            "type": "WordLevel",
+            "vocab": vocabulary.ids(),
+            "unk_token": vocabulary.unknown,
+        },
+    }
+    return HuggingFaceTokenizer(
+        json.dumps(content).encode(), pad_token_id=PAD, start_token_id=START, end_token_id=END
+    )
