@@ -8,7 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
-FORMATS = ("onnx", "onnx-steps", "onnx-text", "saved-model", "litert")
+FORMATS = ("onnx", "onnx-steps", "onnx-text", "saved-model", "litert", "litert-steps")
+LITERT = ("litert", "litert-steps")
 PRECISIONS = ("float32", "float16", "int8", "int8-rows", "int4")
 LITERT_PRECISIONS = ("float32", "float16", "int8")
 SEARCH_CLASSES = ("BeamDecoder", "GreedyDecoder", "SamplingDecoder")
@@ -50,14 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--precision",
         choices=PRECISIONS,
         default="float32",
-        help="precision of the weights, for the formats onnx, onnx-text and litert (float32, "
-        "float16 or int8). Default: %(default)s",
+        help="precision of the weights, for the formats onnx, onnx-text, litert and "
+        "litert-steps (the last two: float32, float16 or int8). Default: %(default)s",
     )
     parser.add_argument(
         "--batch-size",
         metavar="N",
         type=int,
-        help="number of sources in each call, for the format litert. Default: 1",
+        help="number of sources in each call, for the formats litert and litert-steps. Default: 1",
     )
     parser.add_argument(
         "--external-data",
@@ -117,21 +118,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _choices(arguments):
     """Returns the keyword arguments of the export function of the format."""
-    has_precision = arguments.format in ("onnx", "onnx-text", "litert")
+    has_precision = arguments.format in ("onnx", "onnx-text", *LITERT)
     has_text = arguments.format in ("saved-model", "onnx-text")
     refuse = arguments.parser.error
     if not has_precision and arguments.precision != "float32":
         refuse(
-            "only the formats onnx, onnx-text and litert have a precision, received "
+            "only the formats onnx, onnx-text, litert and litert-steps have a precision, received "
             f"{arguments.precision}"
         )
-    if arguments.format == "litert" and arguments.precision not in LITERT_PRECISIONS:
+    if arguments.format in LITERT and arguments.precision not in LITERT_PRECISIONS:
         refuse(
-            f"the format litert has the precisions {', '.join(LITERT_PRECISIONS)}, received "
-            f"{arguments.precision}"
+            f"the format {arguments.format} has the precisions {', '.join(LITERT_PRECISIONS)}, "
+            f"received {arguments.precision}"
         )
-    if arguments.format != "litert" and arguments.batch_size is not None:
-        refuse("only the format litert has a fixed batch size")
+    if arguments.format not in LITERT and arguments.batch_size is not None:
+        refuse("only the formats litert and litert-steps have a fixed batch size")
     if arguments.format != "onnx" and arguments.external_data:
         refuse("only the format onnx can have external data")
     if not has_text and arguments.max_source_characters is not None:

@@ -6,6 +6,7 @@ from keras_attn.export.formats.export_forecaster_onnx import export_forecaster_o
 from keras_attn.export.formats.export_functional_litert import export_functional_litert
 from keras_attn.export.formats.export_functional_onnx import export_functional_onnx
 from keras_attn.export.formats.export_litert import export_litert
+from keras_attn.export.formats.export_litert_steps import export_litert_steps
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
 from keras_attn.export.formats.export_onnx_text import export_onnx_text
@@ -25,6 +26,7 @@ __all__ = [
     "export_functional_litert",
     "export_functional_onnx",
     "export_litert",
+    "export_litert_steps",
     "export_onnx",
     "export_onnx_steps",
     "export_onnx_text",
