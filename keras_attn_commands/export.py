@@ -8,6 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+from keras_attn_commands.export_forecaster import export_forecaster
+
 FORMATS = ("onnx", "onnx-steps", "onnx-text", "saved-model", "litert", "litert-steps")
 LITERT = ("litert", "litert-steps")
 PRECISIONS = ("float32", "float16", "int8", "int8-rows", "int4")
@@ -16,7 +18,8 @@ SEARCH_CLASSES = ("BeamDecoder", "GreedyDecoder", "SamplingDecoder")
 
 HELP = "export the model of a training run"
 DESCRIPTION = (
-    "Exports the model of a training run to a file or directory that runs without Keras. Writes "
+    "Exports the model of a training run to a file or directory that runs without Keras. A "
+    "forecaster (a run of the kind 'series') has the formats onnx and litert. Writes "
     "OUT only if the export passes all checks; an earlier export with this name is replaced. "
     "Exit status: 0 exported; 1 nothing was exported; 2 invalid command line."
 )
@@ -112,7 +115,7 @@ def run(arguments: argparse.Namespace) -> int:
         reason = " ".join(str(error).split())  # errors of C++ code can have several lines
         print(f"Nothing was exported. {reason}", file=sys.stderr)
         return 1
-    print(f"Wrote {arguments.out}. Compared with Keras on {report}.")
+    print(f"Wrote {arguments.out}. Compared with Keras{report}.")
     return 0
 
 
@@ -162,13 +165,16 @@ def _choices(arguments):
 
 
 def _export(arguments, choices):
-    """Loads the model, replaces its search if options require it, and exports the model."""
+    """Exports the model of a run; returns the result of the comparison as a text."""
     import keras_attn
     from keras_attn import export
     from keras_attn.files import read_lines
     from keras_attn.training import RunDirectory
 
     run = RunDirectory(arguments.run_directory)
+    if run.kind == "series":
+        sample = None if arguments.sample is None else _sample(arguments.sample)
+        return export_forecaster(arguments, run, sample)
     model = run.load_model("generation")
     if arguments.search or arguments.search_class:
         search_class = arguments.search_class and getattr(keras_attn, arguments.search_class)
@@ -188,9 +194,10 @@ def _export(arguments, choices):
     tokenizers = run.source_tokenizer, run.target_tokenizer
     function = getattr(export, f"export_{arguments.format.replace('-', '_')}")
     try:
-        return function(model, arguments.out, *tokenizers, sentences=sentences, **choices)
+        report = function(model, arguments.out, *tokenizers, sentences=sentences, **choices)
     except export.ExportError as error:
         raise RuntimeError(str(error)) from error
+    return f" on {report}"
 
 
 def _sample(path):

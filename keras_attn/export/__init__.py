@@ -2,6 +2,7 @@
 
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.formats.export_forecaster_litert import export_forecaster_litert
 from keras_attn.export.formats.export_forecaster_onnx import export_forecaster_onnx
 from keras_attn.export.formats.export_functional_litert import export_functional_litert
 from keras_attn.export.formats.export_functional_onnx import export_functional_onnx
@@ -22,6 +23,7 @@ __all__ = [
     "ImageFormat",
     "ModelCard",
     "ParityReport",
+    "export_forecaster_litert",
     "export_forecaster_onnx",
     "export_functional_litert",
     "export_functional_onnx",
