@@ -73,7 +73,7 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
     encoder, prefix = build_encoder(architecture, settings, copy, start, end)
     model = build_model(architecture, head, settings, encoder, prefix, len(labels), copy)
     copy.finish(model.weights)
-    tokenizer, note = None, "none, because the folder has no tokenizer.json that names them"
+    tokenizer, note = None, "none, because the folder has no complete tokenizer.json"
     if start is not None and end is not None:
         size = settings["vocab_size"]
         ids = TokenizerIds(size, size, settings["pad_token_id"], start, end)
@@ -95,8 +95,10 @@ def _head(architecture: EncoderArchitecture, config: dict[str, Any]) -> tuple[st
 
 
 def _labels(settings: Settings) -> tuple[str, ...]:
-    """Returns the names of the classes in the order of their ids. The default has 2, as in
-    transformers."""
+    """Returns the names of the classes in the order of their ids.
+
+    As in transformers, the default is two classes.
+    """
     names = settings["id2label"] or {0: "LABEL_0", 1: "LABEL_1"}
     try:
         by_id = {int(id_): str(name) for id_, name in names.items()}

@@ -44,7 +44,7 @@ def build_model(
     types = getattr(encoder.token_types, "input_dim", 0)
     if types > 1:
         inputs["token_type_ids"] = keras.Input((None,), dtype="int32", name="token_type_ids")
-    # The encoder has a head of its own in some checkpoints, which these models do not use.
+    # Some checkpoints contain a pooler that the model does not use.
     own_pooler = architecture.pooler[0].startswith("{encoder}")
     if head in ("masked_lm", "token") or (head == "sequence" and not own_pooler):
         copy.ignore(rf"{prefix}pooler\..*")
@@ -80,8 +80,8 @@ def _masked_lm_head(architecture, settings, encoder, copy):
     head.build((None, None, features))
     copy.dense(head.dense, dense)
     copy.norm(head.norm, norm)
-    # Releases of transformers write the bias under one of two names, or both. If the matrix is not
-    # tied, its own bias counts.
+    # Depending on the release, transformers writes the bias under one of two names, or under both.
+    # If the matrix is not tied, the bias of the matrix is used.
     is_tied = table is encoder.embedding
     names = sorted((bias, f"{output}.bias"), key=lambda name: (name not in copy, name != bias))
     first, second = names if is_tied or names[1] not in copy else names[::-1]

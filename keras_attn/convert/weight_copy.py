@@ -70,7 +70,7 @@ class WeightCopy:
         self.assign(kernel, np.concatenate([self.read(name, shape).T for name in names], axis=1))
 
     def joined_biases(self, bias: Any, names: Sequence[str]) -> None:
-        """Copies several biases to one. Missing ones are 0."""
+        """Copies several biases to one, side by side. Missing biases become 0."""
         shape = (bias.shape[0] // len(names),)
         zeros = np.zeros(shape, "float32")
         parts = [self.read(name, shape) if name in self else zeros for name in names]
@@ -139,7 +139,7 @@ class WeightCopy:
         self.assign(variable, value * np.float32(scale))
 
     def check_tied(self, name: str, source: str) -> None:
-        """Checks that a weight, if the checkpoint has it, equals the one that replaces it."""
+        """Checks that a weight equals the weight that replaces it, if the checkpoint has both."""
         shape = self._files.shapes.get(name)
         if shape is None:
             return

@@ -19,8 +19,8 @@ def litert_runner(
         signature: String, name of the signature.
 
     Returns:
-        Function that takes arrays as keyword arguments and returns a dict of arrays. The batch size
-        of the arrays must be the one of the model. It raises an `ExportError` if LiteRT fails.
+        Function that takes arrays as keyword arguments and returns a dict of arrays. The arrays
+        must have the batch size of the model. It raises an `ExportError` if LiteRT fails.
     """
     from ai_edge_litert.interpreter import Interpreter
 

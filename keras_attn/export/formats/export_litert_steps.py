@@ -25,11 +25,11 @@ def export_litert_steps(
     card: Any = None,
     image_format: Any = None,
 ) -> Any:
-    """Exports a `GenerationModel` to one LiteRT file, for a host that runs the loop of the search.
+    """Exports a `GenerationModel` to one LiteRT file, for programs that run the search loop.
 
-    The host gets each token as soon as it is generated, and can stop between two steps. The file
-    has three signatures, the parts of the search that `export_litert` combines with a loop. In the
-    table, `STATE` stands for all tensors that the search keeps between two steps:
+    Such a program (the host) gets each token as soon as it is generated, and can stop between two
+    steps. The file has three signatures, the parts of the search that `export_litert` combines with
+    a loop. In the table, `STATE` stands for all tensors that the search keeps between two steps:
 
         start    source_ids, max_length, optionally prefix_ids and seeds -> STATE
         step     STATE, length_penalty -> new values of STATE, partial
@@ -56,12 +56,12 @@ def export_litert_steps(
             `target_tokenizer`. Defaults to `None`.
         alignments: Bool, whether the attention weights are outputs. `None` means the value of
             `return_alignments` of the search. Defaults to `None`.
-        sentences: List of texts (which require `source_tokenizer`) or of lists of ids, with which
-            the file is compared with Keras. If there are fewer than 200, random sentences are
+        sentences: List of texts, or list of lists of ids, for the comparison with Keras. Texts
+            require `source_tokenizer`. If there are fewer than 200 sentences, random sentences are
             added. Defaults to `None`.
-        sample_inputs: For a model whose inputs are not ids, the inputs with which the file is
-            compared with Keras, as for `model.predict`: an array, or a dict of arrays by the names
-            of the inputs. If `None`, random numbers in [0, 1) are used, which requires float
+        sample_inputs: Inputs for the comparison with Keras, only for a model that does not read
+            ids. Pass them as for `model.predict`: an array, or a dict from the names of the inputs
+            to arrays. If `None`, the inputs are random numbers in [0, 1); this requires float
             inputs. Defaults to `None`.
         precision: String, one of the following. Defaults to `"float32"`. A file of another
             precision is also compared with the float32 model, see `PrecisionReport`.
@@ -69,8 +69,8 @@ def export_litert_steps(
             float32. `"int8"`: the weights of matrix products and embeddings have 8 bits, and the
             inputs of matrix products are quantized when the model runs.
         batch_size: Positive int, number of sources in a call. Defaults to `1`.
-        target_prefix: Bool, whether the file has the input `prefix_ids`, the first tokens of each
-            hypothesis, padded on the right. Defaults to `False`.
+        target_prefix: Bool, whether the file has the input `prefix_ids`: tokens with which each
+            hypothesis must begin, padded on the right. Defaults to `False`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store in the file. Defaults to `None`.
