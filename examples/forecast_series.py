@@ -30,6 +30,7 @@ from keras_attn.forecasting import (
     mean_absolute_scaled_error,
     sample_crps,
 )
+from keras_attn.training import RunDirectory, SeriesColumns
 from keras_attn.visualize import plot_forecast
 
 HEADS = {
@@ -226,9 +227,11 @@ report = {
 }
 print(json.dumps({name: each for name, each in report.items() if name != "arguments"}, indent=2))
 
-# 4. The files: Keras model, picture, test data for benchmarks/forecasting.py, ONNX file, and the
-# CSV file that the runtime reads to forecast the last origin of the first series.
-model.save(args.out / "forecaster.keras")
+# 4. The files: run directory with the Keras model, picture, test data for
+# benchmarks/forecasting.py, ONNX file, and the CSV file that the runtime reads to forecast the last
+# origin of the first series.
+columns = SeriesColumns(args.targets, known_names, known_names, args.time_column)
+RunDirectory.create(args.out, "series", series=columns).save_model(model)
 shown = len(actual) // 2
 plot_forecast(
     test["past_targets"][shown, :, 0],

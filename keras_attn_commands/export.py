@@ -8,14 +8,18 @@ import sys
 import zipfile
 from pathlib import Path
 
-FORMATS = ("onnx", "onnx-steps", "onnx-text", "saved-model", "litert")
+from keras_attn_commands.export_forecaster import export_forecaster
+
+FORMATS = ("onnx", "onnx-steps", "onnx-text", "saved-model", "litert", "litert-steps")
+LITERT = ("litert", "litert-steps")
 PRECISIONS = ("float32", "float16", "int8", "int8-rows", "int4")
 LITERT_PRECISIONS = ("float32", "float16", "int8")
 SEARCH_CLASSES = ("BeamDecoder", "GreedyDecoder", "SamplingDecoder")
 
 HELP = "export the model of a training run"
 DESCRIPTION = (
-    "Exports the model of a training run to a file or directory that runs without Keras. Writes "
+    "Exports the model of a training run to a file or directory that runs without Keras. A "
+    "forecaster (a run of the kind 'series') has the formats onnx and litert. Writes "
     "OUT only if the export passes all checks; an earlier export with this name is replaced. "
     "Exit status: 0 exported; 1 nothing was exported; 2 invalid command line."
 )
@@ -50,14 +54,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--precision",
         choices=PRECISIONS,
         default="float32",
-        help="precision of the weights, for the formats onnx, onnx-text and litert (float32, "
-        "float16 or int8). Default: %(default)s",
+        help="precision of the weights, for the formats onnx, onnx-text, litert and "
+        "litert-steps (the last two: float32, float16 or int8). Default: %(default)s",
     )
     parser.add_argument(
         "--batch-size",
         metavar="N",
         type=int,
-        help="number of sources in each call, for the format litert. Default: 1",
+        help="number of sources in each call, for the formats litert and litert-steps. Default: 1",
     )
     parser.add_argument(
         "--external-data",
@@ -111,27 +115,27 @@ def run(arguments: argparse.Namespace) -> int:
         reason = " ".join(str(error).split())  # errors of C++ code can have several lines
         print(f"Nothing was exported. {reason}", file=sys.stderr)
         return 1
-    print(f"Wrote {arguments.out}. Compared with Keras on {report}.")
+    print(f"Wrote {arguments.out}. Compared with Keras{report}.")
     return 0
 
 
 def _choices(arguments):
     """Returns the keyword arguments of the export function of the format."""
-    has_precision = arguments.format in ("onnx", "onnx-text", "litert")
+    has_precision = arguments.format in ("onnx", "onnx-text", *LITERT)
     has_text = arguments.format in ("saved-model", "onnx-text")
     refuse = arguments.parser.error
     if not has_precision and arguments.precision != "float32":
         refuse(
-            "only the formats onnx, onnx-text and litert have a precision, received "
+            "only the formats onnx, onnx-text, litert and litert-steps have a precision, received "
             f"{arguments.precision}"
         )
-    if arguments.format == "litert" and arguments.precision not in LITERT_PRECISIONS:
+    if arguments.format in LITERT and arguments.precision not in LITERT_PRECISIONS:
         refuse(
-            f"the format litert has the precisions {', '.join(LITERT_PRECISIONS)}, received "
-            f"{arguments.precision}"
+            f"the format {arguments.format} has the precisions {', '.join(LITERT_PRECISIONS)}, "
+            f"received {arguments.precision}"
         )
-    if arguments.format != "litert" and arguments.batch_size is not None:
-        refuse("only the format litert has a fixed batch size")
+    if arguments.format not in LITERT and arguments.batch_size is not None:
+        refuse("only the formats litert and litert-steps have a fixed batch size")
     if arguments.format != "onnx" and arguments.external_data:
         refuse("only the format onnx can have external data")
     if not has_text and arguments.max_source_characters is not None:
@@ -161,13 +165,16 @@ def _choices(arguments):
 
 
 def _export(arguments, choices):
-    """Loads the model, replaces its search if options require it, and exports the model."""
+    """Exports the model of a run; returns the result of the comparison as a text."""
     import keras_attn
     from keras_attn import export
     from keras_attn.files import read_lines
     from keras_attn.training import RunDirectory
 
     run = RunDirectory(arguments.run_directory)
+    if run.kind == "series":
+        sample = None if arguments.sample is None else _sample(arguments.sample)
+        return export_forecaster(arguments, run, sample)
     model = run.load_model("generation")
     if arguments.search or arguments.search_class:
         search_class = arguments.search_class and getattr(keras_attn, arguments.search_class)
@@ -187,9 +194,10 @@ def _export(arguments, choices):
     tokenizers = run.source_tokenizer, run.target_tokenizer
     function = getattr(export, f"export_{arguments.format.replace('-', '_')}")
     try:
-        return function(model, arguments.out, *tokenizers, sentences=sentences, **choices)
+        report = function(model, arguments.out, *tokenizers, sentences=sentences, **choices)
     except export.ExportError as error:
         raise RuntimeError(str(error)) from error
+    return f" on {report}"
 
 
 def _sample(path):

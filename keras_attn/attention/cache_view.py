@@ -1,5 +1,7 @@
 import dataclasses
 
+from keras import ops
+
 from keras_attn._decoding_state import growing_buffer, kv_cache
 from keras_attn._types import Tensor, TensorDict
 from keras_attn.masks import both, position_mask
@@ -77,7 +79,7 @@ class CacheView:
         """Returns the attention mask, boolean `(1 or batch, new, slots)`, or `None` for no mask."""
         is_used = None
         if self.ancestor_bias is None and self.key_positions is not None:
-            is_used = (key_positions >= 0)[:, None, :]  # (1 or B, 1, S)
+            is_used = ops.expand_dims(key_positions >= 0, 1)  # (1 or B, 1, S)
         causal = not self._ends_with_query(query_positions)
         return both(position_mask(query_positions, key_positions, causal, sliding_window), is_used)
 

@@ -2,10 +2,12 @@
 
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.formats.export_forecaster_litert import export_forecaster_litert
 from keras_attn.export.formats.export_forecaster_onnx import export_forecaster_onnx
 from keras_attn.export.formats.export_functional_litert import export_functional_litert
 from keras_attn.export.formats.export_functional_onnx import export_functional_onnx
 from keras_attn.export.formats.export_litert import export_litert
+from keras_attn.export.formats.export_litert_steps import export_litert_steps
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
 from keras_attn.export.formats.export_onnx_text import export_onnx_text
@@ -21,10 +23,12 @@ __all__ = [
     "ImageFormat",
     "ModelCard",
     "ParityReport",
+    "export_forecaster_litert",
     "export_forecaster_onnx",
     "export_functional_litert",
     "export_functional_onnx",
     "export_litert",
+    "export_litert_steps",
     "export_onnx",
     "export_onnx_steps",
     "export_onnx_text",

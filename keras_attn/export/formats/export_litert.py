@@ -1,29 +1,10 @@
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
-from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn.export.checks.check_finite import check_finite
-from keras_attn.export.checks.litert_runner import litert_runner, run_in_batches
-from keras_attn.export.checks.search_comparison import SearchComparison
-from keras_attn.export.formats.file_format import describe, describe_card
-from keras_attn.export.formats.litert_file import refuse_other_file, write_litert_file
-from keras_attn.export.require import require, require_utf8
-from keras_attn.export.trace.litert_conversion import (
-    PRECISIONS,
-    SIGNATURE,
-    check_batch_size,
-    convert_to_litert,
-    require_small,
-    with_batch_size,
-)
-from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
-from keras_attn.export.trace.search_function import SearchFunction
-
-TOLERANCE = 1e-3
-"""Maximum difference of a score, a log probability or an attention weight. LiteRT approximates
-exponentials and hyperbolic tangents."""
+from keras_attn.export.checks.litert_runner import litert_runner
+from keras_attn.export.formats.litert_search import write_litert_search
+from keras_attn.export.trace.litert_conversion import SIGNATURE
 
 
 def export_litert(
@@ -112,36 +93,24 @@ def export_litert(
     print(report)
     ```
     """
-    if precision not in PRECISIONS:
-        raise ValueError(
-            f"Expected precision to be one of {list(PRECISIONS)}. Received: {precision=}."
-        )
-    check_batch_size(batch_size)
-    require("tensorflow", "ai_edge_litert")
-    require_utf8(path)
-    refuse_other_file(Path(path))
-    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
-    require_small(function.weights)
-    check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
-    metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
-    signature = [with_batch_size(spec, batch_size) for spec in function.signature]
+    return write_litert_search(
+        model,
+        path,
+        source_tokenizer,
+        target_tokenizer,
+        _one_signature,
+        alignments=alignments,
+        sentences=sentences,
+        sample_inputs=sample_inputs,
+        precision=precision,
+        batch_size=batch_size,
+        target_prefix=target_prefix,
+        allow_nonfinite=allow_nonfinite,
+        card=card,
+        image_format=image_format,
+    )
 
-    def converted(precision):
-        return convert_to_litert({SIGNATURE: (function, signature)}, function.weights, precision)
 
-    def runner(content):
-        run = litert_runner(content)
-        pad_token_id = function.search.pad_token_id
-        return lambda **inputs: run_in_batches(run, batch_size, inputs, pad_token_id)
-
-    with atomic_replace(path, is_file=True) as partial, pause_garbage_collection():
-        content = converted("float32")
-        report = comparison.compare(runner(content), tolerance=TOLERANCE)
-        if precision != "float32":
-            content = converted(precision)
-            report.precision = comparison.compare_precision(
-                precision, comparison.keras, runner(content)
-            )
-        write_litert_file(partial, content, metadata | describe_card(card, report))
-    return report
+def _one_signature(function, signature):
+    """Returns the signature of the whole search, see `write_litert_search`."""
+    return {SIGNATURE: (function, signature)}, litert_runner

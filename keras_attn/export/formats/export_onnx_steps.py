@@ -5,6 +5,7 @@ from typing import Any
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.search_comparison import SearchComparison
+from keras_attn.export.checks.stepped_runner import stepped_runner
 from keras_attn.export.formats.external_data import require_one_file
 from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import write_model
@@ -13,7 +14,7 @@ from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace.conversion import convert
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
-from keras_attn.export.trace.stepped_search import NEXT, SteppedSearch
+from keras_attn.export.trace.stepped_search import SteppedSearch
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
 
@@ -120,19 +121,5 @@ def export_onnx_steps(
         metadata = {"keras_attn.start": written[-1].value}
         step = write("step", steps.step, steps.step_signature, metadata)
         finish = write("finish", steps.finish, steps.finish_signature, metadata)
-        report = comparison.compare(_runner(steps, start, step, finish))
+        report = comparison.compare(stepped_runner(steps, start, step, finish))
     return report
-
-
-def _runner(steps, start, step, finish):
-    """Returns a function that runs the search with the three files."""
-
-    def run(length_penalty, **inputs):
-        values = start(**inputs)
-        values["length_penalty"] = length_penalty
-        while not values["done"].all():
-            following = step(**{spec.name: values[spec.name] for spec in steps.step_signature})
-            values |= {name.removeprefix(NEXT): value for name, value in following.items()}
-        return finish(**{spec.name: values[spec.name] for spec in steps.finish_signature})
-
-    return run
