@@ -4,7 +4,7 @@ from typing import Any
 
 from keras_attn.convert.search_settings import SearchSettings
 from keras_attn.convert.settings import Setting, Settings
-from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.convert.weight_mapping import WeightMapping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,8 +15,10 @@ class Architecture:
         model_type: String, `model_type` in `config.json`.
         model_class: String, the class in transformers.
         settings: Dict from the keys of `config.json` to `Setting`s.
-        build: Function of `(architecture, settings, search, copy)` that returns encoder and decoder
-            with the weights of the checkpoint. The encoder is `None` for a language model.
+        build: Function of `(architecture, settings, copy)` that returns encoder and decoder. The
+            encoder is `None` for a language model.
+        copy_weights: Function of `(architecture, settings, search, layers, copy)` that maps the
+            variables of encoder and decoder to the weights of a checkpoint, in both directions.
         is_language_model: Bool, whether the model continues prompts.
         tokenizer: String, see `read_tokenizers`, or `None`.
         options: Dict, further differences for `build`.
@@ -25,7 +27,10 @@ class Architecture:
     model_type: str
     model_class: str
     settings: Mapping[str, Setting]
-    build: Callable[["Architecture", Settings, SearchSettings, WeightCopy], tuple[Any, Any]]
+    build: Callable[["Architecture", Settings, WeightMapping], tuple[Any, Any]]
+    copy_weights: Callable[
+        ["Architecture", Settings, SearchSettings, tuple[Any, Any], WeightMapping], None
+    ]
     is_language_model: bool = False
     tokenizer: str | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -8,8 +8,13 @@ import keras
 
 from keras_attn.convert.checkpoint import CONFIG, Checkpoint
 from keras_attn.convert.conversion_error import ConversionError
-from keras_attn.convert.encoder_heads import build_model
-from keras_attn.convert.encoder_models import ENCODERS, EncoderArchitecture, build_encoder
+from keras_attn.convert.encoder_heads import build_model, copy_head, pooler_name
+from keras_attn.convert.encoder_models import (
+    ENCODERS,
+    EncoderArchitecture,
+    build_encoder,
+    copy_encoder,
+)
 from keras_attn.convert.generation_settings import GENERATION
 from keras_attn.convert.settings import SettingReport, Settings, check_ignored, irrelevant
 from keras_attn.convert.tokenizers import TOKENIZER_CONFIG, TokenizerIds, read_tokenizers
@@ -70,8 +75,11 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
     labels = _labels(settings) if head in ("sequence", "token") else ()
     start, end = _text_ids(architecture, checkpoint)
     copy = WeightCopy(checkpoint.weights)
-    encoder, prefix = build_encoder(architecture, settings, copy, start, end)
-    model = build_model(architecture, head, settings, encoder, prefix, len(labels), copy)
+    encoder = build_encoder(architecture, settings, start, end)
+    has_pooler = f"{pooler_name(architecture, head, copy)}.weight" in copy
+    model = build_model(architecture, head, settings, encoder, len(labels), has_pooler)
+    copy_encoder(architecture, encoder, copy)
+    copy_head(architecture, head, settings, model, copy)
     copy.finish(model.weights)
     tokenizer, note = None, "none, because the folder has no tokenizer.json that names them"
     if start is not None and end is not None:

@@ -145,7 +145,8 @@ def from_transformers(
         max_positions = settings["max_position_embeddings"]
     search = search_settings(generation, max_positions, architecture.is_language_model)
     copy = WeightCopy(checkpoint.weights)
-    encoder, decoder = architecture.build(architecture, settings, search, copy)
+    encoder, decoder = architecture.build(architecture, settings, copy)
+    architecture.copy_weights(architecture, settings, search, (encoder, decoder), copy)
     layers = [layer for layer in (encoder, decoder) if layer is not None]
     copy.finish([variable for layer in layers for variable in layer.weights])
     tokenizers = read_tokenizers(
