@@ -15,8 +15,8 @@ class Architecture:
         model_type: String, `model_type` in `config.json`.
         model_class: String, the class in transformers.
         settings: Dict from the keys of `config.json` to `Setting`s.
-        build: Function of `(architecture, settings, copy)` that returns encoder and decoder. The
-            encoder is `None` for a language model.
+        build: Function of `(architecture, settings, copy)` that returns encoder and decoder before
+            their weights are created. The encoder is `None` for a language model.
         copy_weights: Function of `(architecture, settings, search, layers, copy)` that maps the
             variables of encoder and decoder to the weights of a checkpoint, in both directions.
         is_language_model: Bool, whether the model continues prompts.

@@ -1,7 +1,7 @@
 """Conversion of an encoder: settings, tokenizer, encoder and head of one checkpoint."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -66,13 +66,11 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
         ConversionError: If the class or a setting is not supported, or weights do not fit.
     """
     architecture = ENCODERS[checkpoint.config["model_type"]]
-    class_name, head = _head(architecture, checkpoint.config)
-    without_search = irrelevant("the model has no search")
-    table = {**dict.fromkeys(GENERATION, without_search), **architecture.settings}
-    settings = Settings(CONFIG, checkpoint.config, table)
+    class_name, head = encoder_head(architecture, checkpoint.config)
+    settings = encoder_settings(architecture, checkpoint.config)
     check_ignored(ignore_settings, settings)
     reports = settings.check(ignore_settings)
-    labels = _labels(settings) if head in ("sequence", "token") else ()
+    labels = class_labels(settings) if head in ("sequence", "token") else ()
     start, end = _text_ids(architecture, checkpoint)
     copy = WeightCopy(checkpoint.weights)
     encoder = build_encoder(architecture, settings, start, end)
@@ -90,7 +88,15 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
     return ConvertedEncoder(model, tokenizer, note, class_name, KINDS[head], labels, tuple(reports))
 
 
-def _head(architecture: EncoderArchitecture, config: dict[str, Any]) -> tuple[str, str]:
+def encoder_settings(architecture: EncoderArchitecture, config: Mapping[str, Any]) -> Settings:
+    """Returns the `Settings` of a `config.json`."""
+    without_search = irrelevant("the model has no search")
+    table = {**dict.fromkeys(GENERATION, without_search), **architecture.settings}
+    return Settings(CONFIG, config, table)
+
+
+def encoder_head(architecture: EncoderArchitecture, config: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the class in transformers and the kind of its head."""
     classes = config.get("architectures") or [f"{architecture.class_name}Model"]
     for name in classes:
         head = architecture.head(str(name))
@@ -102,7 +108,7 @@ def _head(architecture: EncoderArchitecture, config: dict[str, Any]) -> tuple[st
     )
 
 
-def _labels(settings: Settings) -> tuple[str, ...]:
+def class_labels(settings: Settings) -> tuple[str, ...]:
     """Returns the names of the classes in the order of their ids. The default has 2, as in
     transformers."""
     names = settings["id2label"] or {0: "LABEL_0", 1: "LABEL_1"}

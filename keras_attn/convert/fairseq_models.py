@@ -130,8 +130,6 @@ def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -
         use_output_bias=has_bias and head is None,
         **stack,
     )
-    encoder.build((None, None))
-    decoder.build((None, None), (None, None, features))
     return encoder, decoder
 
 

@@ -55,7 +55,7 @@ def _build_model(
     embedding = keras.layers.ReversibleEmbedding(size, features)
     is_tied = settings["tie_word_embeddings"]
     head = None if is_tied else keras.layers.Dense(size, use_bias=False, name="head")
-    model = CausalLanguageModel(
+    return CausalLanguageModel(
         TransformerDecoderBlock(**block, cross_attention=False),
         embedding,
         head,
@@ -63,8 +63,6 @@ def _build_model(
         name="decoder",
         **arguments,
     )
-    model.build((None, None))
-    return model
 
 
 def _copy_tables(model, table, copy):

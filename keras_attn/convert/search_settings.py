@@ -1,4 +1,5 @@
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from keras_attn.convert.conversion_error import ConversionError
@@ -102,6 +103,25 @@ def search_settings(
                 raise _error(settings, name, arguments[name], expected, "")
         impossible = tuple(suppressed)
     return SearchSettings("BeamDecoder", arguments, impossible)
+
+
+def with_languages(search: SearchSettings, languages: Mapping[str, Any]) -> SearchSettings:
+    """Returns a search to whose outputs a request adds the code of a language.
+
+    transformers forces the code as the first token. A code in `generation_config.json` is that of
+    one language; a request selects another one.
+
+    Args:
+        search: `SearchSettings`.
+        languages: Dict, the `languages` of the tokenizer of the target.
+    """
+    codes = [list(each.target_start) for each in languages.values()]
+    if not any(codes):
+        return search
+    arguments = {**search.arguments, "score_prefix": False}
+    if arguments.get("forced_prefix_ids") in codes:
+        del arguments["forced_prefix_ids"]
+    return dataclasses.replace(search, arguments=arguments)
 
 
 def _beams(settings, beams, hypotheses):

@@ -115,8 +115,6 @@ def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -
         dropout=dropout,
         name="decoder",
     )
-    encoder.build((None, None))
-    decoder.build((None, None), (None, None, features))
     return encoder, decoder
 
 

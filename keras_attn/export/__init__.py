@@ -10,6 +10,7 @@ from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
 from keras_attn.export.formats.export_onnx_text import export_onnx_text
 from keras_attn.export.formats.export_saved_model import export_saved_model
+from keras_attn.export.formats.export_transformers import TransformersReport, export_transformers
 from keras_attn.export.require import require_tensorflow
 from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.model_card import ModelCard
@@ -21,6 +22,7 @@ __all__ = [
     "ImageFormat",
     "ModelCard",
     "ParityReport",
+    "TransformersReport",
     "export_forecaster_onnx",
     "export_functional_litert",
     "export_functional_onnx",
@@ -29,4 +31,5 @@ __all__ = [
     "export_onnx_steps",
     "export_onnx_text",
     "export_saved_model",
+    "export_transformers",
 ]
