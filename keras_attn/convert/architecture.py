@@ -1,8 +1,7 @@
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from keras_attn.convert.search_settings import SearchSettings
 from keras_attn.convert.settings import Setting, Settings
 from keras_attn.convert.weight_mapping import WeightMapping
 
@@ -17,8 +16,9 @@ class Architecture:
         settings: Dict from the keys of `config.json` to `Setting`s.
         build: Function of `(architecture, settings, copy)` that returns encoder and decoder before
             their weights are created. The encoder is `None` for a language model.
-        copy_weights: Function of `(architecture, settings, search, layers, copy)` that maps the
-            variables of encoder and decoder to the weights of a checkpoint, in both directions.
+        copy_weights: Function of `(architecture, settings, impossible_token_ids, layers, copy)`
+            that maps the variables of encoder and decoder to the weights of a checkpoint, in both
+            directions. The output bias of impossible ids is replaced when it is read.
         is_language_model: Bool, whether the model continues prompts.
         tokenizer: String, see `read_tokenizers`, or `None`.
         options: Dict, further differences for `build`.
@@ -29,7 +29,7 @@ class Architecture:
     settings: Mapping[str, Setting]
     build: Callable[["Architecture", Settings, WeightMapping], tuple[Any, Any]]
     copy_weights: Callable[
-        ["Architecture", Settings, SearchSettings, tuple[Any, Any], WeightMapping], None
+        ["Architecture", Settings, Sequence[int], tuple[Any, Any], WeightMapping], None
     ]
     is_language_model: bool = False
     tokenizer: str | None = None

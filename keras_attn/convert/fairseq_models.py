@@ -1,5 +1,6 @@
 """Encoder-decoders that came to transformers from fairseq and Marian."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -14,7 +15,6 @@ from keras_attn.convert.config_settings import (
     TRAINING,
     equals,
 )
-from keras_attn.convert.search_settings import SearchSettings
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
 from keras_attn.convert.weight_mapping import WeightMapping
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
@@ -136,7 +136,7 @@ def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -
 def copy_weights(
     architecture: Architecture,
     settings: Settings,
-    search: SearchSettings,
+    impossible_token_ids: Sequence[int],
     layers: tuple[Any, Any],
     copy: WeightMapping,
 ) -> None:
@@ -145,7 +145,7 @@ def copy_weights(
     options = architecture.options
     _copy_embeddings(architecture, settings, encoder, decoder, copy)
     if options["has_output_bias"]:
-        _copy_output_bias(decoder, search, copy)
+        _copy_output_bias(decoder, impossible_token_ids, copy)
     for side, layer in (("encoder", encoder), ("decoder", decoder)):
         _copy_positions(side, layer.stack, copy, options, settings)
         _copy_stack(side, layer.stack, copy)
@@ -239,14 +239,16 @@ def _copy_positions(side, stack, copy, options, settings):
     copy.ignore(rf"model\.{side}\.embed_positions\._float_tensor")
 
 
-def _copy_output_bias(decoder, search, copy):
+def _copy_output_bias(decoder, impossible, copy):
     bias = decoder.output_bias if decoder.head is None else decoder.head.bias
     name = "final_logits_bias"
+    if bias is None:
+        return  # of a model that is written; transformers takes 0
     if name in copy:
         copy.copy(bias, name, shape=(1, bias.shape[0]))
     else:  # a missing bias is 0, as in transformers
         copy.zero(bias, name)
-    copy.replace(bias, search.impossible_token_ids, IMPOSSIBLE_BIAS)
+    copy.replace(bias, impossible, IMPOSSIBLE_BIAS)
 
 
 def _copy_stack(side, stack, copy):

@@ -156,7 +156,8 @@ def from_transformers(
     copy = WeightCopy(checkpoint.weights)
     encoder, decoder = architecture.build(architecture, settings, copy)
     _create_weights(encoder, decoder)
-    architecture.copy_weights(architecture, settings, search, (encoder, decoder), copy)
+    impossible = search.impossible_token_ids
+    architecture.copy_weights(architecture, settings, impossible, (encoder, decoder), copy)
     layers = [layer for layer in (encoder, decoder) if layer is not None]
     copy.finish([variable for layer in layers for variable in layer.weights])
     tokenizers = read_tokenizers(

@@ -1,6 +1,5 @@
 """Settings of `generate` of transformers for a search of this library."""
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ from keras_attn.convert.checkpoint import GENERATION_CONFIG
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.generation_settings import GENERATION
 from keras_attn.convert.search_settings import (
+    ADVICE,
     STOPS,
     SearchSettings,
     search_settings,
@@ -25,6 +25,10 @@ SEARCHES: dict[str, Any] = {
 """Dict from names to the classes of searches that `generate` has."""
 
 IGNORED = {"decoder", "dtype", "name", "return_alignments", "return_token_log_probs", "trainable"}
+_ADVICE = (
+    "Change the search with keras_attn.replace_search or --search NAME=VALUE, for instance "
+    "relative_max_length=null and length_penalty_form=average_with_end."
+)
 WITHOUT_BEAMS = {"length_penalty", "length_penalty_form"}
 """Arguments that do not change the ids of a search without beams."""
 
@@ -83,7 +87,8 @@ def generation_config(
     try:
         found = search_settings(settings, max_positions, reads_prompts)
     except ConversionError as error:
-        raise _error(" ".join(str(error).split("Received: ")[1:])) from error
+        message = str(error).removesuffix(ADVICE).rstrip()
+        raise ConversionError(f"{message} {_ADVICE}") from error
     differences = search_differences(search, with_languages(found, languages), reads_prompts)
     if differences:
         raise _error(", ".join(differences))
@@ -143,11 +148,6 @@ def _plain(value):
 
 
 def _error(received):
-    known = inspect.cleandoc(
-        """Change the search with keras_attn.replace_search or --search NAME=VALUE, for instance
-        relative_max_length=null and length_penalty_form=average_with_end."""
-    )
     return ConversionError(
-        "Expected a search that generate of transformers has. Received: "
-        f"{received.rstrip('.')}. {' '.join(known.split())}"
+        f"Expected a search that generate of transformers has. Received: {received}. {_ADVICE}"
     )

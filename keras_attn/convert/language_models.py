@@ -1,6 +1,6 @@
 """Decoder-only language models: GPT-2, OPT, Llama, Mistral, Qwen2 and Gemma."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -9,7 +9,6 @@ from keras_attn.convert.activations import activation
 from keras_attn.convert.architecture import Architecture
 from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING, equals
 from keras_attn.convert.conversion_error import ConversionError
-from keras_attn.convert.search_settings import SearchSettings
 from keras_attn.convert.settings import (
     Setting,
     Settings,
@@ -133,7 +132,7 @@ def build_gpt2(
 def copy_gpt2(
     architecture: Architecture,
     settings: Settings,
-    search: SearchSettings,
+    impossible_token_ids: Sequence[int],
     layers: tuple[Any, Any],
     copy: WeightMapping,
 ) -> None:
@@ -216,7 +215,7 @@ def build_opt(
 def copy_opt(
     architecture: Architecture,
     settings: Settings,
-    search: SearchSettings,
+    impossible_token_ids: Sequence[int],
     layers: tuple[Any, Any],
     copy: WeightMapping,
 ) -> None:
@@ -296,7 +295,7 @@ def build_llama(
 def copy_llama(
     architecture: Architecture,
     settings: Settings,
-    search: SearchSettings,
+    impossible_token_ids: Sequence[int],
     layers: tuple[Any, Any],
     copy: WeightMapping,
 ) -> None:

@@ -18,6 +18,7 @@ IGNORED = {
     "module",
     "name",
     "registered_name",
+    "reverse_dtype",
     "seed",
     "shared_object_id",
     "trainable",
@@ -42,7 +43,25 @@ def layer_differences(found: keras.layers.Layer, expected: keras.layers.Layer) -
     """
     if type(found).__name__ != type(expected).__name__:
         return [f"the class {type(found).__name__} instead of {type(expected).__name__}"]
-    return list(_differences(found.get_config(), expected.get_config(), ""))
+    return list(_differences(_config(found), _config(expected), ""))
+
+
+def _config(layer):
+    """Returns the configuration of a layer. Sizes of heads that are `None` have their default."""
+    config = layer.get_config()
+    if (config.get("embedding") or {}).get("class_name") in ("Embedding", "ReversibleEmbedding"):
+        # A ReversibleEmbedding that only embeds is an Embedding.
+        arguments = {"logit_soft_cap": None, "tie_weights": True, **config["embedding"]["config"]}
+        config["embedding"] = {"class_name": "Embedding", "config": arguments}
+    block = (config.get("block") or {}).get("config", {})
+    embedding = getattr(layer, "embedding", None)
+    if "key_dim" in block and embedding is not None:
+        heads = block["num_heads"]
+        defaults = {"key_dim": embedding.output_dim // heads, "num_key_value_heads": heads}
+        for name, value in defaults.items():
+            if block[name] is None:
+                block[name] = value
+    return config
 
 
 def _differences(found: Any, expected: Any, path: str) -> Iterator[str]:

@@ -8,6 +8,8 @@ from keras_attn.convert.settings import Settings
 STOPS: dict[bool | str, str] = {True: "collected", False: "heuristic", "never": "exact"}
 """Dict from `early_stopping` of transformers to `stop` of `BeamDecoder`."""
 
+ADVICE = "Change it in the file, and set it later with keras_attn.replace_search."
+
 DEFAULT_NEW_TOKENS = 20
 """Number of tokens that `generate` of transformers writes if no length is set."""
 
@@ -223,5 +225,5 @@ def _single_id(settings, name):
 def _error(settings, name, value, expected, advice):
     return ConversionError(
         f"Expected {name} in {settings.file} to be {expected}. Received: {name}={value!r}. "
-        f"{advice or 'Change it in the file, and set it later with keras_attn.replace_search.'}"
+        f"{advice or ADVICE}"
     )

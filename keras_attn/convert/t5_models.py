@@ -1,5 +1,6 @@
 """T5 and its successors: T5 1.1, Flan-T5, mT5 and ByT5."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -13,7 +14,6 @@ from keras_attn.convert.config_settings import (
     TRAINING,
     equals,
 )
-from keras_attn.convert.search_settings import SearchSettings
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused_unless
 from keras_attn.convert.weight_mapping import WeightMapping
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
@@ -121,7 +121,7 @@ def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -
 def copy_weights(
     architecture: Architecture,
     settings: Settings,
-    search: SearchSettings,
+    impossible_token_ids: Sequence[int],
     layers: tuple[Any, Any],
     copy: WeightMapping,
 ) -> None:

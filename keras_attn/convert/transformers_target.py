@@ -10,6 +10,7 @@ from keras_attn._drop_ins.dropout import Dropout
 from keras_attn.convert.architectures import find_architecture
 from keras_attn.convert.checkpoint_settings import checkpoint_settings
 from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.describe_model import possible_configs
 from keras_attn.convert.encoder_conversion import (
     class_labels,
     encoder_head,
@@ -26,6 +27,9 @@ from keras_attn.models.generation_model import GenerationModel
 
 _SHOWN = 6
 """Maximum number of differences in a message."""
+
+_NO_BIAS = "use_output_bias=False instead of True"
+"""Difference of a decoder from architectures with an output bias, which may be 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +54,33 @@ class TransformersTarget:
     def variables(self) -> list[Any]:
         """The variables of the layers."""
         return [variable for layer in self.layers for variable in layer.weights]
+
+
+class _DifferentModel(ConversionError):
+    def __init__(self, message, count):
+        super().__init__(message)
+        self.count = count
+
+
+def find_config(model: Any, languages: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Returns a `config.json` for a model that was not converted from a checkpoint.
+
+    Args:
+        model: `GenerationModel`.
+        languages: See `find_target`.
+
+    Raises:
+        ConversionError: If no architecture computes the same.
+    """
+    errors = []
+    for config in possible_configs(model):
+        try:
+            find_target(model, config, None, languages)
+            return config
+        except _DifferentModel as error:
+            errors.append(error)
+    nearest = min(errors, key=lambda error: error.count)
+    raise ConversionError(f"{nearest} Other architectures of transformers differ more.")
 
 
 def find_target(
@@ -100,7 +131,7 @@ def _generator(model, config, generation, languages):
             differences.append(f"{side}={layer and type(layer).__name__}")
         elif layer is not None:
             found = layer_differences(layer, other)
-            differences += [f"{side}: {each}" for each in found]
+            differences += [f"{side}: {each}" for each in found if each != _NO_BIAS]
     is_language_model = architecture.is_language_model
     adds_start = is_language_model and architecture.options["adds_start"]
     start = settings["bos_token_id"] if adds_start else None
@@ -112,18 +143,31 @@ def _generator(model, config, generation, languages):
     positions = None
     if "max_position_embeddings" in settings:
         positions = settings["max_position_embeddings"]
-    search = search_settings(found_generation, positions, is_language_model)
-    with_codes = with_languages(search, languages)
-    if generation is None or search_differences(model.search, with_codes, is_language_model):
+    search = _original_search(found_generation, positions, is_language_model)
+    with_codes = None if search is None else with_languages(search, languages)
+    if (
+        generation is None
+        or with_codes is None
+        or search_differences(model.search, with_codes, is_language_model)
+    ):
         arguments = (model.search, is_language_model, languages, positions)
         generation = generation_config(*arguments)
+    impossible = () if search is None else search.impossible_token_ids
     return TransformersTarget(
         class_name,
         [layer for layer in layers if layer is not None],
-        lambda copy: architecture.copy_weights(architecture, settings, search, layers, copy),
+        lambda copy: architecture.copy_weights(architecture, settings, impossible, layers, copy),
         new_writer,
         dict(generation),
     )
+
+
+def _original_search(settings, positions, is_language_model):
+    """Returns the search of a checkpoint, or `None` if its files have none."""
+    try:
+        return search_settings(settings, positions, is_language_model)
+    except ConversionError:
+        return None
 
 
 def _encoder(model, config):
@@ -177,7 +221,9 @@ def _refuse(class_name, differences):
     if differences:
         more = len(differences) - _SHOWN
         others = f" and {more} more" if more > 0 else ""
-        raise ConversionError(
-            f"Expected a model that computes the same as {class_name} with this config.json. "
-            f"Received: {'; '.join(differences[:_SHOWN])}{others}. transformers has no such model."
+        raise _DifferentModel(
+            f"Expected a model that computes the same as {class_name} of transformers with its "
+            f"config.json. Received: {'; '.join(differences[:_SHOWN])}{others}. The class cannot "
+            "hold this model.",
+            len(differences),
         )

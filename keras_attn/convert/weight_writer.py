@@ -106,22 +106,25 @@ class WeightWriter(WeightMapping):
     def ignore(self, pattern: str) -> None:
         pass
 
-    def finish(self, variables: Iterable[Any]) -> None:
-        """Checks that all variables were written.
-
-        Args:
-            variables: Variables of the model.
-
-        Raises:
-            ConversionError: If a variable has no weight in the checkpoint.
-        """
-        adapted = {
+    def merged(self, variables: Iterable[Any]) -> list[Any]:
+        """Returns the variables without low-rank updates, which the values of others include."""
+        updates = {
             id(getattr(layer, f"lora_{name}_{part}"))
             for layer, name in self._adapted.values()
             for part in "ab"
         }
-        done = adapted | self._written.keys()
-        left = [each.path for each in variables if id(each) not in done and _is_weight(each)]
+        return [each for each in variables if id(each) not in updates]
+
+    def finish(self, variables: Iterable[Any]) -> None:
+        """Checks that all variables were written.
+
+        Args:
+            variables: Variables of the model, without low-rank updates.
+
+        Raises:
+            ConversionError: If a variable has no weight in the checkpoint.
+        """
+        left = [each.path for each in variables if id(each) not in self._written]
         problems = self._problems + [f"{path} has no weight in it" for path in left]
         if problems:
             others = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
@@ -149,7 +152,3 @@ def _adapted_kernels(layers):
             for name in layer.lora_kernels:
                 found[id(targets[name][1])] = (layer, name)
     return found
-
-
-def _is_weight(variable):
-    return "seed_generator" not in variable.path

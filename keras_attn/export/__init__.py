@@ -2,6 +2,7 @@
 
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.formats.export_ctranslate2 import CTranslate2Report, export_ctranslate2
 from keras_attn.export.formats.export_forecaster_onnx import export_forecaster_onnx
 from keras_attn.export.formats.export_functional_litert import export_functional_litert
 from keras_attn.export.formats.export_functional_onnx import export_functional_onnx
@@ -18,11 +19,13 @@ from keras_attn.training.model_card import ModelCard
 require_tensorflow()
 
 __all__ = [
+    "CTranslate2Report",
     "ExportError",
     "ImageFormat",
     "ModelCard",
     "ParityReport",
     "TransformersReport",
+    "export_ctranslate2",
     "export_forecaster_onnx",
     "export_functional_litert",
     "export_functional_onnx",

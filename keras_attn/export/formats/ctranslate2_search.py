@@ -1,5 +1,6 @@
 """Arguments of CTranslate2's `translate_batch` for a search of this library."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from keras_attn.export.export_error import ExportError
@@ -9,11 +10,12 @@ from keras_attn.search.sampling_decoder import SamplingDecoder
 from keras_attn.search.search import Search
 
 
-def translate_arguments(search: Search) -> tuple[dict[str, Any], list[str]]:
+def translate_arguments(search: Search, tokens: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """Returns the arguments of `translate_batch`, and the settings that it does not have.
 
     Args:
         search: `BeamDecoder`, `GreedyDecoder` or `SamplingDecoder`.
+        tokens: List of the tokens of the target.
 
     Raises:
         ExportError: If the search has another class.
@@ -33,12 +35,9 @@ def translate_arguments(search: Search) -> tuple[dict[str, Any], list[str]]:
     for name in ("no_repeat_ngram_size", "repetition_penalty"):
         if config[name] not in (0, 1.0):
             arguments[name] = config[name]
-    forbidden = set(config["suppressed_token_ids"])
-    if forbidden:
-        left_out.append(
-            f"ids, in which the suppressed_token_ids {sorted(forbidden)} would be given: pass "
-            "their tokens as suppress_sequences"
-        )
+    if search.suppressed_token_ids:
+        sequences = [[tokens[id_]] for id_ in search.suppressed_token_ids]
+        arguments["suppress_sequences"] = sequences
     neutral: dict[str, Any] = {
         "forced_prefix_ids": [],
         "force_end_token": False,

@@ -79,7 +79,7 @@ def _reasons(layer: Any) -> Iterator[str]:
         if getattr(block, name) is not None:
             yield f"{name} in the blocks"
     positions, bias = stack.positions, stack.position_bias
-    if positions is None and bias is None:
+    if positions is None and bias is None and block.rotary is None:
         yield "no positions"
     if positions is not None and type(positions) not in (SinusoidalPositions, LearnedPositions):
         yield f"positions={type(positions).__name__}"

@@ -112,10 +112,10 @@ def export_ctranslate2(
     ctranslate2 = _ctranslate2()
     check_finite(model.weights, allow_nonfinite)
     encoder, search = model.encoder, model.search
-    arguments, left_out = translate_arguments(search)
     spec = model_spec(encoder, search.decoder, num_positions)
     tokenizers = (source_tokenizer, target_tokenizer or source_tokenizer)
-    _set_vocabularies(spec, encoder, search, tokenizers)
+    tokens = _set_vocabularies(spec, encoder, search, tokenizers)
+    arguments, left_out = translate_arguments(search, tokens)
     with atomic_replace(directory, is_file=False) as partial:
         partial.mkdir()
         spec.validate()
@@ -133,7 +133,10 @@ def export_ctranslate2(
 
 
 def _set_vocabularies(spec, encoder, search, tokenizers):
-    """Registers the tokens, and the special ones in the configuration."""
+    """Registers the tokens, and the special ones in the configuration.
+
+    Returns the tokens of the target.
+    """
     sizes = vocabulary_sizes(encoder, search.decoder)
     ids = (
         {
@@ -168,6 +171,7 @@ def _set_vocabularies(spec, encoder, search, tokenizers):
             f"Received: {source['</s>']!r} and {config.eos_token!r}. Use tokenizers with the same "
             "name."
         )
+    return tables[1]
 
 
 def _unknown(tokenizers, tables):

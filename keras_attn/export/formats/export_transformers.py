@@ -10,7 +10,7 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.convert.checkpoint import CONFIG, GENERATION_CONFIG
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.original_files import read_original_files
-from keras_attn.convert.transformers_target import TransformersTarget, find_target
+from keras_attn.convert.transformers_target import TransformersTarget, find_config, find_target
 from keras_attn.convert.verify import Verification, verify
 from keras_attn.convert.weight_comparison import WeightComparison
 from keras_attn.convert.weight_files import SAFETENSORS, WeightFiles
@@ -50,11 +50,11 @@ def export_transformers(
     source_tokenizer: Any = None,
     target_tokenizer: Any = None,
     *,
-    original: str | PathLike[str] | Mapping[str, bytes],
+    original: str | PathLike[str] | Mapping[str, bytes] | None = None,
     compare: bool = False,
     allow_nonfinite: bool = False,
 ) -> TransformersReport:
-    """Writes a converted model back as a checkpoint folder of Hugging Face's transformers.
+    """Writes a model as a checkpoint folder of Hugging Face's transformers.
 
     The folder has `config.json`, `model.safetensors` in float32, the files of the tokenizers, and
     `generation_config.json` for a model with a search. transformers loads it with `from_pretrained`
@@ -75,6 +75,8 @@ def export_transformers(
             Defaults to `None`.
         original: Path of the checkpoint folder from which the model was converted, or of the run
             directory of the conversion, or `Conversion.original`. Weights are not read from it.
+            Defaults to `None`: the model was trained with this library. It is written if it equals
+            Marian, BART, mBART, M2M100, Pegasus, GPT-2, OPT or Llama, without tokenizers.
         compare: Bool, whether to load the folder with transformers and PyTorch, and to compare
             logits and ids. Defaults to `False`.
         allow_nonfinite: Bool, whether to accept NaN and infinite weights. Defaults to `False`.
@@ -96,11 +98,11 @@ def export_transformers(
     ```
     """
     check_finite(model.weights, allow_nonfinite)
-    files = _original_files(original)
-    config = _json(files, CONFIG)
+    files = {} if original is None else _original_files(original)
     generation = _json(files, GENERATION_CONFIG) if GENERATION_CONFIG in files else None
     languages = getattr(target_tokenizer, "languages", {})
     try:
+        config = _json(files, CONFIG) if files else find_config(model, languages)
         target = find_target(model, config, generation, languages)
         with atomic_replace(directory, is_file=False) as partial:
             partial.mkdir()
@@ -153,13 +155,14 @@ def _write(target: TransformersTarget, folder: Path, config: Any, files: Any) ->
     numpy_files = _safetensors()
     writer = target.new_writer()
     target.copy_weights(writer)
-    writer.finish(target.variables)
+    variables = writer.merged(target.variables)
+    writer.finish(variables)
     numpy_files.save_file(writer.weights, folder / SAFETENSORS, metadata={"format": "pt"})
     count = len(writer.weights)
     writer.weights = {}  # the arrays are as large as the model
     comparison = WeightComparison(WeightFiles(folder), writer.value)
     target.copy_weights(comparison)
-    comparison.finish(target.variables)
+    comparison.finish(variables)
     if comparison.differing:
         raise ExportError(
             "Expected the weights of the model in the written file. Received: other values of "
