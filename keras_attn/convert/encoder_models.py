@@ -145,7 +145,8 @@ def copy_encoder(
     """
     prefix = encoder_prefix(architecture, copy)
     stack, embeddings = encoder.stack, f"{prefix}embeddings"
-    copy.copy(encoder.embedding.embeddings, f"{embeddings}.word_embeddings.weight")
+    table: Any = encoder.embedding
+    copy.copy(table.embeddings, f"{embeddings}.word_embeddings.weight")
     copy.copy(stack.positions.embeddings, f"{embeddings}.position_embeddings.weight")
     if encoder.token_types is not None:
         copy.copy(encoder.token_types.embeddings, f"{embeddings}.token_type_embeddings.weight")

@@ -182,7 +182,7 @@ def _encoder(model, config):
     settings = encoder_settings(architecture, config)
     labels = class_labels(settings) if head in ("sequence", "token") else ()
     layers = _named_layers(model)
-    encoder = layers.get("encoder")
+    encoder: Any = layers.get("encoder")
     ids = (getattr(encoder, name, None) for name in ("start_token_id", "end_token_id"))
     other = build_encoder(architecture, settings, *ids)
     has_pooler = "pooler" in layers

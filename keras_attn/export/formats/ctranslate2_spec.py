@@ -161,7 +161,7 @@ def _sizes(layer, specs):
     return {
         "num_heads": block.num_heads,
         "pre_norm": block.normalize_first,
-        "activation": getattr(specs.Activation, _activation(block)),
+        "activation": getattr(specs.Activation, str(_activation(block))),
         "layernorm_embedding": stack.embedding_norm is not None,
         "relative_attention_bias": stack.position_bias is not None,
         "ffn_glu": block.feed_forward.is_gated,
@@ -243,4 +243,4 @@ def _rows(kernel):
 
 def vocabulary_sizes(encoder: Any, decoder: Any) -> tuple[int, int]:
     """Returns the numbers of ids of source and target."""
-    return int(encoder.embedding.input_dim), int(get_vocabulary_size(decoder))
+    return int(encoder.embedding.input_dim), get_vocabulary_size(decoder) or 0

@@ -1,5 +1,6 @@
 import dataclasses
 import importlib
+import json
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -212,8 +213,6 @@ def _rows(random, count, size, special):
 
 
 def _read_tokens(folder, side):
-    import json
-
     path = folder / f"{side}_vocabulary.json"
     path = path if path.is_file() else folder / "shared_vocabulary.json"
     return json.loads(path.read_text(encoding="utf-8"))

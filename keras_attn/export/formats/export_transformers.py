@@ -9,6 +9,7 @@ from typing import Any
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.convert.checkpoint import CONFIG, GENERATION_CONFIG
 from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.generation_settings import GENERATION
 from keras_attn.convert.original_files import read_original_files
 from keras_attn.convert.transformers_target import TransformersTarget, find_config, find_target
 from keras_attn.convert.verify import Verification, verify
@@ -18,6 +19,12 @@ from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.export_error import ExportError
 
 REPORT = "export.txt"
+
+KEPT = (
+    *("output_attentions", "output_hidden_states", "transformers_version", "use_cache"),
+    *(name for name in GENERATION if name.endswith("token_id")),
+)
+"""Keys of `config.json` that generation_config.json has too. Its other keys are search settings."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,8 +186,6 @@ def _write(target: TransformersTarget, folder: Path, config: Any, files: Any) ->
 
 def _written_config(config, target):
     """Returns the `config.json` of the folder."""
-    from keras_attn.convert.generation_settings import GENERATION
-
     config = {**config, "architectures": [target.class_name], "dtype": "float32"}
     config.pop("torch_dtype", None)  # an earlier name of dtype
     if target.class_name.endswith("ForPreTraining"):  # its second head is not converted
@@ -189,11 +194,7 @@ def _written_config(config, target):
     if target.generation_config is None:
         return config
     # Search settings of old folders, which are in generation_config.json now.
-    kept = (*COMMON_KEYS, *(name for name in GENERATION if name.endswith("token_id")))
-    return {name: value for name, value in config.items() if name not in GENERATION or name in kept}
-
-
-COMMON_KEYS = ("output_attentions", "output_hidden_states", "transformers_version", "use_cache")
+    return {name: value for name, value in config.items() if name not in GENERATION or name in KEPT}
 
 
 def _write_json(path, content):
