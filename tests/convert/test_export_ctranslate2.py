@@ -84,7 +84,7 @@ def read_vocabulary(folder, side):
 def equal_fraction(model, folder, report, count=40):
     ids = sources(count, model.encoder, model.encoder.embedding.input_dim)
     expected = our_ids(model, ids)
-    assert len({tuple(row) for row in expected}) > count // 4, "outputs must differ"
+    assert len({tuple(row) for row in expected}) >= 8, "outputs must differ"
     theirs = their_ids(folder, model, ids, report.arguments)
     return np.mean([a == b for a, b in zip(expected, theirs, strict=True)])
 
@@ -155,6 +155,7 @@ def test_settings_that_ctranslate2_does_not_have_are_reported(tmp_path):
         ({"num_key_value_heads": 1}, "num_key_value_heads=1 with num_heads=2"),
         ({"sliding_window": 3}, "sliding_window in the blocks"),
         ({"activation": "softplus"}, "activation='softplus'"),
+        ({"activation": "linear"}, "activation='linear'"),
     ],
 )
 def test_a_transformer_that_ctranslate2_cannot_hold_is_refused(tmp_path, changed, message):

@@ -106,14 +106,8 @@ def _activation(block):
     network = block.feed_forward
     if network.is_gated:
         return GATES.get(network.activation)
-    for own, name in ACTIVATIONS.items():
-        if network.activation in (get_activation(own), keras.activations.get(_keras_name(own))):
-            return name
-    return None
-
-
-def _keras_name(name):
-    return name if name not in ("gelu", "gelu_tanh") else None
+    names = (name for own, name in ACTIVATIONS.items() if network.activation is get_activation(own))
+    return next(names, None)
 
 
 def model_spec(encoder: Any, decoder: Any, num_positions: int) -> Any:

@@ -31,6 +31,12 @@ class CTranslate2Report:
         largest_difference: Float, largest difference of the log probability of a token.
         arguments: Dict, arguments of `Translator.translate_batch` for the search of the model.
         left_out: Tuple of strings, settings of the search that CTranslate2 does not have.
+
+    Example:
+
+    >>> report = CTranslate2Report(16, 2e-6, {"beam_size": 4, "length_penalty": 1.0})
+    >>> str(report).split(". ")[1]
+    'The search is translate_batch(..., beam_size=4, length_penalty=1.0).'
     """
 
     num_sources: int

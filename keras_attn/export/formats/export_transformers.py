@@ -36,6 +36,12 @@ class TransformersReport:
         num_weights: Int, number of weights.
         files: Tuple of strings, names of the files without the weights.
         verification: `Verification` with transformers, or `None`.
+
+    Example:
+
+    >>> report = TransformersReport("MarianMTModel", 258, ("config.json",))
+    >>> str(report).split(",")[0]
+    'A MarianMTModel of transformers with 258 weights'
     """
 
     class_name: str
