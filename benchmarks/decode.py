@@ -10,10 +10,10 @@ Both sides read the same batches of ids (the sentences of RUN/test.source, sorte
 return ids, with a beam width of 4. Tokenizers are not measured.
 
 Each measurement runs in a separate process, and the sides take turns. The machine must be idle.
-Each side is measured with one worker with all threads, and with as many workers as threads with one
-thread each; CTranslate2 then also with its other matrix library. After the first round, only the
-settings continue that were fastest for some batch size. The result for each batch size is the best
-median.
+Each side is measured with one worker that uses all threads, and with several workers that use one
+thread each. With several workers, CTranslate2 is also measured with its other matrix library. After
+the first round, only the settings that were fastest for at least one batch size are measured again.
+The result for each batch size is the best median.
 
 Writes `benchmarks/results/decode-NAME.json`: tokens per second, including end tokens, if any.
 `--profile` profiles our side on one thread instead, and writes `decode_profile-NAME.json`: the

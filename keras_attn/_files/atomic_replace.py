@@ -40,9 +40,9 @@ Directories that contain other names are never replaced.
 """
 
 EXTRA, EXTRA_NAMES = "assets.extra", {"keras_attn.json"}
-"""Directory of a SavedModel in which an export writes files with these names, and into which users
-put files of their own, such as warm-up requests of TensorFlow Serving. These are kept: a SavedModel
-with them is not replaced."""
+"""Directory in a SavedModel, and the names of the files that an export writes there. Users can add
+other files, such as warm-up requests of TensorFlow Serving. A SavedModel with such files is not
+replaced."""
 
 _ATTEMPTS = 100
 """Maximum number of attempts if other processes replace the same path at the same time."""

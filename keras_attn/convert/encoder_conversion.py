@@ -79,7 +79,7 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
     copy_encoder(architecture, encoder, copy)
     copy_head(architecture, head, settings, model, copy)
     copy.finish(model.weights)
-    tokenizer, note = None, "none, because the folder has no tokenizer.json that names them"
+    tokenizer, note = None, "none, because the folder has no complete tokenizer.json"
     if start is not None and end is not None:
         size = settings["vocab_size"]
         ids = TokenizerIds(size, size, settings["pad_token_id"], start, end)
@@ -109,8 +109,10 @@ def encoder_head(architecture: EncoderArchitecture, config: Mapping[str, Any]) -
 
 
 def class_labels(settings: Settings) -> tuple[str, ...]:
-    """Returns the names of the classes in the order of their ids. The default has 2, as in
-    transformers."""
+    """Returns the names of the classes in the order of their ids.
+
+    As in transformers, the default is two classes.
+    """
     names = settings["id2label"] or {0: "LABEL_0", 1: "LABEL_1"}
     try:
         by_id = {int(id_): str(name) for id_, name in names.items()}

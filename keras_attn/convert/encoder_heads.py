@@ -83,7 +83,7 @@ def copy_head(
         model: Functional model that `build_model` returned.
         copy: `WeightMapping`.
     """
-    # The encoder has a pooler of its own in some checkpoints, which these models do not use.
+    # Some checkpoints contain a pooler that the model does not use.
     own_pooler = architecture.pooler[0].startswith("{encoder}")
     if head in ("masked_lm", "token") or (head == "sequence" and not own_pooler):
         copy.ignore(rf"{encoder_prefix(architecture, copy)}pooler\..*")
@@ -117,8 +117,8 @@ def _copy_masked_lm_head(architecture, settings, head, copy):
     dense, norm, output, bias = architecture.masked_lm
     copy.dense(head.dense, dense)
     copy.norm(head.norm, norm)
-    # Releases of transformers write the bias under one of two names, or both. If the matrix is not
-    # tied, its own bias counts.
+    # Depending on the release, transformers writes the bias under one of two names, or under both.
+    # If the matrix is not tied, the bias of the matrix is used.
     is_tied = settings["tie_word_embeddings"]
     names = sorted((bias, f"{output}.bias"), key=lambda name: (name not in copy, name != bias))
     first, second = names if is_tied or names[1] not in copy else names[::-1]

@@ -1,4 +1,4 @@
-"""Encoders: BERT, RoBERTa, XLM-RoBERTa and DistilBERT, and how their weights are called."""
+"""Encoders: BERT, RoBERTa, XLM-RoBERTa and DistilBERT, with the names of their weights."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class EncoderArchitecture:
         model_type: String, `model_type` in `config.json`.
         class_name: String, the beginning of the names of its classes in transformers.
         settings: Dict from the keys of `config.json` to `Setting`s.
-        keys: Dict from our names of the sizes to the keys of `config.json`.
+        keys: Dict from the names of the sizes in keras_attn to the keys of `config.json`.
         prefix: String, beginning of the names of the weights of the encoder.
         layer: String, beginning of the names of the weights of a layer, after the prefix.
         attention: Names of query, key, value and output projection of a layer.
@@ -66,7 +66,7 @@ class EncoderArchitecture:
     has_position_offset: bool = False
 
     def value(self, settings: Settings, name: str) -> Any:
-        """Returns a size of the model by our name."""
+        """Returns a size of the model by its name in keras_attn."""
         return settings[self.keys[name]] if name in self.keys else EPSILON
 
     def head(self, class_name: str) -> str | None:

@@ -25,10 +25,10 @@ from keras_attn.transformer.transformer_decoder_block import TransformerDecoderB
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 LEARNED_OFFSET = 2
-"""Number of rows before that of the first position in the tables of BART and mBART."""
+"""Number of rows before the first position in the position tables of BART and mBART."""
 
 IMPOSSIBLE_BIAS = -1e4
-"""Bias of tokens without probability. It is representable in float16, and exp(-1e4) is 0."""
+"""Bias of tokens whose probability must be 0. Float16 can represent it, and exp(-1e4) is 0."""
 
 
 SETTINGS: dict[str, Setting] = {
@@ -58,7 +58,8 @@ SETTINGS: dict[str, Setting] = {
     "num_hidden_layers": equals("encoder_layers"),
     "num_attention_heads": equals("encoder_attention_heads"),
     "hidden_size": equals("d_model"),
-    # Keys of releases before 4.0. Today's classes do what the harmless values say.
+    # Keys of releases before 4.0. Current releases ignore them, and behave as with the harmless
+    # values.
     "add_bias_logits": refused("an output bias of another form", None, False),
     "do_blenderbot_90_layernorm": refused("normalizations in another order", None, False),
     "extra_pos_embeddings": irrelevant("the offset of the positions is known"),
@@ -68,7 +69,7 @@ SETTINGS: dict[str, Setting] = {
 
 
 def _old_keys(final_norm, normalize_before, normalize_embedding, static_positions):
-    """Returns the treatments of keys of releases before 4.0, whose values are built in now."""
+    """Returns the treatments of keys of releases before 4.0. Current releases fix their values."""
     return {
         "add_final_layer_norm": refused("a normalization after the layers", None, final_norm),
         "normalize_before": refused("the place of the normalizations", None, normalize_before),
@@ -166,8 +167,8 @@ def _embedding_tables(architecture, settings, copy):
         output = target
     else:
         if is_shared and any(name in copy for name in shared):
-            # Older releases save an embedding that is shared by encoder and decoder once. Newer
-            # ones save all three, and use those of encoder and decoder.
+            # If encoder and decoder share an embedding, older releases save it once. Newer releases
+            # save three copies, and read the copies of encoder and decoder.
             source, target = (name if name in copy else shared[0] for name in (source, target))
         if copy.are_equal(output, target):
             output = target  # stored once
@@ -215,7 +216,7 @@ def _copy_embeddings(architecture, settings, encoder, decoder, copy):
 
 
 def _positions(options, settings):
-    """Returns the layer that adds positions, of one side."""
+    """Returns the layer that adds the positions of one side."""
     if options["positions"] == "learned":
         return LearnedPositions(settings["max_position_embeddings"], offset=LEARNED_OFFSET)
     offset = settings["pad_token_id"] + 1 if options["positions"] == "halves" else 0

@@ -31,8 +31,8 @@ class Conversion:
         model: `GenerationModel`; for an encoder, a functional model of `token_ids` and, if tokens
             have types, `token_type_ids`.
         source_tokenizer: Tokenizer of the sources, or `None`.
-        target_tokenizer: Tokenizer of the targets, or `None` if it is that of the sources, or if
-            there is none.
+        target_tokenizer: Tokenizer of the targets. `None` if the targets use `source_tokenizer`, or
+            if they have no tokenizer.
         architecture: String, the class in transformers.
         search: String, the search and its arguments.
         tokenizers: String, the tokenizers that were found.
@@ -106,9 +106,9 @@ def from_transformers(
 
     The folder is read from disk: `config.json`, `generation_config.json`, `model.safetensors` or
     its shards, and the files of the tokenizers. PyTorch is only needed for weights in `.bin` files.
-    Translators and language models become a `GenerationModel`: the model computes the same logits,
-    and its search finds the same ids as `generate` of transformers with the settings of the
-    checkpoint. Encoders such as BERT become a functional model with the same outputs: a masked
+    Translators and language models become a `GenerationModel`. It computes the same logits as
+    transformers. Its search finds the same ids as `generate` of transformers with the settings of
+    the checkpoint. Encoders such as BERT become a functional model with the same outputs: a masked
     language model, a classifier of sequences or tokens, or an encoder without a head.
 
     Args:

@@ -24,7 +24,7 @@ from keras_attn.positions.rotary_positions import RotaryPositions
 from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
 
 OPT_OFFSET = 2
-"""Number of rows before that of the first position in the table of OPT."""
+"""Number of rows before the first position in the position table of OPT."""
 
 _CLASSIFIER = irrelevant("only used by heads with a summary")
 _IDS = {
@@ -159,7 +159,7 @@ def copy_gpt2(
             (hidden.expansion.kernel, hidden.expansion.bias, "mlp.c_fc"),
             (hidden.contraction.kernel, hidden.contraction.bias, "mlp.c_proj"),
         ):
-            copy.copy(kernel, f"{name}.{part}.weight")  # (inputs, outputs), as ours
+            copy.copy(kernel, f"{name}.{part}.weight")  # (inputs, outputs), as in keras_attn
             copy.copy(bias, f"{name}.{part}.bias")
 
 
@@ -271,7 +271,7 @@ def build_llama(
     heads, key_value_heads = settings["num_attention_heads"], settings["num_key_value_heads"]
     head_dim, gate = settings["head_dim"], settings["hidden_act"]
     if options["is_gemma"] and gate == "gelu":
-        gate = "gelu_pytorch_tanh"  # what the published Gemma models mean by gelu
+        gate = "gelu_pytorch_tanh"  # the configurations of Gemma call it gelu
     block = {
         "num_heads": heads,
         "intermediate_dim": settings["intermediate_size"],

@@ -27,7 +27,7 @@ PARTS = ("q", "k", "v", "o")
 
 
 def _activation_name(settings):
-    """Returns the name of the activation in transformers, and whether it is that of a gate."""
+    """Returns the name of the activation in transformers, and whether it belongs to a gate."""
     name, is_gated = settings["feed_forward_proj"], False
     if name.startswith("gated-"):
         name, is_gated = name.removeprefix("gated-"), True
@@ -91,8 +91,8 @@ def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -
         settings["relative_attention_max_distance"],
     )
     embedding = keras.layers.ReversibleEmbedding(size, features)
-    # T5 1.1 has an output matrix of its own, whatever tie_word_embeddings is: newer releases of
-    # transformers set it to true.
+    # T5 1.1 has a separate output matrix, even if tie_word_embeddings is true: newer releases of
+    # transformers always write true.
     is_tied = OUTPUT not in copy or copy.are_equal(OUTPUT, SHARED)
     head = None if is_tied else keras.layers.Dense(size, use_bias=False, name="head")
     encoder = TransformerEncoder(

@@ -27,11 +27,12 @@ class RunDirectory:
         model.keras               the model
         source.spm, target.spm    the tokenizers, if any; .json for a HuggingFaceTokenizer
 
-    `run.json` is a JSON object with `format` (1), `kind`, `model` (a file name), `source` and
-    `target` (`{"tokenizer": "sentencepiece" or "tokenizers", "file", "pad_token_id",
-    "start_token_id", "end_token_id", "vocabulary_size", "languages"}`, or `{"tokenizer": "none"}`),
-    `files` (names of other files by their purpose) and `card` (see `ModelCard`), and for a model
-    that reads images `image_format` (see `ImageFormat`). `RunDirectory` ignores other keys.
+    `run.json` is a JSON object with the keys `format` (1), `kind`, `model` (a file name), `source`,
+    `target`, `files` (names of other files by their purpose) and `card` (see `ModelCard`). If the
+    model reads images, it has the key `image_format` (see `ImageFormat`). `source` and `target` are
+    objects with the keys `tokenizer` (`"sentencepiece"` or `"tokenizers"`), `file`, `pad_token_id`,
+    `start_token_id`, `end_token_id`, `vocabulary_size` and `languages`, or `{"tokenizer": "none"}`.
+    `RunDirectory` ignores other keys.
 
     Args:
         path: Path of the directory.

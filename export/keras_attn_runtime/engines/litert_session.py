@@ -93,7 +93,7 @@ def require_litert() -> None:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("ai_edge_litert"):
             raise  # LiteRT is installed, but one of its dependencies is missing
-        raise ImportError(f"LiteRT is not installed, or not whole: {advice}.") from error
+        raise ImportError(f"LiteRT is not installed, or incomplete: {advice}.") from error
     assert ai_edge_litert.interpreter
     version = importlib.metadata.version(DISTRIBUTION)
     if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < OLDEST:

@@ -18,8 +18,8 @@ def litert_runner(
         signature: String, name of the signature.
 
     Returns:
-        Function that takes arrays as keyword arguments and returns a dict of arrays. The batch size
-        of the arrays must be the one of the model.
+        Function that takes arrays as keyword arguments and returns a dict of arrays. The arrays
+        must have the batch size of the model.
     """
     from ai_edge_litert.interpreter import Interpreter
 

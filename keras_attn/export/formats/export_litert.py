@@ -47,21 +47,24 @@ def export_litert(
     LiteRT, formerly TensorFlow Lite, is an interpreter for phones and other small devices. The file
     uses only its built-in operators. It has the signature `serving_default`:
 
-    - Inputs: `source_ids` int32 `(batch_size, source)` of any length of at least 1, `max_length`
-      int32 `()`, `length_penalty` float32 `()`, with `target_prefix=True` `prefix_ids` int32
-      `(batch_size, prefix)`, and for a search with random sampling `seeds` int32 `(batch_size,)`.
-    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`, and if requested `alignments` and
-      `token_log_probs`, see `Search`.
+    - Input `source_ids`: int32 `(batch_size, source)`. The sources need at least one token.
+    - Input `max_length`: int32 `()`.
+    - Input `length_penalty`: float32 `()`.
+    - Input `prefix_ids`: int32 `(batch_size, prefix)`. Only with `target_prefix=True`.
+    - Input `seeds`: int32 `(batch_size,)`. Only for a search with random sampling.
+    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
+      `token_log_probs`. See `Search`.
 
-    A model with other inputs than ids, such as an image, has these inputs instead of `source_ids`,
-    with their names, shapes and dtypes. The names are those of the file that `export_onnx` writes.
+    A model can also have other inputs than ids, such as an image. In the file, these inputs replace
+    `source_ids`. They keep their names, shapes and dtypes. The names are those of the file that
+    `export_onnx` writes.
 
-    The interpreter needs a fixed batch size. Tokenizers and all other metadata are files in a zip
-    archive at the end of the file, which the interpreter ignores, see docs/file-format.md. A model
+    The interpreter needs a fixed batch size. The end of the file is a zip archive with the
+    tokenizers and all other metadata. The interpreter ignores it. See docs/file-format.md. A model
     with mixed precision is exported in float32, the precision of its weights.
 
-    The file is written only after it was compared with Keras on at least 200 sentences, some of
-    them limited by `max_length`.
+    The export compares the file with Keras on at least 200 sentences before it writes the file. For
+    some of them, `max_length` cuts the hypotheses.
 
     Args:
         model: `GenerationModel`.
@@ -72,12 +75,12 @@ def export_litert(
             `target_tokenizer`. Defaults to `None`.
         alignments: Bool, whether the attention weights are outputs. `None` means the value of
             `return_alignments` of the search. Defaults to `None`.
-        sentences: List of texts (which require `source_tokenizer`) or of lists of ids, with which
-            the file is compared with Keras. If there are fewer than 200, random sentences are
+        sentences: List of texts, or list of lists of ids, for the comparison with Keras. Texts
+            require `source_tokenizer`. If there are fewer than 200 sentences, random sentences are
             added. Defaults to `None`.
-        sample_inputs: For a model whose inputs are not ids, the inputs with which the file is
-            compared with Keras, as for `model.predict`: an array, or a dict of arrays by the names
-            of the inputs. If `None`, random numbers in [0, 1) are used, which requires float
+        sample_inputs: Inputs for the comparison with Keras, only for a model that does not read
+            ids. Pass them as for `model.predict`: an array, or a dict from the names of the inputs
+            to arrays. If `None`, the inputs are random numbers in [0, 1); this requires float
             inputs. Defaults to `None`.
         precision: String, one of the following. Defaults to `"float32"`. A file of another
             precision is also compared with the float32 model, see `PrecisionReport`.
@@ -85,8 +88,8 @@ def export_litert(
             float32. `"int8"`: the weights of matrix products and embeddings have 8 bits, and the
             inputs of matrix products are quantized when the model runs.
         batch_size: Positive int, number of sources in a call. Defaults to `1`.
-        target_prefix: Bool, whether the file has the input `prefix_ids`, the first tokens of each
-            hypothesis, padded on the right. Defaults to `False`.
+        target_prefix: Bool, whether the file has the input `prefix_ids`: tokens with which each
+            hypothesis must begin, padded on the right. Defaults to `False`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store in the file. Defaults to `None`.

@@ -32,11 +32,12 @@ def export_onnx_steps(
     card: Any = None,
     image_format: Any = None,
 ) -> Any:
-    """Exports a `GenerationModel` to three ONNX files, for a host that runs the loop of the search.
+    """Exports a `GenerationModel` to three ONNX files, for programs that run the search loop.
 
-    The host gets each token as soon as it is generated, and can read or change every tensor between
-    two steps. The three files contain the parts of the search that `export_onnx` combines with a
-    loop. In the table, `STATE` stands for all tensors that the search keeps between two steps:
+    Such a program (the host) gets each token as soon as it is generated. Between two steps, it can
+    read or change every tensor. The three files contain the parts of the search that `export_onnx`
+    combines with a loop. In the table, `STATE` stands for all tensors that the search keeps between
+    two steps:
 
         start.onnx    source_ids, max_length, optionally prefix_ids and seeds -> STATE
         step.onnx     STATE, length_penalty -> new values of STATE, partial
@@ -60,16 +61,15 @@ def export_onnx_steps(
             `target_tokenizer`. Defaults to `None`.
         alignments: Bool, whether the attention weights are outputs. `None` means the value of
             `return_alignments` of the search. Defaults to `None`.
-        sentences: List of texts (which require `source_tokenizer`) or of lists of ids, with which
-            the files are compared with Keras. If there are fewer than 200, random sentences are
+        sentences: List of texts, or list of lists of ids, for the comparison with Keras. Texts
+            require `source_tokenizer`. If there are fewer than 200 sentences, random sentences are
             added. Defaults to `None`.
-        sample_inputs: For a model whose inputs are not ids, the inputs with which the files are
-            compared with Keras, as for `model.predict`: an array, or a dict of arrays by the names
-            of the inputs. The comparison is repeated with other sizes of the dynamic axes. If
-            `None`, random numbers in [0, 1) are used, which requires float inputs. Defaults to
-            `None`.
-        target_prefix: Bool, whether `start.onnx` has the input `prefix_ids`, the first tokens of
-            each hypothesis, padded on the right. Defaults to `False`.
+        sample_inputs: Inputs for the comparison with Keras, only for a model that does not read
+            ids. Pass them as for `model.predict`: an array, or a dict from the names of the inputs
+            to arrays. The comparison is repeated with other sizes of the dynamic axes. If `None`,
+            the inputs are random numbers in [0, 1); this requires float inputs. Defaults to `None`.
+        target_prefix: Bool, whether `start.onnx` has the input `prefix_ids`: tokens with which each
+            hypothesis must begin, padded on the right. Defaults to `False`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store in `start.onnx`. Defaults to `None`.

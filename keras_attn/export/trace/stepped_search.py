@@ -11,7 +11,7 @@ NEXT = "next/"
 
 
 class SteppedSearch:
-    """A search as three functions, for a host that runs the loop.
+    """A search as three functions, for a program (the host) that runs the loop itself.
 
     `start` takes the inputs of the encoder, such as `source_ids`, and all inputs of the search
     except the length penalty. It returns the *values* of the search: the carry of the search loop,
