@@ -22,7 +22,18 @@ EXPORTS = {
     "model.onnx": {"model.weights"},
     "start.onnx": {"step.onnx", "finish.onnx"},
     "saved_model.pb": {"fingerprint.pb", "variables", "assets"},
-    "conversion.txt": {"run.json", "model.keras", "source.spm", "target.spm", "source.json"},
+    "conversion.txt": {
+        *("run.json", "model.keras", "source.spm", "target.spm", "source.json", "target.json"),
+        *("labels.txt", "original"),
+    },
+    "export.txt": {
+        *("config.json", "generation_config.json", "model.safetensors", "added_tokens.json"),
+        *("chat_template.jinja", "merges.txt", "sentencepiece.bpe.model", "source.spm"),
+        *("special_tokens_map.json", "spiece.model", "target.spm", "target_vocab.json"),
+        *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab-src.json"),
+        *("vocab-tgt.json", "vocab.json", "vocab.txt", "model.bin", "shared_vocabulary.json"),
+        *("source_vocabulary.json", "target_vocabulary.json"),
+    },
 }
 """Main file of each type of exported or converted directory, and the names of its other files.
 Directories that contain other names are never replaced.

@@ -1,4 +1,5 @@
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from keras_attn.convert.conversion_error import ConversionError
@@ -6,6 +7,8 @@ from keras_attn.convert.settings import Settings
 
 STOPS: dict[bool | str, str] = {True: "collected", False: "heuristic", "never": "exact"}
 """Dict from `early_stopping` of transformers to `stop` of `BeamDecoder`."""
+
+ADVICE = "Change it in the file, and set it later with keras_attn.replace_search."
 
 DEFAULT_NEW_TOKENS = 20
 """Number of tokens that `generate` of transformers writes if no length is set."""
@@ -103,6 +106,26 @@ def search_settings(
                 raise _error(settings, name, arguments[name], expected, "")
         impossible = tuple(suppressed)
     return SearchSettings("BeamDecoder", arguments, impossible)
+
+
+def with_languages(search: SearchSettings, languages: Mapping[str, Any]) -> SearchSettings:
+    """Returns a search without a forced language code, if the caller selects the language.
+
+    transformers forces the code of the target language as the first token, and
+    `generation_config.json` can name one language. Here, the caller selects a language, and its
+    code becomes a prefix instead.
+
+    Args:
+        search: `SearchSettings`.
+        languages: Dict, the `languages` of the tokenizer of the target.
+    """
+    codes = [list(each.target_start) for each in languages.values()]
+    if not any(codes):
+        return search
+    arguments = {**search.arguments, "score_prefix": False}
+    if arguments.get("forced_prefix_ids") in codes:
+        del arguments["forced_prefix_ids"]
+    return dataclasses.replace(search, arguments=arguments)
 
 
 def _beams(settings, beams, hypotheses):
@@ -204,5 +227,5 @@ def _single_id(settings, name):
 def _error(settings, name, value, expected, advice):
     return ConversionError(
         f"Expected {name} in {settings.file} to be {expected}. Received: {name}={value!r}. "
-        f"{advice or 'Change it in the file, and set it later with keras_attn.replace_search.'}"
+        f"{advice or ADVICE}"
     )

@@ -82,8 +82,8 @@ def run_search(
             gather_rows(rows, left),
         )
 
-    # Also before the loop, keep only the open entries. This makes the sizes of `start` independent of
-    # the sizes of the results, which do not change: TensorFlow cannot change a static size, and
+    # Before the loop, also keep only the open entries. This makes the sizes of `start` independent
+    # of the sizes of the results, which do not change: TensorFlow cannot change a static size, and
     # OpenVINO 2026.4 assumes that sizes that are equal before the loop remain equal.
     left = true_indices(_is_open(carry))
     rows = ops.arange(ops.shape(max_lengths)[0], dtype="int32")
