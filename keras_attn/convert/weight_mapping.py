@@ -83,7 +83,7 @@ class WeightMapping(abc.ABC):
 
     @abc.abstractmethod
     def duplicate(self, variable: Any, name: str) -> None:
-        """Maps a variable to a second weight with equal values. The second weight may be missing."""
+        """Maps a variable to a second weight of equal values. The second weight may be missing."""
 
     @abc.abstractmethod
     def check_constant(
