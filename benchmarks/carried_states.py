@@ -10,7 +10,7 @@ of rows. The learning rate falls linearly to zero during the time. Each model ru
 process.
 
 Each model predicts the validation text twice: with states that are carried through the text, and in
-windows of its training that start from zeros.
+windows that start from zeros and have the same length as in its training.
 
 Writes `benchmarks/results/carried_states-NAME.json`.
 """

@@ -1,19 +1,19 @@
 """Translation speed of an exported ONNX file and of CTranslate2, with the same weights.
 
-    python benchmarks/decode.py RUN --name multi30k --peer-python PYTHON
+    python benchmarks/decode.py RUN --name multi30k
 
 RUN is a run directory of `examples/train_translation.py --model transformer --positions
-sinusoidal`. The weights are written for CTranslate2 only with these positions. Two models are
+sinusoidal`. `keras_attn.export.export_ctranslate2` writes them for CTranslate2. Two models are
 measured: the trained model, whose hypotheses end at the end token, and a model of base size with
 random weights, whose hypotheses are forced to the length of the longest reference in each batch.
 Both sides read the same batches of ids (the sentences of RUN/test.source, sorted by length) and
 return ids, with a beam width of 4. Tokenizers are not measured.
 
 Each measurement runs in a separate process, and the sides take turns. The machine must be idle.
-Each side is measured with one worker with all threads, and with as many workers as threads with one
-thread each; CTranslate2 then also with its other matrix library. After the first round, only the
-settings continue that were fastest for some batch size. The result for each batch size is the best
-median.
+Each side is measured with one worker that uses all threads, and with several workers that use one
+thread each. With several workers, CTranslate2 is also measured with its other matrix library. After
+the first round, only the settings that were fastest for at least one batch size are measured again.
+The result for each batch size is the best median.
 
 Writes `benchmarks/results/decode-NAME.json`: tokens per second, including end tokens, if any.
 `--profile` profiles our side on one thread instead, and writes `decode_profile-NAME.json`: the
@@ -21,15 +21,12 @@ share of the matrix products, the speed if the products took all of the time, an
 slowest other operators. Profiling slows down small operators.
 """
 
-import json
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-import keras
-import numpy as np
 from arguments import argument_parser, settings_of
 from machine import load_average
 from onnx_session import open_session
@@ -52,7 +49,6 @@ def main():
     parser = argument_parser(__doc__, threads=2, seed=1)
     parser.add_argument("run", type=Path, help="run directory of a Transformer")
     parser.add_argument("--name", required=True, help="name of the results file")
-    parser.add_argument("--peer-python", default=sys.executable, help="Python with CTranslate2")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32, 64])
     parser.add_argument(
         "--base-sentences", type=int, default=64, help="sentences for the model of base size"
@@ -101,9 +97,9 @@ def batches_of(sentences, lengths, args):
 
 
 def write_models(model, folder, args):
-    """Writes the ONNX files and the weights for CTranslate2; returns times and sizes."""
+    """Writes the ONNX files and the CTranslate2 model; returns times and sizes."""
     import keras_attn
-    from keras_attn.export import export_onnx
+    from keras_attn.export import export_ctranslate2, export_onnx
     from keras_attn.training import RunDirectory
 
     if model == "trained":
@@ -144,30 +140,8 @@ def write_models(model, folder, args):
         facts[f"{precision}_mebibytes"] = round(path.stat().st_size / 2**20, 1)
     if args.profile:
         return facts
-    write_weights(encoder, decoder, folder)
-    settings = {"measure": "convert", "weights": str(folder / "weights.npz")}
-    run_engine("ctranslate2", {**settings, "model": str(folder / "ctranslate2")}, folder, args)
+    export_ctranslate2(translator, folder / "ctranslate2")
     return facts
-
-
-def write_weights(encoder, decoder, folder):
-    """Writes the weights by name and the sizes that a CTranslate2 model needs."""
-    numpy, values = keras.ops.convert_to_numpy, {}
-    for side, layer in (("encoder", encoder), ("decoder", decoder)):
-        values[f"{side}/embedding"] = numpy(layer.embedding.embeddings)
-        for weight in layer.weights:
-            if "stack/" in weight.path:
-                values[f"{side}/stack/{weight.path.split('stack/', 1)[1]}"] = numpy(weight)
-    nothing = np.zeros((1, 600, values["encoder/embedding"].shape[1]), "float32")
-    values["positions"] = numpy(encoder.stack.positions(nothing))[0]
-    np.savez(folder / "weights.npz", **values)
-    block = decoder.stack.blocks[0]
-    sizes = {
-        "num_layers": len(decoder.stack.blocks),
-        "num_heads": block.num_heads,
-        "layer_norm_epsilon": block.epsilon,
-    }
-    (folder / "weights.json").write_text(json.dumps(sizes))
 
 
 def compare(model, precision, folder, batches, args, found):
@@ -260,8 +234,7 @@ def row_of(model, precision, size, times, hypotheses):
 
 
 def run_engine(engine, settings, folder, args):
-    python = args.peer_python if engine == "ctranslate2" else sys.executable
-    return measure_side(python, f"decode_{engine}.py", settings, folder, args.threads)
+    return measure_side(sys.executable, f"decode_{engine}.py", settings, folder, args.threads)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,11 @@
     python examples/forecast_series.py --out RUN
     python benchmarks/forecasting.py RUN --name generated --command "python examples/..."
 
-writes benchmarks/results/forecasting-NAME.json: the MASE of each target. It needs statsforecast
-(2.1 was used), in an environment of its own; Keras is not imported. AutoETS fits one model to each
-series and origin, with all values before the origin. It does not support seasons above 24: there,
-it runs without a season, and also on the series without its season of MSTL.
+The second command writes benchmarks/results/forecasting-NAME.json with the MASE of each target. It
+needs an environment with statsforecast (2.1 was used), but does not import Keras. AutoETS fits one
+model to each series and origin, with all values before the origin. It does not support seasons
+above 24. For longer seasons, it runs twice: without a season, and on the series from which MSTL has
+removed the season.
 """
 
 import argparse

@@ -8,12 +8,12 @@ records
 
     g_d = || d loss / d s_{T-d} ||      (d = 0 ... T-1, mean over the examples of a batch)
 
-the norm of the gradient with respect to the state d steps before the last step T (of an LSTM, both
-of its states). Vanishing gradients fall exponentially with d
+This is the norm of the gradient with respect to the state d steps before the last step T. For an
+LSTM, the state consists of both of its states. Vanishing gradients fall exponentially with d
 ([Bengio et al., 1994](https://doi.org/10.1109/72.279181)). Exploding gradients rise with d, and one
-update can then undo the training. Clipping the global norm of the gradient prevents this
-([Pascanu et al., 2013](https://arxiv.org/abs/1211.5063)). The initial recurrent weights are
-orthogonal matrices.
+update can then undo the training. Clipping the global norm of the gradient prevents this ([Pascanu
+et al., 2013](https://arxiv.org/abs/1211.5063)). The initial recurrent weights are orthogonal
+matrices.
 
 Each cell is trained with Adam. The `SimpleRNN` is also trained with SGD, whose updates are
 proportional to the gradients, so that clipping matters most.

@@ -2,9 +2,9 @@
 
     python benchmarks/litert_memory.py FILE [--sentences 10000] [--longest 100]
 
-translates sentences of random ids and random lengths one by one, in random order, and prints the
-resident memory after 100, 1,000 and all of them. Each new length makes LiteRT allocate its tensors
-again.
+This command translates sentences of random ids and random lengths one by one. It prints the
+resident memory after 100, 1,000 and all sentences. Each new length makes LiteRT allocate its
+tensors again.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Peak memory and time of a loss that does not compute logits and of a loss of logits.
+"""Peak memory and time of the cross-entropy, with and without storing all logits.
 
     python benchmarks/loss_memory.py
 

@@ -1,12 +1,13 @@
-"""Fraction of tunes in ABC notation that music21 can parse, that have complete bars, and novelty.
+"""Checks generated tunes in ABC notation: can music21 parse them, are bars complete, are they new?
 
     python examples/train_language_model.py --data FILE.abc --documents --run-dir RUN --samples 200
     python benchmarks/parse_tunes.py RUN FILE.abc       # in an environment with music21
 
-Reads the generated tunes, RUN/samples.txt, and real tunes that were not used for training,
-RUN/held_out.txt, as a baseline. FILE.abc without the held-out tunes is the corpus of the novelty.
-Writes RUN/tunes.json. A blank line ends a tune. `examples/abc_tunes.py` defines complete bars and
-novelty.
+The script reads the generated tunes from RUN/samples.txt, and writes the results to RUN/tunes.json.
+As a baseline, it computes the same numbers for RUN/held_out.txt, real tunes that were not used for
+training. In all files, a blank line ends a tune. Novelty compares a tune with the training tunes:
+those in FILE.abc that are not in RUN/held_out.txt. `examples/abc_tunes.py` defines complete bars
+and novelty.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from abc_tunes import Novelty, bars_of, split_tunes
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("run_dir", type=Path)
-    parser.add_argument("data", type=Path, help="tunes of the training and held-out tunes")
+    parser.add_argument("data", type=Path, help="FILE.abc, training tunes and held-out tunes")
     args = parser.parse_args()
     names = ("samples", "held_out")
     samples, held_out = (read_tunes(args.run_dir / f"{name}.txt") for name in names)

@@ -18,6 +18,18 @@ from results_file import FOLDER, versions, write_results
 
 PACKAGES = ("keras", "tensorflow", "onnxruntime", "sentencepiece")
 
+
+def flat(values, prefix=""):
+    """Returns a dict without dicts in it, such as `{"en_true": 1.0}` of `{"en": {"true": 1.0}}`."""
+    found = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found |= flat(value, f"{prefix}{name}_")
+        else:
+            found[prefix + name] = value
+    return found
+
+
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("run_dir", type=Path)
 parser.add_argument("--name", required=True, help="name of the results file")
@@ -34,7 +46,9 @@ report.pop("minutes", None)
 names = [name for name in report if name == "onnx" or name.endswith("_onnx")]
 onnx = {name: report.pop(name) for name in names} or None
 counts = {name: report.pop(name) for name in list(report) if isinstance(report[name], int)}
-rows = report.get("rows") or [{"model": args.model, **report}]
+rows, run = [{"model": args.model, **flat(report)}], {}
+if "rows" in report:
+    rows, run = report.pop("rows"), {"run": report}  # such as the minutes of all rows together
 found = versions(*PACKAGES)
 if (args.run_dir / "tunes.json").exists():
     tunes = json.loads((args.run_dir / "tunes.json").read_text())
@@ -54,5 +68,6 @@ write_results(
     training=arguments,
     machine={**machine(), "threads": args.threads},
     counts=counts,
+    **run,
     **({"onnx": onnx} if onnx else {}),
 )

@@ -88,7 +88,9 @@ def quality(row):
 
 
 def machine_of(results):
-    """Returns the processor, its newest instruction set (if recorded) and the number of cores."""
+    """Returns the GPU, or the processor, its newest instruction set and the number of cores."""
+    if "device" in results:
+        return results["device"].partition(",")[0]
     machine = results["machine"]
     newest = machine.get("instructions", [])[-1:]
     return ", ".join([machine["cpu"], *newest, f"{machine['cores']} cores"])

@@ -2,12 +2,12 @@
 
     python benchmarks/weight_bits.py
 
-Multiplies by a sequence of square matrices, as many as a decoder has, so that the matrices of the
-larger size do not fit in the cache. The rows are the hypotheses of a step: 1 is greedy search of
-one text, 4 is a beam, 128 is a beam in a batch of 32. `keras_attn.export.passes` quantizes the
-files, as in an export. Each precision is measured several times, in turn, each time in a separate
-process; the result is the median. `error` is the error of the result of one product, relative to
-its norm.
+Multiplies by a sequence of square matrices. Their number is the number of matrices in a decoder, so
+that the matrices of the larger size do not fit in the cache. The rows are the hypotheses of a step:
+1 is greedy search of one text, 4 is a beam, 128 is a beam in a batch of 32.
+`keras_attn.export.passes` quantizes the files, as in an export. Each precision is measured several
+times, in turn, each time in a separate process; the result is the median. `error` is the error of
+the result of one product, relative to its norm.
 
 Writes `benchmarks/results/weight_bits.json`.
 """

@@ -1,7 +1,7 @@
 """Tunes in ABC notation: parsing, complete bars, novelty, and MIDI files. It needs music21.
 
-music21 was chosen instead of pretty_midi, because it reads ABC and writes MIDI, so the notes that
-are checked are the notes that are written. pretty_midi only writes MIDI.
+music21 reads ABC and writes MIDI. The same notes are therefore checked and written. pretty_midi is
+not used, because it only writes MIDI.
 """
 
 import re

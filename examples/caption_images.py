@@ -2,9 +2,10 @@
 
     python examples/caption_images.py --run-dir build/captions
 
-trains on synthetic images of scenes, see `scenes.py`, and describes test scenes whose combinations
-of objects do not occur in the training data. With `--data DIR`, the images and captions are read
-from `DIR/train` and `DIR/test`, see `caption_data.read_directory`. The run directory then contains
+This command trains on synthetic images of scenes, see `scenes.py`, and describes test scenes whose
+combinations of objects do not occur in the training data. With `--data DIR`, the images and
+captions are read from `DIR/train` and `DIR/test`, see `caption_data.read_directory`. The run
+directory then contains
 
     run.json, model.keras, target.spm   the model and the tokenizer of the captions
     captions.onnx                       the exported file
@@ -143,8 +144,8 @@ def make_model(args, image, vocabulary_size):
         embedding = layers.ReversibleEmbedding(vocabulary_size, FEATURES)
         decoder = keras_attn.TransformerDecoder(block, embedding, num_layers=3)
     else:
-        # The initial state of the LSTM is computed from all positions together: a mean, as in the
-        # paper, does not contain which object is where.
+        # The initial state of the LSTM is computed from all positions together. The mean of the
+        # positions, as in the paper, would not tell where an object is.
         summary = layers.Conv2D(16, 1, activation="relu")(grid)
         outputs["encoder_state"] = [layers.Flatten()(summary)]
         cell = keras_attn.AttentionRNNCell(

@@ -14,10 +14,12 @@ weights are trained, except those of `--freeze`. The command prints the loss
 before and after the training, and writes a run directory:
 
     keras-attn export onnx TUNED tuned.onnx
+    keras-attn export transformers TUNED tuned    # if the model was converted from transformers
 """
 
 import argparse
 import math
+import shutil
 from pathlib import Path
 
 import dates
@@ -157,9 +159,14 @@ def fine_tune(args):
     after = evaluate(trainer, validation)
     if args.lora_rank:
         merge_lora(trainer)
+    # The files of the checkpoint of a converted model, for `keras-attn export transformers`.
+    original = run.files.get("original")
+    files = {"original": "original"} if original else None
     tuned = RunDirectory.create(
-        args.out, "generation", run.source_tokenizer, run.target_tokenizer, card=run.card
+        args.out, "generation", run.source_tokenizer, run.target_tokenizer, files, run.card
     )
+    if original:
+        shutil.copytree(original, tuned.files["original"], dirs_exist_ok=True)
     tuned.save_model(translator)
     return before, after
 

@@ -30,6 +30,7 @@ from keras_attn.forecasting import (
     mean_absolute_scaled_error,
     sample_crps,
 )
+from keras_attn.training import RunDirectory, SeriesColumns
 from keras_attn.visualize import plot_forecast
 
 HEADS = {
@@ -87,12 +88,13 @@ if args.csv is None:
     args.targets = ["value"]
     series = generated_series(args.series, args.length, args.season, args.seed)
     known_names, known, times = [], None, list(range(args.length))
-    scaling = "std"  # each series has a level of its own
+    scaling = "std"  # each series has a different level
 else:
     times, values = read_series(args.csv, args.time_column, args.targets, dict(args.valid_range))
     series, (known_names, known) = values[None], calendar_covariates(times)
     train_values = values[: -args.origins * args.horizon]
-    # All windows are of one series, whose level in a year is known: a fixed scale.
+    # All windows are from one series, so that a fixed scale is possible. It keeps the level of a
+    # window in the data.
     scaling = (np.nanmean(train_values, 0).tolist(), np.nanstd(train_values, 0).tolist())
 num_series, length, num_targets = series.shape
 test_length = args.origins * args.horizon
@@ -173,7 +175,7 @@ median, paths = results["quantiles"][..., 2], np.moveaxis(results["paths"], 1, 0
 
 
 def mase(predicted, target=0):
-    """Mean over the series of the error of a target, scaled by that of the training data."""
+    """Returns the mean MASE of a target over all series."""
     shape = (num_series, args.origins * args.horizon, num_targets)
     truth, predicted = actual.reshape(shape), predicted.reshape(shape)
     errors = [
@@ -189,7 +191,7 @@ def mase(predicted, target=0):
 
 
 def last_values(lag):
-    """The naive forecast of a season: the values of `lag` steps before, repeated."""
+    """Returns the seasonal naive forecast: the values `lag` steps earlier, repeated."""
     forecasts = []
     for index in range(num_series):
         for origin in range(args.origins):
@@ -225,9 +227,11 @@ report = {
 }
 print(json.dumps({name: each for name, each in report.items() if name != "arguments"}, indent=2))
 
-# 4. The files: Keras model, picture, test data for benchmarks/forecasting.py, ONNX file, and the
-# CSV file that the runtime reads to forecast the last origin of the first series.
-model.save(args.out / "forecaster.keras")
+# 4. The files: run directory with the Keras model, picture, test data for
+# benchmarks/forecasting.py, ONNX file, and the CSV file that the runtime reads to forecast the last
+# origin of the first series.
+columns = SeriesColumns(args.targets, known_names, known_names, args.time_column)
+RunDirectory.create(args.out, "series", series=columns).save_model(model)
 shown = len(actual) // 2
 plot_forecast(
     test["past_targets"][shown, :, 0],

@@ -17,7 +17,7 @@ are generated sentences; only 16 of them have labels. To use your own data, run:
 
 DIR contains the files `{train,valid}.{pos,neg}`, plain or `.gz`, with one sentence per line.
 Pretraining reads all training sentences without their labels, and the lines of `--unlabelled`.
-Unlike in the paper, the decoder has weights of its own, only the embedding is shared, and the
+There are two differences from the paper: encoder and decoder share only the embedding, and the
 classifier averages all outputs of the LSTM.
 """
 

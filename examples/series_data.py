@@ -1,4 +1,4 @@
-"""Series for examples/forecast_series.py: generated seasonal series, and series of CSV files."""
+"""Series for examples/forecast_series.py: generated seasonal series, or series from CSV files."""
 
 import csv
 import datetime
@@ -31,16 +31,17 @@ def generated_series(number, length, season, seed):
 
 
 def read_series(paths, time_column, columns, valid_ranges):
-    """Reads one series of days or other equal time steps from CSV files.
+    """Reads a series with one value of each column per day from CSV files.
 
-    Empty cells and values outside of `valid_ranges` are missing. If a time occurs twice, the last
-    row counts. Times without a row get missing values.
+    Empty cells, values outside of `valid_ranges` and days without a row become NaN. If several rows
+    have the same date, the last one is used.
 
     Args:
         paths: List of paths; the rows of all files are joined and sorted by time.
         time_column: String, name of the column with ISO dates.
         columns: List of strings, names of the columns to read.
-        valid_ranges: Dict from names of columns to pairs of the least and the greatest valid value.
+        valid_ranges: Dict from column names to pairs `(least, greatest)` of valid values. Columns
+            that are not in the dict have no limits.
 
     Returns:
         Tuple of the list of dates and an array `(time, columns)` with NaN for missing values.
@@ -75,7 +76,7 @@ def read_series(paths, time_column, columns, valid_ranges):
 
 
 def calendar_covariates(dates, harmonics=2):
-    """Returns the names and values `(time, 2 * harmonics)` of the position in the year."""
+    """Returns names and values `(time, 2 * harmonics)` of yearly sines and cosines."""
     days = np.array([date.timetuple().tm_yday - 1 for date in dates])
     names, columns = [], []
     for harmonic in range(1, harmonics + 1):

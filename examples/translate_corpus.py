@@ -5,10 +5,10 @@
     cat OUT/part-*.txt > translated.txt
 
 The files are divided into partitions of lines. A worker translates a partition and writes it to
-`OUT/part-NNNNN.txt`: a temporary file that is renamed when it is complete. So each line is
-translated once and in order, also if a worker is killed: Ray starts it again and repeats the
-partition that it had begun. If the whole program is stopped, start it again with the same
-arguments: it continues with the missing partitions.
+`OUT/part-NNNNN.txt`: a temporary file that is renamed when it is complete. So the output contains
+each line once and in order. If a worker is killed, Ray starts it again and repeats its current
+partition. If the whole program is stopped, start it again with the same arguments: it continues
+with the missing partitions.
 
 On a cluster (`ray start` on each machine), pass `--address auto`. The model, the corpus and OUT
 must be in a folder that all machines share under the same path.
@@ -18,7 +18,8 @@ actors open the model once and keep it. On Spark, pass the `Translator` to `rdd.
 
     lines.mapPartitions(lambda part: (each.text for each in translator.translate_iterable(part)))
 
-To measure a run of 200,000 dates with the model of `make demo`, one of two workers being killed:
+To measure a run of 200,000 dates with the model of `make demo`, in which one of two workers is
+killed:
 
     python examples/dates.py DATES --train 1 --valid 1 --test 200000
     python examples/translate_corpus.py build/demo/translator.onnx TWO DATES/test.source --kill-one

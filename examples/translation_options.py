@@ -164,7 +164,7 @@ def parse_arguments():
         "--scheduled-sampling",
         type=float,
         default=0.0,
-        help="share of target tokens, at the end of the training, that the model has drawn itself",
+        help="share of target tokens that samples of the model replace at the end of the training",
     )
     parser.add_argument(
         "--decay", type=float, default=None, help="share of the steps in which the rate falls to 0"

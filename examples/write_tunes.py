@@ -6,9 +6,9 @@
         --temperature 0.7
     python examples/write_tunes.py RUN/writer.onnx TUNES --corpus CORPUS.abc
 
-The model samples a tune, and samples it again, up to `--draws` times, until it has an end, music21
-can parse it, all of its bars are complete, and at least `--least-novelty` of its melody is new. The
-folder then contains
+A tune is kept if it has an end, music21 can parse it, all of its bars are complete, and at least
+`--least-novelty` of its melody is new. For each tune, the model samples up to `--draws` times until
+it can keep the result. The folder then contains
 
     tune-001.abc ...    the tunes that were kept
     tune-001.mid ...    the same tunes as MIDI files
@@ -30,7 +30,7 @@ def main():
     translator = Translator(args.model)
 
     def draw(count, seed):
-        """Returns tunes, and `None` for those that the limit of the length has cut."""
+        """Returns tunes. A tune that the length limit has cut is replaced by `None`."""
         drawn = translator.translate([args.prompt] * count, seed=seed)
         return [args.prompt + each.text if each.ended else None for each in drawn]
 
@@ -56,7 +56,7 @@ def keep_tunes(draw, args, novelty):
         draw: function of a count and a seed that returns a list of tunes, or `None` for tunes that
             have no end.
         args: Namespace with `tunes`, `draws`, `seed` and `least_novelty`.
-        novelty: function from a tune to the share of it that is new.
+        novelty: function that takes a tune and returns the share of its melody that is new.
 
     Returns:
         List of the tunes that are kept, and list of a dict for each draw.

@@ -7,9 +7,10 @@ from pathlib import Path
 HELP = "convert a checkpoint of Hugging Face's transformers or OpenNMT-tf"
 DESCRIPTION = (
     "Converts a checkpoint folder of Hugging Face's transformers, or a Transformer of OpenNMT-tf "
-    "2, to a run directory, which the other commands read. The model computes the same as the "
-    "original. RUN appears only if nothing had to be left out, and replaces an earlier conversion "
-    "of the same name. Exit status: 0 written; 1 nothing was written; 2 wrong command line."
+    "2, to a run directory, which the other commands read. The converted model returns the same "
+    "results as the original. If a part of the checkpoint cannot be converted, nothing is written. "
+    "An earlier conversion in RUN is replaced. Exit status: 0 written; 1 nothing was written; 2 "
+    "wrong command line."
 )
 OPENNMT_OPTIONS = ("model_type", "config", "source_vocabulary", "target_vocabulary")
 

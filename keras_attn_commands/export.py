@@ -8,14 +8,21 @@ import sys
 import zipfile
 from pathlib import Path
 
-FORMATS = ("onnx", "onnx-steps", "onnx-text", "saved-model", "litert")
+from keras_attn_commands.export_forecaster import export_forecaster
+
+LITERT = ("litert", "litert-steps")
+CHECKPOINTS = ("ctranslate2", "transformers")
+"""Formats of other libraries, which have a search of their own."""
+FORMATS = ("onnx", "onnx-steps", "onnx-text", "saved-model", *LITERT, *CHECKPOINTS)
 PRECISIONS = ("float32", "float16", "int8", "int8-rows", "int4")
-LITERT_PRECISIONS = ("float32", "float16", "int8")
+FEW_PRECISIONS = ("float32", "float16", "int8")
 SEARCH_CLASSES = ("BeamDecoder", "GreedyDecoder", "SamplingDecoder")
 
 HELP = "export the model of a training run"
 DESCRIPTION = (
-    "Exports the model of a training run to a file or directory that runs without Keras. Writes "
+    "Exports the model of a training run to a file or directory that runs without Keras, or that "
+    "CTranslate2 or transformers reads. A forecaster (a run of the kind 'series') has the formats "
+    "onnx and litert. Writes "
     "OUT only if the export passes all checks; an earlier export with this name is replaced. "
     "Exit status: 0 exported; 1 nothing was exported; 2 invalid command line."
 )
@@ -50,14 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--precision",
         choices=PRECISIONS,
         default="float32",
-        help="precision of the weights, for the formats onnx, onnx-text and litert (float32, "
-        "float16 or int8). Default: %(default)s",
+        help="precision of the weights, for the formats onnx and onnx-text, and for litert, "
+        "litert-steps and ctranslate2 (float32, float16 or int8). Default: %(default)s",
     )
     parser.add_argument(
         "--batch-size",
         metavar="N",
         type=int,
-        help="number of sources in each call, for the format litert. Default: 1",
+        help="number of sources in each call, for the formats litert and litert-steps. Default: 1",
     )
     parser.add_argument(
         "--external-data",
@@ -88,6 +95,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--allow-nonfinite", action="store_true", help="accept NaN and infinite weights"
     )
     parser.add_argument(
+        "--original",
+        metavar="FOLDER",
+        type=Path,
+        help="checkpoint folder from which the model was converted, or the run directory of its "
+        "conversion, for the format transformers. Default: RUN, if it has these files; otherwise "
+        "the model must equal an architecture of transformers",
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="compare logits and search with transformers, which needs PyTorch, for the format "
+        "transformers",
+    )
+    parser.add_argument(
         "--search-class",
         choices=SEARCH_CLASSES,
         help="search class of the exported file. Default: the search of the model",
@@ -111,27 +132,31 @@ def run(arguments: argparse.Namespace) -> int:
         reason = " ".join(str(error).split())  # errors of C++ code can have several lines
         print(f"Nothing was exported. {reason}", file=sys.stderr)
         return 1
-    print(f"Wrote {arguments.out}. Compared with Keras on {report}.")
+    print(f"Wrote {arguments.out}. {report.rstrip('.')}.")
     return 0
 
 
 def _choices(arguments):
     """Returns the keyword arguments of the export function of the format."""
-    has_precision = arguments.format in ("onnx", "onnx-text", "litert")
+    has_precision = arguments.format in ("onnx", "onnx-text", *LITERT)
     has_text = arguments.format in ("saved-model", "onnx-text")
     refuse = arguments.parser.error
+    if arguments.format != "transformers" and (arguments.original or arguments.verify):
+        refuse("only the format transformers has --original and --verify")
+    if arguments.format in CHECKPOINTS:
+        return _checkpoint_choices(arguments)
     if not has_precision and arguments.precision != "float32":
         refuse(
-            "only the formats onnx, onnx-text and litert have a precision, received "
+            "only the formats onnx, onnx-text, litert and litert-steps have a precision, received "
             f"{arguments.precision}"
         )
-    if arguments.format == "litert" and arguments.precision not in LITERT_PRECISIONS:
+    if arguments.format in LITERT and arguments.precision not in FEW_PRECISIONS:
         refuse(
-            f"the format litert has the precisions {', '.join(LITERT_PRECISIONS)}, received "
-            f"{arguments.precision}"
+            f"the format {arguments.format} has the precisions {', '.join(FEW_PRECISIONS)}, "
+            f"received {arguments.precision}"
         )
-    if arguments.format != "litert" and arguments.batch_size is not None:
-        refuse("only the format litert has a fixed batch size")
+    if arguments.format not in LITERT and arguments.batch_size is not None:
+        refuse("only the formats litert and litert-steps have a fixed batch size")
     if arguments.format != "onnx" and arguments.external_data:
         refuse("only the format onnx can have external data")
     if not has_text and arguments.max_source_characters is not None:
@@ -160,15 +185,47 @@ def _choices(arguments):
     return choices
 
 
+def _checkpoint_choices(arguments):
+    """Returns the keyword arguments of the export function of another library's format."""
+    refuse = arguments.parser.error
+    refused = {
+        "--alignments": arguments.alignments is not None,
+        "--batch-size": arguments.batch_size is not None,
+        "--external-data": arguments.external_data,
+        "--max-source-characters": arguments.max_source_characters is not None,
+        "--sample": arguments.sample is not None,
+        "--sentences": arguments.sentences is not None,
+        "--target-prefix": arguments.target_prefix,
+    }
+    given = [name for name, is_given in refused.items() if is_given]
+    if given:
+        refuse(f"the format {arguments.format} does not have {', '.join(given)}")
+    choices = {"allow_nonfinite": arguments.allow_nonfinite}
+    if arguments.format == "transformers":
+        if arguments.precision != "float32":
+            refuse(f"the format transformers has float32 weights, received {arguments.precision}")
+        return {**choices, "original": arguments.original, "compare": arguments.verify}
+    if arguments.precision not in FEW_PRECISIONS:
+        refuse(
+            f"the format ctranslate2 has the precisions {', '.join(FEW_PRECISIONS)}, received "
+            f"{arguments.precision}"
+        )
+    return {**choices, "precision": arguments.precision}
+
+
 def _export(arguments, choices):
-    """Loads the model, replaces its search if options require it, and exports the model."""
+    """Exports the model of a run; returns the result of the comparison as a text."""
     import keras_attn
     from keras_attn import export
     from keras_attn.files import read_lines
     from keras_attn.training import RunDirectory
 
     run = RunDirectory(arguments.run_directory)
-    model = run.load_model("generation")
+    if run.kind == "series":
+        sample = None if arguments.sample is None else _sample(arguments.sample)
+        return f"Compared with Keras{export_forecaster(arguments, run, sample)}"
+    # transformers also reads encoders, which have no search.
+    model = run.load_model(None if arguments.format == "transformers" else "generation")
     if arguments.search or arguments.search_class:
         search_class = arguments.search_class and getattr(keras_attn, arguments.search_class)
         model = keras_attn.replace_search(model, search_class, **dict(arguments.search))
@@ -179,16 +236,28 @@ def _export(arguments, choices):
             raise ValueError(
                 f"Expected a file of sentences. Received: an empty {arguments.sentences}."
             )
+    function = getattr(export, f"export_{arguments.format.replace('-', '_')}")
+    tokenizers = run.source_tokenizer, run.target_tokenizer
+    if arguments.format == "transformers" and choices["original"] is None:
+        # A conversion keeps the files of its checkpoint.
+        choices["original"] = run.files.get("original") and arguments.run_directory
+    if arguments.format in CHECKPOINTS:
+        return str(_call(function, model, arguments.out, *tokenizers, **choices))
     choices = {**choices, "card": run.card}
     if run.image_format is not None and arguments.format != "onnx-text":
         choices = {**choices, "image_format": run.image_format}
     if arguments.sample is not None:
         choices = {**choices, "sample_inputs": _sample(arguments.sample)}
-    tokenizers = run.source_tokenizer, run.target_tokenizer
-    function = getattr(export, f"export_{arguments.format.replace('-', '_')}")
+    report = _call(function, model, arguments.out, *tokenizers, sentences=sentences, **choices)
+    return f"Compared with Keras on {report}"
+
+
+def _call(function, *arguments, **choices):
+    from keras_attn.export import ExportError
+
     try:
-        return function(model, arguments.out, *tokenizers, sentences=sentences, **choices)
-    except export.ExportError as error:
+        return function(*arguments, **choices)
+    except ExportError as error:
         raise RuntimeError(str(error)) from error
 
 

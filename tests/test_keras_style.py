@@ -59,7 +59,7 @@ STYLES = {
     ),
     "keras.layers.RNN of an AttentionRNNCell": (
         lambda: keras.layers.RNN(cell()),
-        r"also attends to a memory. Loop it with AttentionRNN\(cell\)",
+        r"also needs encoder outputs. Use AttentionRNN\(cell\)",
     ),
     "RNNEncoder of an AttentionRNNCell": (lambda: RNNEncoder(cell()), "AttentionRNN"),
     "Bidirectional": (

@@ -11,7 +11,7 @@ from keras_attn_runtime.errors import ModelFileError, run_failures
 from keras_attn_runtime.file_format import Settings, Side, tokenizer_of
 from keras_attn_runtime.file_info.tensor_value import TensorValue
 from keras_attn_runtime.json_tokenizer import JsonTokenizer
-from keras_attn_runtime.open_model import open_model
+from keras_attn_runtime.open_model import OpenedModel, open_model
 from keras_attn_runtime.outputs import SearchOutputs, check_outputs
 from keras_attn_runtime.pickled_arguments import PickledArguments
 from keras_attn_runtime.sentencepiece_tokenizer import SentencePieceTokenizer
@@ -69,13 +69,7 @@ class ExportedModel(PickledArguments):
         num_threads: int | None = None,
         num_sessions: int = 1,
     ) -> None:
-        opened = open_model(
-            path,
-            Settings.from_metadata,
-            providers,
-            num_threads,
-            num_sessions,
-        )
+        opened = self._open(path, providers, num_threads, num_sessions)
         self._sessions, metadata, self.settings = opened.sessions, opened.metadata, opened.settings
         first = self._sessions[0]
         self._pool = SessionPool(self._sessions, not first.supports_concurrent_runs)
@@ -138,6 +132,15 @@ class ExportedModel(PickledArguments):
         """Returns the inputs and outputs of the file."""
         session = self._sessions[0]
         return {"input": session.inputs, "output": session.outputs}
+
+    def _open(
+        self,
+        path: str | PathLike[str],
+        providers: Providers | None,
+        num_threads: int | None,
+        num_sessions: int,
+    ) -> OpenedModel[Settings]:
+        return open_model(path, Settings.from_metadata, providers, num_threads, num_sessions)
 
     def _search(self, feeds: Arrays, call: Call) -> Arrays:
         with self._pool.borrow(call) as session:

@@ -43,8 +43,8 @@ def read_image(path: str | os.PathLike[str], expected: Input) -> Array:
     The pixels are those of `keras.utils.load_img(path, color_mode, target_size, interpolation)`:
     the image is converted to the channels of the model, resized with `PIL.Image.Image.resize` if
     its size differs, and then scaled in float32: `scale * pixel + offset`. Like Keras, the function
-    ignores transparency, unless the model reads "rgba", and the orientation in EXIF data. Of an
-    animation it reads the first image.
+    ignores the orientation in EXIF data. It also ignores transparency, unless the model reads
+    "rgba". If the file is an animation, it reads the first image.
 
     Args:
         path: string or path of a BMP, GIF, JPEG, PNG, PPM, TIFF or WebP file.

@@ -24,11 +24,11 @@ class Interruption:
     """Context manager that ends the command at SIGINT (Ctrl-C), SIGTERM or a deadline.
 
     Before `started` is called, a signal ends the process at once, because there is no output yet.
-    Process 1 of a container is an exception, because the system ignores its signals without a
-    handler: there, a signal raises KeyboardInterrupt from the start. After `started`, a signal
-    raises KeyboardInterrupt while lines are read or translated. While translated lines are written,
-    that is, between `hold` and the request for the next line, KeyboardInterrupt is delayed until
-    that request. A second signal ends the process at once.
+    Process 1 of a container is an exception: the system ignores signals for which this process has
+    no handler. So the handlers are installed at the start, and a signal raises KeyboardInterrupt.
+    After `started`, a signal raises KeyboardInterrupt while lines are read or translated. While
+    translated lines are written, that is, between `hold` and the request for the next line, a
+    signal raises KeyboardInterrupt only at that request. A second signal ends the process at once.
 
     An exception cannot interrupt the main thread while it loads a model or writes to a full pipe.
     Therefore a watcher thread ends the process if, after the first signal or the deadline, the main

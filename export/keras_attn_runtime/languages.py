@@ -16,11 +16,12 @@ class Language:
     """Ids that select a language.
 
     Attributes:
-        source_start: list of ids before the text, after its start token, if this is the language of
-            the source.
-        source_end: list of ids after the end token of the source, if this is its language.
-        target_start: list of the first ids of the translation, if this is its language.
-        source_tag: list of ids before the text, if this is the language of the translation.
+        source_start: list of ids that are inserted before a text in this language, after the start
+            token.
+        source_end: list of ids that are appended to a text in this language, after the end token.
+        target_start: list of ids with which a translation into this language begins.
+        source_tag: list of ids that are inserted before a text that is translated into this
+            language.
     """
 
     source_start: list[int]

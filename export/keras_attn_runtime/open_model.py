@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 from keras_attn_runtime.checksum import verify_checksum
 from keras_attn_runtime.engines.engine_session import EngineSession
 from keras_attn_runtime.engines.litert_session import (
-    create_litert_session,
+    create_litert_sessions,
     require_cpu,
     require_litert,
 )
@@ -92,7 +92,9 @@ def _open_litert(
     require_cpu(providers)
     require_litert()
     sessions = [
-        create_litert_session(str(path), container.model, num_threads) for _ in range(num_sessions)
+        session
+        for _ in range(num_sessions)
+        for session in create_litert_sessions(str(path), container.model, num_threads)
     ]
     return OpenedModel(sessions, container.metadata, settings, [path])
 

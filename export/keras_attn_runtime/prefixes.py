@@ -96,8 +96,8 @@ class PrefixReader:
         if len(text) > self.max_characters:  # tokenization could take quadratic time
             raise ValueError(
                 f"Expected a {name} of at most {self.max_characters} characters. Received: a "
-                "longer text. Raise max_source_characters; if it is above "
-                f"{LEAST_TARGET_CHARACTERS}, it is also the limit of targets."
+                "longer text. Raise max_source_characters: the limit of targets is this number, "
+                f"but at least {LEAST_TARGET_CHARACTERS}."
             )
         return tokenizer.encode(text)
 

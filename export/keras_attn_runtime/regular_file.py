@@ -28,7 +28,7 @@ def require_regular_file(path: str | PathLike[str]) -> None:
         os.fsdecode(path).encode()
     except UnicodeEncodeError as error:
         raise ModelFileError(
-            "Expected a path of valid UTF-8, because ONNX Runtime opens no other. Received: "
+            "Expected a path of valid UTF-8, as ONNX Runtime requires. Received: "
             f"{ascii(os.fsdecode(path))}. Rename the file or the directory."
         ) from error
     try:

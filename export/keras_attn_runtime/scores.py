@@ -61,6 +61,6 @@ def scores(
                 index,
                 f"expected a target of at most {len(translation.token_ids)} tokens, the end token "
                 f"included. Received: {len(target)}. The limit is max_length, the number of "
-                "learned positions, or a limit of the search in the file. To remove the last, "
-                "export with `--search relative_max_length=null`.",
+                "learned positions, or a limit of the search in the file. To remove the limit of "
+                "the search, export with `--search relative_max_length=null`.",
             )

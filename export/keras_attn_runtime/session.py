@@ -145,7 +145,7 @@ def _require_onnxruntime() -> None:
             return
         missing = None  # uninstalling the CPU or GPU package leaves a partial folder of the other
     raise ImportError(
-        "ONNX Runtime is not installed, or not whole: `pip install keras-attn-runtime[cpu]`, or "
+        "ONNX Runtime is not installed, or incomplete: `pip install keras-attn-runtime[cpu]`, or "
         "`keras-attn-runtime[gpu]` for NVIDIA GPUs (one of the two, never both)."
     ) from missing
 

@@ -1,20 +1,17 @@
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from keras_attn_runtime.array_types import Array, Arrays
 from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.engines.engine_session import EngineSession, EngineValue
+from keras_attn_runtime.engines.fixed_sizes import count_rows, fill_batch, first_rows
 from keras_attn_runtime.errors import run_failures
 
-if TYPE_CHECKING:
-    import onnxruntime
-
 NEXT = "next/"
-"""Prefix of the names of values that `step.onnx` returns for the next step."""
+"""Prefix of the names of values that a step returns for the next step."""
 
-Session: TypeAlias = "onnxruntime.InferenceSession"
-
-Sessions: TypeAlias = tuple[Session, Session, Session]
-"""The sessions of `start.onnx`, `step.onnx` and `finish.onnx`."""
+Sessions: TypeAlias = tuple[EngineSession, EngineSession, EngineSession]
+"""The sessions of start, step and finish."""
 
 
 class SteppedSearch:
@@ -22,35 +19,35 @@ class SteppedSearch:
 
     The object is an iterator. Each `next` runs one step of the search and returns an int32 array
     `(batch, steps)`, padded on the right: the best hypothesis of each sentence so far, or the
-    result of a sentence that is done. The state of the search remains in the memory of the
-    execution provider.
+    result of a sentence that is done. The state of the search remains in the memory of the engine,
+    for ONNX Runtime in that of the execution provider.
 
     Args:
-        sessions: tuple of the sessions of `start.onnx`, `step.onnx` and `finish.onnx`.
+        sessions: tuple of the sessions of start, step and finish.
         feeds: dict of arrays, the inputs of `ExportedModel`.
         call: `Call` that can stop the search. Default: none.
 
     Attributes:
-        values: dict from name to `onnxruntime.OrtValue`, the state of the search. The method
-            `.numpy()` of a value converts it to an array.
+        values: dict from name to value, the state of the search. The method `.numpy()` of a value
+            converts it to an array. In a LiteRT file, they have the batch size of the file.
 
     Raises:
-        ModelFileError: if ONNX Runtime fails.
+        ModelFileError: if the engine fails.
     """
 
     def __init__(
         self, sessions: Sessions, feeds: Mapping[str, Array], call: Call | None = None
     ) -> None:
-        import onnxruntime  # if it is not installed, `create_session` has raised an error before
-
         start, self._step, self._finish = sessions
         self._call = call or Call()
-        self.values = {
-            name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in feeds.items()
-        }
         ids = feeds.get("source_ids")
-        rows = len(next(iter(feeds.values())))
-        self._size = (rows, None if ids is None else ids.shape[1])
+        self._rows = count_rows(feeds)
+        self._size = (self._rows, None if ids is None else ids.shape[1], start.engine)
+        with run_failures(*self._size):
+            filled = fill_batch(start, feeds)
+        self.values: dict[str, EngineValue] = {
+            name: start.value_of(array) for name, array in filled.items()
+        }
         self._run(start)
 
     def __iter__(self) -> Self:
@@ -60,7 +57,7 @@ class SteppedSearch:
         if self.done:
             raise StopIteration
         self._run(self._step)
-        return self.values["partial"].numpy()
+        return self._array("partial")
 
     @property
     def done(self) -> bool:
@@ -70,20 +67,12 @@ class SteppedSearch:
     def results(self) -> Arrays:
         """Returns the results of a search that is done, see `ExportedModel.run`."""
         self._run(self._finish)
-        return {each.name: self.values[each.name].numpy() for each in self._finish.get_outputs()}
+        return {each.name: self._array(each.name) for each in self._finish.outputs}
 
-    def _run(self, session: "onnxruntime.InferenceSession") -> None:
-        cuda = session.get_provider_options().get("CUDAExecutionProvider")
-        device = ("cpu", 0) if cuda is None else ("cuda", int(cuda["device_id"]))
-        binding = session.io_binding()
-        for each in session.get_inputs():
-            binding.bind_ortvalue_input(each.name, self.values[each.name])
-        names = [each.name for each in session.get_outputs()]
-        for name in names:
-            binding.bind_output(name, *device)
-        with run_failures(*self._size), self._call.run_options() as options:
-            session.run_with_iobinding(binding, options)
-        values = binding.get_outputs()
-        self.values |= {
-            name.removeprefix(NEXT): value for name, value in zip(names, values, strict=True)
-        }
+    def _array(self, name: str) -> Array:
+        return first_rows(self.values[name].numpy(), self._rows)
+
+    def _run(self, session: EngineSession) -> None:
+        with run_failures(*self._size):
+            outputs = session.run_values(self.values, self._call)
+        self.values |= {name.removeprefix(NEXT): value for name, value in outputs.items()}

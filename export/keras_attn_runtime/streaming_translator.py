@@ -17,17 +17,18 @@ T = TypeVar("T")
 class StreamingTranslator(Translator):
     """A `Translator` that also returns a translation token by token.
 
-    It reads a directory exported by `keras-attn export onnx-steps`. Its translations are the same
-    as those of the single file from `keras-attn export onnx`, but it calls ONNX Runtime once for
-    each token.
+    It reads a directory exported by `keras-attn export onnx-steps`, or a file exported by
+    `keras-attn export litert-steps`. Its translations are the same as those of the single file from
+    `keras-attn export onnx` or `litert`, but it calls the engine once for each token. So LiteRT can
+    be stopped after each token too.
 
     Args:
-        path: string or path of the directory.
+        path: string or path of the directory or file.
         **arguments: see `Translator`.
 
     Raises:
-        ModelFileError: if `path` is a file, or a file is damaged, was not exported by keras_attn,
-            has another format, or does not belong to `start.onnx`.
+        ModelFileError: if `path` is a file of another kind, or a file is damaged, was not exported
+            by keras_attn, has another format, or does not belong to `start.onnx`.
         Exception: all other errors of `Translator`.
 
     Example:
@@ -65,7 +66,7 @@ class StreamingTranslator(Translator):
 
         Raises:
             SentenceError: if the text is not valid or too long.
-            ModelFileError: if ONNX Runtime fails, or the file has no tokenizer or does not support
+            ModelFileError: if the engine fails, or the file has no tokenizer or does not support
                 `target_prefix`.
             ValueError: if an option is out of its range.
             DeadlineExceeded: if the call takes longer than `timeout` seconds.

@@ -44,15 +44,15 @@ class Translator(PickledArguments):
     """Translates with one ONNX or LiteRT file exported by keras_attn.
 
     Sentences are sorted by length inside a bounded window, translated in batches and returned in
-    the order of the input. If the engine fails on a batch, mostly for lack of memory, the two
+    the order of the input. If the engine fails on a batch, usually for lack of memory, the two
     halves of the batch are run separately. ONNX Runtime and LiteRT run in worker threads, so that
     Ctrl-C, a deadline or a `CancelToken` can end a call within milliseconds. A `Translator` is
     thread-safe.
 
-    ONNX Runtime also ends its runs within milliseconds. LiteRT cannot be cancelled from Python: the
-    worker thread of an ended call finishes the batch that it runs, which is one sentence if the
-    batch size of the file is 1. Until then, it uses CPU time, and a later call waits for it, at
-    most until its own deadline. A process that ends meanwhile waits up to 5 seconds.
+    ONNX Runtime also ends its runs within milliseconds. LiteRT cannot be cancelled from Python:
+    after a call has ended, its worker thread finishes the current batch, which is one sentence if
+    the batch size of the file is 1. Until then, the thread uses CPU time. A later call waits for
+    it, but not beyond its own deadline. If the process ends meanwhile, it waits up to 5 seconds.
 
     The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
     `num_hypotheses`, `batch_size`, `window`, `seed`, `alignments`, `source_language`,
@@ -71,8 +71,9 @@ class Translator(PickledArguments):
             number of workers.
         num_workers: int in [1, 1024], number of batches that run at the same time. For many
             sentences, two workers with one thread each are faster than one worker with two
-            threads, but each worker loads the model into memory. A LiteRT file runs as many
-            batches at the same time, also those of different threads. Default: 1.
+            threads, but each worker loads the model into memory. With a LiteRT file, all threads
+            that use the `Translator` together run at most this number of batches at the same time.
+            Default: 1.
         max_source_length: int of at least 1, limit of tokens of a sentence, start and end token
             not counted. A model with fewer learned positions, and a LiteRT file with a fixed
             source length, lower the limit. Default: 512.
@@ -80,8 +81,8 @@ class Translator(PickledArguments):
             `Translation.truncated` is True. If False, it raises `SentenceError`. Default: False.
         max_source_characters: int of at least 1, limit of characters (code points) of a text. The
             limit is applied before tokenization, whose time can grow with the square of the
-            length. The limit of targets and prefixes is at least 16,384; longer ones raise an
-            error. Default: 32 times the limit of tokens.
+            length. Targets and prefixes have the same limit, or 16,384 if that is more; longer ones
+            raise an error. Default: 32 times the limit of tokens.
 
     Attributes:
         settings: `Settings`, the metadata of the file.
@@ -459,7 +460,7 @@ class Translator(PickledArguments):
             )
         if options.seed is not None and not self.is_stochastic:
             raise ValueError(
-                "Expected no seed: the search of this file draws nothing at random. Received: "
+                "Expected no seed, because the search of this file does not sample. Received: "
                 f"seed={options.seed}. Export it with `--search-class SamplingDecoder`."
             )
         if self._language_ids(options).target_start:

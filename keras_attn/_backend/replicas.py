@@ -1,7 +1,8 @@
 """Communication between the replicas of a distribution strategy.
 
-On one device, outside of `strategy.run`, and on other backends than TensorFlow (where a step
-already processes the global batch), `num_replicas` is 1 and `sum_over_replicas` has no effect.
+On TensorFlow, `strategy.run` runs the same step on each replica, with a part of the global batch.
+On JAX and PyTorch, one step processes the global batch. There, on one device, and outside of
+`strategy.run`, `num_replicas` is 1 and `sum_over_replicas` returns its inputs unchanged.
 """
 
 from typing import Any
@@ -37,15 +38,16 @@ def sum_over_replicas(tensors: list[Any]) -> list[Any]:
 
 
 def global_mean(loss_sum: Any, count: Any) -> Any:
-    """Computes the mean loss of the global batch, for the loss of one replica.
+    """Computes the loss of one replica so that the strategy returns the mean of the global batch.
 
     Args:
         loss_sum: Scalar tensor, sum of the losses of this replica.
         count: Float scalar tensor, number of losses of this replica.
 
     Returns:
-        Scalar tensor: the global mean divided by the number of replicas, with the gradient of this
-        replica's losses. It is 0 if there are no losses.
+        Scalar tensor. Its value is the global mean divided by the number of replicas. Its gradient
+        is the gradient of `loss_sum` divided by the global count. Both are 0 if there are no
+        losses.
     """
     global_sum, global_count = sum_over_replicas([ops.stop_gradient(loss_sum), count])
     global_count = ops.maximum(global_count, 1.0)
@@ -62,7 +64,7 @@ def num_data_replicas(model: keras.Model) -> int:
 
 
 def rows_of_worker(batch: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Returns the rows of a padded global batch that this process passes to `model.fit` on JAX.
+    """Returns the rows of a global batch that this process passes to `model.fit` on JAX.
 
     Args:
         batch: Tuple of nested arrays. Their first axis is the batch axis, and its size is a
@@ -131,8 +133,7 @@ def pad_to_replicas(dataset: Any, replicas: int, ignore_class: int = 0) -> Any:
     metrics that ignore this class do not change. The inputs of the added rows are copies of the
     last row. For token ids, only the first id is copied and the rest is 0, because fused GPU
     kernels of recurrent layers do not support rows of padding only. The padding is required because
-    `fit` with a strategy adds the first batches of all replicas, and fails if they have different
-    numbers of rows.
+    `fit` with a strategy fails if the first batches of the replicas have different numbers of rows.
 
     Args:
         dataset: `tf.data.Dataset` of tuples of inputs, labels and sample weights: nested tensors

@@ -1,8 +1,31 @@
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 from keras import ops, tree
+
+_state = threading.local()
+
+
+@contextlib.contextmanager
+def growing_scans() -> Iterator[None]:
+    """Context manager in which `scan` appends the collected values to tensors, on TensorFlow.
+
+    LiteRT has no lists of tensors whose shapes are unknown at the conversion. The context applies
+    to the thread that enters it.
+    """
+    _state.is_growing = True
+    try:
+        yield
+    finally:
+        _state.is_growing = False
+
+
+def is_growing() -> bool:
+    """Returns whether the thread is in `growing_scans`."""
+    return getattr(_state, "is_growing", False)
 
 
 def supports_jit() -> bool:
@@ -22,7 +45,7 @@ def scan(
 
     On TensorFlow, `ops.scan` stores all values of the carry, and its loop cannot be converted to
     ONNX. This function only stores the values that `collect` returns, and its loop can be
-    converted.
+    converted. Its loop can be converted to LiteRT if it is traced in `growing_scans`.
 
     Args:
         step: Function `(carry, inputs of one step) -> carry`.
@@ -34,6 +57,8 @@ def scan(
         Tuple of the last carry and the collected tensors of shape `(time, ...)`.
     """
     if keras.backend.backend() == "tensorflow":
+        if is_growing():
+            return _growing_scan(step, carry, inputs, collect)
         return _tensorflow_scan(step, carry, inputs, collect)
 
     def step_and_collect(carry, step_inputs):
@@ -79,6 +104,46 @@ def _tensorflow_scan(step, carry, inputs, collect):
     collected = [array.stack() for array in written]
     for leaf in collected:
         # The static number of steps is lost in the loop.
+        leaf.set_shape([first.shape[0], *leaf.shape[1:]])
+    return (
+        tree.pack_sequence_as(carry, leaves),
+        tree.pack_sequence_as(collect(carry), collected),
+    )
+
+
+def _growing_scan(step, carry, inputs, collect):
+    """Like `_tensorflow_scan`, but without lists of tensors."""
+    import tensorflow as tf
+
+    inputs = tree.map_structure(tf.convert_to_tensor, inputs)
+    carry = tree.map_structure(tf.convert_to_tensor, carry)
+    first = tree.flatten(inputs)[0]
+    num_steps = tf.shape(first)[0]
+    # The first entry is dropped: LiteRT cannot run all operators on tensors of size 0.
+    collected = [tf.expand_dims(leaf, 0) for leaf in tree.flatten(collect(carry))]
+    shapes = [tf.TensorShape([None, *leaf.shape]) for leaf in tree.flatten(collect(carry))]
+    leaves = tree.flatten(carry)
+
+    def body(time, leaves, collected):
+        old = tree.pack_sequence_as(carry, leaves)
+        new = step(old, tree.map_structure(lambda leaf: tf.gather(leaf, time), inputs))
+        tree.assert_same_structure(new, carry)
+        collected = [
+            tf.concat([before, tf.expand_dims(leaf, 0)], 0)
+            for before, leaf in zip(collected, tree.flatten(collect(new)), strict=True)
+        ]
+        for leaf, old_leaf in zip(tree.flatten(new), leaves, strict=True):
+            leaf.set_shape(old_leaf.shape)  # a step must keep shapes
+        return time + 1, tree.flatten(new), collected
+
+    _, leaves, collected = tf.while_loop(
+        lambda time, *_: time < num_steps,
+        body,
+        (tf.constant(0), leaves, collected),
+        shape_invariants=(tf.TensorShape([]), [leaf.shape for leaf in leaves], shapes),
+    )
+    collected = [leaf[1:] for leaf in collected]
+    for leaf in collected:
         leaf.set_shape([first.shape[0], *leaf.shape[1:]])
     return (
         tree.pack_sequence_as(carry, leaves),

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-from keras import ops
+from keras import ops, tree
 
+from keras_attn._backend.scan import is_growing, scan
 from keras_attn._types import Tensor
 
 
@@ -19,6 +20,10 @@ def map_sequentially(function: Callable[..., Any], blocks: Any) -> Any:
         return ops.map(function, blocks)
     import tensorflow as tf
 
+    if is_growing():
+        first = function(tree.map_structure(lambda block: block[0], blocks))
+        # The loop does not use its carry, but keeps its shape.
+        return scan(lambda _, block: function(block), first, blocks, lambda result: result)[1]
     return tf.map_fn(function, blocks, fn_output_signature=blocks[-1].dtype, parallel_iterations=1)
 
 

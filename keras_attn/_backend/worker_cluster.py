@@ -12,7 +12,7 @@ import keras
 
 RETRY_SECONDS = 0.2
 ANSWER_SECONDS = 5
-"""Time for an answer of worker 0 after the deadline of the others."""
+"""Number of seconds that a worker waits for worker 0 after the deadline."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +194,7 @@ class WorkerCluster:
             with contextlib.suppress(OSError):
                 with socket.create_connection((host, int(port)), remaining) as connection:
                     _send(connection, {"worker": self.index, "num_workers": self.num_workers})
-                    # Worker 0 may give up at the same deadline, and then says why.
+                    # Worker 0 may stop waiting at the same deadline. It then sends the reason.
                     answer = _receive(connection, deadline + ANSWER_SECONDS)
             if not answer:
                 time.sleep(RETRY_SECONDS)

@@ -75,7 +75,7 @@ def wait_for_workers(model: keras.Model) -> None:
 
 @functools.cache
 def _lost_worker_errors():
-    """Returns the exception types that a backend raises if another worker has failed."""
+    """Returns the types of the exceptions that the backend raises if another worker has failed."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -91,10 +91,13 @@ _SIGNS_OF_A_LOST_WORKER = ("task", "Gloo", "gloo", "Connection", "connect", "pee
 
 @contextlib.contextmanager
 def explain_lost_workers(model: keras.Model) -> Iterator[None]:
-    """Replaces the errors that the backend raises if another worker has failed.
+    """Raises a clear error if another worker fails while the block runs.
+
+    If a worker fails, the backend raises errors about the network connection in all other workers.
+    This context manager replaces them.
 
     Raises:
-        RuntimeError: If another worker has ended or cannot be reached.
+        RuntimeError: If another worker ended or failed.
     """
     if num_workers(model) == 1:
         yield
@@ -106,8 +109,8 @@ def explain_lost_workers(model: keras.Model) -> Iterator[None]:
             raise
         index = worker_index(model)
         raise RuntimeError(
-            f"Expected all {num_workers(model)} workers until the end of the training. Received: "
-            f"worker {index} can no longer reach the others, because one of them ended or failed. "
-            "See its output, then start all workers again: keras_attn.training.fit resumes from "
-            "the state in its directory."
+            f"Expected all {num_workers(model)} workers to run until the end of the training. "
+            f"Received: worker {index} cannot reach the other workers, because one of them ended "
+            "or failed. Read the output of that worker, then start all workers again. "
+            "keras_attn.training.fit resumes from the saved state in its directory."
         ) from error

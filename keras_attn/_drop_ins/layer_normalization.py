@@ -15,7 +15,8 @@ class LayerNormalization(keras.layers.LayerNormalization):
         y  = gamma n + beta
         dx = (h - mean h - n mean(h n)) / sqrt(var x + epsilon),    h = gamma dy
 
-    The gradient of the outputs is dy, that of the inputs dx. Means are over the last axis.
+    Here dy is the gradient of the loss with respect to the outputs, and dx is the gradient with
+    respect to the inputs. Means are over the last axis.
 
     Layer normalization was introduced by [Ba et al., 2016](https://arxiv.org/abs/1607.06450). The
     custom gradient dx needs fewer tensors of the size of the inputs than the gradient of Keras.

@@ -20,7 +20,7 @@ class LowRankAdaptation:
 
     Attributes:
         lora_rank: Int, rank of the updates, or `None` without LoRA.
-        lora_alpha: Float, scale of the updates times `lora_rank`, or `None` without LoRA.
+        lora_alpha: Float. Updates are multiplied by `lora_alpha / lora_rank`. `None` without LoRA.
         lora_kernels: Tuple of strings, names of the adapted kernels.
     """
 
@@ -45,15 +45,16 @@ class LowRankAdaptation:
             W = W_0 + (lora_alpha / rank) A B
 
         LoRA was introduced by [Hu et al., 2021](https://arxiv.org/abs/2106.09685), equation 3. The
-        arguments have the same meaning as in `keras.layers.Dense.enable_lora`. Unlike there, saved
-        files contain A and B, and loading such a file enables LoRA in the loaded layer. Biases and
-        other kernels remain trainable. To train only the updates of a model, call
+        arguments have the same meaning as in `keras.layers.Dense.enable_lora`. Unlike in Keras,
+        saved files contain A and B, and loading such a file enables LoRA in the loaded layer.
+        Biases and other kernels remain trainable. To train only the updates of a model, call
         `keras_attn.training.enable_lora`.
 
         Args:
             rank: Positive int, number of columns of A and rows of B, at most the smaller size of
                 each kernel.
-            lora_alpha: Positive float, scale of the update times `rank`. Defaults to `rank`.
+            lora_alpha: Positive float. The update is multiplied by `lora_alpha / rank`. Defaults to
+                `rank`.
             kernels: List of strings, names of the kernels to adapt. Defaults to `None`: all.
             a_initializer: Initializer of A `(input_dim, rank)`. Defaults to `"he_uniform"`.
             b_initializer: Initializer of B `(rank, output_dim)`. Defaults to `"zeros"`: the outputs
@@ -160,7 +161,7 @@ class LowRankAdaptation:
         self.lora_kernels, self.lora_rank, self.lora_alpha = (), None, None
 
     def detach_kernels(self) -> None:
-        """Replaces the adapted kernels of a copy of the layer by variables of its own."""
+        """Replaces the adapted kernels of a copied layer by new variables."""
         for name, (layer, kernel) in self.lora_targets().items():
             if name in self.lora_kernels:
                 attribute = next(key for key, value in vars(layer).items() if value is kernel)

@@ -22,16 +22,27 @@ EXPORTS = {
     "model.onnx": {"model.weights"},
     "start.onnx": {"step.onnx", "finish.onnx"},
     "saved_model.pb": {"fingerprint.pb", "variables", "assets"},
-    "conversion.txt": {"run.json", "model.keras", "source.spm", "target.spm", "source.json"},
+    "conversion.txt": {
+        *("run.json", "model.keras", "source.spm", "target.spm", "source.json", "target.json"),
+        *("labels.txt", "original"),
+    },
+    "export.txt": {
+        *("config.json", "generation_config.json", "model.safetensors", "added_tokens.json"),
+        *("chat_template.jinja", "merges.txt", "sentencepiece.bpe.model", "source.spm"),
+        *("special_tokens_map.json", "spiece.model", "target.spm", "target_vocab.json"),
+        *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab-src.json"),
+        *("vocab-tgt.json", "vocab.json", "vocab.txt", "model.bin", "shared_vocabulary.json"),
+        *("source_vocabulary.json", "target_vocabulary.json"),
+    },
 }
 """Main file of each type of exported or converted directory, and the names of its other files.
 Directories that contain other names are never replaced.
 """
 
 EXTRA, EXTRA_NAMES = "assets.extra", {"keras_attn.json"}
-"""Directory of a SavedModel in which an export writes files with these names, and into which users
-put files of their own, such as warm-up requests of TensorFlow Serving. These are kept: a SavedModel
-with them is not replaced."""
+"""Directory in a SavedModel, and the names of the files that an export writes there. Users can add
+other files, such as warm-up requests of TensorFlow Serving. A SavedModel with such files is not
+replaced."""
 
 _ATTEMPTS = 100
 """Maximum number of attempts if other processes replace the same path at the same time."""

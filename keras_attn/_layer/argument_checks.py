@@ -176,8 +176,8 @@ def check_second_input(
         layer: Layer, for the error message.
         name: String, name of the call argument.
         value: Value or shape of the argument.
-        alternative: String, a sentence for the error message: what to do without this input.
-            Defaults to `""`.
+        alternative: String, a sentence for the error message that says what to do without this
+            input. Defaults to `""`.
 
     Returns:
         `value`.

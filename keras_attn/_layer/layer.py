@@ -12,8 +12,8 @@ KERAS_ARGUMENTS = {"activity_regularizer", "autocast", "dtype", "input_shape", "
 """Arguments of `keras.layers.Layer`. All layers accept them."""
 
 OTHER_WAYS = {
-    "dropout": "Only MultiHeadAttention and the blocks drop attention weights; elsewhere, put "
-    "keras.layers.Dropout after the layer.",
+    "dropout": "Only MultiHeadAttention and the Transformer blocks have dropout. For other layers, "
+    "put keras.layers.Dropout after the layer.",
     "go_backwards": "The layer runs in one direction; for an encoder in both directions, use "
     "RNNEncoder(bidirectional=True) or keras.layers.Bidirectional with a Keras layer.",
     "return_sequences": "AttentionRNN always returns the outputs of all steps.",

@@ -20,7 +20,8 @@ class AdditiveFeedbackAttention(FeedbackAttention):
 
     Args:
         units: Positive int, size of the projected queries and keys.
-        cumulative: Bool, whether the features are computed from the sum of all previous weights.
+        cumulative: Bool. If `True`, the features are computed from the sum of all previous weights.
+            If `False`, they are computed from the weights of the previous step.
         **kwargs: Arguments of `AttentionMechanism`.
 
     Raises:

@@ -22,10 +22,10 @@ def additive_score(
 
         e_ts = v . tanh(q_t + k_s + b)
 
-    Without chunks, the tanh has `batch * target * source * units` values, which training stores for
-    the backward pass. With chunks, only the tanh of `chunk_size` keys is in memory at a time, and
-    the backward pass computes it again. Let h_ts = tanh(q_t + k_s + b), and let g_ts be the
-    gradient of the loss with respect to e_ts. The gradients are:
+    Without chunks, the tanh has `batch * target * source * units` values. Training stores them for
+    the backward pass. With chunks, memory only holds the tanh of `chunk_size` keys at a time. The
+    backward pass computes it again. Let h_ts = tanh(q_t + k_s + b), and let g_ts be the gradient of
+    the loss with respect to e_ts. The gradients are:
 
         z_ts = g_ts v (1 - h_ts^2)
         dq_t = sum_s z_ts,  dk_s = sum_t z_ts,  dv = sum_ts g_ts h_ts

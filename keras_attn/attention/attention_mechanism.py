@@ -49,22 +49,23 @@ class AttentionMechanism(AttentionSteps, Layer):
             `False`.
         value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
             passes this argument.
-        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
-            `value`.
+        mask: Must be `None`. A Keras wrapper, such as `TimeDistributed`, passes a single mask. The
+            layer cannot know whether it is the mask of `query` or of `value`.
 
     Returns:
         Context of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a tuple of
         the context and the attention weights of shape `(batch, target, source)`.
 
     Masking:
-        Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
-        weights and a zero context. A mask of the queries has no effect.
+        Masked positions get a weight of exactly 0. If all positions are masked for a query, its
+        weights and its context are 0. A mask of the queries is ignored.
 
     Raises:
-        ValueError: If `probability_fn` is unknown, `value` is missing, `query`, `value` or `key`
-            does not have rank 3, or a mask has the wrong shape or values other than 0 and 1. The
-            values of a mask cannot be checked inside a compiled function. An additive float mask (0
-            and -1e9) would have the opposite effect there.
+        ValueError: If `probability_fn` is unknown; if `value` is missing; if `query`, `value` or
+            `key` does not have rank 3; or if a mask has the wrong shape, or values other than 0 and
+            1. Inside a compiled function, the values of a mask cannot be checked. There, an
+            additive float mask would have the opposite effect: 0 would mean masked, and -1e9 would
+            mean unmasked.
 
     Example:
 

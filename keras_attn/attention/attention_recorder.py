@@ -25,9 +25,9 @@ def record_attention_scores() -> Iterator[dict[str, Any]]:
 
     If a layer is called several times, its weights are concatenated along the target axis, so that
     the steps of a loop form one alignment. For a search, use the argument `return_alignments`
-    instead, because a search reorders its hypotheses. Blockwise attention does not store weights,
-    so none are recorded. On JAX, loops over time are compiled, so call an attention RNN with
-    `return_attention_scores=True` instead.
+    instead, because a search reorders its hypotheses. Weights of blockwise attention
+    (`flash_attention=True`) are not recorded, because they are never stored. On JAX, loops over
+    time are compiled. There, call an attention RNN with `return_attention_scores=True` instead.
 
     Returns:
         Context manager that yields a dict, to which each call of a layer adds weights. The keys are

@@ -30,8 +30,7 @@ def attention_spec(
 class AttentionSteps:
     """Interface of attention in a recurrent loop: each step has one query per beam and a state.
 
-    The default implementations are for attention without a state: a step calls `attend` with one
-    query per beam.
+    By default, attention has no state, and a step calls `attend` with one query per beam.
     """
 
     requires_time_loop = False
@@ -50,7 +49,8 @@ class AttentionSteps:
     def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:
         """Adds a padding mask of the queries to a prepared memory.
 
-        By default, the mask is ignored. Only attention to previous queries uses it.
+        By default, the mask is ignored. `IntraDecoderAttention` uses it, because it attends to
+        queries.
 
         Args:
             memory: Dict returned by `prepare_memory`.

@@ -31,9 +31,9 @@ class BahdanauAttention(AttentionMechanism):
         units: Positive int, size of the projected queries and keys.
         normalize: Bool, whether v is weight-normalized. Defaults to `False`.
         kernel_initializer: Initializer of W_q, W_k and v. Defaults to `"glorot_uniform"`.
-        chunk_size: Positive int, number of keys that are scored at a time. This saves memory if
-            many queries attend to a long sequence, because no tensor of shape `(batch, target,
-            source, units)` exists, neither in inference nor in training. Defaults to `None`: all
+        chunk_size: Positive int, number of keys that are scored at a time. Chunks save memory if
+            many queries attend to a long sequence: the layer then never creates a tensor of shape
+            `(batch, target, source, units)`, in inference and in training. Defaults to `None`: all
             keys at once.
         probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
@@ -46,8 +46,8 @@ class BahdanauAttention(AttentionMechanism):
         {{returns}}
 
     Masking:
-        Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
-        weights and a zero context. A mask of the queries has no effect.
+        Masked positions get a weight of exactly 0. If all positions are masked for a query, its
+        weights and its context are 0. A mask of the queries is ignored.
 
     Raises:
         ValueError: If `units` or `chunk_size` is not a positive integer, or an input does not have

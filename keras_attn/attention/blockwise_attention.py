@@ -19,8 +19,8 @@ def blockwise_attention(
     Args:
         heads: Tuple of queries `(batch, heads, target, key_dim)`, keys `(batch, key_value_heads,
             source, key_dim)` and values `(batch, key_value_heads, source, value_dim)`.
-        padding: Boolean tensor of shape `(batch, source)`, the logical and of all implicit masks:
-            `True` marks positions that may be attended to. `None`: no padding.
+        padding: Boolean tensor of shape `(batch, source)`; `True` marks keys that may be attended
+            to. The caller combines all implicit masks into this mask. Defaults to `None`: all keys.
         attention_mask, use_causal_mask, sliding_window, position_bias, return_attention_scores: See
             `MultiHeadAttention`.
 
@@ -28,12 +28,12 @@ def blockwise_attention(
         Context of each head, of shape `(batch, heads, target, value_dim)`.
 
     Raises:
-        ValueError: If an argument is not supported by the blockwise form.
+        ValueError: If an argument is not supported with `flash_attention=True`.
     """
     if return_attention_scores:
         raise ValueError(
-            "Expected return_attention_scores=False with flash_attention=True, because the "
-            "blockwise form does not keep the scores. Received: return_attention_scores=True. "
+            "Expected return_attention_scores=False with flash_attention=True, because blockwise "
+            "attention does not store the scores. Received: return_attention_scores=True. "
             "Create the layer with flash_attention=None."
         )
     if attention_mask is not None and len(attention_mask.shape) != 2:
@@ -44,8 +44,8 @@ def blockwise_attention(
         )
     if position_bias is not None and not callable(position_bias):
         raise ValueError(
-            "Expected a layer as position_bias with flash_attention=True, not the result of one. "
-            f"Received: position_bias with shape {tuple(position_bias.shape)}. Pass the layer."
+            "Expected position_bias to be a layer with flash_attention=True. Received: a tensor of "
+            f"shape {tuple(position_bias.shape)}. Pass the layer that computes this tensor."
         )
     if attention_mask is not None:
         padding = masks.both(padding, masks.boolean(attention_mask, "attention_mask"))

@@ -31,10 +31,11 @@ def blockwise_dot_product(
     """Computes the context of `scaled_dot_product` without storing all attention weights.
 
     The function processes the queries in blocks. Each block attends to all keys. The weights are
-    not stored; the backward pass computes the weights of each block again. In inference and in
-    training, the memory is proportional to `block_size * source` per head instead of `target *
-    source`. For the queries `Q`, weights `W` and context `O` of a block, with `dX` for the gradient
-    of the loss with respect to `X`, the backward pass computes:
+    not stored; the backward pass computes the weights of each block again. The memory per head is
+    therefore proportional to `block_size * source` instead of `target * source`, in inference and
+    in training. The backward pass computes the following gradients, where `Q`, `W` and `O` are the
+    queries, weights and context of a block, and `dX` is the gradient of the loss with respect to
+    `X`:
 
         dV += Wᵀ dO,  dW = dO Vᵀ,  dS = W ∘ (dW - rowsum(W ∘ dW)),  dQ = dS K,  dK += dSᵀ Q
 
@@ -56,8 +57,8 @@ def blockwise_dot_product(
         bias: Function of `query_positions` int32 `(1, t)` and `key_positions` int32 `(1, s)`. It
             returns floats `(1, heads or 1, t, s)`, which are added to the scores. The result must
             only depend on the differences of the positions, as with ALiBi and the bias of T5,
-            because the function is called once for all differences. If it has weights, they are
-            trained. Defaults to `None`.
+            because the function is called once for all differences. If the function is a layer with
+            weights, its weights are trained. Defaults to `None`.
         start_index: Int or scalar int32 tensor, position of the first query. The first key is at
             position 0. Defaults to `0`.
         block_size: Positive int, maximum number of queries in a block. Defaults to `512`.
@@ -66,7 +67,7 @@ def blockwise_dot_product(
         Context of shape `(batch, heads, target, value_dim)`, with the dtype of `query`.
 
     Masking:
-        Masked keys get a weight of exactly 0. A query without unmasked keys gets a zero context.
+        Masked keys get a weight of exactly 0. If all keys are masked for a query, its context is 0.
 
     Example:
 

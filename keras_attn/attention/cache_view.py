@@ -1,5 +1,7 @@
 import dataclasses
 
+from keras import ops
+
 from keras_attn._decoding_state import growing_buffer, kv_cache
 from keras_attn._types import Tensor, TensorDict
 from keras_attn.masks import both, position_mask
@@ -8,7 +10,7 @@ from keras_attn.positions.position_range import position_range
 
 @dataclasses.dataclass(frozen=True)
 class CacheView:
-    """Describes which slots of a key-value cache new positions use and may attend to.
+    """Describes the slots of a key-value cache: where new tokens go, and what they may attend to.
 
     Args:
         slot: Int or scalar int32 tensor, number of used slots. This is also the slot of the first
@@ -17,8 +19,9 @@ class CacheView:
             first new token. Defaults to `slot`, which is correct for caches without beams and
             padding.
         key_positions: Int32 tensor of shape `(1 or batch, slots)`, position of the token in each
-            slot of the extended cache. It is negative for slots that must not be attended to.
-            Defaults to the slot numbers, which is correct for caches without beams and padding.
+            slot of the cache, including the new tokens. It is negative for slots that must not be
+            attended to. Defaults to the slot numbers, which is correct for caches without beams and
+            padding.
         ancestor_bias: Float32 tensor of shape `(batch, 1, beams, slots)`, added to the scores. It
             restricts each beam to its own slots in a shared cache, see `kv_cache`. Defaults to
             `None`: no beams.
@@ -77,7 +80,7 @@ class CacheView:
         """Returns the attention mask, boolean `(1 or batch, new, slots)`, or `None` for no mask."""
         is_used = None
         if self.ancestor_bias is None and self.key_positions is not None:
-            is_used = (key_positions >= 0)[:, None, :]  # (1 or B, 1, S)
+            is_used = ops.expand_dims(key_positions >= 0, 1)  # (1 or B, 1, S)
         causal = not self._ends_with_query(query_positions)
         return both(position_mask(query_positions, key_positions, causal, sliding_window), is_used)
 

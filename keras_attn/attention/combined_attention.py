@@ -53,16 +53,17 @@ class CombinedAttention(AttentionSteps, Layer):
             must contain the name of the first layer. Layers whose names are missing use the tensor
             and the mask of the first layer. If `value` is a tensor, all layers use it.
         attention_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may
-            be attended to. If `value` is a dict, a dict of masks, in which names may be missing. It
-            is combined with `value_mask`. Defaults to `None`.
+            be attended to. If `value` is a dict, `attention_mask` is a dict of masks. Values
+            without padding need no mask in this dict. It is combined with `value_mask`. Defaults to
+            `None`.
         return_attention_scores: Bool, whether to also return the weights of the first attention.
             Defaults to `False`.
-        value_mask: Boolean tensor of shape `(batch, source)`, or a dict of masks, the implicit mask
-            of `value`. Keras passes this argument.
+        value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`, or a
+            dict of such masks. Keras passes this argument.
         query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Only
             `IntraDecoderAttention` uses it. Keras passes this argument.
-        mask: Must be `None`: the single mask that a Keras wrapper passes cannot be assigned to
-            `value`.
+        mask: Must be `None`. A Keras wrapper, such as `TimeDistributed`, passes a single mask. The
+            layer cannot know whether it is the mask of `query` or of `value`.
 
     Returns:
         Context of shape `(batch, target, features)`. If `return_attention_scores=True`, a tuple of
@@ -72,9 +73,9 @@ class CombinedAttention(AttentionSteps, Layer):
         Each attention layer applies its own masking.
 
     Raises:
-        ValueError: If `attentions` is empty, `combination` or `units` is invalid, `value` is
-            missing or has keys that are not in `attentions`, or only one of `value` and its mask is
-            a dict.
+        ValueError: If `attentions` is empty; if `combination` or `units` is invalid; if `value` is
+            missing, or has keys that are not in `attentions`; or if one of `value` and its mask is
+            a dict and the other is not.
 
     Example:
 

@@ -37,8 +37,8 @@ class CosineAttention(AttentionMechanism):
         {{returns}}
 
     Masking:
-        Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
-        weights and a zero context. A mask of the queries has no effect.
+        Masked positions get a weight of exactly 0. If all positions are masked for a query, its
+        weights and its context are 0. A mask of the queries is ignored.
 
     Raises:
         ValueError: If `initial_sharpness` is not positive, or query and key have different sizes.

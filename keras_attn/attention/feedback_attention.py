@@ -33,9 +33,8 @@ class FeedbackAttention(AttentionMechanism):
         {{returns}}
 
     Masking:
-        Masked positions get a weight of exactly 0 and do not change the state. A query that may
-        attend to no position gets zero weights and a zero context. A mask of the queries has no
-        effect.
+        Masked positions get a weight of exactly 0 and do not change the state. If all positions are
+        masked for a query, its weights and its context are 0. A mask of the queries is ignored.
 
     Raises:
         ValueError: If `probability_fn` is unknown, `value` is missing, or an input does not have

@@ -41,8 +41,8 @@ class IntraSentenceAttention(Layer):
             padding. Defaults to the implicit mask of `first`, which Keras passes.
         second_mask: Boolean tensor of shape `(batch, second)`. Defaults to the implicit mask of
             `second`, which Keras passes.
-        mask: Must be `None`. A Keras wrapper passes a single mask, which cannot be assigned to one
-            of the two inputs.
+        mask: Must be `None`. A Keras wrapper, such as `TimeDistributed`, passes a single mask. The
+            layer cannot know to which of the two inputs it belongs.
 
     Returns:
         Tuple of tensors of shapes `(batch, first, features)` and `(batch, second, features)`.

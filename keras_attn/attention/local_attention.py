@@ -66,8 +66,8 @@ class LocalAttention(AttentionMechanism):
     Masking:
         Masked positions and positions outside of the window get a weight of exactly 0. With
         `"predictive"`, the weights sum to less than 1, because they are multiplied by the Gaussian.
-        A query that may attend to no position gets zero weights and a zero context. A mask of the
-        queries has no effect.
+        If all positions are masked for a query, its weights and its context are 0. A mask of the
+        queries is ignored.
 
     Raises:
         ValueError: If `mechanism` is not supported, `window` or `units` is not a positive integer,

@@ -17,11 +17,11 @@ class LocationAttention(AttentionMechanism):
         e_ts = w_s . q_t                                                    (s < max_length)
 
     The mechanism was introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), equation
-    8. As in the paper, a memory with fewer positions uses the first scores. Positions `max_length`
-    and later get a weight of 0.
+    8. If the source has fewer than `max_length` positions, only the first scores are used, as in
+    the paper. If it has more, the additional positions get a weight of 0.
 
     Args:
-        max_length: Positive int, number of memory positions that can be attended to.
+        max_length: Positive int, number of source positions that can be attended to.
         kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
         probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
@@ -34,8 +34,8 @@ class LocationAttention(AttentionMechanism):
         {{returns}}
 
     Masking:
-        Masked positions get a weight of exactly 0. A query that may attend to no position gets zero
-        weights and a zero context. A mask of the queries has no effect.
+        Masked positions get a weight of exactly 0. If all positions are masked for a query, its
+        weights and its context are 0. A mask of the queries is ignored.
 
     Raises:
         ValueError: If `max_length` is not a positive integer.

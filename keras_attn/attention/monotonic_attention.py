@@ -17,7 +17,7 @@ from keras_attn.masks import wide_dtype
 
 MODES = ("parallel", "recursive", "hard")
 LEAST_PROBABILITY = 1e-10
-"""Lower bound of the divisor in the parallel mode, the probability of skipping positions."""
+"""Lower bound of the probability of skipping positions, a divisor in the parallel mode."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -25,9 +25,9 @@ LEAST_PROBABILITY = 1e-10
 class MonotonicAttention(FeedbackAttention):
     """Monotonic attention: the attended position only moves forward in the source.
 
-    A step begins at the position that the previous step selected. It selects each position with the
-    probability p_ts, or skips it and continues with the next position. The scores e_ts are computed
-    by another mechanism:
+    A step begins at the position that the previous step selected. At each position, it either
+    selects the position, with the probability p_ts, or continues with the next position. The scores
+    e_ts are computed by another mechanism:
 
         p_ts = sigmoid(e_ts + r + noise)
         a_ts = p_ts sum_{j <= s} a_{t-1,j} prod_{j <= l < s} (1 - p_tl)
@@ -44,11 +44,11 @@ class MonotonicAttention(FeedbackAttention):
         mode: String, how the weights are computed. `"parallel"` uses cumulative sums. It is fast,
             but inexact for probabilities close to 1, and only correct while the probability of
             skipping all previous positions is above 1e-10 (for example, 33 positions with
-            probability 0.5). `"recursive"` is an exact loop over the source. `"hard"` assigns a
-            weight of 1 to the first position with e_ts + r > 0 that is not before the previously
-            selected position, for inference in linear time. It has no gradient: train with a
-            different mode and with noise, then set the attribute `mode` before inference or export.
-            Defaults to `"parallel"`.
+            probability 0.5). `"recursive"` is an exact loop over the source. `"hard"` is for
+            inference in linear time. Starting at the previously selected position, it assigns a
+            weight of 1 to the first position with e_ts + r > 0. This mode has no gradient: train
+            with a different mode and with noise, then set the attribute `mode` before inference or
+            export. Defaults to `"parallel"`.
         sigmoid_noise: Non-negative float, standard deviation of the Gaussian noise that is added to
             the scores during training. With noise, the model learns probabilities close to 0 and 1.
             Defaults to `0.0`.
@@ -58,8 +58,8 @@ class MonotonicAttention(FeedbackAttention):
         seed: Int, seed of the noise. Defaults to `None`: a random seed.
         kernel_initializer: Ignored: the mechanism has no weight matrices. Defaults to
             `"glorot_uniform"`.
-        probability_fn: Must be `"softmax"`, the default. It is ignored, because `mode` determines
-            how weights are computed.
+        probability_fn: Must be `"softmax"`, the default. The layer ignores it, because `mode`
+            determines how weights are computed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -69,8 +69,8 @@ class MonotonicAttention(FeedbackAttention):
         {{returns}}
 
     Masking:
-        Masked positions are skipped and get a weight of exactly 0. A query that may attend to no
-        position gets zero weights and a zero context. A mask of the queries has no effect.
+        Masked positions are skipped and get a weight of exactly 0. If all positions are masked for
+        a query, its weights and its context are 0. A mask of the queries is ignored.
 
     Raises:
         ValueError: If `mode` is unknown, `sigmoid_noise` is negative, `mechanism` is not supported,

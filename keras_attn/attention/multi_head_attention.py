@@ -47,7 +47,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
 
     The layer has the arguments of `keras.layers.MultiHeadAttention` with the same meaning, and the
     same weights in the same order. The weights are matrices of shape `(features, heads *
-    head_size)`. To copy the weights of the layer of Keras, reshape them:
+    head_size)`. To copy the weights of the Keras layer, reshape them:
     `layer.set_weights([w.reshape(own.shape) ...])`. In addition, this layer supports grouped
     key-value heads, rotary positions, position biases, prepared memories and a key-value cache. It
     does not support output shapes with several axes, `activity_regularizer` and `quantize`.
@@ -68,9 +68,9 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         sliding_window: Positive int. A query at position t only attends to keys at positions s with
             `|t - s| < sliding_window`. Defaults to `None`: no limit.
         flash_attention: Bool, whether `call` computes attention in blocks, with memory that is
-            linear in the length ([Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682)). This
-            form does not support `return_attention_scores` and dropout, and a `position_bias` must
-            be a layer that only depends on distances. Defaults to `None`: not in blocks.
+            linear in the length ([Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682)). It
+            does not support `return_attention_scores` and dropout. A `position_bias` must be a
+            layer that only depends on distances. Defaults to `None`: not in blocks.
         kernel_initializer: Initializer of the kernels of the projections. Defaults to
             `"glorot_uniform"`.
         bias_initializer: Initializer of the biases of the projections. Defaults to `"zeros"`.
@@ -107,24 +107,23 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         attention_mask: Boolean tensor of shape `(batch, source)`, `(batch, target, source)` or
             `(batch, heads or 1, target, source)`; `True` marks positions that may be attended to.
             It is combined with the implicit masks. In Keras, a mask of rank 2 has the shape
-            `(target, source)`; pass `mask[None]` instead. Pass an additive float mask (0 and -1e9)
-            as `position_bias`, not as `attention_mask`, which raises an error. Inside a compiled
-            function, values cannot be checked: there, 0 would mean masked and -1e9 allowed.
-            Defaults to `None`.
+            `(target, source)`. Pass such a mask as `mask[None]`. An additive float mask (0 and
+            -1e9) raises an error; pass it as `position_bias`. Inside a compiled function, there is
+            no error: 0 would mean masked, and -1e9 would mean unmasked. Defaults to `None`.
         return_attention_scores: Bool, whether to also return the weights. Defaults to `False`.
         training: Bool, whether dropout is active. Defaults to `None`: the value of the calling
             layer, as usual in Keras.
         use_causal_mask: Bool, whether a query may only attend to keys at its own and earlier
             positions. Defaults to `False`.
         position_bias: Float tensor that is broadcast to `(batch, heads, target, source)` and added
-            to the scores. Or a layer that computes this tensor, such as `AlibiBias`. In a
-            functional model, a layer with weights cannot be passed; pass its output instead. If
+            to the scores, or a layer that computes this tensor, such as `AlibiBias`. In a
+            functional model, do not pass a layer with weights, but the output of the layer. If
             inputs have more than 3 axes, the first axis of the bias must be 1. Defaults to `None`.
         start_index: Int or int32 scalar, position of the first query and key. If inputs have 3
             axes, it can also be an int32 tensor of shape `(batch,)`. Defaults to `0`.
         mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Wrappers of
-            Keras pass this argument. It must be `None` if `value` is passed, because a wrapper does
-            not pass the mask of `value`.
+            Keras pass this argument. It must be `None` if `value` is passed, because wrappers only
+            pass the mask of the first input.
 
     Returns:
         Output of shape `(batch, target, output_shape)`. If `return_attention_scores=True`, a tuple
@@ -136,9 +135,9 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         output is the bias of the output projection.
 
     Raises:
-        ValueError: If an argument is out of range or not supported with `flash_attention=True`, the
-            inputs have a rank below 3 or different ranks, or a mask has the wrong shape or is not
-            boolean.
+        ValueError: If an argument is out of range, or not supported with `flash_attention=True`; if
+            the inputs have a rank below 3, or different ranks; or if a mask has the wrong shape, or
+            is not boolean.
 
     Example:
 
@@ -382,9 +381,9 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         """
         if self.rotary is not None or self.sliding_window is not None:
             raise ValueError(
-                "Queries of a prepared memory have no positions in it. Received: a layer with "
-                f"rotary={self.rotary}, sliding_window={self.sliding_window}. Make it without "
-                "them, or use `call` or `step`."
+                "Expected a layer without rotary positions and sliding window, because a prepared "
+                f"memory has no query positions. Received: rotary={self.rotary}, "
+                f"sliding_window={self.sliding_window}. Set both to None, or use `call` or `step`."
             )
         value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
         keys, values = self._project_memory(value if key is None else key, value)
@@ -619,7 +618,7 @@ def _check_sizes(output_shape, sliding_window, **sizes):
     num_heads, num_key_value_heads = sizes["num_heads"], sizes["num_key_value_heads"]
     if num_heads % num_key_value_heads:
         raise ValueError(
-            "num_key_value_heads must divide num_heads. "
+            "Expected num_key_value_heads to divide num_heads. "
             f"Received: num_key_value_heads={num_key_value_heads}, num_heads={num_heads}."
         )
 
@@ -632,8 +631,8 @@ def _check_features(dropout, rotary, activity_regularizer, flash_attention):
         )
     if activity_regularizer is not None:
         raise ValueError(
-            "The activities of the projections are not regularized. Received: "
-            f"activity_regularizer={activity_regularizer!r}. Leave it out."
+            "Expected activity_regularizer=None, because the layer does not support it. Received: "
+            f"activity_regularizer={activity_regularizer!r}. Omit the argument."
         )
     if flash_attention and dropout:
         raise ValueError(

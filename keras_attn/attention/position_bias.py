@@ -14,9 +14,10 @@ def check_position_bias(position_bias: PositionBias | None) -> None:
         ensure_built(position_bias, (None, None), (None, None))
         if position_bias.weights:
             raise ValueError(
-                "A functional model does not see the weights of a layer that is an argument. "
-                f"Received: position_bias={position_bias}. Call it on the positions, and give its "
-                "result."
+                "Expected position_bias to be a tensor or a layer without weights, because a "
+                "functional model does not track the weights of a layer that is an argument. "
+                f"Received: position_bias={position_bias}. Call the layer on the positions, and "
+                "pass its output."
             )
 
 

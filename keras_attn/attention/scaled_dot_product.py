@@ -48,8 +48,8 @@ def scaled_dot_product(
         target, source)`, both with the dtype of `query`.
 
     Masking:
-        Masked keys get a weight of exactly 0. A query without unmasked keys gets zero weights and a
-        zero context.
+        Masked keys get a weight of exactly 0. If all keys are masked for a query, its weights and
+        its context are 0.
 
     Example:
 

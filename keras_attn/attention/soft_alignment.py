@@ -40,8 +40,8 @@ class SoftAlignment(Layer):
             `second`, which Keras passes.
         return_attention_scores: Bool, whether to also return the attention weights. Defaults to
             `False`.
-        mask: Must be `None`. A Keras wrapper passes a single mask, which cannot be assigned to one
-            of the two inputs.
+        mask: Must be `None`. A Keras wrapper, such as `TimeDistributed`, passes a single mask. The
+            layer cannot know to which of the two inputs it belongs.
 
     Returns:
         Tuple of beta `(batch, first, features)` and alpha `(batch, second, features)`. If

@@ -32,8 +32,8 @@ class WeightedAverage(Layer):
         Tuple of the context `(batch, target, features)` and the weights `(batch, target, source)`.
 
     Masking:
-        Masked positions get a weight of exactly 0. A row without unmasked positions gets zero
-        weights and a zero context.
+        Masked positions get a weight of exactly 0. If all positions of a row are masked, its
+        weights and its context are 0.
 
     Example:
 

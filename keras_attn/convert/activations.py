@@ -12,21 +12,21 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
-"""Dict from the names of transformers to ours."""
+"""Dict from the names of activations in transformers to their names in keras_attn."""
 
 GATED = {"gelu_tanh": "geglu", "relu": "reglu", "silu": "swiglu"}
-"""Dict from an activation to the name of a gated feed-forward network with it."""
+"""Dict from the activation of a gate to the name of the gated activation of `FeedForward`."""
 
 
 def activation(name: Any, gated: bool = False) -> str:
-    """Returns our name of an activation of transformers.
+    """Returns the name in keras_attn of an activation of transformers.
 
     Args:
         name: String, name in transformers.
-        gated: Bool, whether the activation is that of a gate. Defaults to `False`.
+        gated: Bool, whether it is the activation of a gate. Defaults to `False`.
 
     Raises:
-        ConversionError: If there is no such activation.
+        ConversionError: If keras_attn has no such activation.
     """
     own = ACTIVATIONS.get(name)
     if gated:
@@ -35,6 +35,6 @@ def activation(name: Any, gated: bool = False) -> str:
         known = [each for each in ACTIVATIONS if not gated or ACTIVATIONS[each] in GATED]
         raise ConversionError(
             f"Expected {'a gate with ' if gated else ''}one of the activations {tuple(known)}. "
-            f"Received: {name!r}. Models with it cannot be converted."
+            f"Received: {name!r}. Models with this activation cannot be converted."
         )
     return own

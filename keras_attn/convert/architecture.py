@@ -1,10 +1,9 @@
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from keras_attn.convert.search_settings import SearchSettings
 from keras_attn.convert.settings import Setting, Settings
-from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.convert.weight_mapping import WeightMapping
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,8 +14,11 @@ class Architecture:
         model_type: String, `model_type` in `config.json`.
         model_class: String, the class in transformers.
         settings: Dict from the keys of `config.json` to `Setting`s.
-        build: Function of `(architecture, settings, search, copy)` that returns encoder and decoder
-            with the weights of the checkpoint. The encoder is `None` for a language model.
+        build: Function of `(architecture, settings, copy)` that returns encoder and decoder before
+            their weights are created. The encoder is `None` for a language model.
+        copy_weights: Function of `(architecture, settings, impossible_token_ids, layers, copy)`
+            that maps the variables of encoder and decoder to the weights of a checkpoint, in both
+            directions. The output bias of impossible ids is replaced when it is read.
         is_language_model: Bool, whether the model continues prompts.
         tokenizer: String, see `read_tokenizers`, or `None`.
         options: Dict, further differences for `build`.
@@ -25,7 +27,10 @@ class Architecture:
     model_type: str
     model_class: str
     settings: Mapping[str, Setting]
-    build: Callable[["Architecture", Settings, SearchSettings, WeightCopy], tuple[Any, Any]]
+    build: Callable[["Architecture", Settings, WeightMapping], tuple[Any, Any]]
+    copy_weights: Callable[
+        ["Architecture", Settings, Sequence[int], tuple[Any, Any], WeightMapping], None
+    ]
     is_language_model: bool = False
     tokenizer: str | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)

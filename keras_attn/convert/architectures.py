@@ -17,7 +17,7 @@ def find_architecture(config: dict[str, Any]) -> Architecture:
     """Returns the architecture of a `config.json`.
 
     Raises:
-        ConversionError: If there is none, or the checkpoint has another head.
+        ConversionError: If the model type is not supported, or the checkpoint has a different head.
     """
     model_type = config.get("model_type")
     architecture = ARCHITECTURES.get(str(model_type))

@@ -15,7 +15,7 @@ COMMON: dict[str, Setting] = {
     "_name_or_path": irrelevant("where the checkpoint came from"),
     "_num_labels": _CLASSIFIER,
     "add_cross_attention": refused("cross-attention of a decoder alone", None, False),
-    "auto_map": refused("code of the checkpoint's own", None, {}),
+    "auto_map": refused("Python code in the checkpoint", None, {}),
     "attn_implementation": irrelevant("selects an implementation with the same results"),
     "chunk_size_feed_forward": irrelevant("computes the same results in chunks"),
     "cross_attention_hidden_size": refused("encoder outputs of another size", None),

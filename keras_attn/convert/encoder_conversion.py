@@ -1,15 +1,20 @@
 """Conversion of an encoder: settings, tokenizer, encoder and head of one checkpoint."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
 
 from keras_attn.convert.checkpoint import CONFIG, Checkpoint
 from keras_attn.convert.conversion_error import ConversionError
-from keras_attn.convert.encoder_heads import build_model
-from keras_attn.convert.encoder_models import ENCODERS, EncoderArchitecture, build_encoder
+from keras_attn.convert.encoder_heads import build_model, copy_head, pooler_name
+from keras_attn.convert.encoder_models import (
+    ENCODERS,
+    EncoderArchitecture,
+    build_encoder,
+    copy_encoder,
+)
 from keras_attn.convert.generation_settings import GENERATION
 from keras_attn.convert.settings import SettingReport, Settings, check_ignored, irrelevant
 from keras_attn.convert.tokenizers import TOKENIZER_CONFIG, TokenizerIds, read_tokenizers
@@ -61,19 +66,20 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
         ConversionError: If the class or a setting is not supported, or weights do not fit.
     """
     architecture = ENCODERS[checkpoint.config["model_type"]]
-    class_name, head = _head(architecture, checkpoint.config)
-    without_search = irrelevant("the model has no search")
-    table = {**dict.fromkeys(GENERATION, without_search), **architecture.settings}
-    settings = Settings(CONFIG, checkpoint.config, table)
+    class_name, head = encoder_head(architecture, checkpoint.config)
+    settings = encoder_settings(architecture, checkpoint.config)
     check_ignored(ignore_settings, settings)
     reports = settings.check(ignore_settings)
-    labels = _labels(settings) if head in ("sequence", "token") else ()
+    labels = class_labels(settings) if head in ("sequence", "token") else ()
     start, end = _text_ids(architecture, checkpoint)
     copy = WeightCopy(checkpoint.weights)
-    encoder, prefix = build_encoder(architecture, settings, copy, start, end)
-    model = build_model(architecture, head, settings, encoder, prefix, len(labels), copy)
+    encoder = build_encoder(architecture, settings, start, end)
+    has_pooler = f"{pooler_name(architecture, head, copy)}.weight" in copy
+    model = build_model(architecture, head, settings, encoder, len(labels), has_pooler)
+    copy_encoder(architecture, encoder, copy)
+    copy_head(architecture, head, settings, model, copy)
     copy.finish(model.weights)
-    tokenizer, note = None, "none, because the folder has no tokenizer.json that names them"
+    tokenizer, note = None, "none, because the folder has no complete tokenizer.json"
     if start is not None and end is not None:
         size = settings["vocab_size"]
         ids = TokenizerIds(size, size, settings["pad_token_id"], start, end)
@@ -82,7 +88,15 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
     return ConvertedEncoder(model, tokenizer, note, class_name, KINDS[head], labels, tuple(reports))
 
 
-def _head(architecture: EncoderArchitecture, config: dict[str, Any]) -> tuple[str, str]:
+def encoder_settings(architecture: EncoderArchitecture, config: Mapping[str, Any]) -> Settings:
+    """Returns the `Settings` of a `config.json`."""
+    without_search = irrelevant("the model has no search")
+    table = {**dict.fromkeys(GENERATION, without_search), **architecture.settings}
+    return Settings(CONFIG, config, table)
+
+
+def encoder_head(architecture: EncoderArchitecture, config: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns the class in transformers and the kind of its head."""
     classes = config.get("architectures") or [f"{architecture.class_name}Model"]
     for name in classes:
         head = architecture.head(str(name))
@@ -94,9 +108,11 @@ def _head(architecture: EncoderArchitecture, config: dict[str, Any]) -> tuple[st
     )
 
 
-def _labels(settings: Settings) -> tuple[str, ...]:
-    """Returns the names of the classes in the order of their ids. The default has 2, as in
-    transformers."""
+def class_labels(settings: Settings) -> tuple[str, ...]:
+    """Returns the names of the classes in the order of their ids.
+
+    As in transformers, the default is two classes.
+    """
     names = settings["id2label"] or {0: "LABEL_0", 1: "LABEL_1"}
     try:
         by_id = {int(id_): str(name) for id_, name in names.items()}

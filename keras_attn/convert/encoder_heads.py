@@ -1,15 +1,14 @@
 """Heads of encoders: masked language models, classifiers, and no head."""
 
-import re
 from typing import Any
 
 import keras
 
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn.convert.activations import activation
-from keras_attn.convert.encoder_models import EncoderArchitecture
+from keras_attn.convert.encoder_models import EncoderArchitecture, encoder_prefix
 from keras_attn.convert.settings import Settings
-from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.convert.weight_mapping import WeightMapping
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.models.functional_model import functional_model
 from keras_attn.models.masked_language_model import MaskedLanguageModel
@@ -22,20 +21,18 @@ def build_model(
     head: str,
     settings: Settings,
     encoder: TransformerEncoder,
-    prefix: str,
     num_classes: int,
-    copy: WeightCopy,
+    has_pooler: bool,
 ) -> keras.Model:
-    """Builds the functional model of an encoder with a head, and copies the weights of the head.
+    """Builds the functional model of an encoder with a head.
 
     Args:
         architecture: `EncoderArchitecture`.
         head: String, `"masked_lm"`, `"sequence"`, `"token"` or `"encoder"`.
         settings: `Settings`.
-        encoder: The encoder with its weights.
-        prefix: String, beginning of the names of the weights of the encoder.
+        encoder: The encoder.
         num_classes: Int, number of classes of a classifier.
-        copy: `WeightCopy`.
+        has_pooler: Bool, whether an encoder without a head has a pooler.
 
     Returns:
         Functional model of `token_ids` and, if tokens have several types, `token_type_ids`.
@@ -44,14 +41,9 @@ def build_model(
     types = getattr(encoder.token_types, "input_dim", 0)
     if types > 1:
         inputs["token_type_ids"] = keras.Input((None,), dtype="int32", name="token_type_ids")
-    # The encoder has a head of its own in some checkpoints, which these models do not use.
-    own_pooler = architecture.pooler[0].startswith("{encoder}")
-    if head in ("masked_lm", "token") or (head == "sequence" and not own_pooler):
-        copy.ignore(rf"{prefix}pooler\..*")
     layer: Any = None
     if head == "masked_lm":
-        copy.ignore(r"cls\.seq_relationship\..*")
-        layer = _masked_lm_head(architecture, settings, encoder, copy)
+        layer = _masked_lm_head(architecture, settings, encoder)
         if types <= 1:
             return MaskedLanguageModel(encoder, layer)
     encoded = encoder(inputs["token_ids"], token_type_ids=inputs.get("token_type_ids"))
@@ -59,77 +51,109 @@ def build_model(
     if head == "masked_lm":
         outputs: Any = layer(vectors)
     elif head == "encoder":
-        outputs = {**encoded, **_pooled(prefix, vectors, copy)}
+        outputs = dict(encoded)
+        if has_pooler:
+            outputs["pooled_outputs"] = _pooled(vectors, "tanh")
     else:
-        outputs = _classify(architecture, head, settings, prefix, vectors, num_classes, copy)
+        outputs = _classify(architecture, head, settings, vectors, num_classes)
     names = {"masked_lm": "masked_language_model", "encoder": "encoder_model"}
     single = inputs if len(inputs) > 1 else inputs["token_ids"]
     return functional_model(single, outputs, names.get(head, "classifier"))
 
 
-def _masked_lm_head(architecture, settings, encoder, copy):
-    dense, norm, output, bias = architecture.masked_lm
+def pooler_name(architecture: EncoderArchitecture, head: str, copy: WeightMapping) -> str:
+    """Returns the name of the layer that pools the first position."""
+    name = "{encoder}pooler.dense" if head == "encoder" else architecture.pooler[0]
+    return name.format(encoder=encoder_prefix(architecture, copy))
+
+
+def copy_head(
+    architecture: EncoderArchitecture,
+    head: str,
+    settings: Settings,
+    model: Any,
+    copy: WeightMapping,
+) -> None:
+    """Maps the variables of a head to the weights of a checkpoint.
+
+    Args:
+        architecture: `EncoderArchitecture`.
+        head: String, see `build_model`.
+        settings: `Settings`.
+        model: Functional model that `build_model` returned.
+        copy: `WeightMapping`.
+    """
+    # Some checkpoints contain a pooler that the model does not use.
+    own_pooler = architecture.pooler[0].startswith("{encoder}")
+    if head in ("masked_lm", "token") or (head == "sequence" and not own_pooler):
+        copy.ignore(rf"{encoder_prefix(architecture, copy)}pooler\..*")
+    layers = {layer.name: layer for layer in model.layers}
+    if "pooler" in layers:
+        copy.dense(layers["pooler"], pooler_name(architecture, head, copy))
+    if head == "masked_lm":
+        copy.ignore(r"cls\.seq_relationship\..*")
+        _copy_masked_lm_head(architecture, settings, layers["logits"], copy)
+    elif head == "sequence":
+        copy.dense(layers["logits"], architecture.classifier)
+    elif head == "token":
+        copy.dense(layers["logits"], "classifier")
+
+
+def _masked_lm_head(architecture, settings, encoder):
     size, features = settings["vocab_size"], architecture.value(settings, "features")
     table = encoder.embedding
     if not settings["tie_word_embeddings"]:
         table = keras.layers.ReversibleEmbedding(size, features, name="output_matrix")
     # The head of RoBERTa has no setting for its activation.
-    name = "gelu" if output.startswith("lm_head") else architecture.value(settings, "activation")
+    is_roberta = architecture.masked_lm[2].startswith("lm_head")
+    name = "gelu" if is_roberta else architecture.value(settings, "activation")
     epsilon = architecture.value(settings, "epsilon")
     head = TiedMLMHead(table, activation(name), epsilon, name="logits")
     head.build((None, None, features))
+    return head
+
+
+def _copy_masked_lm_head(architecture, settings, head, copy):
+    dense, norm, output, bias = architecture.masked_lm
     copy.dense(head.dense, dense)
     copy.norm(head.norm, norm)
-    # Releases of transformers write the bias under one of two names, or both. If the matrix is not
-    # tied, its own bias counts.
-    is_tied = table is encoder.embedding
+    # Depending on the release, transformers writes the bias under one of two names, or under both.
+    # If the matrix is not tied, the bias of the matrix is used.
+    is_tied = settings["tie_word_embeddings"]
     names = sorted((bias, f"{output}.bias"), key=lambda name: (name not in copy, name != bias))
     first, second = names if is_tied or names[1] not in copy else names[::-1]
     copy.copy(head.bias, first)
     if is_tied and second != first:
         copy.check_tied(second, first)
-    copy.ignore(re.escape(second))
+    elif not is_tied:
+        copy.duplicate(head.bias, second)
     if is_tied:
         copy.check_tied(f"{output}.weight", _embedding_name(architecture, copy))
     else:
-        copy.copy(table.embeddings, f"{output}.weight")
-    return head
+        copy.copy(head.embedding.embeddings, f"{output}.weight")
 
 
 def _embedding_name(architecture, copy):
-    name = "embeddings.word_embeddings.weight"
-    return f"{architecture.prefix}.{name}" if f"{architecture.prefix}.{name}" in copy else name
+    return f"{encoder_prefix(architecture, copy)}embeddings.word_embeddings.weight"
 
 
-def _pooled(prefix, vectors, copy):
-    """Returns the output of the pooler of an encoder without a head, if it has one."""
-    name = f"{prefix}pooler.dense"
-    if f"{name}.weight" not in copy:
-        return {}
-    first = SequencePooling("first", name="first_position")(vectors)
-    return {"pooled_outputs": _dense(first, vectors.shape[-1], "pooler", name, copy, "tanh")}
+def _pooled(vectors, function):
+    """Returns the first position `(B, D)` after the dense layer of a pooler."""
+    first = SequencePooling("first", name="first_position")(vectors)  # (B, D)
+    return _dense(first, vectors.shape[-1], "pooler", function)
 
 
-def _classify(architecture, head, settings, prefix, vectors, num_classes, copy):
+def _classify(architecture, head, settings, vectors, num_classes):
     rate = architecture.value(settings, "classifier_dropout")
     if head == "token" and architecture.model_type == "distilbert":
         rate = None  # its seq_classif_dropout is that of sequence classifiers
     rate = architecture.value(settings, "dropout") if rate is None else rate
-    name = architecture.classifier
-    if head == "token":
-        name = "classifier"
-    else:
-        pooler, function = architecture.pooler
-        pooler = pooler.format(encoder=prefix)
-        vectors = SequencePooling("first", name="first_position")(vectors)  # (B, D)
-        vectors = _dense(vectors, vectors.shape[-1], "pooler", pooler, copy, function)
+    if head == "sequence":
+        vectors = _pooled(vectors, architecture.pooler[1])
     vectors = Dropout(rate, name="dropout")(vectors)
-    return _dense(vectors, num_classes, "logits", name, copy)
+    return _dense(vectors, num_classes, "logits")
 
 
-def _dense(inputs, units, own_name, name, copy, function=None):
-    dtype = "float32" if own_name == "logits" else None
-    layer = keras.layers.Dense(units, activation=function, dtype=dtype, name=own_name)
-    outputs = layer(inputs)
-    copy.dense(layer, name)
-    return outputs
+def _dense(inputs, units, name, function=None):
+    dtype = "float32" if name == "logits" else None
+    return keras.layers.Dense(units, activation=function, dtype=dtype, name=name)(inputs)

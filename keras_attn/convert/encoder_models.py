@@ -1,4 +1,4 @@
-"""Encoders: BERT, RoBERTa, XLM-RoBERTa and DistilBERT, and how their weights are called."""
+"""Encoders: BERT, RoBERTa, XLM-RoBERTa and DistilBERT, with the names of their weights."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import keras
 from keras_attn.convert.activations import activation
 from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
-from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.convert.weight_mapping import WeightMapping
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.positions.learned_positions import LearnedPositions
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
@@ -35,7 +35,7 @@ class EncoderArchitecture:
         model_type: String, `model_type` in `config.json`.
         class_name: String, the beginning of the names of its classes in transformers.
         settings: Dict from the keys of `config.json` to `Setting`s.
-        keys: Dict from our names of the sizes to the keys of `config.json`.
+        keys: Dict from the names of the sizes in keras_attn to the keys of `config.json`.
         prefix: String, beginning of the names of the weights of the encoder.
         layer: String, beginning of the names of the weights of a layer, after the prefix.
         attention: Names of query, key, value and output projection of a layer.
@@ -66,7 +66,7 @@ class EncoderArchitecture:
     has_position_offset: bool = False
 
     def value(self, settings: Settings, name: str) -> Any:
-        """Returns a size of the model by our name."""
+        """Returns a size of the model by its name in keras_attn."""
         return settings[self.keys[name]] if name in self.keys else EPSILON
 
     def head(self, class_name: str) -> str | None:
@@ -80,30 +80,22 @@ class EncoderArchitecture:
 
 
 def build_encoder(
-    architecture: EncoderArchitecture,
-    settings: Settings,
-    copy: WeightCopy,
-    start: int | None,
-    end: int | None,
-) -> tuple[TransformerEncoder, str]:
-    """Builds an encoder, and copies its weights.
+    architecture: EncoderArchitecture, settings: Settings, start: int | None, end: int | None
+) -> TransformerEncoder:
+    """Builds an encoder.
 
     Args:
         architecture: `EncoderArchitecture`.
         settings: `Settings`.
-        copy: `WeightCopy`.
         start, end: Ids of the tokens around a text, or `None`.
 
     Returns:
-        Tuple of the encoder and the beginning of the names of its weights.
+        The encoder.
     """
 
     def value(name):
         return architecture.value(settings, name)
 
-    prefix = f"{architecture.prefix}."
-    if f"{prefix}embeddings.word_embeddings.weight" not in copy:
-        prefix = ""  # a checkpoint without a head
     pad, features = settings["pad_token_id"], value("features")
     types = settings["type_vocab_size"] if "type_vocab_size" in settings else 0
     offset = pad + 1 if architecture.has_position_offset else 0
@@ -131,13 +123,30 @@ def build_encoder(
         name="encoder",
     )
     encoder.build((None, None))
-    _copy_encoder(architecture, encoder, copy, prefix)
-    return encoder, prefix
+    return encoder
 
 
-def _copy_encoder(architecture, encoder, copy, prefix):
+def encoder_prefix(architecture: EncoderArchitecture, copy: WeightMapping) -> str:
+    """Returns the beginning of the names of the weights of the encoder."""
+    prefix = f"{architecture.prefix}."
+    # A checkpoint without a head has no prefix.
+    return prefix if f"{prefix}embeddings.word_embeddings.weight" in copy else ""
+
+
+def copy_encoder(
+    architecture: EncoderArchitecture, encoder: TransformerEncoder, copy: WeightMapping
+) -> None:
+    """Maps the variables of an encoder to the weights of a checkpoint.
+
+    Args:
+        architecture: `EncoderArchitecture`.
+        encoder: The encoder.
+        copy: `WeightMapping`.
+    """
+    prefix = encoder_prefix(architecture, copy)
     stack, embeddings = encoder.stack, f"{prefix}embeddings"
-    copy.copy(encoder.embedding.embeddings, f"{embeddings}.word_embeddings.weight")
+    table: Any = encoder.embedding
+    copy.copy(table.embeddings, f"{embeddings}.word_embeddings.weight")
     copy.copy(stack.positions.embeddings, f"{embeddings}.position_embeddings.weight")
     if encoder.token_types is not None:
         copy.copy(encoder.token_types.embeddings, f"{embeddings}.token_type_embeddings.weight")

@@ -1,6 +1,6 @@
 """Encoder-decoders that came to transformers from fairseq and Marian."""
 
-import re
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -15,9 +15,8 @@ from keras_attn.convert.config_settings import (
     TRAINING,
     equals,
 )
-from keras_attn.convert.search_settings import SearchSettings
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
-from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.convert.weight_mapping import WeightMapping
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.positions.learned_positions import LearnedPositions
@@ -26,10 +25,10 @@ from keras_attn.transformer.transformer_decoder_block import TransformerDecoderB
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 LEARNED_OFFSET = 2
-"""Number of rows before that of the first position in the tables of BART and mBART."""
+"""Number of rows before the first position in the position tables of BART and mBART."""
 
 IMPOSSIBLE_BIAS = -1e4
-"""Bias of tokens without probability. It is representable in float16, and exp(-1e4) is 0."""
+"""Bias of tokens whose probability must be 0. Float16 can represent it, and exp(-1e4) is 0."""
 
 
 SETTINGS: dict[str, Setting] = {
@@ -59,7 +58,8 @@ SETTINGS: dict[str, Setting] = {
     "num_hidden_layers": equals("encoder_layers"),
     "num_attention_heads": equals("encoder_attention_heads"),
     "hidden_size": equals("d_model"),
-    # Keys of releases before 4.0. Today's classes do what the harmless values say.
+    # Keys of releases before 4.0. Current releases ignore them, and behave as with the harmless
+    # values.
     "add_bias_logits": refused("an output bias of another form", None, False),
     "do_blenderbot_90_layernorm": refused("normalizations in another order", None, False),
     "extra_pos_embeddings": irrelevant("the offset of the positions is known"),
@@ -69,7 +69,7 @@ SETTINGS: dict[str, Setting] = {
 
 
 def _old_keys(final_norm, normalize_before, normalize_embedding, static_positions):
-    """Returns the treatments of keys of releases before 4.0, whose values are built in now."""
+    """Returns the treatments of keys of releases before 4.0. Current releases fix their values."""
     return {
         "add_final_layer_norm": refused("a normalization after the layers", None, final_norm),
         "normalize_before": refused("the place of the normalizations", None, normalize_before),
@@ -80,10 +80,8 @@ def _old_keys(final_norm, normalize_before, normalize_embedding, static_position
     }
 
 
-def build(
-    architecture: Architecture, settings: Settings, search: SearchSettings, copy: WeightCopy
-) -> tuple[Any, Any]:
-    """Builds encoder and decoder, and copies the weights. See `Architecture`."""
+def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -> tuple[Any, Any]:
+    """Builds encoder and decoder. See `Architecture`."""
     features, options = settings["d_model"], architecture.options
     tables = _embedding_tables(architecture, settings, copy)
     layers: dict[str, Any] = {}  # by name in the checkpoint, so that equal names share a layer
@@ -133,48 +131,46 @@ def build(
         use_output_bias=has_bias and head is None,
         **stack,
     )
-    encoder.build((None, None))
-    decoder.build((None, None), (None, None, features))
-    for table, layer in layers.items():
-        copy.copy(layer.embeddings, table)
-    if head is not None:
-        copy.copy(head.kernel, output, transpose=True)
-    if has_bias:
-        _copy_output_bias(decoder, search, copy)
+    return encoder, decoder
+
+
+def copy_weights(
+    architecture: Architecture,
+    settings: Settings,
+    impossible_token_ids: Sequence[int],
+    layers: tuple[Any, Any],
+    copy: WeightMapping,
+) -> None:
+    """Maps the variables to weights. See `Architecture`."""
+    encoder, decoder = layers
+    options = architecture.options
+    _copy_embeddings(architecture, settings, encoder, decoder, copy)
+    if options["has_output_bias"]:
+        _copy_output_bias(decoder, impossible_token_ids, copy)
     for side, layer in (("encoder", encoder), ("decoder", decoder)):
         _copy_positions(side, layer.stack, copy, options, settings)
         _copy_stack(side, layer.stack, copy)
     copy.ignore(r"(model\.)?(encoder|decoder)\.version")
-    return encoder, decoder
 
 
 def _embedding_tables(architecture, settings, copy):
     """Returns the name and the number of rows of the embeddings of source, target and output."""
     sizes = architecture.options["sizes"]
     size, target_size = settings[sizes[0]], settings[sizes[-1]]
-    shares = "share_encoder_decoder_embeddings"
-    is_tied = settings["tie_word_embeddings"]  # of FSMT, all three embeddings
-    is_shared = settings[shares] if shares in architecture.settings else is_tied or len(sizes) == 1
+    is_tied, is_shared = _sharing(architecture, settings)
     target_size = size if is_shared or target_size is None else target_size
-    source, target = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
-    shared, output = "model.shared.weight", architecture.options["output"]
+    source, target, output, shared = _names(architecture)
     if is_tied and is_shared:
-        first = next((name for name in (shared, source, target) if name in copy), shared)
-        for name in {shared, source, target, output} - {first}:
-            copy.check_tied(name, first)
-        source = target = output = first
+        names = (*shared, target, source)
+        source = target = output = next((name for name in names if name in copy), names[0])
     elif is_tied:
-        copy.check_tied(output, target)
         output = target
     else:
-        if is_shared and shared in copy:
-            # Older releases save an embedding that is shared by encoder and decoder once. Newer
-            # ones save all three, and use those of encoder and decoder.
-            if source in copy and target in copy:
-                copy.ignore(re.escape(shared))
-            source, target = (name if name in copy else shared for name in (source, target))
+        if is_shared and any(name in copy for name in shared):
+            # If encoder and decoder share an embedding, older releases save it once. Newer releases
+            # save three copies, and read the copies of encoder and decoder.
+            source, target = (name if name in copy else shared[0] for name in (source, target))
         if copy.are_equal(output, target):
-            copy.ignore(re.escape(output))
             output = target  # stored once
     return {
         "source": (source, size),
@@ -183,8 +179,44 @@ def _embedding_tables(architecture, settings, copy):
     }
 
 
+def _names(architecture):
+    """Returns the names of the embeddings of source, target and output, and of a shared one."""
+    names = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
+    return *names, architecture.options["output"], architecture.options["shared"]
+
+
+def _sharing(architecture, settings):
+    """Returns whether the output layer uses an embedding, and whether both sides share one."""
+    is_tied = settings["tie_word_embeddings"]  # of FSMT, all three embeddings
+    shares = "share_encoder_decoder_embeddings"
+    if shares in architecture.settings:
+        return is_tied, settings[shares]
+    return is_tied, is_tied or len(architecture.options["sizes"]) == 1
+
+
+def _copy_embeddings(architecture, settings, encoder, decoder, copy):
+    tables = _embedding_tables(architecture, settings, copy)
+    source, target, output = (name for name, _ in tables.values())
+    copy.copy(encoder.embedding.embeddings, source)
+    if decoder.embedding is not encoder.embedding or target != source:
+        copy.copy(decoder.embedding.embeddings, target)
+    if output != target:
+        copy.copy(decoder.head.kernel, output, transpose=True)
+    is_tied, is_shared = _sharing(architecture, settings)
+    *names, own_output, shared = _names(architecture)
+    if is_tied:
+        others = {*names, own_output, *shared} if is_shared else {own_output}
+        for name in sorted(others - {target}):
+            copy.check_tied(name, target)
+        return
+    for name in shared if is_shared and source not in shared else ():
+        copy.duplicate(encoder.embedding.embeddings, name)
+    if output == target:
+        copy.duplicate(decoder.embedding.embeddings, own_output)
+
+
 def _positions(options, settings):
-    """Returns the layer that adds positions, of one side."""
+    """Returns the layer that adds the positions of one side."""
     if options["positions"] == "learned":
         return LearnedPositions(settings["max_position_embeddings"], offset=LEARNED_OFFSET)
     offset = settings["pad_token_id"] + 1 if options["positions"] == "halves" else 0
@@ -196,22 +228,28 @@ def _copy_positions(side, stack, copy, options, settings):
     name = f"model.{side}.embed_positions.weight"
     if options["positions"] == "learned":
         copy.copy(stack.positions.embeddings, name)
-    elif name in copy:
-        rows = max(0, copy.shape(name)[0] - stack.positions.offset)
-        zeros = np.zeros((1, rows, settings["d_model"]), "float32")
-        expected = keras.ops.convert_to_numpy(stack.positions(zeros))[0]  # (rows, D)
-        copy.check_constant(name, expected, first_row=stack.positions.offset)
+    else:
+        offset = stack.positions.offset
+
+        def compute(rows):
+            zeros = np.zeros((1, rows, settings["d_model"]), "float32")
+            return keras.ops.convert_to_numpy(stack.positions(zeros))[0]  # (rows, D)
+
+        rows = settings["max_position_embeddings"] + offset if options["saves_positions"] else 0
+        copy.check_constant(name, compute, rows, first_row=offset)
     copy.ignore(rf"model\.{side}\.embed_positions\._float_tensor")
 
 
-def _copy_output_bias(decoder, search, copy):
+def _copy_output_bias(decoder, impossible, copy):
     bias = decoder.output_bias if decoder.head is None else decoder.head.bias
     name = "final_logits_bias"
-    # A missing bias is 0, as in transformers.
-    values = copy.read(name, (1, bias.shape[0]))[0] if name in copy else np.zeros(bias.shape)
-    values = np.array(values, "float32")
-    values[list(search.impossible_token_ids)] = IMPOSSIBLE_BIAS
-    copy.assign(bias, values)
+    if bias is None:
+        return  # of a model that is written; transformers takes 0
+    if name in copy:
+        copy.copy(bias, name, shape=(1, bias.shape[0]))
+    else:  # a missing bias is 0, as in transformers
+        copy.zero(bias, name)
+    copy.replace(bias, impossible, IMPOSSIBLE_BIAS)
 
 
 def _copy_stack(side, stack, copy):
@@ -234,10 +272,16 @@ def _copy_stack(side, stack, copy):
 
 def _entry(model_type, model_class, changed, old_keys, tokenizer=None, **options):
     """Returns an `Architecture`. Its settings are `SETTINGS` with some changed."""
-    defaults = {"output": "lm_head.weight", "sizes": ("vocab_size",), "adds_start": False}
+    defaults = {
+        "output": "lm_head.weight",
+        "shared": ("model.shared.weight",),
+        "sizes": ("vocab_size",),
+        "adds_start": False,
+        "saves_positions": False,
+    }
     settings = {**SETTINGS, **_old_keys(*old_keys), **changed}
     return Architecture(
-        *(model_type, model_class, settings, build),
+        *(model_type, model_class, settings, build, copy_weights),
         tokenizer=tokenizer,
         options={**defaults, **options},
     )
@@ -312,6 +356,7 @@ PEGASUS = _entry(
     normalize_first=True,
     embedding_norm=False,
     positions="marian",
+    saves_positions=True,
     has_output_bias=True,
 )
 FSMT = _entry(
@@ -331,7 +376,9 @@ FSMT = _entry(
     normalize_first=False,
     embedding_norm=False,
     positions="halves",
+    saves_positions=True,
     has_output_bias=False,
+    shared=(),
     output="model.decoder.output_projection.weight",
     sizes=("src_vocab_size", "tgt_vocab_size"),
 )

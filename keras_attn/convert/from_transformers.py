@@ -1,28 +1,26 @@
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.convert.architectures import find_architecture
-from keras_attn.convert.checkpoint import CONFIG, GENERATION_CONFIG, Checkpoint
+from keras_attn.convert.checkpoint import Checkpoint
+from keras_attn.convert.checkpoint_settings import checkpoint_settings
 from keras_attn.convert.encoder_conversion import convert_encoder
 from keras_attn.convert.encoder_models import ENCODERS
-from keras_attn.convert.generation_settings import GENERATION
-from keras_attn.convert.search_settings import search_settings
-from keras_attn.convert.settings import SettingReport, Settings, check_ignored, irrelevant
+from keras_attn.convert.generation_config import SEARCHES
+from keras_attn.convert.original_files import read_original_files
+from keras_attn.convert.search_settings import search_settings, with_languages
+from keras_attn.convert.settings import SettingReport, check_ignored
 from keras_attn.convert.tokenizers import TokenizerIds, read_tokenizers
 from keras_attn.convert.weight_copy import WeightCopy
 from keras_attn.models.generation_model import GenerationModel
-from keras_attn.search.beam_decoder import BeamDecoder
-from keras_attn.search.greedy_decoder import GreedyDecoder
-from keras_attn.search.sampling_decoder import SamplingDecoder
 from keras_attn.training.model_card import ModelCard
 from keras_attn.training.run_directory import RunDirectory
 
-SEARCHES = {each.__name__: each for each in (BeamDecoder, GreedyDecoder, SamplingDecoder)}
-REPORT, LABELS = "conversion.txt", "labels.txt"
+REPORT, LABELS, ORIGINAL = "conversion.txt", "labels.txt", "original"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,8 +31,8 @@ class Conversion:
         model: `GenerationModel`; for an encoder, a functional model of `token_ids` and, if tokens
             have types, `token_type_ids`.
         source_tokenizer: Tokenizer of the sources, or `None`.
-        target_tokenizer: Tokenizer of the targets, or `None` if it is that of the sources, or if
-            there is none.
+        target_tokenizer: Tokenizer of the targets. `None` if the targets use `source_tokenizer`, or
+            if they have no tokenizer.
         architecture: String, the class in transformers or OpenNMT-tf.
         search: String, the search and its arguments.
         tokenizers: String, the tokenizers that were found.
@@ -42,6 +40,9 @@ class Conversion:
         card: `ModelCard`.
         kind: String, the `kind` of the run directory. Defaults to `"generation"`.
         labels: Tuple of strings, the names of the classes of a classifier. Defaults to `()`.
+        original: Dict from names to the contents of the files of the checkpoint without its
+            weights, with which `keras_attn.export.export_transformers` writes the model back.
+            Defaults to an empty dict.
     """
 
     model: Any
@@ -54,6 +55,7 @@ class Conversion:
     card: ModelCard
     kind: str = "generation"
     labels: tuple[str, ...] = ()
+    original: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
     def report(self) -> str:
         """Returns the architecture, the search, the tokenizers, and a line for each setting."""
@@ -83,11 +85,16 @@ class Conversion:
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         with atomic_replace(path, is_file=False) as partial:
             files = {"conversion": REPORT} | ({"labels": LABELS} if self.labels else {})
+            files |= {"original": ORIGINAL} if self.original else {}
             run = RunDirectory.create(partial, self.kind, *tokenizers, files, self.card)
             run.files["conversion"].write_text(self.report(), encoding="utf-8")
             if self.labels:
                 text = "".join(f"{label}\n" for label in self.labels)
                 run.files["labels"].write_text(text, encoding="utf-8")
+            if self.original:
+                run.files["original"].mkdir()
+                for name, content in self.original.items():
+                    (run.files["original"] / name).write_bytes(content)
             run.save_model(self.model)
         return RunDirectory(path)
 
@@ -99,9 +106,9 @@ def from_transformers(
 
     The folder is read from disk: `config.json`, `generation_config.json`, `model.safetensors` or
     its shards, and the files of the tokenizers. PyTorch is only needed for weights in `.bin` files.
-    Translators and language models become a `GenerationModel`: the model computes the same logits,
-    and its search finds the same ids as `generate` of transformers with the settings of the
-    checkpoint. Encoders such as BERT become a functional model with the same outputs: a masked
+    Translators and language models become a `GenerationModel`. It computes the same logits as
+    transformers. Its search finds the same ids as `generate` of transformers with the settings of
+    the checkpoint. Encoders such as BERT become a functional model with the same outputs: a masked
     language model, a classifier of sequences or tokens, or an encoder without a head.
 
     Args:
@@ -136,7 +143,9 @@ def from_transformers(
     if checkpoint.config.get("model_type") in ENCODERS:
         return _encoder(checkpoint, ignore_settings)
     architecture = find_architecture(checkpoint.config)
-    settings, generation = _settings(checkpoint, architecture)
+    settings, generation = checkpoint_settings(
+        checkpoint.config, checkpoint.generation_config, architecture
+    )
     parts = [settings] if generation.file == settings.file else [settings, generation]
     check_ignored(ignore_settings, *parts)
     reports = [report for part in parts for report in part.check(ignore_settings)]
@@ -145,13 +154,16 @@ def from_transformers(
         max_positions = settings["max_position_embeddings"]
     search = search_settings(generation, max_positions, architecture.is_language_model)
     copy = WeightCopy(checkpoint.weights)
-    encoder, decoder = architecture.build(architecture, settings, search, copy)
+    encoder, decoder = architecture.build(architecture, settings, copy)
+    _create_weights(encoder, decoder)
+    impossible = search.impossible_token_ids
+    architecture.copy_weights(architecture, settings, impossible, (encoder, decoder), copy)
     layers = [layer for layer in (encoder, decoder) if layer is not None]
     copy.finish([variable for layer in layers for variable in layer.weights])
     tokenizers = read_tokenizers(
         architecture.tokenizer, checkpoint, _tokenizer_ids(encoder, decoder, search)
     )
-    search = _with_languages(search, tokenizers)
+    search = with_languages(search, getattr(tokenizers.target, "languages", {}))
     adds_start = architecture.is_language_model and architecture.options["adds_start"]
     start = settings["bos_token_id"] if adds_start else None
     search_layer = SEARCHES[search.class_name](decoder, **search.arguments)
@@ -169,6 +181,7 @@ def from_transformers(
             *tokenizers.languages,
             recipe=f"converted from {architecture.model_class} of transformers",
         ),
+        original=read_original_files(checkpoint.path),
     )
 
 
@@ -186,7 +199,16 @@ def _encoder(checkpoint, ignore_settings):
         ModelCard(recipe=f"converted from {found.class_name} of transformers"),
         found.kind,
         found.labels,
+        read_original_files(checkpoint.path),
     )
+
+
+def _create_weights(encoder, decoder):
+    if encoder is None:
+        decoder.build((None, None))
+    else:
+        encoder.build((None, None))
+        decoder.build((None, None), (None, None, encoder.stack.output_dim))
 
 
 def _tokenizer_ids(encoder, decoder, search):
@@ -194,32 +216,3 @@ def _tokenizer_ids(encoder, decoder, search):
     names = ("pad_token_id", "start_token_id", "end_token_id")
     pad, start, end = (search.arguments[name] for name in names)
     return TokenizerIds(sizes[0], sizes[1], pad, start, end)
-
-
-def _with_languages(search, tokenizers):
-    """Returns a search to whose outputs a request adds the code of a language.
-
-    transformers forces the code as the first token. A code in `generation_config.json` is that of
-    one language; a request selects another one.
-    """
-    languages = getattr(tokenizers.target, "languages", {})
-    codes = [list(each.target_start) for each in languages.values()]
-    if not any(codes):
-        return search
-    arguments = {**search.arguments, "score_prefix": False}
-    if arguments.get("forced_prefix_ids") in codes:
-        del arguments["forced_prefix_ids"]
-    return dataclasses.replace(search, arguments=arguments)
-
-
-def _settings(checkpoint, architecture):
-    """Returns the `Settings` of the model and of its search, which can be in the same file."""
-    if checkpoint.generation_config is not None:
-        unused = irrelevant(f"{GENERATION_CONFIG} replaces it")
-        table = {**dict.fromkeys(GENERATION, unused), **architecture.settings}
-        generation = Settings(GENERATION_CONFIG, checkpoint.generation_config, GENERATION, True)
-        return Settings(CONFIG, checkpoint.config, table), generation
-    table = {**GENERATION, **architecture.settings}
-    settings = Settings(CONFIG, checkpoint.config, table)
-    # transformers reads the search settings from the file, without defaults of the architecture.
-    return settings, Settings(CONFIG, checkpoint.config, {**table, **GENERATION}, True)

@@ -1,16 +1,14 @@
 """Decoder-only language models: GPT-2, OPT, Llama, Mistral, Qwen2 and Gemma."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
-import numpy as np
 
 from keras_attn.convert.activations import activation
 from keras_attn.convert.architecture import Architecture
 from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING, equals
 from keras_attn.convert.conversion_error import ConversionError
-from keras_attn.convert.search_settings import SearchSettings
 from keras_attn.convert.settings import (
     Setting,
     Settings,
@@ -19,14 +17,14 @@ from keras_attn.convert.settings import (
     refused,
     refused_unless,
 )
-from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.convert.weight_mapping import PROJECTIONS, WeightMapping
 from keras_attn.decoders.causal_language_model import CausalLanguageModel
 from keras_attn.positions.learned_positions import LearnedPositions
 from keras_attn.positions.rotary_positions import RotaryPositions
 from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
 
 OPT_OFFSET = 2
-"""Number of rows before that of the first position in the table of OPT."""
+"""Number of rows before the first position in the position table of OPT."""
 
 _CLASSIFIER = irrelevant("only used by heads with a summary")
 _IDS = {
@@ -37,33 +35,26 @@ _IDS = {
 
 def _build_model(
     settings: Mapping[str, Any],
-    copy: WeightCopy,
-    table: str,
     size: int,
     features: int,
     num_layers: int,
     block: dict[str, Any],
     **arguments: Any,
 ) -> CausalLanguageModel:
-    """Builds a `CausalLanguageModel`, and copies its embedding and its output layer.
+    """Builds a `CausalLanguageModel`.
 
     Args:
         settings: `Settings`.
-        copy: `WeightCopy`.
-        table: String, name of the embedding in the checkpoint.
         size: Int, number of ids.
         features: Int, size of the vectors.
         num_layers: Int, number of blocks.
         block: Dict, arguments of `TransformerDecoderBlock`.
         **arguments: Arguments of `CausalLanguageModel`.
     """
-    embedding, output = keras.layers.ReversibleEmbedding(size, features), "lm_head.weight"
-    head = None
-    if settings["tie_word_embeddings"]:
-        copy.check_tied(output, table)
-    else:
-        head = keras.layers.Dense(size, use_bias=False, name="head")
-    model = CausalLanguageModel(
+    embedding = keras.layers.ReversibleEmbedding(size, features)
+    is_tied = settings["tie_word_embeddings"]
+    head = None if is_tied else keras.layers.Dense(size, use_bias=False, name="head")
+    return CausalLanguageModel(
         TransformerDecoderBlock(**block, cross_attention=False),
         embedding,
         head,
@@ -71,11 +62,16 @@ def _build_model(
         name="decoder",
         **arguments,
     )
-    model.build((None, None))
-    copy.copy(embedding.embeddings, table)
-    if head is not None:
-        copy.copy(head.kernel, output, transpose=True)
-    return model
+
+
+def _copy_tables(model, table, copy):
+    """Maps embedding and output matrix. `table` is the name of the embedding."""
+    output = "lm_head.weight"
+    copy.copy(model.embedding.embeddings, table)
+    if model.head is None:
+        copy.check_tied(output, table)
+    else:
+        copy.copy(model.head.kernel, output, transpose=True)
 
 
 GPT2_SETTINGS: dict[str, Setting] = {
@@ -112,10 +108,9 @@ GPT2_SETTINGS: dict[str, Setting] = {
 
 
 def build_gpt2(
-    architecture: Architecture, settings: Settings, search: SearchSettings, copy: WeightCopy
+    architecture: Architecture, settings: Settings, copy: WeightMapping
 ) -> tuple[None, Any]:
-    """Builds a GPT-2 model, and copies the weights. See `Architecture`."""
-    prefix = "transformer." if "transformer.wte.weight" in copy else ""
+    """Builds a GPT-2 model. See `Architecture`."""
     features, heads, inner = settings["n_embd"], settings["n_head"], settings["n_inner"]
     block = {
         "num_heads": heads,
@@ -127,26 +122,36 @@ def build_gpt2(
         "activation_dropout": 0.0,
     }
     model = _build_model(
-        *(settings, copy, f"{prefix}wte.weight", settings["vocab_size"], features),
-        *(settings["n_layer"], block),
+        *(settings, settings["vocab_size"], features, settings["n_layer"], block),
         positions=LearnedPositions(settings["n_positions"]),
         dropout=settings["embd_pdrop"],
     )
+    return None, model
+
+
+def copy_gpt2(
+    architecture: Architecture,
+    settings: Settings,
+    impossible_token_ids: Sequence[int],
+    layers: tuple[Any, Any],
+    copy: WeightMapping,
+) -> None:
+    """Maps the variables to weights. See `Architecture`."""
+    prefix = "transformer." if "transformer.wte.weight" in copy else ""
+    model = layers[1]
+    head_dim = settings["n_embd"] // settings["n_head"]
+    _copy_tables(model, f"{prefix}wte.weight", copy)
     copy.copy(model.stack.positions.embeddings, f"{prefix}wpe.weight")
     copy.norm(model.stack.final_norm, f"{prefix}ln_f")
     copy.ignore(rf"{prefix}h\.\d+\.attn\.(bias|masked_bias)")  # the causal mask
     for index, each in enumerate(model.stack.blocks):
         name = f"{prefix}h.{index}"
         attention, hidden = each.self_attention, each.feed_forward
-        scale = 1.0 if settings["scale_attn_weights"] else (features // heads) ** 0.5
+        scale = 1.0 if settings["scale_attn_weights"] else head_dim**0.5
         scale /= index + 1 if settings["scale_attn_by_inverse_layer_idx"] else 1
-        kernels = np.split(copy.read(f"{name}.attn.c_attn.weight", (features, 3 * features)), 3, 1)
-        biases = np.split(copy.read(f"{name}.attn.c_attn.bias", (3 * features,)), 3)
-        parts = zip(("query", "key", "value"), kernels, biases, strict=True)
-        for part, kernel, bias in parts:
-            factor = np.float32(scale if part == "query" else 1.0)
-            copy.assign(getattr(attention, f"{part}_kernel"), kernel * factor)
-            copy.assign(getattr(attention, f"{part}_bias"), bias * factor)
+        for kind, part in (("kernel", "weight"), ("bias", "bias")):
+            variables = [getattr(attention, f"{own}_{kind}") for own in ("query", "key", "value")]
+            copy.split(variables, f"{name}.attn.c_attn.{part}", (scale, 1.0, 1.0))
         copy.norm(each.attention_norm, f"{name}.ln_1")
         copy.norm(each.feed_forward_norm, f"{name}.ln_2")
         for kernel, bias, part in (
@@ -154,9 +159,8 @@ def build_gpt2(
             (hidden.expansion.kernel, hidden.expansion.bias, "mlp.c_fc"),
             (hidden.contraction.kernel, hidden.contraction.bias, "mlp.c_proj"),
         ):
-            copy.copy(kernel, f"{name}.{part}.weight")  # (inputs, outputs), as ours
+            copy.copy(kernel, f"{name}.{part}.weight")  # (inputs, outputs), as in keras_attn
             copy.copy(bias, f"{name}.{part}.bias")
-    return None, model
 
 
 OPT_SETTINGS: dict[str, Setting] = {
@@ -188,10 +192,10 @@ OPT_SETTINGS: dict[str, Setting] = {
 
 
 def build_opt(
-    architecture: Architecture, settings: Settings, search: SearchSettings, copy: WeightCopy
+    architecture: Architecture, settings: Settings, copy: WeightMapping
 ) -> tuple[None, Any]:
-    """Builds an OPT model, and copies the weights. See `Architecture`."""
-    prefix, features = "model.decoder", settings["hidden_size"]
+    """Builds an OPT model. See `Architecture`."""
+    features = settings["hidden_size"]
     block = {
         "num_heads": settings["num_attention_heads"],
         "intermediate_dim": settings["ffn_dim"],
@@ -202,10 +206,22 @@ def build_opt(
         "activation_dropout": 0.0,
     }
     model = _build_model(
-        *(settings, copy, f"{prefix}.embed_tokens.weight", settings["vocab_size"], features),
-        *(settings["num_hidden_layers"], block),
+        *(settings, settings["vocab_size"], features, settings["num_hidden_layers"], block),
         positions=LearnedPositions(settings["max_position_embeddings"], offset=OPT_OFFSET),
     )
+    return None, model
+
+
+def copy_opt(
+    architecture: Architecture,
+    settings: Settings,
+    impossible_token_ids: Sequence[int],
+    layers: tuple[Any, Any],
+    copy: WeightMapping,
+) -> None:
+    """Maps the variables to weights. See `Architecture`."""
+    prefix, model = "model.decoder", layers[1]
+    _copy_tables(model, f"{prefix}.embed_tokens.weight", copy)
     copy.copy(model.stack.positions.embeddings, f"{prefix}.embed_positions.weight")
     copy.norm(model.stack.final_norm, f"{prefix}.final_layer_norm")
     for index, each in enumerate(model.stack.blocks):
@@ -215,7 +231,6 @@ def build_opt(
         copy.norm(each.feed_forward_norm, f"{name}.final_layer_norm")
         copy.dense(each.feed_forward.expansion, f"{name}.fc1")
         copy.dense(each.feed_forward.contraction, f"{name}.fc2")
-    return None, model
 
 
 LLAMA_SETTINGS: dict[str, Setting] = {
@@ -249,15 +264,14 @@ _WINDOW = {"sliding_window": mapped("sliding_window", 4096)}
 
 
 def build_llama(
-    architecture: Architecture, settings: Settings, search: SearchSettings, copy: WeightCopy
+    architecture: Architecture, settings: Settings, copy: WeightMapping
 ) -> tuple[None, Any]:
-    """Builds a model of Llama's family, and copies the weights. See `Architecture`."""
+    """Builds a model of Llama's family. See `Architecture`."""
     options, features = architecture.options, settings["hidden_size"]
     heads, key_value_heads = settings["num_attention_heads"], settings["num_key_value_heads"]
     head_dim, gate = settings["head_dim"], settings["hidden_act"]
     if options["is_gemma"] and gate == "gelu":
-        gate = "gelu_pytorch_tanh"  # what the published Gemma models mean by gelu
-    biases = [settings[name] for name in ("attention_bias", "mlp_bias") if name in settings]
+        gate = "gelu_pytorch_tanh"  # the configurations of Gemma call it gelu
     block = {
         "num_heads": heads,
         "intermediate_dim": settings["intermediate_size"],
@@ -265,17 +279,30 @@ def build_llama(
         "num_key_value_heads": heads if key_value_heads is None else key_value_heads,
         "activation": activation(gate, gated=True),
         "normalization": "rms",
-        "use_bias": options["has_bias"] or any(biases),
+        "use_bias": bool(_attention_biases(options, settings)) or _has_mlp_bias(settings),
         "rotary": RotaryPositions(_rope_theta(settings)),
         "sliding_window": settings["sliding_window"] if "sliding_window" in settings else None,
         "epsilon": settings["rms_norm_eps"],
         "attention_dropout": settings["attention_dropout"],
     }
     model = _build_model(
-        *(settings, copy, "model.embed_tokens.weight", settings["vocab_size"], features),
-        *(settings["num_hidden_layers"], block),
+        *(settings, settings["vocab_size"], features, settings["num_hidden_layers"], block),
         scale_embedding=options["is_gemma"],
     )
+    return None, model
+
+
+def copy_llama(
+    architecture: Architecture,
+    settings: Settings,
+    impossible_token_ids: Sequence[int],
+    layers: tuple[Any, Any],
+    copy: WeightMapping,
+) -> None:
+    """Maps the variables to weights. See `Architecture`."""
+    options, model = architecture.options, layers[1]
+    biases = _attention_biases(options, settings)
+    _copy_tables(model, "model.embed_tokens.weight", copy)
     copy.ignore(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
     # Gemma stores the difference of the scale from 1.
     added = 1.0 if options["is_gemma"] else 0.0
@@ -283,17 +310,30 @@ def build_llama(
     for index, each in enumerate(model.stack.blocks):
         name = f"model.layers.{index}"
         parts = ("q_proj", "k_proj", "v_proj", "o_proj")
-        copy.attention(each.self_attention, f"{name}.self_attn", parts, optional_bias=True)
+        copy.attention(each.self_attention, f"{name}.self_attn", parts, biases=biases)
         copy.norm(each.attention_norm, f"{name}.input_layernorm", added)
         copy.norm(each.feed_forward_norm, f"{name}.post_attention_layernorm", added)
         expansion, contraction = each.feed_forward.expansion, each.feed_forward.contraction
         gates = [f"{name}.mlp.{part}" for part in ("gate_proj", "up_proj")]
         copy.joined(expansion.kernel, [f"{gate}.weight" for gate in gates])
         copy.copy(contraction.kernel, f"{name}.mlp.down_proj.weight", transpose=True)
-        if expansion.bias is not None:
-            copy.joined_biases(expansion.bias, [f"{gate}.bias" for gate in gates])
-            copy.bias(contraction.bias, f"{name}.mlp.down_proj.bias", optional=True)
-    return None, model
+        if _has_mlp_bias(settings):
+            copy.joined(expansion.bias, [f"{gate}.bias" for gate in gates])
+            copy.copy(contraction.bias, f"{name}.mlp.down_proj.bias")
+        elif expansion.bias is not None:
+            copy.zero(expansion.bias, f"{name}.mlp.up_proj.bias")
+            copy.zero(contraction.bias, f"{name}.mlp.down_proj.bias")
+
+
+def _attention_biases(options, settings):
+    """Returns the projections of an attention that have biases."""
+    if options["has_bias"]:
+        return PROJECTIONS[:3]
+    return PROJECTIONS if settings.get("attention_bias", False) else ()
+
+
+def _has_mlp_bias(settings):
+    return bool(settings.get("mlp_bias", False))
 
 
 def _rope_theta(settings):
@@ -313,14 +353,17 @@ def _rope_theta(settings):
 def _llama(model_type, model_class, settings, has_bias=False, is_gemma=False, adds_start=True):
     options = {"has_bias": has_bias, "is_gemma": is_gemma, "adds_start": adds_start}
     table = {**LLAMA_SETTINGS, **settings}
-    return Architecture(model_type, model_class, table, build_llama, True, "json", options)
+    functions = build_llama, copy_llama
+    return Architecture(model_type, model_class, table, *functions, True, "json", options)
 
 
 GPT2 = Architecture(
-    "gpt2", "GPT2LMHeadModel", GPT2_SETTINGS, build_gpt2, True, "json", {"adds_start": False}
+    *("gpt2", "GPT2LMHeadModel", GPT2_SETTINGS, build_gpt2, copy_gpt2, True, "json"),
+    options={"adds_start": False},
 )
 OPT = Architecture(
-    "opt", "OPTForCausalLM", OPT_SETTINGS, build_opt, True, "json", {"adds_start": True}
+    *("opt", "OPTForCausalLM", OPT_SETTINGS, build_opt, copy_opt, True, "json"),
+    options={"adds_start": True},
 )
 LLAMA = _llama("llama", "LlamaForCausalLM", _BIASES)
 MISTRAL = _llama(

@@ -1,4 +1,5 @@
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from keras_attn.convert.conversion_error import ConversionError
@@ -6,6 +7,8 @@ from keras_attn.convert.settings import Settings
 
 STOPS: dict[bool | str, str] = {True: "collected", False: "heuristic", "never": "exact"}
 """Dict from `early_stopping` of transformers to `stop` of `BeamDecoder`."""
+
+ADVICE = "Change it in the file, and set it later with keras_attn.replace_search."
 
 DEFAULT_NEW_TOKENS = 20
 """Number of tokens that `generate` of transformers writes if no length is set."""
@@ -18,7 +21,8 @@ class SearchSettings:
     Args:
         class_name: String, name of the search class.
         arguments: Dict, its keyword arguments.
-        impossible_token_ids: List of ids whose probability is 0 before the others are normalized.
+        impossible_token_ids: List of ids whose probability is set to 0 before the other
+            probabilities are normalized.
     """
 
     class_name: str
@@ -41,7 +45,7 @@ def search_settings(
         `SearchSettings`.
 
     Raises:
-        ConversionError: If no search of this library computes the same.
+        ConversionError: If no search of keras_attn returns the same results.
     """
     end = _single_id(settings, "eos_token_id")
     if end is None:
@@ -104,6 +108,26 @@ def search_settings(
     return SearchSettings("BeamDecoder", arguments, impossible)
 
 
+def with_languages(search: SearchSettings, languages: Mapping[str, Any]) -> SearchSettings:
+    """Returns a search without a forced language code, if the caller selects the language.
+
+    transformers forces the code of the target language as the first token, and
+    `generation_config.json` can name one language. Here, the caller selects a language, and its
+    code becomes a prefix instead.
+
+    Args:
+        search: `SearchSettings`.
+        languages: Dict, the `languages` of the tokenizer of the target.
+    """
+    codes = [list(each.target_start) for each in languages.values()]
+    if not any(codes):
+        return search
+    arguments = {**search.arguments, "score_prefix": False}
+    if arguments.get("forced_prefix_ids") in codes:
+        del arguments["forced_prefix_ids"]
+    return dataclasses.replace(search, arguments=arguments)
+
+
 def _beams(settings, beams, hypotheses):
     early_stopping = settings["early_stopping"]
     if early_stopping not in STOPS:
@@ -129,7 +153,7 @@ def _sampling(settings):
 
 
 def _lengths(settings, max_positions, reads_prompts):
-    """Returns `max_length` and `relative_max_length`. Ours do not count the start token."""
+    """Returns `max_length` and `relative_max_length`, which do not count the start token."""
     new, total = settings["max_new_tokens"], settings["max_length"]
     if new is None and total is not None:
         total = int(total)
@@ -144,7 +168,7 @@ def _lengths(settings, max_positions, reads_prompts):
 
 
 def _min_length(settings, reads_prompts):
-    """Returns `min_length`. That of transformers counts the start token."""
+    """Returns `min_length`. In transformers, it counts the start token; here, it does not."""
     new, total = settings["min_new_tokens"], int(settings["min_length"])
     if new is not None:
         return int(new)
@@ -165,7 +189,7 @@ def _suppressed(settings, end):
 
 
 def _check_ngrams(settings, size, start, end, suppressed, reads_prompts):
-    """Checks that n-grams with the start token or a prompt, which we do not count, never repeat."""
+    """Checks that no n-gram with the start token or a prompt can repeat, since we ignore these."""
     is_never_generated = start in suppressed or (start == end and size > 1)
     if reads_prompts or not is_never_generated:
         counted = "the prompt" if reads_prompts else f"the start token {start}"
@@ -203,5 +227,5 @@ def _single_id(settings, name):
 def _error(settings, name, value, expected, advice):
     return ConversionError(
         f"Expected {name} in {settings.file} to be {expected}. Received: {name}={value!r}. "
-        f"{advice or 'Change it in the file, and set it later with keras_attn.replace_search.'}"
+        f"{advice or ADVICE}"
     )

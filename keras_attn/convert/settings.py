@@ -1,4 +1,4 @@
-"""Settings of a checkpoint: what is done with each key of its JSON files.
+"""Settings of a checkpoint: the treatment of each key of its JSON files.
 
 No setting is ignored. The tables of an architecture list every key that its configuration can have,
 with one of three treatments:

@@ -1,5 +1,6 @@
 """T5 and its successors: T5 1.1, Flan-T5, mT5 and ByT5."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -13,9 +14,8 @@ from keras_attn.convert.config_settings import (
     TRAINING,
     equals,
 )
-from keras_attn.convert.search_settings import SearchSettings
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused_unless
-from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.convert.weight_mapping import WeightMapping
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.positions.relative_position_bias import RelativePositionBias
@@ -27,7 +27,7 @@ PARTS = ("q", "k", "v", "o")
 
 
 def _activation_name(settings):
-    """Returns the name of the activation in transformers, and whether it is that of a gate."""
+    """Returns the name of the activation in transformers, and whether it belongs to a gate."""
     name, is_gated = settings["feed_forward_proj"], False
     if name.startswith("gated-"):
         name, is_gated = name.removeprefix("gated-"), True
@@ -70,10 +70,8 @@ SETTINGS: dict[str, Setting] = {
 }
 
 
-def build(
-    architecture: Architecture, settings: Settings, search: SearchSettings, copy: WeightCopy
-) -> tuple[Any, Any]:
-    """Builds encoder and decoder, and copies the weights. See `Architecture`."""
+def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -> tuple[Any, Any]:
+    """Builds encoder and decoder. See `Architecture`."""
     features, size, heads = settings["d_model"], settings["vocab_size"], settings["num_heads"]
     name, is_gated = _activation_name(settings)
     dropout = settings["dropout_rate"]
@@ -93,8 +91,8 @@ def build(
         settings["relative_attention_max_distance"],
     )
     embedding = keras.layers.ReversibleEmbedding(size, features)
-    # T5 1.1 has an output matrix of its own, whatever tie_word_embeddings is: newer releases of
-    # transformers set it to true.
+    # T5 1.1 has a separate output matrix, even if tie_word_embeddings is true: newer releases of
+    # transformers always write true.
     is_tied = OUTPUT not in copy or copy.are_equal(OUTPUT, SHARED)
     head = None if is_tied else keras.layers.Dense(size, use_bias=False, name="head")
     encoder = TransformerEncoder(
@@ -117,25 +115,39 @@ def build(
         dropout=dropout,
         name="decoder",
     )
-    encoder.build((None, None))
-    decoder.build((None, None), (None, None, features))
-    copy.copy(embedding.embeddings, SHARED)
+    return encoder, decoder
+
+
+def copy_weights(
+    architecture: Architecture,
+    settings: Settings,
+    impossible_token_ids: Sequence[int],
+    layers: tuple[Any, Any],
+    copy: WeightMapping,
+) -> None:
+    """Maps the variables to weights. See `Architecture`."""
+    encoder, decoder = layers
+    embedding = encoder.embedding.embeddings
+    copy.copy(embedding, SHARED)
+    if decoder.embedding is not encoder.embedding:
+        copy.copy(decoder.embedding.embeddings, SHARED)
     for name in (f"{side}.embed_tokens.weight" for side in ("encoder", "decoder")):
         copy.check_tied(name, SHARED)
-    if head is None:
+    if decoder.head is not None:
+        copy.copy(decoder.head.kernel, OUTPUT, transpose=True)
+    elif settings["tie_word_embeddings"]:
         copy.check_tied(OUTPUT, SHARED)
     else:
-        copy.copy(head.kernel, OUTPUT, transpose=True)
+        copy.duplicate(embedding, OUTPUT)
     # transformers ignores it too: cross-attention has no position bias.
     copy.ignore(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight")
     # T5 does not scale its scores.
     scale = settings["d_kv"] ** 0.5
+    is_gated = _activation_name(settings)[1]
     for side, layer in (("encoder", encoder), ("decoder", decoder)):
-        _copy_stack(side, layer.stack, copy, scale, is_gated)
-    if _scales_outputs(architecture, settings):
-        norm: Any = decoder.stack.final_norm
-        norm.scale.assign(norm.scale * features**-0.5)
-    return encoder, decoder
+        scales = side == "decoder" and _scales_outputs(architecture, settings)
+        output_scale = settings["d_model"] ** -0.5 if scales else 1.0
+        _copy_stack(side, layer.stack, copy, scale, output_scale, is_gated)
 
 
 def _scales_outputs(architecture, settings):
@@ -146,10 +158,10 @@ def _scales_outputs(architecture, settings):
     return bool(settings["tie_word_embeddings"] if scales is None else scales)
 
 
-def _copy_stack(side, stack, copy, scale, is_gated):
+def _copy_stack(side, stack, copy, scale, output_scale, is_gated):
     first = f"{side}.block.0.layer.0.SelfAttention"
     copy.copy(stack.position_bias.embeddings, f"{first}.relative_attention_bias.weight")
-    copy.norm(stack.final_norm, f"{side}.final_layer_norm")
+    copy.norm(stack.final_norm, f"{side}.final_layer_norm", scale=output_scale)
     for index, block in enumerate(stack.blocks):
         name = f"{side}.block.{index}.layer"
         copy.attention(block.self_attention, f"{name}.0.SelfAttention", PARTS, scale)
@@ -176,6 +188,7 @@ T5 = Architecture(
         "scale_decoder_outputs": mapped("scale of the last normalization of the decoder"),
     },
     build,
+    copy_weights,
     tokenizer="t5",
     options={"can_scale_outputs": True},
 )
@@ -191,6 +204,7 @@ MT5 = Architecture(
         "feed_forward_proj": mapped("activation", "gated-gelu"),
     },
     build,
+    copy_weights,
     tokenizer="t5",
     options={"can_scale_outputs": False},
 )

@@ -37,7 +37,8 @@ class Tokenizers:
 
     Args:
         source: `SentencePieceTokenizer`, or `None`.
-        target: `SentencePieceTokenizer`, or `None` if it is that of the source, or missing.
+        target: `SentencePieceTokenizer`. `None` if the target uses the source tokenizer, or has
+            none.
         languages: Tuple of the languages of source and target, BCP 47 tags or `None`.
         note: String, for the report.
     """
@@ -59,7 +60,7 @@ def read_tokenizers(kind: str | None, checkpoint: Checkpoint, ids: TokenizerIds)
         ids: `TokenizerIds`.
 
     Returns:
-        `Tokenizers`. They are `None` if the folder does not have the files.
+        `Tokenizers`. If the folder does not contain the files, `source` and `target` are `None`.
 
     Raises:
         ConversionError: If the ids of a tokenizer do not fit the model.
@@ -165,7 +166,8 @@ def _multilingual(kind, checkpoint, ids):
         vocabulary, control = {**pieces, **added}, list(codes)
     require_ids(codes, vocabulary)
     config = checkpoint.read_json(TOKENIZER_CONFIG) or {}
-    # mBART has the code of the source after its end, and begins with that of the target.
+    # In mBART, the code of the source language follows the end token of the source. The decoder
+    # starts with the code of the target language.
     is_mbart = kind == "mbart" and config.get("tokenizer_class") in (None, *MBART_CLASSES)
     sides = []
     for place in ("source", "target"):

@@ -17,7 +17,7 @@ LEAST_EQUAL = 0.95
 """Least accepted fraction of equal outputs. Rounding can decide between almost equal hypotheses."""
 
 _IMPOSSIBLE = -5e3
-"""Logits below it are those of tokens without probability."""
+"""Lower logits belong to tokens with the probability 0."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +28,9 @@ class Verification:
         num_sources: Int, number of random sources.
         largest_difference: Float, largest difference of two logits.
         largest_logit: Float, largest absolute value of a logit.
-        equal: Float, fraction of the sources for which both searches find the same ids; for an
-            encoder, for which the largest outputs are the same.
+        equal: Float, fraction of the sources for which both searches find the same ids. For an
+            encoder, the fraction of the sources for which both models have the same largest
+            outputs.
     """
 
     num_sources: int
@@ -120,7 +121,7 @@ def _checked(result):
     tolerance = TOLERANCE * max(1.0, result.largest_logit)
     if result.largest_difference > tolerance or result.equal < LEAST_EQUAL:
         raise ConversionError(
-            f"Expected a model that computes the same as the original. Received: {result}. This is "
+            f"Expected a model with the same outputs as the original. Received: {result}. This is "
             "a defect of the converter; report it with config.json and generation_config.json."
         )
     return result

@@ -63,7 +63,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
         token_ids: Int32 tensor of shape `(batch, time)`.
         encoder_outputs: Int32 tensor of shape `(batch, prompt)`, prompts with padding on the right.
             With prompts, the first token of `token_ids` must be the last token of the prompt (see
-            `first_token_ids`). The attention weights of all positions are stored in this case, even
+            `first_token_ids`). The layer then stores the attention weights of all positions, even
             with `flash_attention=True`. Defaults to `None`: no prompts.
         encoder_mask: Boolean tensor of shape `(batch, prompt)`, `False` at padding. Defaults to
             `None`: prompts without padding.

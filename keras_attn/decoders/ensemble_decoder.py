@@ -42,15 +42,15 @@ class EnsembleDecoder(StepDecoder):
             Transformers can be combined.
         member_weights: List of positive floats, the weights w_i of the decoders. They are
             normalized to the sum 1. Defaults to `None`: equal weights.
-        average: String, `"arithmetic"` (mean of the probabilities) or `"geometric"` (mean of the
-            log probabilities; a token is only likely if all decoders consider it likely). Defaults
-            to `"arithmetic"`.
+        average: String. `"arithmetic"` averages the probabilities. `"geometric"` averages the log
+            probabilities; a token is then only likely if it is likely for all decoders. Defaults to
+            `"arithmetic"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         token_ids: Int32 tensor of shape `(batch, target)`, the target tokens, beginning with the
             start token.
-        encoder_outputs: Tensor of shape `(batch, source, features)` that all decoders share. Or a
+        encoder_outputs: Tensor of shape `(batch, source, features)` that all decoders share, or a
             dict with one tensor per decoder, such as the result of `EnsembleEncoder`. Its keys are
             the indices of the decoders, `"0"`, `"1"`, ....
         encoder_mask: Boolean tensor of shape `(batch, source)`, or a dict with one mask per
@@ -63,9 +63,10 @@ class EnsembleDecoder(StepDecoder):
             `encoder_outputs`. Keras passes this argument. They are combined with `encoder_mask`.
 
     Returns:
-        Float32 logits of shape `(batch, target, vocabulary)` of the averaged distribution. Logits
-        are only defined up to an additive constant, but a `repetition_penalty` depends on it. The
-        result uses the average of the constants of the decoders.
+        Float32 logits of shape `(batch, target, vocabulary)` of the averaged distribution. Adding a
+        constant to all logits does not change the distribution, but it changes the effect of a
+        `repetition_penalty`. The constant of the result is the average of the constants of the
+        decoders.
 
     Masking:
         Each decoder applies its own masking.

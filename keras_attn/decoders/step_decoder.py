@@ -41,7 +41,7 @@ class StepDecoder(Layer):
     - `can_exceed_max_length`, `False` if the state has a fixed size even on TensorFlow;
     - `forbids_tokens`, `True` if the decoder can make all tokens of a step impossible;
     - `primary_source`, if there are several encoder outputs;
-    - `cache_block_size` and `archive`, to speed up long outputs with a growing state;
+    - `cache_block_size` and `archive`, to speed up long outputs of a decoder with a growing state;
     - `output_layer` with `output_bias` and `call(..., return_features=True)`, to support losses
       that are fused with the output layer;
     - `reads_prompts`, `True` for a language model, which needs no encoder;
@@ -136,9 +136,9 @@ class StepDecoder(Layer):
             alignments: Bool, whether each step stores its attention weights `(B * K, S)` in
                 `state["alignments"]`. A decoder without attention ignores this argument. Defaults
                 to `False`.
-            max_length: Int, maximum number of steps. It is only required for decoders with a
-                growing state, on backends where tensors cannot grow in a loop. After this number of
-                steps, the results are undefined.
+            max_length: Int, maximum number of steps. Decoders with a growing state require it on
+                backends where tensors cannot grow in a loop. After this number of steps, the
+                results are undefined.
 
         Returns:
             Nested dict of tensors of shape `(B * K, ...)`. Tensors in `shared` have the shape `(B,
@@ -245,20 +245,21 @@ class StepDecoder(Layer):
     forbids_tokens = False
     """Bool, whether the decoder can make all tokens of a step impossible, for example a decoder
     that only generates valid JSON. A token is impossible if its logit is at least 5e8 below the
-    others. If `False`, a beam search only checks for this case (a dead end) if its own arguments
-    can cause it.
+    others. A step without possible tokens is a dead end. If `forbids_tokens` is `False`, a beam
+    search only checks for dead ends if its own arguments can cause them.
     """
 
     def primary_source(self, values: Any) -> Any:
         """Returns the encoder output or mask whose length limits a search.
 
         Args:
-            values: Encoder outputs, masks or shapes. By default, a single value, which is returned.
+            values: Encoder outputs, masks or shapes. The default implementation expects a single
+                value and returns it.
         """
         return values
 
     cache_block_size: int | None = None
-    """Int, a search calls `archive` after every this many steps. `None`: never."""
+    """Int, number of steps between two calls of `archive` in a search. `None`: no calls."""
 
     def archive(self, state: TensorDict) -> TensorDict:
         """Moves the content of growing buffers to an archive, which the next steps do not copy.

@@ -50,9 +50,10 @@ class TransformerEncoder(Layer):
             BART and mBART. The normalization is of the same type as in the block. Defaults to
             `False`.
         token_types: `keras.layers.Embedding` of the types of the tokens, as in BERT ([Devlin et
-            al., 2019](https://arxiv.org/abs/1810.04805), section 3): 0 for the tokens of the first
-            sentence of a pair, 1 for those of the second. Its vectors have the size of those of
-            `embedding`. Defaults to `None`: tokens have no types.
+            al., 2019](https://arxiv.org/abs/1810.04805), section 3). In a pair of sentences, the
+            tokens of the first sentence have the type 0, and the tokens of the second sentence have
+            the type 1. Both embeddings must have the same vector size. Defaults to `None`: tokens
+            have no types.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -76,9 +77,9 @@ class TransformerEncoder(Layer):
         Masked positions cannot be attended to. Outputs at masked positions are undefined.
 
     Raises:
-        ValueError: If an argument is out of range, `block`, `embedding`, `positions`,
-            `position_bias` or `token_types` has the wrong type, `inputs` has the wrong rank, or
-            `token_type_ids` are passed to an encoder without `token_types`.
+        ValueError: If an argument is out of range; if `block`, `embedding`, `positions`,
+            `position_bias` or `token_types` has the wrong type; if `inputs` has the wrong rank; or
+            if `token_type_ids` are passed to an encoder without `token_types`.
 
     Example:
 

@@ -61,7 +61,7 @@ def require(*modules: Any) -> None:
         ) from next(iter(errors.values()))
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
-            "The export traces the model with TensorFlow. "
+            "Expected the TensorFlow backend, with which the export traces the model. "
             f"Received: keras backend={keras.backend.backend()!r}. "
             "Load the saved `.keras` file in a process with KERAS_BACKEND=tensorflow."
         )
@@ -77,7 +77,7 @@ def require_utf8(path: str | PathLike[str]) -> None:
         os.fsdecode(path).encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            "Expected a path of valid UTF-8, because TensorFlow and ONNX Runtime open no other. "
+            "Expected a path of valid UTF-8, as TensorFlow and ONNX Runtime require. "
             f"Received: path={ascii(os.fsdecode(path))}. Rename the file or the directory."
         ) from error
 

@@ -39,17 +39,17 @@ class AutoregressiveForecaster(Layer):
 
     An encoder reads the past window. A recurrent cell, usually with attention to the encoded past,
     then predicts `horizon` steps; each step reads the value of the previous step, as in DeepAR
-    ([Salinas et al., 2017](https://arxiv.org/abs/1704.04110)). The layer itself is teacher forcing:
-    it reads the true future values. To forecast, create a `PathSampler` with this layer, which
-    feeds back sampled values.
+    ([Salinas et al., 2017](https://arxiv.org/abs/1704.04110)). A call of this layer uses teacher
+    forcing: each step reads the true previous value. To forecast, create a `PathSampler` with this
+    layer. In a `PathSampler`, each step reads a sampled value.
 
-    The contract is that of `StepDecoder`, with values instead of token ids: `prepare_memory` runs
-    once for each series, `initial_state` creates all values that change, and `step` reads one value
-    of each target and returns the parameters of the next.
+    The layer has the methods of a `StepDecoder`, with values instead of token ids. `prepare_memory`
+    runs once for each series. `initial_state` creates all tensors that change in each step. `step`
+    reads one value of each target and returns the parameters of the next value.
 
     NaN marks missing values, in the past and in the future. The network reads 0 and an indicator
-    instead. The scale of a series is computed from its observed past values. A series of equal
-    values, or without any value, is valid.
+    instead. The scale of a series is computed from its observed past values. Series of equal values
+    and series without any observed value are valid.
 
     Args:
         cell: `AttentionRNNCell`, Keras cell, or list of Keras cells.
@@ -61,22 +61,22 @@ class AutoregressiveForecaster(Layer):
         num_past_covariates: Int, number of covariates that are known in the past. Defaults to `0`.
         num_future_covariates: Int, number of covariates that are known in the future, such as
             calendar features. Pass their past values as past covariates. Defaults to `0`.
-        lags: List of ints, at least `horizon`. Each step also reads the value of this many steps
-            before, for instance of the previous season. The past window has at least as many steps
-            as the largest lag. Defaults to `()`.
+        lags: List of ints, at least `horizon`. For each lag, a step also reads the value `lag`
+            steps before it, for instance the value of the previous season. The past window must
+            have at least as many steps as the largest lag. Defaults to `()`.
         scaling: `"std"`: shift and scale are mean and standard deviation of the past window.
             `"mean_abs"`: the scale is the mean absolute value, and the shift is 0. `"none"`: values
-            are not scaled. For windows of a single series, a tuple of two lists of D numbers:
-            shift and scale, for instance mean and standard deviation of the training data.
-            Defaults to `"std"`.
+            are not scaled. A tuple of two lists of D numbers: fixed shift and scale, for windows of
+            a single series, for instance mean and standard deviation of the training data. Defaults
+            to `"std"`.
         bridge: String, `"dense"`, `"copy"` or `"zero"`, method that computes the initial state of
             the cell, see `StateBridge`. Defaults to `"dense"`.
         dropout: Float in [0, 1), dropout rate of the outputs of the cell. Defaults to `0.0`.
-        sampling_probability: Float in [0, 1]: the probability that a step in training reads a
-            sampled value instead of the true one ([Bengio et al.,
+        sampling_probability: Float in [0, 1], or a function of the number of previous training
+            steps, see `keras_attn.training.ScheduledSampling`: the probability that a step in
+            training reads a sampled value instead of the true value ([Bengio et al.,
             2015](https://arxiv.org/abs/1506.03099), in the parallel form of [Duckworth et al.,
-            2019](https://arxiv.org/abs/1906.04331)). Or a function of the number of previous
-            training steps, see `keras_attn.training.ScheduledSampling`. Defaults to `0.0`.
+            2019](https://arxiv.org/abs/1906.04331)). Defaults to `0.0`.
         seed: Int, seed of dropout and of scheduled sampling. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -380,7 +380,8 @@ class AutoregressiveForecaster(Layer):
         """Returns the inputs of the cell.
 
         Args:
-            values: Float32 tensor of shape `(B, T, D)`, the previous values of each step.
+            values: Float32 tensor of shape `(B, T, D)`: for each step, the values of the step
+                before.
             known: Float32 tensor of shape `(B, T, F)` or `(B, 1, F)`, all other inputs.
             memory: Result of `prepare_memory`.
 

@@ -16,12 +16,12 @@ class DistributionHead(Layer):
         z = (y - shift) / scale
         p(z) = distribution(W features + b)
 
-    Here y is a target value, and shift and scale belong to its series. The layer returns one tensor
-    of *parameters*: the parameters of the distribution of z, followed by shift and scale. The
-    methods of a head read this tensor, so they need no weights.
+    Here y is a target value, and shift and scale are numbers for its series. The layer returns one
+    tensor of *parameters*: the parameters of the distribution of z, followed by shift and scale.
+    The methods of a head take this tensor as an argument, so they need no weights.
 
     A subclass defines `num_parameters` and overrides `constrain`, `standard_loss`, `standard_mean`,
-    `standard_quantiles` and `standard_sample`, which are about z.
+    `standard_quantiles` and `standard_sample`. In these methods, all values are values of z.
 
     Args:
         num_targets: Positive int, number D of target variables. Defaults to `1`.
@@ -29,8 +29,8 @@ class DistributionHead(Layer):
 
     Call arguments:
         inputs: Tensor of shape `(..., features)`.
-        shift: Float32 tensor of shape `(..., D)`. It may be broadcast.
-        scale: Float32 tensor of shape `(..., D)`, positive. It may be broadcast.
+        shift: Float32 tensor of shape `(..., D)`. Axes of size 1 are broadcast.
+        scale: Float32 tensor of shape `(..., D)`, positive. Axes of size 1 are broadcast.
 
     Returns:
         Float32 parameters of shape `(..., D, num_parameters + 2)`.

@@ -12,8 +12,8 @@ def mean_absolute_scaled_error(
 
         MASE = mean |y_t - f_t| / mean over the history of |y_t - y_{t - season}|
 
-    The denominator is the error of the seasonal naive forecast in the history, so values below 1
-    are better than it. See [Hyndman and Koehler,
+    The denominator is the error of the seasonal naive forecast in the history. With a value below
+    1, the forecast has a smaller error. See [Hyndman and Koehler,
     2006](https://doi.org/10.1016/j.ijforecast.2006.03.001). Missing values, which are NaN, are
     ignored.
 
@@ -52,8 +52,9 @@ def sample_crps(actual: TensorLike, samples: TensorLike) -> float:
         CRPS = mean |x_i - y| - sum over i, j of |x_i - x_j| / (2 N (N - 1))
 
     This is the estimate of [Gneiting and Raftery,
-    2007](https://doi.org/10.1198/016214506000001437), equation 21, without bias for few samples.
-    For a single sample it is the absolute error. The result is the mean over all values.
+    2007](https://doi.org/10.1198/016214506000001437), equation 21, in a form that is unbiased even
+    for few samples. For a single sample, the result is the absolute error. The result is the mean
+    over all values.
 
     Args:
         actual: Array-like of any shape, the true values y. Missing values, which are NaN, are

@@ -27,8 +27,9 @@ def forecast_training_model(
         name: String, name of the model. Defaults to `"forecast_training_model"`.
 
     Returns:
-        `keras.Model` from a dict with `past_targets`, `future_targets` and, if the forecaster has
-        covariates, `past_covariates` and `future_covariates`, to the output of the forecaster.
+        `keras.Model` that returns the output of the forecaster. Its inputs are a dict with
+        `past_targets`, `future_targets` and, if the forecaster has covariates, `past_covariates`
+        and `future_covariates`.
 
     Example:
 
@@ -62,9 +63,9 @@ def forecast_model(
         name: String, name of the model. Defaults to `"forecast_model"`.
 
     Returns:
-        `keras.Model` from a dict with `past_targets`, `seeds` (int32 of shape `(batch,)`) and, if
-        the forecaster has covariates, `past_covariates` and `future_covariates`, to the dict that
-        the sampler returns.
+        `keras.Model` that returns the dict of the sampler. Its inputs are a dict with
+        `past_targets`, `seeds` (int32 of shape `(batch,)`) and, if the forecaster has covariates,
+        `past_covariates` and `future_covariates`.
 
     Example:
 

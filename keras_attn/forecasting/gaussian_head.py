@@ -29,8 +29,8 @@ class GaussianHead(DistributionHead):
 
     Call arguments:
         inputs: Tensor of shape `(..., features)`.
-        shift: Float32 tensor of shape `(..., D)`. It may be broadcast.
-        scale: Float32 tensor of shape `(..., D)`, positive. It may be broadcast.
+        shift: Float32 tensor of shape `(..., D)`. Axes of size 1 are broadcast.
+        scale: Float32 tensor of shape `(..., D)`, positive. Axes of size 1 are broadcast.
 
     Returns:
         Float32 parameters m, s, shift and scale of shape `(..., D, 4)`.

@@ -34,10 +34,10 @@ class PathSampler(Layer):
         quantiles: Increasing floats in (0, 1), levels of the Q quantiles that are computed from the
             paths. Defaults to `(0.05, 0.5, 0.95)`.
         return_paths: Bool, whether the results contain the paths. Defaults to `True`.
-        return_attention_scores: Bool, whether the results contain attention weights. The cell must
-            have an attention. Defaults to `False`.
-        seed: Int, seed of the generator that creates the seeds of calls without `seeds`. Defaults
-            to `None`: a random seed.
+        return_attention_scores: Bool, whether the results contain attention weights. `True`
+            requires a cell with attention. Defaults to `False`.
+        seed: Int. If a call has no `seeds`, a generator with this seed creates them. Defaults to
+            `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:

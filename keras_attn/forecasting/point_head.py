@@ -19,14 +19,14 @@ class PointHead(DistributionHead):
 
     Args:
         num_targets: Positive int, number D of target variables. Defaults to `1`.
-        error: String, `"absolute"` or `"squared"`: the loss, which is minimal for the median or the
-            mean. Defaults to `"absolute"`.
+        error: String, the loss. With `"absolute"`, the layer learns to predict the median. With
+            `"squared"`, it learns to predict the mean. Defaults to `"absolute"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Tensor of shape `(..., features)`.
-        shift: Float32 tensor of shape `(..., D)`. It may be broadcast.
-        scale: Float32 tensor of shape `(..., D)`, positive. It may be broadcast.
+        shift: Float32 tensor of shape `(..., D)`. Axes of size 1 are broadcast.
+        scale: Float32 tensor of shape `(..., D)`, positive. Axes of size 1 are broadcast.
 
     Returns:
         Float32 parameters m, shift and scale of shape `(..., D, 3)`.

@@ -31,8 +31,8 @@ class QuantileHead(DistributionHead):
 
     Call arguments:
         inputs: Tensor of shape `(..., features)`.
-        shift: Float32 tensor of shape `(..., D)`. It may be broadcast.
-        scale: Float32 tensor of shape `(..., D)`, positive. It may be broadcast.
+        shift: Float32 tensor of shape `(..., D)`. Axes of size 1 are broadcast.
+        scale: Float32 tensor of shape `(..., D)`, positive. Axes of size 1 are broadcast.
 
     Returns:
         Float32 parameters q_1, ..., q_Q, shift and scale of shape `(..., D, Q + 2)`.

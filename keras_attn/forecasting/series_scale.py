@@ -24,7 +24,8 @@ def series_scale(values: Tensor, observed: Tensor, scaling: Scaling) -> tuple[An
         "none"      shift = 0, scale = 1
         (a, b)      shift = a, scale = b
 
-    A scale of 0 is replaced by 1, for instance that of a series of zeros or without any value.
+    A scale of 0 is replaced by 1. This happens for series of zeros and for series without any
+    value.
 
     Args:
         values: Float32 tensor of shape `(batch, time, D)`, with 0 for missing values.
@@ -56,7 +57,7 @@ def checked_scaling(scaling: Any, num_targets: int) -> Scaling:
 
     Raises:
         ValueError: If `scaling` is neither one of `SCALINGS` nor two lists of `num_targets` finite
-            numbers, of which the scales are positive.
+            numbers, the shifts and the positive scales.
     """
     if isinstance(scaling, str) and scaling in SCALINGS:
         return scaling

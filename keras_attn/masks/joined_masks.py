@@ -91,7 +91,7 @@ def boolean(mask: Any, name: str) -> Tensor:
     number except 0 becomes `True`.
 
     Args:
-        mask: Boolean tensor or array, or one that contains zeros and ones.
+        mask: Boolean tensor or array, or a tensor or array of zeros and ones.
         name: String, name of the argument, for the error message.
 
     Raises:
@@ -108,7 +108,7 @@ def boolean(mask: Any, name: str) -> Tensor:
         values = values.astype("float32") if is_float else values
         if ((values != 0) & (values != 1)).any() if is_float else (values < 0).any():
             raise ValueError(
-                f"Expected a boolean {name}, True = may be attended, or one of zeros and ones. "
+                f"Expected a boolean {name}, True = may be attended, or zeros and ones. "
                 f"Received: {name} of dtype {dtype} with values from {values.min()} to "
                 f"{values.max()}. If it is a mask that is added to scores, pass `{name} == 0`."
             )
@@ -184,7 +184,7 @@ def _fits(size, other):
 
 
 def both(mask: Tensor | None, other: Tensor | None) -> Tensor | None:
-    """Combines two boolean masks with a logical and. `None` means no mask.
+    """Combines two boolean masks: the result is `True` where both masks are. `None` means no mask.
 
     If the ranks differ, the mask of the lower rank is broadcast: a mask `(batch, source)` applies
     to all queries of a mask `(batch, target, source)`.

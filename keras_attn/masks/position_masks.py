@@ -29,7 +29,7 @@ def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
     Returns:
         Boolean tensor of shape `(1 or batch, target, source)`.
     """
-    return key_positions[:, None, :] <= query_positions[:, :, None]
+    return ops.expand_dims(key_positions, 1) <= ops.expand_dims(query_positions, 2)
 
 
 def window_mask(query_positions: Tensor, key_positions: Tensor, window: int) -> Tensor:
@@ -43,7 +43,7 @@ def window_mask(query_positions: Tensor, key_positions: Tensor, window: int) -> 
     Returns:
         Boolean tensor of shape `(1 or batch, target, source)`.
     """
-    distances = ops.abs(key_positions[:, None, :] - query_positions[:, :, None])
+    distances = ops.abs(ops.expand_dims(key_positions, 1) - ops.expand_dims(query_positions, 2))
     return distances < window
 
 

@@ -32,8 +32,8 @@ class FusedLossModel(ModelOfParts):
     a step. If a metric needs logits, `compute_loss` computes them for the metric.
 
     The loss is fused in `fit`, `train_on_batch` and `train_step` on TensorFlow. It is not fused if
-    the model is compiled with `run_eagerly` or `loss_weights`, if the output layer is not only a
-    matrix product and a bias, or in float16.
+    the model is compiled with `run_eagerly` or `loss_weights`, if the output layer computes more
+    than a matrix product and a bias, or if the dtype is float16.
 
     A subclass implements `compute_features` and `output_layer`, and sets `output_bias` if it adds a
     bias to the output.

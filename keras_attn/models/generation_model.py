@@ -192,8 +192,8 @@ class GenerationModel(ModelOfParts):
                 `source_tokenizer` if the inputs are texts. Otherwise the default is `None`: the
                 results are ids.
             batch_size: Positive int, number of sources per batch. Sources of similar lengths are in
-                the same batch, so the batch of a source depends on the other sources. The same
-                applies to the samples of a `SamplingDecoder`. Defaults to `32`.
+                the same batch. Therefore the batch of a source, and its samples with a
+                `SamplingDecoder`, depend on the other sources. Defaults to `32`.
             return_details: Bool, whether to return objects with the fields of a `Translation` of
                 `keras_attn_runtime`: `text`, `token_ids`, `pieces`, `score`, `log_prob`, `ended`,
                 `alignments`, `token_log_probs`, `hypotheses`, `source_pieces` and `truncated`.
@@ -203,8 +203,9 @@ class GenerationModel(ModelOfParts):
                 `source_tokenizer`. Required if there are several. Defaults to `None`.
             target_language: String, language of the results: one of the `languages` of
                 `target_tokenizer`. Required if there are several. Defaults to `None`.
-            target_prefix: Text, or list of ids, with which every result begins; or a list with one
-                of them for each source. The results include it. Defaults to `None`: no prefix.
+            target_prefix: Prefix with which every result begins: a text, or a list of ids. Or a
+                list with one prefix for each source. The results include the prefix. Defaults to
+                `None`: no prefix.
 
         Returns:
             List with the best hypothesis of each source: a string if there is a target tokenizer,
@@ -248,7 +249,7 @@ def check_generation_model(model: Any) -> None:
         )
     if type(model).call is not GenerationModel.call:
         raise ValueError(
-            "Expected a GenerationModel without another `call`. Received: "
+            "Expected a GenerationModel that does not override `call`. Received: "
             f"model={type(model).__name__}, which overrides call. Move the code of `call` to the "
             "encoder or the search."
         )

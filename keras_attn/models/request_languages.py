@@ -23,7 +23,7 @@ class RequestLanguages:
         return len(self.source_start) + len(self.source_end)
 
     def add_to(self, ids: Sequence[int], num_start: int) -> list[int]:
-        """Returns the ids of a source with those of the languages.
+        """Adds the ids of the languages to the ids of a source.
 
         Args:
             ids: Ids with start and end token. An empty source stays empty.

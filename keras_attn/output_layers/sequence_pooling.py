@@ -25,11 +25,12 @@ class SequencePooling(Layer):
     Call arguments:
         encoder_outputs: Tensor of shape `(batch, source, features)`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that
-            contribute to the mean. It is combined with the implicit mask. Without a mask, all
-            positions contribute. Defaults to `None`.
-        mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`,
-            under the name that wrappers such as `TimeDistributed` use.
-        encoder_outputs_mask: The same mask, under the name that Keras uses outside of wrappers.
+            contribute to the mean. It is combined with the implicit mask. Defaults to `None`: all
+            positions contribute.
+        mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`.
+            Keras wrappers such as `TimeDistributed` pass this argument.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
+            `encoder_outputs`. Keras passes this argument outside of wrappers.
 
     Returns:
         Tensor of shape `(batch, features)`.

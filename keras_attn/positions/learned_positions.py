@@ -23,8 +23,8 @@ class LearnedPositions(Layer):
     Args:
         max_length: Positive int, number of positions.
         embeddings_initializer: Initializer of E. Defaults to `"uniform"`.
-        offset: Int >= 0, number of rows of E before that of the first position. BART, mBART and OPT
-            have 2 such rows in Hugging Face's transformers. Defaults to `0`.
+        offset: Int >= 0, number of rows of E before the row of the first position. In Hugging
+            Face's transformers, BART, mBART and OPT have 2 such rows. Defaults to `0`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -39,10 +39,10 @@ class LearnedPositions(Layer):
         The output has the implicit mask of `inputs`.
 
     Raises:
-        ValueError: If `max_length` is not a positive integer, `offset` is not an integer of at
-            least 0, `inputs` does not have rank 3, or a
-            position is outside of the range from 0 to `max_length - 1`. Positions that are only
-            known at run time are not checked, but clipped to this range.
+        ValueError: If `max_length` is not a positive integer; if `offset` is not an integer of at
+            least 0; if `inputs` does not have rank 3; or if a position is outside of the range from
+            0 to `max_length - 1`. Positions that are only known at run time are clipped to this
+            range without an error.
 
     Example:
 

@@ -20,8 +20,9 @@ class RelativePositionBias(Layer):
 
     If `bidirectional=True`, half of the buckets are for keys after the query. Otherwise all keys
     after the query are in bucket 0, like the key at the position of the query. In each direction,
-    the first half of the buckets is for single short distances. The sizes of the other buckets grow
-    in proportion to the distance. All distances of at least `max_distance` share the last bucket.
+    each bucket of the first half contains one short distance. Each bucket of the second half
+    contains a range of distances; the size of the range grows with the distance. All distances of
+    at least `max_distance` share the last bucket.
 
     The bias was introduced for T5 by [Raffel et al., 2020](https://arxiv.org/abs/1910.10683),
     section 2.1. In T5, all blocks share the same bias: call the layer once and pass its result to
@@ -32,7 +33,7 @@ class RelativePositionBias(Layer):
         num_buckets: Int, number of buckets, at least 2. With `bidirectional=True`, it must be even
             and at least 4. Defaults to `32`.
         max_distance: Positive int. All keys at this or a larger distance share one bucket. It must
-            be larger than the number of buckets for single distances, which is `num_buckets / 4` if
+            be larger than the number of buckets with one distance, which is `num_buckets / 4` if
             `bidirectional=True`, otherwise `num_buckets / 2`. Defaults to `128`.
         bidirectional: Bool, whether keys after the query have separate buckets. Defaults to `True`.
         embeddings_initializer: Initializer of E. Defaults to `"uniform"`.

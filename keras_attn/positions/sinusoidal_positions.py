@@ -52,9 +52,9 @@ class SinusoidalPositions(Layer):
         The output has the implicit mask of `inputs`.
 
     Raises:
-        ValueError: If `layout` is unknown, `max_wavelength` is not positive, `inputs` does not have
-            rank 3, `features` is odd for `"halves"` or `"marian"`, or less than 4 for `"halves"`,
-            or `offset` is not an integer of at least 0.
+        ValueError: If `layout` is unknown; if `max_wavelength` is not positive; if `offset` is not
+            an integer of at least 0; if `inputs` does not have rank 3; if `features` is odd for
+            `"halves"` or `"marian"`; or if `features` is less than 4 for `"halves"`.
 
     Example:
 

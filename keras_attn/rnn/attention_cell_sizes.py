@@ -47,7 +47,7 @@ def compute_sizes(
 
     Raises:
         ValueError: If the query contains the context, and the size of the context depends on the
-            size of the query.
+            size of the query: neither size can be computed first.
     """
     cell_output = output_size(layer.cell)
     query = layer.composed_query.size_without_context(

@@ -27,10 +27,10 @@ class AttentionRNN(Layer):
 
         y_t, h_t = cell(x_t, h_{t-1}, memory)
 
-    If no step depends on the attention of the previous step, the layer is faster: the cell runs as
-    a `keras.layers.LSTM`, `GRU` or `RNN`, and the attention of all positions is computed at once.
-    The results are the same. This requires a cell without input feeding whose query does not
-    contain the context or the previous state.
+    The layer is faster if no step depends on the attention of the previous step. This requires a
+    cell without input feeding, whose query does not contain the context or the previous state. The
+    cell then runs as a `keras.layers.LSTM`, `GRU` or `RNN`, and the attention of all positions is
+    computed at once. The results are the same.
 
     Args:
         cell: `AttentionRNNCell`, or a Keras cell for a layer without attention.
@@ -44,8 +44,8 @@ class AttentionRNN(Layer):
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
             attended to. A dict of masks if `encoder_outputs` is a dict. It is combined with
             `encoder_outputs_mask`. Defaults to `None`.
-        initial_state: Initial state of the inner cell, with the structure that
-            `cell.get_initial_state` of the inner cell returns. Defaults to zeros.
+        initial_state: Initial state of the inner cell, with the structure that the
+            `get_initial_state` method of the inner cell returns. Defaults to zeros.
         mask: Boolean tensor of shape `(batch, target)`. Steps whose mask is `False` do not change
             the state. Keras and its wrappers pass the implicit mask of `inputs`. Defaults to
             `None`.
@@ -69,10 +69,10 @@ class AttentionRNN(Layer):
         undefined.
 
     Raises:
-        ValueError: If `cell` and the layer have different compute dtypes, `inputs` does not have
-            rank 3, `encoder_outputs` is missing for a cell with attention, weights are requested
-            from a cell without attention, or attention with dropout is trained on JAX in a loop
-            over time.
+        ValueError: If `cell` and the layer have different compute dtypes; if `inputs` does not have
+            rank 3; if `encoder_outputs` is missing for a cell with attention; if weights are
+            requested from a cell without attention; or if attention with dropout is trained on JAX
+            in a loop over time.
 
     Example:
 

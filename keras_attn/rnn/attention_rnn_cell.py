@@ -39,8 +39,8 @@ class AttentionRNNCell(Layer):
         h_t, s_t = cell([x_t ; c_t], s_{t-1})       ([x_t ; c_t ; a_{t-1}] with input feeding)
         a_t      = tanh(W_a [h_t ; c_t])
 
-    The query may be a concatenation of several of the following vectors. Attention is computed
-    after the cell if the query contains `"cell_output"`, otherwise before the cell:
+    The query can also be a concatenation of several of the following vectors. If it contains
+    `"cell_output"`, attention is computed after the cell, otherwise before the cell:
 
         "cell_output"      h_t
         "previous_state"   the top state of s_{t-1}
@@ -84,17 +84,18 @@ class AttentionRNNCell(Layer):
             shape `(batch * beams, ...)`.
         memory: Dict returned by `prepare_memory`. Its tensors have the shape `(batch, ...)`. All
             beams of a batch entry share the memory.
-        mechanism: Internal argument, do not pass it: `__call__` moves the state of the attention
+        mechanism: Internal argument; do not pass it. `__call__` moves the state of the attention
             from `state` to this argument, so that Keras does not cast it. Defaults to `None`.
 
     Returns:
-        Tuple of the output `(batch * beams, output_size)` and the new state. If the state contains
-        `alignments` `(batch * beams, source)`, these are the attention weights of this step.
+        Tuple of the output `(batch * beams, output_size)` and the new state. If `state` contains
+        the key `alignments`, the new state contains the attention weights of this step, of shape
+        `(batch * beams, source)`, under this key.
 
     Raises:
-        ValueError: If `query` is unknown, `attention` is not an attention layer, `attention_units`
-            is not a positive integer, `cell` or `attention` does not have the compute dtype of this
-            layer, or the memory or the query features are missing.
+        ValueError: If `query` is unknown; if `attention` is not an attention layer; if
+            `attention_units` is not a positive integer; if `cell` or `attention` does not have the
+            compute dtype of this layer; or if the memory or the query features are missing.
 
     Example:
 
@@ -166,8 +167,8 @@ class AttentionRNNCell(Layer):
     @property
     def state_size(self) -> Any:
         raise ValueError(
-            "Expected a cell whose state is all that changes. Received: an AttentionRNNCell, which "
-            "also attends to a memory. Loop it with AttentionRNN(cell)(inputs, encoder_outputs)."
+            "Expected a cell that only needs inputs and states. Received: an AttentionRNNCell, "
+            "which also needs encoder outputs. Use AttentionRNN(cell)(inputs, encoder_outputs)."
         )
 
     @property
@@ -206,7 +207,7 @@ class AttentionRNNCell(Layer):
         if self.attention is not None:
             if encoder_outputs_shape is None:
                 raise ValueError(
-                    "A cell with attention is built with the shape of what it attends to. "
+                    "Expected the shape of the encoder outputs for a cell with attention. "
                     "Received: encoder_outputs_shape=None."
                 )
             self.composed_query.check_features(query_features_shape)
@@ -246,7 +247,7 @@ class AttentionRNNCell(Layer):
             return {}
         if encoder_outputs is None:
             raise ValueError(
-                "A cell with attention needs something to attend to. "
+                "Expected encoder outputs for a cell with attention. "
                 "Received: encoder_outputs=None."
             )
         self.composed_query.check_features(query_features)
@@ -339,8 +340,8 @@ class AttentionRNNCell(Layer):
             state = {**state, "mechanism": mechanism.value}
         if self.attention is not None and not memory:
             raise ValueError(
-                "A cell with attention needs something to attend to. Received: "
-                f"memory={memory!r}. Pass what `prepare_memory` returned."
+                "Expected a memory for a cell with attention. Received: "
+                f"memory={memory!r}. Pass the result of `prepare_memory`."
             )
         inputs = ops.cast(inputs, self.compute_dtype)
         features, new_state, context = [inputs], {}, cast(Any, None)

@@ -16,8 +16,8 @@ MODES = ("copy", "dense", "zero")
 class StateBridge(Layer):
     """Computes the initial state of a decoder from the final state of an encoder.
 
-    - `"copy"`: the states of the encoder, unchanged. The decoder must have states of the same
-      number and sizes.
+    - `"copy"`: the states of the encoder, unchanged. The decoder must have the same number of
+      states, with the same sizes.
     - `"dense"`: each state is s_0 = tanh(W [all encoder states] + b), as in [Bahdanau et al.,
       2015](https://arxiv.org/abs/1409.0473), appendix A.2.2. If the encoder has no state, such as a
       Transformer, the mean of the encoder outputs replaces the states.
@@ -33,18 +33,19 @@ class StateBridge(Layer):
         encoder_mask: Boolean tensor of shape `(batch, source)`. It is combined with the implicit
             mask. Defaults to `None`.
         encoder_state: Nested lists or dicts of tensors of shape `(batch, units)`, the final state
-            of the encoder. Defaults to `None`: the encoder has no state.
-        mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`,
-            under the name that wrappers such as `TimeDistributed` use.
-        encoder_outputs_mask: The same mask, under the name that Keras uses outside of wrappers.
+            of the encoder. Defaults to `None`, for an encoder without a state.
+        mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`.
+            Keras wrappers such as `TimeDistributed` pass this argument.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
+            `encoder_outputs`. Keras passes this argument outside of wrappers.
 
     Returns:
         Nested lists with the structure of `state_size` and tensors of shape `(batch, size)`.
 
     Raises:
-        ValueError: If `mode` is unknown, the encoder states do not have the sizes of the decoder
-            states for `"copy"`, or `encoder_state` is missing although the layer was built with
-            one.
+        ValueError: If `mode` is unknown; if `mode="copy"` and the encoder states do not have the
+            sizes of the decoder states; or if the layer was built with an `encoder_state` but is
+            called without it.
 
     Example:
 

@@ -38,10 +38,11 @@ class BeamDecoder(Search):
     `beam_width` of them do not end with the end token. A continuation is finished if it ends with
     the end token and is one of the `beam_width` best, or if it reaches its length limit. Finished
     hypotheses move to the pool, which ranks them by score. Ties are ordered by beam, then by token
-    id. If every next token of a beam is impossible, and its group has at most as many possible
-    continuations as beams, the beam moves to the pool unchanged and ranks below all finished
-    hypotheses. CTranslate2 and fairseq use the same algorithm. They count the end token in the
-    length; `length_penalty_form="average_with_end"` gives the same ranking.
+    id. A beam is a dead end if all its next tokens are impossible. A dead end moves to the pool
+    unchanged, and ranks below all finished hypotheses. (If its group has more possible
+    continuations than beams, the dead end is dropped.) CTranslate2 and fairseq use the same
+    algorithm, but count the end token in the length; `length_penalty_form="average_with_end"` gives
+    their ranking.
 
     `stop` selects when the search of a batch entry stops. Each value corresponds to a value of
     `early_stopping` in Hugging Face's transformers:
@@ -78,8 +79,8 @@ class BeamDecoder(Search):
             (rounded, at least one) must be finished ([Kasai et al.,
             2024](https://aclanthology.org/2024.lrec-main.261)). Defaults to `1.0`.
         coverage_penalty: Float >= 0, weight of the coverage penalty, see
-            `keras_attn.search.coverage_penalty`. The attention weights of the decoder may only be 0
-            at padding; softmax weights fulfill this. Defaults to `0.0`.
+            `keras_attn.search.coverage_penalty`. It requires attention weights that are positive
+            except at padding, such as softmax weights. Defaults to `0.0`: no penalty.
         num_groups: Positive int, number of groups of beams. `beam_width` must be a multiple of it.
             A hypothesis that several groups find is added to the pool once. Defaults to `1`.
         diversity_strength: Positive float, factor of the diversity penalty, in nats. Defaults to

@@ -13,8 +13,8 @@ def coverage_penalty(coverage: Tensor, weight: float) -> Tensor:
     2016](https://arxiv.org/abs/1609.08144), equation 14. As in TensorFlow Addons, OpenNMT-tf and
     CTranslate2, the sum over s excludes positions whose attention weights are all 0, such as
     padding. The penalty is therefore only suitable for positive attention weights. Sparsemax,
-    hardmax, local windows and float16 softmax weights below 3e-8 can also assign exactly 0 to words
-    that should be penalized.
+    hardmax and local windows can also assign exactly 0 to words that should be penalized, and so
+    can a float16 softmax, which rounds weights below 3e-8 to 0.
 
     Args:
         coverage: Float tensor of shape `(..., source)`, the sum of the attention weights at each

@@ -11,7 +11,8 @@ from keras_attn.search.search import Search
 class IndependentSearch(Search):
     """Base class of searches whose hypotheses are independent of each other.
 
-    A subclass overrides `num_open_hypotheses` and `choose`, which selects the next tokens.
+    A subclass overrides the property `num_open_hypotheses` and the method `choose`, which selects
+    the next tokens.
     """
 
     def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:

@@ -47,12 +47,14 @@ def run_search(
     """
     if not growing_buffer.supports_growth():
         carry = _take_steps(
-            advance, carry, memory, max_lengths, lambda carry: _any_open(carry["done"])
+            advance, carry, memory, max_lengths, lambda carry: ops.any(_is_open(carry))
         )
         return carry["hypotheses"]
 
     def some_left(carry, memory, max_lengths, rows, results):
-        return _any_open(carry["done"])
+        # The loop only keeps open entries. Do not reduce `done`: ONNX Runtime 1.31 with CUDA cannot
+        # reduce an empty axis.
+        return ops.shape(max_lengths)[0] > 0
 
     def take_steps_and_drop(carry, memory, max_lengths, rows, results):
         # Take the batch size from max_lengths: it does not change in the inner loop.
@@ -69,7 +71,7 @@ def run_search(
         if every is not None:
             carry = {**carry, "state": decoder.archive(carry["state"])}
         results = _update(results, carry["hypotheses"], rows)
-        left = true_indices(ops.logical_not(carry["done"]))
+        left = true_indices(_is_open(carry))
         return (*keep(carry, memory, max_lengths, rows, left), results)
 
     def keep(carry, memory, max_lengths, rows, left):
@@ -80,12 +82,12 @@ def run_search(
             gather_rows(rows, left),
         )
 
-    # In the loop, `start` loses rows and the results do not. Selecting all rows makes their sizes
-    # independent: TensorFlow cannot change a static size, and OpenVINO 2026.4 assumes that sizes
-    # that are equal before the loop remain equal.
-    everyone = true_indices(ops.ones_like(max_lengths, dtype="bool"))
+    # Before the loop, also keep only the open entries. This makes the sizes of `start` independent
+    # of the sizes of the results, which do not change: TensorFlow cannot change a static size, and
+    # OpenVINO 2026.4 assumes that sizes that are equal before the loop remain equal.
+    left = true_indices(_is_open(carry))
     rows = ops.arange(ops.shape(max_lengths)[0], dtype="int32")
-    start = keep(carry, memory, max_lengths, rows, everyone)
+    start = keep(carry, memory, max_lengths, rows, left)
     return ops.while_loop(some_left, take_steps_and_drop, (*start, carry["hypotheses"]))[-1]
 
 
@@ -98,8 +100,8 @@ def _take_steps(advance, carry, memory, max_lengths, condition):
     return carry
 
 
-def _any_open(done):
-    return ops.any(ops.logical_not(done))
+def _is_open(carry):
+    return ops.logical_not(carry["done"])
 
 
 def _num_done(done):

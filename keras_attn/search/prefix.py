@@ -79,8 +79,8 @@ def forced_tokens(
         step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
         num_open_hypotheses: Int, number of open hypotheses per batch entry.
         pad_token_id: Int, id of padding.
-        num_unscored: Int, number of first tokens with the log probability 0. `None` for all prefix
-            tokens. Defaults to `0`.
+        num_unscored: Int. The first `num_unscored` tokens of the prefix get the log probability 0.
+            `None` for all prefix tokens. Defaults to `0`.
 
     Returns:
         `None` if there is no prefix. Otherwise a tuple of the tokens, int32 `(batch, 1)`, their log

@@ -31,11 +31,11 @@ class SamplingDecoder(IndependentSearch):
 
     `top_k` ([Fan et al., 2018](https://arxiv.org/abs/1805.04833)) keeps the `top_k` most probable
     tokens. `top_p`, nucleus sampling ([Holtzman et al., 2020](https://arxiv.org/abs/1904.09751)),
-    keeps the smallest set of most probable tokens whose total probability is at least `top_p`. If
-    several tokens have the lowest probability in this set, all of them are kept. `min_p` ([Nguyen
-    et al., 2024](https://arxiv.org/abs/2407.01082)) keeps the tokens whose probability is at least
+    keeps the smallest set of most probable tokens whose total probability is at least `top_p`. All
+    tokens that are as probable as the last token of this set are kept, too. `min_p` ([Nguyen et
+    al., 2024](https://arxiv.org/abs/2407.01082)) keeps the tokens whose probability is at least
     `min_p` times the highest probability. If several of these arguments are set, a token is kept if
-    it fulfills all conditions; `top_p` is applied to the result of `top_k`.
+    it fulfills all conditions. `top_p` then uses the probabilities after `top_k`.
 
     The result of a batch entry depends on its seed, but not on the other batch entries. Keras and
     exported files sample the same tokens, except for rare cases in which float32 rounding errors
@@ -44,7 +44,8 @@ class SamplingDecoder(IndependentSearch):
     Args:
         decoder: `StepDecoder`.
         num_hypotheses: Positive int, number of hypotheses that are sampled independently for each
-            batch entry. Defaults to `1`.
+            batch entry. The memory of a Transformer's cache grows with its square, so for thousands
+            of samples, repeat the source in the batch. Defaults to `1`.
         temperature: Float >= 1e-30. Values below 1 increase the probabilities of the most probable
             tokens. Defaults to `1.0`.
         top_k: Positive int, maximum number of tokens to sample from. Defaults to `None`: no limit.
@@ -52,8 +53,8 @@ class SamplingDecoder(IndependentSearch):
             all tokens.
         min_p: Float in [0, 1], minimum probability relative to the most probable token. Defaults to
             `0.0`: all tokens.
-        seed: Int, seed of the generator that creates the seeds of calls without `seeds`. Defaults
-            to `None`: a random seed.
+        seed: Int. If a call has no `seeds`, a generator with this seed creates them. Defaults to
+            `None`: a random seed.
         {{arguments}}
 
     Call arguments:

@@ -30,8 +30,9 @@ class Search(Layer):
     The state of a search is the *carry*, a nested dict of tensors; `keras_attn.search.loop`
     documents its content. `prepare` creates the carry (with the method `start` of the subclass),
     `advance` extends the hypotheses by one token, and `finish` converts the hypotheses to results.
-    `call` runs these methods with a loop in the graph. A program that runs its own loop reads
-    `carry["done"]` and calls `partial` for intermediate results.
+    `call` runs these methods, with a loop in the graph. A program can also run its own loop over
+    `advance` until all entries of `carry["done"]` are `True`. It can call `partial` for
+    intermediate results.
 
     Args:
         decoder: `StepDecoder`.
@@ -63,9 +64,9 @@ class Search(Layer):
             (`forced_bos_token_id` of transformers). Defaults to `None`: no ids.
         score_prefix: Bool, whether the log probabilities of `prefix_ids` are part of the score. If
             `False`, they are 0. Defaults to `True`.
-        force_end_token: Bool, whether the last token of a hypothesis of maximum length is the end
-            token, with the log probability 0 (`forced_eos_token_id` of transformers). Defaults to
-            `False`: a hypothesis of maximum length may have no end token.
+        force_end_token: Bool. If `True`, the last token of a hypothesis of maximum length is always
+            the end token, with the log probability 0 (`forced_eos_token_id` of transformers). If
+            `False`, such a hypothesis may have no end token. Defaults to `False`.
         return_alignments: Bool, whether to return the attention weights. Defaults to `False`.
         return_token_log_probs: Bool, whether to return the log probability of each token. Defaults
             to `False`.
@@ -84,12 +85,13 @@ class Search(Layer):
             example on JAX. Defaults to `None`: the constructor argument.
         length_penalty: Float or scalar float32 tensor that replaces the constructor argument.
             Defaults to `None`: the constructor argument.
-        query_features: Tensor of shape `(batch, features)`, for decoders whose queries contain
-            features. Defaults to `None`.
+        query_features: Tensor of shape `(batch, features)`. Required by an `RNNDecoder` whose cell
+            has `"features"` in its `query`. Defaults to `None`.
         prefix_ids: Int tensor of shape `(batch, prefix)`, padded on the right. Every hypothesis
             begins with these tokens, for example a language tag. With the shape `(1, prefix)`, all
-            batch entries share one prefix. Length limits and lengths include the prefix tokens, and
-            so do log probabilities, unless `score_prefix=False`. Defaults to `None`: no prefix.
+            batch entries share one prefix. Length limits and lengths include the prefix tokens. Log
+            probabilities also include them, unless `score_prefix=False`. Defaults to `None`: no
+            prefix.
         seeds: Int32 tensor of shape `(batch,)`, seeds of a search with random sampling. With the
             shape `(1,)`, all batch entries share one seed. Defaults to `None`.
         mask: Boolean tensor of shape `(batch, source)`, or a dict of masks: the implicit Keras mask
@@ -100,8 +102,8 @@ class Search(Layer):
     Returns:
         Dict of the hypotheses of each batch entry, best first:
 
-        - `token_ids`: int32 `(batch, hypotheses, time)`, including the end token, if any, and
-          padding.
+        - `token_ids`: int32 `(batch, hypotheses, time)`, padded on the right. They include the end
+          token, if the hypothesis has one.
         - `lengths`: int32 `(batch, hypotheses)`, number of tokens without the end token.
         - `scores`: float32 `(batch, hypotheses)`, log probability divided by the length penalty,
           plus the coverage penalty of a beam search.

@@ -118,9 +118,9 @@ def beam_search(
 ) -> Any:
     """Runs a beam search. Returns the best `num_hypotheses` finished hypotheses, best first.
 
-    A dead end is a beam whose next tokens are all impossible. If the group of a dead end has at
-    most as many possible continuations as beams, the dead end is also returned, after all finished
-    hypotheses.
+    A dead end is a beam whose next tokens are all impossible. Dead ends are returned after all
+    finished hypotheses. If the group of a dead end has more possible continuations than beams, the
+    dead end is dropped instead.
 
     `more(tokens)` is added to the score of a hypothesis. Groups implement diverse beam search with
     Hamming diversity (Vijayakumar et al., 2018).

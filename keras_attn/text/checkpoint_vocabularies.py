@@ -13,7 +13,8 @@ def fairseq_vocabulary(model: bytes, language_codes: Sequence[str] = ()) -> dict
 
         <s> 0, <pad> 1, </s> 2, <unk> 3, pieces of the model, codes of languages, <mask>
 
-    fairseq has one more special token than the SentencePiece model, whose pieces begin at 3.
+    In the SentencePiece model, the pieces begin at id 3. Their ids here are larger by 1, because
+    fairseq has one more special token.
 
     Args:
         model: Bytes of `sentencepiece.bpe.model`.

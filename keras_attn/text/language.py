@@ -20,14 +20,14 @@ class Language:
     target_language="fra_Latn")`.
 
     Args:
-        source_start: List of ids before the text if this is the language of the source, after the
-            start token of the source, if any. Defaults to `()`.
-        source_end: List of ids after the end token of the source if this is its language. Defaults
-            to `()`.
-        target_start: List of the first ids of the translation if this is its language. They are
-            the beginning of the `prefix_ids` of the search. Defaults to `()`.
-        source_tag: List of ids before the text if this is the language of the translation. Defaults
-            to `()`.
+        source_start: List of ids that are inserted before a text in this language. If sources have
+            a start token, it comes first. Defaults to `()`.
+        source_end: List of ids that are appended to a text in this language, after the end token.
+            Defaults to `()`.
+        target_start: List of ids with which a translation into this language begins. They are the
+            beginning of the `prefix_ids` of the search. Defaults to `()`.
+        source_tag: List of ids that are inserted before a text that is translated into this
+            language. Defaults to `()`.
 
     Raises:
         ValueError: If an id is not an integer of at least 0.

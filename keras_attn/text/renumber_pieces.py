@@ -32,11 +32,13 @@ def renumber_pieces(
 
         new.encode(text) = [vocabulary.get(piece, unknown) for piece in old.encode_as_pieces(text)]
 
-    - Pieces that only the vocabulary has are never used for the segmentation, but can be decoded.
-      Single characters among them are used where the model would find an unknown character. There
-      is one difference: the model joins adjacent unknown characters, but not these.
-    - Pieces that only the model has get ids from `size` on. Pass `vocabulary_size=size` to
-      `SentencePieceTokenizer`, which replaces these ids by the unknown id.
+    - Pieces that occur only in the vocabulary can be decoded, but are not used for the
+      segmentation. Single characters are an exception: the new model uses them where `model` would
+      find an unknown character. The segmentation can then differ from that of `model`, which joins
+      adjacent unknown characters to one piece.
+    - Pieces that occur only in the model get the ids `size`, `size + 1`, and so on. Pass
+      `vocabulary_size=size` to `SentencePieceTokenizer`, which replaces these ids by the unknown
+      id.
     - The unknown id is decoded to nothing instead of `⁇`.
 
     Args:
@@ -101,7 +103,8 @@ def renumber_pieces(
         elif name in special:
             new.pieces.add(piece=name, score=0.0, type=kinds.CONTROL)
         elif name in user_defined_pieces:
-            # With the space before it, so that the text after it is segmented as without the tag.
+            # The piece includes the space before it, so that the tag does not change the
+            # segmentation of the text after it.
             new.pieces.add(piece=before_tag + name, score=0.0, type=kinds.USER_DEFINED)
         elif name in own and own[name].type in kept_types:
             new.pieces.add(piece=name, score=own[name].score, type=own[name].type)

@@ -22,6 +22,7 @@ from keras_attn.training.place_parts import device_report, place_parts
 from keras_attn.training.run_directory import RunDirectory
 from keras_attn.training.scheduled_sampling import ScheduledSampling
 from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
+from keras_attn.training.series_columns import SeriesColumns
 from keras_attn.training.strategy import strategy
 from keras_attn.training.token_accuracy import TokenAccuracy
 from keras_attn.training.token_crossentropy import TokenCrossentropy
@@ -42,6 +43,7 @@ __all__ = [
     "RunDirectory",
     "ScheduledSampling",
     "SequenceCrossentropy",
+    "SeriesColumns",
     "TokenAccuracy",
     "TokenCrossentropy",
     "TrainingCheckpoint",

@@ -11,9 +11,9 @@ class CarryStates(keras.callbacks.Callback):
 
     Within an epoch, such a layer starts each batch from its final states of the previous batch. The
     callback sets the states to zero at the beginning of each epoch and of each validation. If `fit`
-    resumes an interrupted epoch, the callback restores the states, which Keras does not count among
-    the variables of the model. Use it with `ConsecutiveWindows`. JAX is not supported: there, a
-    compiled training step cannot change these states.
+    resumes an interrupted epoch, the callback restores the states. (`fit` does not restore them
+    itself, because they are not variables of the model in Keras.) Use it with `ConsecutiveWindows`.
+    JAX is not supported: there, a compiled training step cannot change these states.
 
     Raises:
         ValueError: If the model has no layer with `stateful=True`.

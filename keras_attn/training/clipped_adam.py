@@ -21,9 +21,9 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
 
     - Keras clips the gradients of each replica, and sums them afterwards. `ClippedAdam` clips the
       sum, so training on two devices gives the same result as training on one device.
-    - If a token occurs several times in a batch, Keras squares the gradient of its embedding
-      separately for each occurrence, both in the global norm and in the second moment.
-      `ClippedAdam` sums the gradients of all occurrences first.
+    - A token that occurs several times in a batch has one embedding gradient for each occurrence.
+      For the global norm and the second moment, Keras squares each of them. `ClippedAdam` sums them
+      first, and squares the sum.
     - An update takes about half the time, because one operator replaces ten.
 
     Clipping by the global norm is algorithm 1 of [Pascanu et al.,
@@ -45,8 +45,8 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         use_ema: Bool, whether to keep an exponential moving average of the weights. Defaults to
             `False`.
         ema_momentum: Float, momentum of the moving average. Defaults to `0.99`.
-        ema_overwrite_frequency: Int, the weights are replaced by their moving average every this
-            many steps. Defaults to `None`: only at the end of the training.
+        ema_overwrite_frequency: Int, number of steps after which the weights are replaced by their
+            moving average each time. Defaults to `None`: only at the end of the training.
         loss_scale_factor: Float, the loss is multiplied by this factor and the gradients are
             divided by it. Defaults to `None`: no scaling.
         gradient_accumulation_steps: Int, number of steps whose gradients are averaged before each

@@ -32,7 +32,8 @@ def enable_lora(
     Args:
         model: Built Keras model or layer.
         rank: Positive int, rank of the updates. Defaults to `8`.
-        lora_alpha: Positive float, scale of the updates times `rank`. Defaults to `rank`.
+        lora_alpha: Positive float. The updates are multiplied by `lora_alpha / rank`. Defaults to
+            `rank`.
         attention_kernels: List of kernels of each `MultiHeadAttention` layer to adapt: some of
             `"query"`, `"key"`, `"value"`, `"output"` and `"gate"`, or `None` for no kernel.
             Defaults to `("query", "value")`, as in the paper.

@@ -9,9 +9,9 @@ class FiniteWeights:
     """Finds NaN and infinite values in the variables of a model and its optimizer.
 
     The check covers all float variables, including non-trainable variables such as the moving
-    variance of `BatchNormalization`. It excludes constants, for example a mask that contains 0 and
-    -inf: a non-trainable variable is a constant if it had infinite values before the training and
-    its values have not changed.
+    variance of `BatchNormalization`. It excludes constants, for example a mask of 0 and -inf. A
+    non-trainable variable is a constant if it had infinite values before the training, and its
+    values have not changed since then.
 
     Args:
         model: `keras.Model`. Create the object before the model is trained and before a saved state

@@ -84,7 +84,7 @@ class ImageFormat:
         is_finite = all(each - each == 0 for each in numbers)
         if len(numbers) != (self.num_channels if is_sequence else 1) or not is_finite:
             raise ValueError(
-                f"Expected {name} to be a finite float, or a sequence of {self.num_channels} of "
-                f"them for channels={self.channels!r}. Received: {name}={value!r}."
+                f"Expected {name} to be a finite float, or a sequence of {self.num_channels} "
+                f"finite floats for channels={self.channels!r}. Received: {name}={value!r}."
             )
         return tuple(numbers) if is_sequence else numbers[0]

@@ -33,9 +33,9 @@ def layout_map(
     The weights of Transformers and recurrent layers are divided among the devices of one axis of
     the mesh, as in [Shoeybi et al., 2019](https://arxiv.org/abs/1909.08053): attention by heads,
     the feed-forward network by hidden features, recurrent kernels by units, and embeddings by ids.
-    The moments of the optimizer are divided like their weights, and all other weights are on each
-    device. JAX inserts the communication, so the results are those of one device, in training and
-    in searches.
+    The moments of the optimizer are divided like their weights. Each device has a copy of all other
+    weights. JAX inserts the communication, so the results are equal to those of a single device, in
+    training and in searches.
 
     Set the distribution before you create the model. A layer is recognized by its name, so keep the
     default names of cells and attention layers, or names that contain them.
@@ -44,10 +44,10 @@ def layout_map(
         device_mesh: `keras.distribution.DeviceMesh` with the axis `axis`, for example of shape
             `(1, 4)` and axis names `("batch", "model")`.
         parts: Iterable of strings from `"embedding"`, `"attention"`, `"feed_forward"` and
-            `"recurrent"`, the weights to divide. The number of devices must divide the divided
-            sizes: the vocabulary, heads times features of a head, hidden features, gates times
-            units. Leave out `"embedding"` if it does not divide the vocabulary. Defaults to `None`:
-            all parts.
+            `"recurrent"`, the weights to divide. The number of devices must divide the size of each
+            divided axis: the vocabulary size, heads times head size, hidden features, and gates
+            times units. If it does not divide the vocabulary size, leave out `"embedding"`.
+            Defaults to `None`: all parts.
         axis: String, the axis of the mesh. Defaults to `"model"`.
 
     Returns:

@@ -19,8 +19,8 @@ from keras_attn.training.token_statistics import (
 
 # Upper bound of the number of logits in a chunk. 8 MiB of logits fit into the cache of a processor.
 LOGITS_PER_CHUNK = 2**21
-# Lower bound of the tokens in a chunk, divided by the number of features. With fewer tokens, adding
-# the kernel gradients of the chunks would take longer than the matrix products.
+# Lower bound of the ratio of tokens in a chunk to features. With fewer tokens, adding the kernel
+# gradients of the chunks would take longer than the matrix products.
 TOKENS_PER_FEATURE = 2
 
 # Statistics that need the logits of a chunk. `of_all` does not: it is h^T (sum over v of E[v]).

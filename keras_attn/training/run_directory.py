@@ -9,6 +9,7 @@ import keras
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.model_card import ModelCard
+from keras_attn.training.series_columns import SeriesColumns
 
 FORMAT = 1
 DESCRIPTION = "run.json"
@@ -27,19 +28,22 @@ class RunDirectory:
         model.keras               the model
         source.spm, target.spm    the tokenizers, if any; .json for a HuggingFaceTokenizer
 
-    `run.json` is a JSON object with `format` (1), `kind`, `model` (a file name), `source` and
-    `target` (`{"tokenizer": "sentencepiece" or "tokenizers", "file", "pad_token_id",
-    "start_token_id", "end_token_id", "vocabulary_size", "languages"}`, or `{"tokenizer": "none"}`),
-    `files` (names of other files by their purpose) and `card` (see `ModelCard`), and for a model
-    that reads images `image_format` (see `ImageFormat`). `RunDirectory` ignores other keys.
+    `run.json` is a JSON object with the keys `format` (1), `kind`, `model` (a file name), `source`,
+    `target`, `files` (names of other files by their purpose) and `card` (see `ModelCard`). If the
+    model reads images, it has the key `image_format` (see `ImageFormat`); a forecaster can have the
+    key `series` (see `SeriesColumns`). `source` and `target` are objects with the keys `tokenizer`
+    (`"sentencepiece"` or `"tokenizers"`), `file`, `pad_token_id`, `start_token_id`, `end_token_id`,
+    `vocabulary_size` and `languages`, or `{"tokenizer": "none"}`.
+    `RunDirectory` ignores other keys.
 
     Args:
         path: Path of the directory.
 
     Attributes:
         path: `Path` of the directory.
-        kind: String, type of the model: `"generation"` for a `GenerationModel`, which `keras-attn
-            export` accepts, or any other string, such as `"classification"`.
+        kind: String, type of the model: `"generation"` for a `GenerationModel`, `"series"` for a
+            forecaster (`keras-attn export` accepts these two), or any other string, such as
+            `"classification"`.
         model_path: `Path` of the model. The file may not exist before the end of the training.
         source_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`, or `None`.
         target_tokenizer: Tokenizer of the same classes, or `None` if the run has no target
@@ -47,6 +51,7 @@ class RunDirectory:
         files: Dict from the purpose of each additional file to its `Path`.
         card: `ModelCard`.
         image_format: `ImageFormat`, or `None`.
+        series: `SeriesColumns`, or `None`.
 
     Raises:
         FileNotFoundError: If the directory, its `run.json` or a tokenizer is missing.
@@ -76,6 +81,8 @@ class RunDirectory:
             self.card = ModelCard(**{name: card.get(name) for name in vars(ModelCard())})
             image = description.get("image_format")
             self.image_format = None if image is None else ImageFormat.from_entries(image)
+            series = description.get("series")
+            self.series = None if series is None else SeriesColumns.from_entries(series)
             sides = [self._tokenizer_arguments(description.get(side, {})) for side in SIDES]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
@@ -96,6 +103,7 @@ class RunDirectory:
         files: Mapping[str, str] | None = None,
         card: ModelCard | None = None,
         image_format: ImageFormat | None = None,
+        series: SeriesColumns | None = None,
     ) -> Self:
         """Writes the tokenizers and `run.json`. Call `save_model` afterwards to save the model.
 
@@ -111,6 +119,7 @@ class RunDirectory:
             card: `ModelCard`. Defaults to `None`: an empty card.
             image_format: `ImageFormat` of the images that the model reads, for the exported file.
                 Defaults to `None`.
+            series: `SeriesColumns` of a forecaster, for the exported file. Defaults to `None`.
 
         Returns:
             The `RunDirectory`.
@@ -135,6 +144,8 @@ class RunDirectory:
         description["card"] = {} if card is None else card.entries()
         if image_format is not None:
             description["image_format"] = image_format.entries()
+        if series is not None:
+            description["series"] = series.entries()
         with atomic_replace(path / DESCRIPTION) as partial:
             partial.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
         return cls(path)

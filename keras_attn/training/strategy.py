@@ -65,10 +65,10 @@ def strategy(
         same `MirroredStrategy`, because TensorFlow supports only one per process.
 
     Raises:
-        ValueError: If `name` or a device is unknown, a device is repeated, `devices` is given
-            without `"mirrored"`, `"mirrored"` is used without GPUs or on a backend other than
-            TensorFlow, or `"multi_worker"` is used on PyTorch or without the environment variables
-            that name the workers.
+        ValueError: If `name` or a device is unknown; if a device is repeated; if `devices` is given
+            without `"mirrored"`; if `"mirrored"` is used without GPUs, or on a backend other than
+            TensorFlow; or if `"multi_worker"` is used on PyTorch, or without the environment
+            variables that name the workers.
         TimeoutError: If a worker did not start within `join_timeout` seconds.
         OSError: If the port of this worker is in use.
         RuntimeError: If the process computed something before it created the `"multi_worker"`

@@ -113,9 +113,9 @@ def weights_of_tokens(sample_weight: Any) -> Any:
 
     Raises:
         ValueError: If the rank is not 2. Sentence weights of shape `(batch,)` would be broadcast
-            along the wrong axis. A `class_weight`
-            is refused too: Keras converts it to weights of shape `(batch,)`, with the position of
-            the largest label in each row as the class.
+            along the wrong axis. A `class_weight` is refused too: Keras converts it to weights of
+            shape `(batch,)`, and uses the position of the largest label in a row as the class of
+            the row.
     """
     weights = ops.cast(sample_weight, "float32")
     # In TensorFlow, the rank is unknown if the step was traced with different ranks.

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_attn._drop_ins.low_rank_adaptation import LowRankAdaptation
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.training.described_code import (
     CODE,
@@ -100,6 +101,13 @@ def _model_config(model):
     ]
     if functions:  # the configuration of a layer only contains their names
         config["functions"] = functions
+    lora = [
+        {"rank": layer.lora_rank, "alpha": layer.lora_alpha, "kernels": layer.lora_kernels}
+        for layer in flatten_layers([model])
+        if isinstance(layer, LowRankAdaptation) and layer.lora_kernels
+    ]
+    if lora:  # the configuration of a layer does not contain its low-rank updates
+        config["lora"] = lora
     return _normalized(_plain(config))
 
 

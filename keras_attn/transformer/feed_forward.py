@@ -165,7 +165,7 @@ GATES = {"swiglu": ops.silu, "geglu": tanh_gelu, "reglu": ops.relu}
 """Gate functions of gated networks by the name of the activation."""
 
 ACTIVATIONS = {"gelu": erf_gelu, "gelu_tanh": tanh_gelu}
-"""Activations with another meaning than in Keras, or with a name that Keras does not have."""
+"""Activations whose names do not exist in Keras or mean a different function there."""
 
 
 def get_activation(activation: ActivationLike) -> Any:

@@ -165,8 +165,8 @@ class TransformerStack(Layer):
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """Returns the bias of the attention scores, or `None`.
 
-        With `flash_attention=True`, it returns the layer `position_bias` instead, which the
-        attention then calls.
+        With `flash_attention=True`, it returns the layer `position_bias` itself. The attention then
+        calls this layer for each block.
         """
         if self.position_bias is None or self.blocks[0].flash_attention:
             return self.position_bias

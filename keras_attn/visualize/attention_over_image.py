@@ -29,11 +29,12 @@ def plot_attention_over_image(
 
         0.7 a_t(y, x) / max_y,x a_t(y, x)
 
-    where a_t is the weights of word t, interpolated from the grid of the encoder to the pixels of
+    where a_t are the weights of word t, interpolated from the grid of the encoder to the pixels of
     the image. Each word has its own scale. A frame marks the position with the largest weight if
-    that is at least twice the mean.
+    this weight is at least twice the mean weight.
 
-    Pieces of SentencePiece are joined to words, with the mean of their weights.
+    SentencePiece pieces are joined to words. The weights of a word are the mean of the weights of
+    its pieces.
 
     Args:
         image: Array-like of shape `(height, width)`, `(height, width, 1)` (gray) or `(height,

@@ -17,9 +17,10 @@ def plot_forecast(
 ) -> Any:
     """Plots the forecast of one series with its intervals, and the attention over the past.
 
-    The upper plot shows the past, the intervals between the first and the last quantile, the second
-    and the second last, and so on, and the quantile in the middle. The lower plot, if there are
-    attention weights, is a heat map: row t shows the weights of step t over the past.
+    The upper plot shows the past values, the quantile in the middle, and one interval for each pair
+    of quantiles: from the first to the last, from the second to the second last, and so on. If
+    there are attention weights, the lower plot is a heat map. Row t shows the weights of step t
+    over the past.
 
     Args:
         past: Array-like of shape `(past,)`, the observed values. NaN marks missing values.

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn._backend.scan import scan
+from keras_attn._backend.scan import growing_scans, scan
+from keras_attn._backend.sequential_loops import map_sequentially
 from tests.contracts import assert_close, numpy
 
 INPUTS = np.random.default_rng(0).normal(size=(5, 2)).astype("float32")
@@ -27,6 +28,21 @@ def test_keeps_what_is_asked_for(num_steps):
     assert int(last["count"]) == num_steps
     assert_close(numpy(last["total"]), expected[-1] if num_steps else np.ones(2))
     assert_close(numpy(twice), 2.0 * expected)
+
+
+@pytest.mark.parametrize("num_steps", [0, 1, 5])
+def test_growing_scan_equals_other_scans(num_steps):
+    expected = running_sums(INPUTS[:num_steps], np.ones(2, "float32"))
+    with growing_scans():
+        found = running_sums(INPUTS[:num_steps], np.ones(2, "float32"))
+    assert_close(numpy(found), numpy(expected))
+    assert found[1][0].shape == (num_steps, 2)
+
+
+def test_growing_map_equals_other_maps():
+    expected = map_sequentially(ops.square, INPUTS)
+    with growing_scans():
+        assert_close(numpy(map_sequentially(ops.square, ops.convert_to_tensor(INPUTS))), expected)
 
 
 def test_learns_through_the_loop():

@@ -340,7 +340,7 @@ def test_the_blockwise_form_equals_the_plain_one(name):
         ({"return_attention_scores": True}, "scores=False with flash_attention=True"),
         ({"attention_mask": random_mask(2, 6, 6)}, r"Expected attention_mask .*shape \(2, 6, 6\)"),
         ({"attention_mask": random_mask(2, 1, 6, 6)}, r"Received: .*shape \(2, 1, 6, 6\)"),
-        ({"position_bias": BIAS[:, :2]}, r"Expected a layer .*shape \(2, 2, 6, 6\)"),
+        ({"position_bias": BIAS[:, :2]}, r"Expected position_bias .*shape \(2, 2, 6, 6\)"),
     ],
 )
 def test_the_blockwise_form_refuses_what_it_has_not(call, message):
@@ -635,7 +635,7 @@ def test_half_precision_goes_through_the_cache_with_float32_biases(growing):
         ({"output_shape": 0}, "output_shape to be a positive integer. Received: output_shape=0"),
         ({"sliding_window": 0}, "sliding_window to be .* Received: sliding_window=0"),
         ({"num_key_value_heads": 0}, "to be .* Received: num_key_value_heads=0"),
-        ({"num_key_value_heads": 3}, "must divide num_heads. Received: num_key_value_heads=3"),
+        ({"num_key_value_heads": 3}, "to divide num_heads. Received: num_key_value_heads=3"),
         ({"dropout": 1.0}, r"dropout to be in \[0, 1\). Received: dropout=1.0"),
         ({"dropout": -0.1}, "Received: dropout=-0.1"),
         ({"dropout": 0.1, "flash_attention": True}, "Received: flash_attention=True, dropout=0.1"),
@@ -682,14 +682,14 @@ def test_a_mask_of_the_value_counts_where_the_query_is_the_value():
 def test_a_prepared_memory_has_no_positions(arguments):
     layer = MultiHeadAttention(2, 4, **arguments)
     layer.build((None, None, 8))
-    with pytest.raises(ValueError, match="Received: a layer with rotary="):
+    with pytest.raises(ValueError, match="Received: rotary="):
         layer.prepare_memory(np.zeros((1, 3, 8), "float32"))
 
 
 def test_weights_of_a_bias_that_a_functional_model_would_lose():
     inputs = keras.Input((5, 8))
     for layer in (MultiHeadAttention(2, 4), TransformerEncoderBlock(2, 12)):
-        with pytest.raises(ValueError, match="give its result"):
+        with pytest.raises(ValueError, match="pass its output"):
             layer(inputs, position_bias=RelativePositionBias(2))
         layer(inputs, position_bias=AlibiBias(2))  # has none
 

@@ -3,19 +3,22 @@
     python tests/convert/language_table.py
 
 The models are small and random. For four pairs each of M2M100, NLLB and mBART-50, the table has the
-number of texts whose ids equal those of `generate` with the ids of the languages. The last row is
-T5 with sentinels in the texts. It is not part of `make test-convert`.
+number of texts whose ids equal those of `generate` with the ids of the languages: in Keras and from
+the ONNX file in the runtime. The last row is T5 with sentinels in the texts: the tokenizer's ids
+and, without spaces, the output texts are also compared with those of transformers' tokenizer. It is
+not part of `make test-convert`.
 """
 
-import itertools
 import tempfile
 from pathlib import Path
 
 import numpy as np
-import sentencepiece
 import torch
+import transformers
+from keras_attn_runtime import Translator
 
 from keras_attn.convert import from_transformers
+from keras_attn.export import export_onnx
 from tests.convert.against_transformers import randomize, save, without_padding
 from tests.convert.small_checkpoints import ENGLISH, GERMAN, pieces_of, train_pieces
 from tests.convert.test_languages import CODES, LINES, write
@@ -36,26 +39,32 @@ def their_ids(model, source, **generation):
     return [without_padding(row, model) for row in ids[:, 1:].tolist()][0]
 
 
-def our_ids(converted, lines, **languages):
+def our_results(converted, path, lines, **languages):
+    """Returns the results in Keras and from the ONNX file in the runtime."""
     tokenizers = converted.source_tokenizer, converted.target_tokenizer
-    found = converted.model.generate(lines, *tokenizers, return_details=True, **languages)
-    end = converted.model.search.end_token_id
-    return [[*each.token_ids, *([end] if each.ended else [])] for each in found]
+    keras = converted.model.generate(lines, *tokenizers, return_details=True, **languages)
+    if not path.exists():
+        export_onnx(converted.model, path, *tokenizers)
+    return keras, Translator(path, num_threads=1).translate(lines, **languages)
 
 
-def row(name, found, expected):
+def count_equal(found, expected):
     equal = sum(ours == theirs for ours, theirs in zip(found, expected, strict=True))
+    return f"{equal} of {len(expected)}"
+
+
+def row(name, results, end, expected, *more):
+    """Prints the numbers of equal ids, and the range of their lengths."""
+    ids = ([[*each.token_ids, *[end][: each.ended]] for each in found] for found in results)
     lengths = sorted({len(each) for each in expected})
-    print(f"| {name} | {equal} of {len(expected)} | {lengths[0]} to {lengths[-1]} |", flush=True)
+    cells = [*(count_equal(found, expected) for found in ids), f"{lengths[0]} to {lengths[-1]}"]
+    print(f"| {' | '.join([name, *cells, *more])} |", flush=True)
 
 
-def main():
-    lines = texts()
-    print("| model and pair | equal ids | tokens |\n|---|---|---|")
-    for kind, (first, second) in itertools.product(CODES, PAIRS):
-        with tempfile.TemporaryDirectory() as folder:
-            model, names, pieces = write(Path(folder) / kind, kind)
-            converted = from_transformers(Path(folder) / kind)
+def language_rows(kind, lines, folder):
+    model, names, pieces = write(folder / kind, kind)
+    converted = from_transformers(folder / kind)
+    for first, second in PAIRS:
         codes = CODES[kind][first], CODES[kind][second]
         source, target = (names.index(code) for code in codes)
         expected = []
@@ -63,25 +72,44 @@ def main():
             ids = [names.index(each) if each in names else 3 for each in pieces.encode(line, str)]
             expected.append(their_ids(model, [source, *ids, 2], forced_bos_token_id=target))
         pair = [code.strip("_") for code in codes]
-        found = our_ids(converted, lines, source_language=pair[0], target_language=pair[1])
-        row(f"{kind}, {pair[0]} to {pair[1]}", found, expected)
+        languages = {"source_language": pair[0], "target_language": pair[1]}
+        results = our_results(converted, folder / "model.onnx", lines, **languages)
+        row(f"{kind}, {pair[0]} to {pair[1]}", results, 2, expected, "", "")
 
-    model = train_pieces([*ENGLISH, *GERMAN], 50, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
-    size = len(pieces_of(model))
-    original = randomize(t5(num_layers=2, vocab_size=size + 104), 3)
+
+def t5_row(lines, folder):
+    pieces = train_pieces([*ENGLISH, *GERMAN], 50, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    original = randomize(t5(num_layers=2, vocab_size=len(pieces_of(pieces)) + 104), 3)
+    save(original, folder, num_beams=2, max_new_tokens=12, bad_words_ids=[[0]])
+    (folder / "spiece.model").write_bytes(pieces)
+    theirs = transformers.T5Tokenizer.from_pretrained(folder)
+    converted = from_transformers(folder)
+    masked = [line.split() for line in lines]
+    masked = [
+        " ".join([*words[:1], "<extra_id_0>", *words[1:], "<extra_id_1>"]) for words in masked
+    ]
+    sources = [theirs(line)["input_ids"] for line in masked]
+    expected = [their_ids(original, ids) for ids in sources]
+    results = our_results(converted, folder / "model.onnx", masked)
+    found = [[*ids, 1] for ids in converted.source_tokenizer.encode(masked)]
+    decoded = [theirs.decode([id_ for id_ in ids if id_ > 1]) for ids in expected]
+    written = sum("<extra_id_" in text for text in decoded)
+    # transformers 5 writes no spaces before sentinels.
+    decoded = [text.replace(" ", "") for text in decoded]
+    outputs = [[each.text.replace(" ", "") for each in one] for one in results]
+    equal = [count_equal(one, decoded) for one in outputs]
+    more = count_equal(found, sources), f"{equal[0]}, {equal[1]}; {written} with sentinels"
+    row("T5 with sentinels", results, 1, expected, *more)
+
+
+def main():
+    columns = ("model and pair", "Keras", "runtime", "tokens", "source ids", "texts")
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    for kind in CODES:
+        with tempfile.TemporaryDirectory() as folder:
+            language_rows(kind, texts(), Path(folder))
     with tempfile.TemporaryDirectory() as folder:
-        save(original, folder, num_beams=2, max_new_tokens=12, bad_words_ids=[[0]])
-        (Path(folder) / "spiece.model").write_bytes(model)
-        converted = from_transformers(folder)
-    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-    masked, expected = [], []
-    for line in lines:
-        words = line.split()
-        before, after = " ".join(words[:1]), " ".join(words[1:])
-        masked.append(f"{before} <extra_id_0> {after} <extra_id_1>".replace("  ", " "))
-        ids = [*processor.encode(before), size + 99, *processor.encode(after), size + 98, 1]
-        expected.append(their_ids(original, ids))
-    row("T5 with sentinels", our_ids(converted, masked), expected)
+        t5_row(texts(), Path(folder))
 
 
 if __name__ == "__main__":

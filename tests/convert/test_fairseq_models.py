@@ -102,7 +102,7 @@ def test_every_mapped_setting_is_varied(model_type):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VARIED)
-@pytest.mark.parametrize("model_type", ["mbart", "fsmt"])
+@pytest.mark.parametrize("model_type", CHANGED)
 def test_a_varied_setting_gives_equal_logits(tmp_path, model_type, name):
     value = VARIED[name]
     if value == "other":

@@ -183,6 +183,16 @@ VARIED = {
         "tie_word_embeddings": True,
     },
 }
+LLAMA_TYPES = {
+    "mistral": {"sliding_window": 3},
+    "qwen2": {},
+    "gemma": {"rope_parameters": {"rope_theta": 50.0, "rope_type": "default"}},
+}
+"""Models with the settings of Llama, and their own values."""
+for _name, _own in LLAMA_TYPES.items():
+    _mapped = mapped_names(ARCHITECTURES[_name].settings)
+    VARIED[_name] = {key: value for key, value in VARIED["llama"].items() if key in _mapped} | _own
+VARIED["gemma"]["tie_word_embeddings"] = False
 CASES = [(model_type, name) for model_type, names in VARIED.items() for name in names]
 
 

@@ -106,9 +106,11 @@ VARIED = {
 def test_every_mapped_setting_is_varied():
     elsewhere = {"model_type", "architectures", "scale_decoder_outputs"}
     assert mapped_names(T5.settings) - elsewhere == set(VARIED)
+    assert mapped_names(MT5.settings) - elsewhere == set(VARIED)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", VARIED)
-def test_a_varied_setting_gives_equal_logits(tmp_path, name):
-    check_logits(t5(**{name: VARIED[name]}), tmp_path)
+@pytest.mark.parametrize("make", [t5, mt5])
+def test_a_varied_setting_gives_equal_logits(tmp_path, make, name):
+    check_logits(make(**{name: VARIED[name]}), tmp_path)

@@ -74,7 +74,7 @@ def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
     assert source.model == (run / "source.spm").read_bytes()
 
 
-@pytest.mark.parametrize("form", ["onnx", "onnx-text"])
+@pytest.mark.parametrize("form", ["onnx", "onnx-text", "litert-steps"])
 def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatch, capsys, form):
     calls = []
     monkeypatch.setattr(
@@ -85,9 +85,15 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
     out = str(tmp_path / "model.onnx")
     plain = {"target_prefix": False, "allow_nonfinite": False, "card": ModelCard()}
     if form == "onnx":
-        plain |= {"external_data": False, "alignments": None}
+        plain |= {"external_data": False}
+    if form != "onnx-text":
+        plain |= {"alignments": None}
     assert main([form, str(run), out, "--precision", "int8"]) == 0
     assert calls.pop() == {"sentences": None, "precision": "int8", **plain}
+    if form == "litert-steps":
+        assert main([form, str(run), out, "--batch-size", "4"]) == 0
+        expected = {"sentences": None, "precision": "float32", "batch_size": 4}
+        assert calls.pop() == {**expected, **plain}
     if form == "onnx":
         for arguments, expected in [
             (["--external-data"], {"external_data": True}),
@@ -99,7 +105,7 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
             assert calls.pop() == {"sentences": None, "precision": "float32", **plain, **expected}
     for other, options, message in [
         ("litert", ["--precision", "int4"], "the format litert has the precisions"),
-        ("onnx", ["--batch-size", "2"], "only the format litert has a fixed batch size"),
+        ("onnx", ["--batch-size", "2"], "formats litert and litert-steps have a fixed batch size"),
         ("saved-model", ["--precision", "int8"], "have a precision, received int8"),
         ("saved-model", ["--external-data"], "only the format onnx can have external data"),
         ("onnx-text", ["--alignments"], "the format onnx-text has no alignments"),

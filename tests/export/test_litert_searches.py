@@ -1,6 +1,7 @@
 """LiteRT files of decoders, searches and rules, compared with Keras on 200 sources each."""
 
 import keras
+import numpy as np
 import pytest
 
 from keras_attn import (
@@ -15,7 +16,8 @@ from keras_attn import (
     rnn_seq2seq,
     transformer_seq2seq,
 )
-from keras_attn.export import ExportError, export_litert
+from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn.export import export_litert
 from tests.contracts import randomize
 from tests.export.test_attention_mechanisms import MECHANISMS, mechanism_parts
 from tests.export.test_language_model import generator
@@ -34,9 +36,6 @@ DECODERS = {
     "lstm, no attention": {"attention": None},
     **{f"gru, {name}": name for name in MECHANISMS},
 }
-
-REFUSED = ("gru, additive in chunks", "gru, monotonic, recursive")
-"""Decoders with a loop of their own in each step, whose results LiteRT cannot collect."""
 
 SEARCHES = {
     "greedy": (GreedyDecoder, {"max_length": 16, "repetition_penalty": 1.3}),
@@ -96,7 +95,7 @@ def assert_equals_keras(model, path, **options):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in DECODERS if name not in REFUSED])
+@pytest.mark.parametrize("name", DECODERS)
 def test_litert_search_of_each_decoder(tmp_path, name):
     has_attention = name != "lstm, no attention"
     assert_equals_keras(
@@ -105,11 +104,15 @@ def test_litert_search_of_each_decoder(tmp_path, name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REFUSED)
-def test_litert_search_names_loops_that_litert_cannot_run(tmp_path, name):
-    with pytest.raises(ExportError, match=r"tf.TensorList\w+ in \['beam_decoder.*export_onnx"):
-        assert_equals_keras(search_model(name, BeamDecoder, BEAM), tmp_path / "m.tflite")
-    assert not list(tmp_path.iterdir())
+def test_litert_search_with_flash_attention(tmp_path):
+    encoder, decoder = transformer_seq2seq(*SIZES, 1, 2, 16, 32, dropout=0.0, seed=1)
+    attentions = [each for each in flatten_layers([encoder]) if hasattr(each, "flash_attention")]
+    for attention in attentions:
+        attention.flash_attention = True
+    model = GenerationModel(encoder, BeamDecoder(decoder, **BEAM))
+    randomize(model, scale=0.7, seed=3)
+    assert attentions
+    assert_equals_keras(model, tmp_path / "m.tflite")
 
 
 @pytest.mark.slow
@@ -138,8 +141,9 @@ def test_litert_search_of_images(tmp_path):
     image = keras.Input((8, 8, 3), name="image")
     model = GenerationModel(encoder, make_search(), image)
     randomize(model, scale=0.7, seed=3)
-    report = export_litert(model, tmp_path / "m.tflite")
-    assert report.sentences >= 80 and report.all_tied == 1.0 and report.largest_difference < 1e-3
+    images = np.random.default_rng(0).random((200, 8, 8, 3), "float32")
+    report = export_litert(model, tmp_path / "m.tflite", sample_inputs=images)
+    assert report.sentences >= 200 and report.all_tied == 1.0 and report.largest_difference < 1e-3
 
 
 @pytest.mark.slow

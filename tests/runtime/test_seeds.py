@@ -90,7 +90,7 @@ def test_out_of_range(translator, seed):
 def test_a_file_that_does_not_draw_has_none(model_path):
     translator = Translator(model_path)
     assert not translator.is_stochastic
-    with pytest.raises(ValueError, match="draws nothing at random. Received: seed=1"):
+    with pytest.raises(ValueError, match="does not sample. Received: seed=1"):
         translator(["some text"], seed=1)
 
 
@@ -101,4 +101,4 @@ def test_command(path, model_path, start_command):
     assert start_command(path, "--seed", "4").communicate(lines)[0].decode() != outputs[0]
     process = start_command(model_path, "--seed", "3")
     _, message = process.communicate(lines)
-    assert process.returncode == 1 and b"draws nothing at random" in message
+    assert process.returncode == 1 and b"does not sample" in message

@@ -126,7 +126,7 @@ def test_without_onnxruntime_the_extras_are_named(model_path, monkeypatch):
 def test_what_is_left_of_onnxruntime_is_not_onnxruntime(model_path, monkeypatch):
     # Uninstalling one of the two packages leaves their shared folder.
     monkeypatch.setitem(sys.modules, "onnxruntime", ModuleType("onnxruntime"))
-    with pytest.raises(ImportError, match=r"not whole.*keras-attn-runtime\[cpu\]"):
+    with pytest.raises(ImportError, match=r"incomplete.*keras-attn-runtime\[cpu\]"):
         Translator(model_path)
 
 

@@ -24,7 +24,7 @@ def test_image_format_survives_json():
         ({"channels": "hsv"}, "one of .'gray', 'rgb', 'bgr', 'rgba'.. Received: channels='hsv'"),
         ({"resize": "lanczos"}, "one of .'nearest', .* Received: resize='lanczos'"),
         ({"scale": math.nan}, "a finite float, .* Received: scale=nan"),
-        ({"offset": (math.inf, 0, 0)}, "sequence of 3 of them for channels='rgb'"),
+        ({"offset": (math.inf, 0, 0)}, "sequence of 3 finite floats for channels='rgb'"),
         ({"scale": (1.0, 2.0)}, "sequence of 3 .* Received: scale=.1.0, 2.0."),
         ({"scale": "bright"}, "Received: scale='bright'"),
         ({"offset": None}, "Received: offset=None"),

@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 import keras_attn
-from keras_attn.training import ScheduledSampling, SequenceCrossentropy, compile_for_training
+from keras_attn.training import (
+    ScheduledSampling,
+    SequenceCrossentropy,
+    compile_for_training,
+    enable_lora,
+)
 from keras_attn.training.training_fingerprint import (
     differences_in_one_line,
     fingerprint_differences,
@@ -72,6 +77,23 @@ def test_fingerprint_changes_with_the_model_only(build, change):
     (value,) = change.values()
     found = differences_in_one_line(fingerprint_differences(first, other))
     assert found.startswith("model") and f"now {value}" in found
+
+
+def test_fingerprint_contains_low_rank_updates():
+    def of(*arguments):
+        model = transformer()
+        enable_lora(model, *arguments)
+        return training_fingerprint(compile_for_training(model))
+
+    first = of(2, 4.0)
+    assert fingerprint_differences(first, of(2, 4.0)) == []
+    for other, message in (
+        (of(2, 6.0), "alpha: saved 4.0, now 6.0"),
+        (of(2, 4.0, ("query", "key")), "kernels.1: saved 'value', now 'key'"),
+    ):
+        found = fingerprint_differences(first, other)
+        assert all(each.startswith("model.lora") for each in found)
+        assert message in differences_in_one_line(found)
 
 
 def test_fingerprint_leaves_out_a_learning_rate_that_is_a_number():

@@ -107,7 +107,7 @@ def test_chief_alone_writes(two):
 
 def test_lost_worker_ends_the_other_with_a_clear_message(two):
     assert "Worker 1 failed: SIGKILL." in two[1]
-    assert "RuntimeError: Expected all 2 workers until the end of the training" in two[1]
+    assert "RuntimeError: Expected all 2 workers to run until the end of the training" in two[1]
 
 
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="Keras' own division of arrays on TensorFlow")

@@ -143,7 +143,7 @@ def test_the_blockwise_form_refuses_what_it_has_not():
     block = TransformerEncoderBlock(2, 12, flash_attention=True)
     with pytest.raises(ValueError, match=r"Expected attention_mask .* shape \(2, 6, 6\)"):
         block(INPUTS, attention_mask=np.ones((2, 6, 6), bool))
-    with pytest.raises(ValueError, match="Expected a layer as position_bias"):
+    with pytest.raises(ValueError, match="Expected position_bias to be a layer"):
         block(INPUTS, position_bias=BIAS)
     with pytest.raises(ValueError, match="attention_dropout=0.1. Set attention_dropout=0"):
         TransformerEncoderBlock(2, 12, flash_attention=True, dropout=0.1)
@@ -223,7 +223,7 @@ def test_dropout_is_that_of_the_attention_and_the_activation_unless_they_have_th
         ({"activation_dropout": 1.5}, "Received: activation_dropout=1.5"),
         ({"num_heads": 3}, "num_heads to divide .* Received: num_heads=3, features=8"),
         ({"key_dim": 0}, "key_dim to be a positive integer. Received: key_dim=0"),
-        ({"num_key_value_heads": 3}, "must divide num_heads. Received: num_key_value_heads=3"),
+        ({"num_key_value_heads": 3}, "to divide num_heads. Received: num_key_value_heads=3"),
         ({"sliding_window": 0}, "Received: sliding_window=0"),
     ],
 )

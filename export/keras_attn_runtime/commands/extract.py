@@ -15,10 +15,11 @@ from keras_attn_runtime.file_info.read_metadata import read_exported_file
 
 HELP = "write the tokenizers and settings of a file to separate files"
 DESCRIPTION = (
-    "Writes the tokenizers and settings from the metadata of an exported ONNX or LiteRT file to "
-    "files, for hosts that cannot read metadata, such as phones and ONNX Runtime in JavaScript. "
-    "Existing files with these names are replaced. Exit status: 0 written; 1 nothing was written; "
-    "2 invalid command line."
+    "Copies the tokenizers and settings of an exported ONNX or LiteRT file to separate files. Some "
+    "programs need this because they cannot read the metadata of the exported file, for example "
+    "apps on phones and ONNX Runtime in JavaScript. Existing output files are replaced. Exit "
+    "status: 0 if the files were written, 1 if reading or writing failed, 2 if the command line is "
+    "invalid."
 )
 SUFFIXES = {"sentencepiece": ".spm", "tokenizers": ".json"}
 """Dict from the format of a tokenizer to its file suffix."""
@@ -84,7 +85,7 @@ def _content(arguments: Namespace) -> dict[Path, bytes]:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Replaces a file atomically: a reader never sees a part of the new content."""
+    """Writes a file atomically: other processes read either the old or the new content."""
     descriptor, partial = tempfile.mkstemp(prefix=".partial-", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:

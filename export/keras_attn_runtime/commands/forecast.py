@@ -18,8 +18,9 @@ HELP = "forecast the series of a CSV file"
 DESCRIPTION = (
     "Reads series from a CSV file with the columns that the model names, and writes the mean and "
     "the quantiles of each target for the next time steps. Empty cells of targets are missing "
-    "values. If the model has covariates that are known in the future, the last rows of each "
-    "series are the future, with empty cells of the targets. `info FILE` lists the columns."
+    "values. If the model has covariates that are known in the future, each series must end "
+    "with rows for the future, in which the cells of the targets are empty. `info FILE` lists the "
+    "columns."
 )
 EPILOG = "Exit status: 0 forecasts written; 1 stopped by an error; 2 wrong command line."
 

@@ -6,6 +6,14 @@ from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.file_info.tensor_value import TensorValue
 
 
+class EngineValue(Protocol):
+    """A tensor in the memory of an engine."""
+
+    def numpy(self) -> Array:
+        """Returns the tensor as an array."""
+        ...
+
+
 class EngineSession(Protocol):
     """A model that an engine has loaded.
 
@@ -39,6 +47,28 @@ class EngineSession(Protocol):
 
         Returns:
             List of arrays, one for each name.
+
+        Raises:
+            Exception: of the engine's own classes, if the run fails.
+        """
+        ...
+
+    def value_of(self, array: Array) -> EngineValue:
+        """Returns a value for `run_values`."""
+        ...
+
+    def run_values(
+        self, values: Mapping[str, EngineValue], call: Call
+    ) -> Mapping[str, EngineValue]:
+        """Runs the model once on values that remain in the memory of the engine.
+
+        Args:
+            values: dict from the name of each input to a value of this engine. Other entries are
+                ignored.
+            call: `Call`. A run of a stopped call raises an exception.
+
+        Returns:
+            Dict of all outputs.
 
         Raises:
             Exception: of the engine's own classes, if the run fails.

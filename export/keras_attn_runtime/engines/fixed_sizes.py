@@ -42,21 +42,37 @@ def run_rows(
         ValueError: if there are more rows than the batch size of the file.
         Exception: of the engine's own classes, if the run fails.
     """
+    rows = count_rows(feeds)
+    outputs = session.run(output_names, fill_batch(session, feeds), call)
+    return {name: first_rows(each, rows) for name, each in zip(output_names, outputs, strict=True)}
+
+
+def count_rows(feeds: Mapping[str, Array]) -> int:
+    """Returns the number of rows of a batch."""
+    return max(len(each) for each in feeds.values() if each.ndim)
+
+
+def fill_batch(session: EngineSession, feeds: Mapping[str, Array]) -> Mapping[str, Array]:
+    """Returns a batch with copies of its last row, if the batch size of the file is fixed.
+
+    Raises:
+        ValueError: if there are more rows than the batch size of the file.
+    """
     size = fixed_batch_size(session)
-    rows = max(len(each) for each in feeds.values() if each.ndim)
+    rows = count_rows(feeds)
     if size is not None and rows > size:
         raise ValueError(
             f"Expected at most {size} rows, the batch size of the file. Received: {rows} rows."
         )
-    if size is not None and rows < size:
-        feeds = {name: _padded(each, size) if each.ndim else each for name, each in feeds.items()}
-    outputs = session.run(output_names, feeds, call)
-    # Copies, because a view would keep the results of the other rows in memory.
-    is_padded = size is not None and rows < size
-    return {
-        name: each[:rows].copy() if is_padded else each
-        for name, each in zip(output_names, outputs, strict=True)
-    }
+    if size is None or rows == size:
+        return feeds
+    return {name: _padded(each, size) if each.ndim else each for name, each in feeds.items()}
+
+
+def first_rows(array: Array, rows: int) -> Array:
+    """Returns the results of the rows of a batch, without those of copies."""
+    # A copy, because a view would keep the results of the other rows in memory.
+    return array[:rows].copy() if len(array) > rows else array
 
 
 def _padded(array: Array, size: int) -> Array:

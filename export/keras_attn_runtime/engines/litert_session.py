@@ -2,13 +2,16 @@
 
 import importlib.metadata
 import os
+import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_attn_runtime.array_types import Array
 from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.engines.engine_session import EngineValue
 from keras_attn_runtime.errors import ModelFileError, ProviderError, in_one_line
 from keras_attn_runtime.file_info.tensor_value import TensorValue
 from keras_attn_runtime.session import Providers, read_providers
@@ -17,13 +20,31 @@ if TYPE_CHECKING:
     from ai_edge_litert.interpreter import Details, SignatureRunner
 
 SIGNATURE = "serving_default"
+"""The signature of a file with a whole search, or a forecaster."""
+STEPS = ("start", "step", "finish")
+"""The signatures of an export of `litert-steps`."""
 DISTRIBUTION = "ai-edge-litert"
 OLDEST = (2, 1)
 """The oldest release of ai-edge-litert with which the tests pass."""
 
 
+@dataclass(frozen=True)
+class ArrayValue:
+    """An `EngineValue` of LiteRT, whose interpreter takes and returns arrays.
+
+    Attributes:
+        array: array.
+    """
+
+    array: Array
+
+    def numpy(self) -> Array:
+        """Returns the array."""
+        return self.array
+
+
 class LiteRTSession:
-    """An `EngineSession` of LiteRT: one interpreter.
+    """An `EngineSession` of LiteRT: a signature of an interpreter.
 
     LiteRT cannot be cancelled from Python: a run of a stopped call continues in its worker thread
     until the search ends, and the interpreter is busy until then.
@@ -31,13 +52,16 @@ class LiteRTSession:
     Args:
         runner: `SignatureRunner` of the interpreter. It allocates memory again only if the shape of
             an input has changed.
+        lock: `threading.Lock` that the sessions of one interpreter share, because an interpreter
+            runs one signature at a time.
     """
 
     engine = "LiteRT"
     supports_concurrent_runs = False
 
-    def __init__(self, runner: "SignatureRunner") -> None:
+    def __init__(self, runner: "SignatureRunner", lock: threading.Lock) -> None:
         self._runner = runner
+        self._lock = lock
         self.inputs = _values(runner.get_input_details())
         self.outputs = _values(runner.get_output_details())
 
@@ -45,25 +69,46 @@ class LiteRTSession:
         self, output_names: Sequence[str], feeds: Mapping[str, Array], call: Call
     ) -> Sequence[Array]:
         """Runs the model, see `EngineSession.run`."""
-        if call.is_stopped:
-            raise RuntimeError("The call was stopped.")
-        outputs = self._runner(**feeds)
+        outputs = self._run(feeds, call)
         return [outputs[name] for name in output_names]
 
+    def value_of(self, array: Array) -> EngineValue:
+        """Returns the array as a value, see `EngineSession.value_of`."""
+        return ArrayValue(array)
 
-def create_litert_session(path: str, model: bytes, num_threads: int | None = None) -> LiteRTSession:
+    def run_values(
+        self, values: Mapping[str, EngineValue], call: Call
+    ) -> Mapping[str, EngineValue]:
+        """Runs the model, see `EngineSession.run_values`."""
+        outputs = self._run({each.name: values[each.name].numpy() for each in self.inputs}, call)
+        return {name: ArrayValue(array) for name, array in outputs.items()}
+
+    def _run(self, feeds: Mapping[str, Array], call: Call) -> Mapping[str, Array]:
+        with self._lock:
+            if call.is_stopped:
+                raise RuntimeError("The call was stopped.")
+            return self._runner(**feeds)
+
+
+def create_litert_sessions(
+    path: str,
+    model: bytes,
+    num_threads: int | None = None,
+    signatures: Sequence[str] = (SIGNATURE,),
+) -> list[LiteRTSession]:
     """Loads a LiteRT model.
 
     Args:
         path: string, the path of the file, for messages.
         model: bytes of the model. LiteRT can crash on damaged bytes.
         num_threads: int of at least 1, number of threads of one operator. Default: all cores.
+        signatures: list of strings, the signatures to run. Default: that of a whole search.
 
     Returns:
-        `LiteRTSession`.
+        List of a `LiteRTSession` for each signature. They share one interpreter.
 
     Raises:
-        ModelFileError: if LiteRT cannot load the model, or the model has no signature.
+        ModelFileError: if LiteRT cannot load the model, or the model lacks a signature.
         ImportError: if LiteRT is not installed, or too old.
     """
     require_litert()
@@ -71,17 +116,24 @@ def create_litert_session(path: str, model: bytes, num_threads: int | None = Non
 
     try:
         interpreter = Interpreter(model_content=model, num_threads=num_threads or os.cpu_count())
-        signatures = list(interpreter.get_signature_list())
-        if SIGNATURE in signatures:
-            return LiteRTSession(interpreter.get_signature_runner(SIGNATURE))
+        found = list(interpreter.get_signature_list())
+        if set(signatures) <= set(found):
+            lock = threading.Lock()
+            runners = [interpreter.get_signature_runner(name) for name in signatures]
+            return [LiteRTSession(runner, lock) for runner in runners]
     except Exception as error:  # LiteRT does not document which exceptions it raises
         raise ModelFileError(
             f"LiteRT cannot load {path!r}: {in_one_line(error)}. If the file is damaged, export or "
             "copy it again."
         ) from error
+    advice = "Export it again."
+    if set(STEPS) <= set(found):
+        advice = "Its search has no loop: use StreamingTranslator."
+    elif SIGNATURE in found:
+        advice = "Use Translator, or export it with `keras-attn export litert-steps`."
     raise ModelFileError(
-        f"Expected a LiteRT file with the signature {SIGNATURE!r}. Received: {path!r} with "
-        f"{signatures=}. Export it again."
+        f"Expected a LiteRT file with the signatures {list(signatures)}. Received: {path!r} with "
+        f"signatures={found}. {advice}"
     )
 
 
@@ -93,7 +145,7 @@ def require_litert() -> None:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("ai_edge_litert"):
             raise  # LiteRT is installed, but one of its dependencies is missing
-        raise ImportError(f"LiteRT is not installed, or not whole: {advice}.") from error
+        raise ImportError(f"LiteRT is not installed, or incomplete: {advice}.") from error
     assert ai_edge_litert.interpreter
     version = importlib.metadata.version(DISTRIBUTION)
     if tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < OLDEST:

@@ -1,8 +1,9 @@
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from keras_attn_runtime.array_types import Array
 from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.engines.engine_session import EngineValue
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.file_info.tensor_value import TensorValue
 
@@ -43,6 +44,29 @@ class OnnxSession:
         """Runs the model, see `EngineSession.run`."""
         with call.run_options() as run_options:
             return self.inference.run(output_names, feeds, run_options)
+
+    def value_of(self, array: Array) -> EngineValue:
+        """Returns a value in the memory of the CPU, see `EngineSession.value_of`."""
+        import onnxruntime  # if it is not installed, `create_session` has raised an error before
+
+        return onnxruntime.OrtValue.ortvalue_from_numpy(array)
+
+    def run_values(
+        self, values: Mapping[str, EngineValue], call: Call
+    ) -> Mapping[str, EngineValue]:
+        """Runs the model; outputs remain in the memory of the execution provider."""
+        cuda = self.inference.get_provider_options().get("CUDAExecutionProvider")
+        device = ("cpu", 0) if cuda is None else ("cuda", int(cuda["device_id"]))
+        binding = self.inference.io_binding()
+        for each in self.inputs:
+            value = cast("onnxruntime.OrtValue", values[each.name])
+            binding.bind_ortvalue_input(each.name, value)
+        names = [each.name for each in self.outputs]
+        for name in names:
+            binding.bind_output(name, *device)
+        with call.run_options() as run_options:
+            self.inference.run_with_iobinding(binding, run_options)
+        return dict(zip(names, binding.get_outputs(), strict=True))
 
 
 def _value(node: "onnxruntime.NodeArg") -> TensorValue:

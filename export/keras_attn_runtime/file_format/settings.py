@@ -26,8 +26,9 @@ class Side:
         tokenizer: string, the format of the tokenizer in the file: "sentencepiece", "tokenizers" (a
             `tokenizer.json` of Hugging Face), or "none".
         language: string, a BCP 47 tag, or `None`.
-        tokenizer_vocabulary_size: int, ids of pieces of the tokenizer from there on are replaced by
-            its unknown id. `None` if all pieces have ids of the model.
+        tokenizer_vocabulary_size: int, number of pieces of the tokenizer that the model knows, if
+            the tokenizer has more. The ids of the other pieces, from this number on, are replaced
+            by the unknown id. `None` if the model knows all pieces.
         languages: dict from names to `Language`s, for a model with several languages on this side.
     """
 
@@ -63,8 +64,8 @@ class Settings:
         inputs: dict from the name of each input of the encoder to its `Input`.
         source: `Side`, or `None` for a model whose inputs are not ids.
         target: `Side`.
-        search: dict, the settings of the search: the four below, its "class", and "inputs", the
-            names of the settings that are inputs of the file.
+        search: dict, the settings of the search: the following four attributes, "class", and
+            "inputs", a list of the settings that are inputs of the file.
         beam_width: int, number of open hypotheses of the search.
         num_hypotheses: int, number of hypotheses that the file returns for a sentence.
         max_length: int, default limit of output tokens, the end token counted.

@@ -15,7 +15,7 @@ def check_stateless(*layers: Any) -> None:
     stateful = [layer.name for layer in flatten_layers(layers) if getattr(layer, "stateful", False)]
     if stateful:
         raise ValueError(
-            "Expected layers that keep nothing from one call to the next. Received: stateful=True "
+            "Expected layers without a state between calls. Received: stateful=True "
             f"of {stateful}. Set stateful=False, and make the state an input and an output of the "
             "model."
         )

@@ -18,16 +18,16 @@ SMALL = 100
 class CudaReport:
     """The nodes of an ONNX file that ONNX Runtime would run on the CPU in a session with CUDA.
 
-    If a node has no CUDA kernel, its inputs are copied from the GPU and its results back to the
-    GPU; in a loop this happens in each step. Nodes that compute only shapes run on the CPU on
-    purpose, without copies. They are counted separately.
+    If a node has no CUDA kernel, ONNX Runtime copies its inputs to the CPU, and its results back to
+    the GPU. In a loop, it does so in each step. ONNX Runtime also runs nodes on the CPU that only
+    compute shapes; these need no copies and are counted separately.
 
     Attributes:
         nodes: Int, number of nodes of the file, including nested graphs.
         shapes: Int, number of nodes that compute shapes on the CPU.
         missing: `collections.Counter` of the nodes without a kernel, by names such as `"GatherND of
             int32"`.
-        missing_in_loops: The same for the nodes inside of loops only.
+        missing_in_loops: `collections.Counter` like `missing`, of the nodes inside of loops only.
     """
 
     nodes: int = 0

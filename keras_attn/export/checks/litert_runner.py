@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_attn.export.export_error import ExportError
 from keras_attn.export.trace.litert_conversion import SIGNATURE
 
 
@@ -18,12 +19,20 @@ def litert_runner(
         signature: String, name of the signature.
 
     Returns:
-        Function that takes arrays as keyword arguments and returns a dict of arrays. The batch size
-        of the arrays must be the one of the model.
+        Function that takes arrays as keyword arguments and returns a dict of arrays. The arrays
+        must have the batch size of the model. It raises an `ExportError` if LiteRT fails.
     """
     from ai_edge_litert.interpreter import Interpreter
 
-    return Interpreter(model_content=model, num_threads=1).get_signature_runner(signature)
+    runner = Interpreter(model_content=model, num_threads=1).get_signature_runner(signature)
+
+    def run(**inputs):
+        try:
+            return runner(**inputs)
+        except (RuntimeError, ValueError) as error:
+            raise ExportError(f"LiteRT cannot run the file: {error}") from error
+
+    return run
 
 
 def run_in_batches(

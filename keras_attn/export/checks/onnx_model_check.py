@@ -53,7 +53,7 @@ def check_model(model: "onnx.ModelProto", path: str | PathLike[str] | None = Non
     if foreign:
         raise ExportError(
             f"Expected standard operators of known speed. Received: a model with {foreign}. "
-            "Replace the layers that make them."
+            "Replace the layers that use them."
         )
     try:
         onnx.checker.check_model(model if path is None else path, full_check=True)

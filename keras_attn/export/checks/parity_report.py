@@ -40,7 +40,8 @@ class ParityReport:
             `1.0`.
         best_tied: Float in [0, 1], like `best_equal`, but hypotheses with different ids also count
             if their scores differ by at most 1e-3. Defaults to `1.0`.
-        all_tied: Float in [0, 1], like `all_equal` with the same exception. Defaults to `1.0`.
+        all_tied: Float in [0, 1], like `all_equal`, but hypotheses with different ids also count if
+            their scores differ by at most 1e-3. Defaults to `1.0`.
         largest_difference: Float, largest difference between hypotheses with equal ids in one of
             these values: scores and token log probabilities (relative for values below -1), log
             probabilities of hypotheses divided by the number of tokens, and alignments. Logarithms
@@ -108,11 +109,11 @@ class ParityReport:
     def check(self, tolerance: float = TOLERANCE) -> None:
         """Raises an error if the exported model disagrees with Keras.
 
-        95 % of the best hypotheses must have equal ids. 99.5 % of the best hypotheses, and all
-        hypotheses of 99 % of the sentences, must be equal or tied. Models with random weights have
-        many ties, trained models have few. Of sampled hypotheses, 95 % must have equal ids:
-        rounding errors can change the sampled token if a random number is close to the boundary
-        between two tokens.
+        95 % of the best hypotheses must have equal ids. 99.5 % of the best hypotheses must be equal
+        or tied. For 99 % of the sentences, all hypotheses must be equal or tied. Models with random
+        weights have many ties, trained models have few. If hypotheses are sampled, 95 % of them
+        must have equal ids, because rounding errors can change a sampled token if the random number
+        is close to the boundary between two tokens.
 
         Args:
             tolerance: Float, maximum difference of a score, a log probability or an attention

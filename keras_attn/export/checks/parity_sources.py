@@ -17,7 +17,7 @@ ROWS = 80
 """Minimum number of rows for the comparison of a model with other inputs than ids."""
 
 FIRST_ROWS = 3
-"""Number of rows for finding the sizes that the encoder can read."""
+"""Number of rows of the batches that test which sizes the encoder can read."""
 
 RANDOM_SIZE, RANDOM_IMAGE_SIZE = 16, 32
 """Sizes of the dynamic axes of random arrays with three and with four axes."""

@@ -2,11 +2,8 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
-import numpy as np
-
 from keras_attn.export.formats.export_functional_onnx import write_functional_onnx
-from keras_attn.export.formats.file_format import describe_series
-from keras_attn.forecasting.path_sampler import PathSampler
+from keras_attn.export.formats.forecaster_metadata import ForecasterMetadata
 
 
 def export_forecaster_onnx(
@@ -57,61 +54,9 @@ def export_forecaster_onnx(
     export_forecaster_onnx(model, "forecaster.onnx", target_names=["temperature"])
     ```
     """
-    layers = getattr(model, "layers", [])
-    samplers = [layer for layer in layers if isinstance(layer, PathSampler)]
-    if len(samplers) != 1 or not isinstance(model.input, dict):
-        raise ValueError(
-            "Expected a functional model with one PathSampler, and a dict of inputs. Received: "
-            f"model={model}. Create it with keras_attn.forecasting.forecast_model(sampler)."
-        )
-    (sampler,) = samplers
-    forecaster = sampler.forecaster
-    given = {
-        "targets": (target_names, forecaster.num_targets),
-        "past_covariates": (past_covariate_names, forecaster.num_past_covariates),
-        "future_covariates": (future_covariate_names, forecaster.num_future_covariates),
-    }
-    names = {kind: _names(kind, *each) for kind, each in given.items()}
-    both = {*names["targets"]} & {*names["past_covariates"], *names["future_covariates"]}
-    if both:
-        raise ValueError(
-            f"Expected names of covariates that are not names of targets. Received: {sorted(both)} "
-            "in both. Rename them."
-        )
-    inputs = {name: each for name, each in model.input.items() if name != "seeds"}
-    if sample_inputs is None:
-        sample_inputs = _random_inputs(model.input, forecaster)
-    return write_functional_onnx(
-        model,
-        path,
-        sample_inputs,
-        tolerance,
-        describe=lambda dimensions: describe_series(
-            sampler, {**names, "time_column": time_column}, inputs.values(), dimensions
-        ),
+    metadata = ForecasterMetadata(
+        model, target_names, past_covariate_names, future_covariate_names, time_column
     )
-
-
-def _names(kind, names, number):
-    """Returns the given names as a list, or default names."""
-    singular = kind.removesuffix("s")
-    names = [f"{singular}_{index}" for index in range(number)] if names is None else [*names]
-    if len(names) != number or len(set(names)) != number or not all(names):
-        raise ValueError(
-            f"Expected {number} different names of {kind}, one for each column of the model. "
-            f"Received: {singular}_names={names}."
-        )
-    return names
-
-
-def _random_inputs(inputs, forecaster):
-    """Returns three random series, one of which has missing values."""
-    generator = np.random.default_rng(0)
-    window = inputs["past_targets"].shape[1] or max([*forecaster.lags, 2 * forecaster.horizon])
-    arrays = {}
-    for name, value in inputs.items():
-        shape = (3, *(window if size is None else size for size in value.shape[1:]))
-        arrays[name] = generator.normal(size=shape).astype("float32")
-    arrays["seeds"] = np.array([1, 2, 3], "int32")
-    arrays["past_targets"][1, ::3] = np.nan
-    return arrays
+    if sample_inputs is None:
+        sample_inputs = metadata.random_inputs()
+    return write_functional_onnx(model, path, sample_inputs, tolerance, describe=metadata.describe)

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ from keras_attn.export.checks.check_stateless import check_stateless
 from keras_attn.export.checks.functional_comparison import compare_functional, expected_batches
 from keras_attn.export.checks.litert_runner import litert_runner, run_in_batches
 from keras_attn.export.checks.sample_inputs import arrays_in_order, check_dense_numbers
-from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.litert_file import refuse_other_file, write_litert_file
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace.functional_function import FunctionalFunction
@@ -75,6 +75,45 @@ def export_functional_litert(
     export_functional_litert(model, "classifier.tflite", np.array([[5, 6, 7, 2], [8, 9, 2, 0]]))
     ```
     """
+    return write_functional_litert(
+        model,
+        path,
+        sample_inputs,
+        tolerance,
+        batch_size=batch_size,
+        dynamic_sizes=dynamic_sizes,
+        allow_nonfinite=allow_nonfinite,
+    )
+
+
+def write_functional_litert(
+    model: Any,
+    path: str | PathLike[str],
+    sample_inputs: Any,
+    tolerance: float,
+    *,
+    batch_size: int,
+    dynamic_sizes: Any = None,
+    allow_nonfinite: bool = False,
+    describe: Callable[[Any], dict[str, str]] | None = None,
+) -> float:
+    """Exports a functional model like `export_functional_litert`, with metadata.
+
+    Args:
+        model: See `export_functional_litert`.
+        path: See `export_functional_litert`.
+        sample_inputs: See `export_functional_litert`.
+        tolerance: See `export_functional_litert`.
+        batch_size: See `export_functional_litert`.
+        dynamic_sizes: See `export_functional_litert`. Defaults to `None`.
+        allow_nonfinite: See `export_functional_litert`. Defaults to `False`.
+        describe: Function that returns the metadata of the file, a dict of strings. Its argument is
+            a dict from the name of each input and output to its axes. Defaults to `None`: no
+            metadata.
+
+    Returns:
+        Float, the largest difference.
+    """
     check_batch_size(batch_size)
     require("tensorflow", "ai_edge_litert")
     require_utf8(path)
@@ -90,23 +129,24 @@ def export_functional_litert(
     check_dense_numbers(function.inputs)
     _check_batch_axes(function, batch_size)
     arrays = arrays_in_order(sample_inputs, function.inputs)
-    batches, _ = expected_batches(function, arrays, dynamic_sizes)
+    batches, fixed = expected_batches(function, arrays, dynamic_sizes)
+    metadata = {} if describe is None else describe(function.dimensions(arrays, batches, fixed))
     signature = [with_batch_size(spec, batch_size) for spec in function.signature]
     with atomic_replace(path, is_file=True) as partial, pause_garbage_collection():
         content = convert_to_litert({SIGNATURE: (function, signature)}, model.variables)
         run = litert_runner(content)
 
-        def run_rows(**feed):
-            try:
-                return run_in_batches(run, batch_size, feed)
-            except (RuntimeError, ValueError) as error:
-                raise ExportError(f"LiteRT cannot run the file: {error}") from error
-
         largest = max(
-            compare_functional(function, feed, expected, run_rows, tolerance)
+            compare_functional(
+                function,
+                feed,
+                expected,
+                lambda **rows: run_in_batches(run, batch_size, rows),
+                tolerance,
+            )
             for feed, expected in batches
         )
-        write_litert_file(partial, content, {})
+        write_litert_file(partial, content, metadata)
     return largest
 
 

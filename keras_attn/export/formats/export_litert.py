@@ -1,29 +1,10 @@
 from collections.abc import Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
-from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn.export.checks.check_finite import check_finite
-from keras_attn.export.checks.litert_runner import litert_runner, run_in_batches
-from keras_attn.export.checks.search_comparison import SearchComparison
-from keras_attn.export.formats.file_format import describe, describe_card
-from keras_attn.export.formats.litert_file import refuse_other_file, write_litert_file
-from keras_attn.export.require import require, require_utf8
-from keras_attn.export.trace.litert_conversion import (
-    PRECISIONS,
-    SIGNATURE,
-    check_batch_size,
-    convert_to_litert,
-    require_small,
-    with_batch_size,
-)
-from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
-from keras_attn.export.trace.search_function import SearchFunction
-
-TOLERANCE = 1e-3
-"""Maximum difference of a score, a log probability or an attention weight. LiteRT approximates
-exponentials and hyperbolic tangents."""
+from keras_attn.export.checks.litert_runner import litert_runner
+from keras_attn.export.formats.litert_search import write_litert_search
+from keras_attn.export.trace.litert_conversion import SIGNATURE
 
 
 def export_litert(
@@ -47,21 +28,24 @@ def export_litert(
     LiteRT, formerly TensorFlow Lite, is an interpreter for phones and other small devices. The file
     uses only its built-in operators. It has the signature `serving_default`:
 
-    - Inputs: `source_ids` int32 `(batch_size, source)` of any length of at least 1, `max_length`
-      int32 `()`, `length_penalty` float32 `()`, with `target_prefix=True` `prefix_ids` int32
-      `(batch_size, prefix)`, and for a search with random sampling `seeds` int32 `(batch_size,)`.
-    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`, and if requested `alignments` and
-      `token_log_probs`, see `Search`.
+    - Input `source_ids`: int32 `(batch_size, source)`. The sources need at least one token.
+    - Input `max_length`: int32 `()`.
+    - Input `length_penalty`: float32 `()`.
+    - Input `prefix_ids`: int32 `(batch_size, prefix)`. Only with `target_prefix=True`.
+    - Input `seeds`: int32 `(batch_size,)`. Only for a search with random sampling.
+    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
+      `token_log_probs`. See `Search`.
 
-    A model with other inputs than ids, such as an image, has these inputs instead of `source_ids`,
-    with their names, shapes and dtypes. The names are those of the file that `export_onnx` writes.
+    A model can also have other inputs than ids, such as an image. In the file, these inputs replace
+    `source_ids`. They keep their names, shapes and dtypes. The names are those of the file that
+    `export_onnx` writes.
 
-    The interpreter needs a fixed batch size. Tokenizers and all other metadata are files in a zip
-    archive at the end of the file, which the interpreter ignores, see docs/file-format.md. A model
+    The interpreter needs a fixed batch size. The end of the file is a zip archive with the
+    tokenizers and all other metadata. The interpreter ignores it. See docs/file-format.md. A model
     with mixed precision is exported in float32, the precision of its weights.
 
-    The file is written only after it was compared with Keras on at least 200 sentences, some of
-    them limited by `max_length`.
+    The export compares the file with Keras on at least 200 sentences before it writes the file. For
+    some of them, `max_length` cuts the hypotheses.
 
     Args:
         model: `GenerationModel`.
@@ -72,12 +56,12 @@ def export_litert(
             `target_tokenizer`. Defaults to `None`.
         alignments: Bool, whether the attention weights are outputs. `None` means the value of
             `return_alignments` of the search. Defaults to `None`.
-        sentences: List of texts (which require `source_tokenizer`) or of lists of ids, with which
-            the file is compared with Keras. If there are fewer than 200, random sentences are
+        sentences: List of texts, or list of lists of ids, for the comparison with Keras. Texts
+            require `source_tokenizer`. If there are fewer than 200 sentences, random sentences are
             added. Defaults to `None`.
-        sample_inputs: For a model whose inputs are not ids, the inputs with which the file is
-            compared with Keras, as for `model.predict`: an array, or a dict of arrays by the names
-            of the inputs. If `None`, random numbers in [0, 1) are used, which requires float
+        sample_inputs: Inputs for the comparison with Keras, only for a model that does not read
+            ids. Pass them as for `model.predict`: an array, or a dict from the names of the inputs
+            to arrays. If `None`, the inputs are random numbers in [0, 1); this requires float
             inputs. Defaults to `None`.
         precision: String, one of the following. Defaults to `"float32"`. A file of another
             precision is also compared with the float32 model, see `PrecisionReport`.
@@ -85,8 +69,8 @@ def export_litert(
             float32. `"int8"`: the weights of matrix products and embeddings have 8 bits, and the
             inputs of matrix products are quantized when the model runs.
         batch_size: Positive int, number of sources in a call. Defaults to `1`.
-        target_prefix: Bool, whether the file has the input `prefix_ids`, the first tokens of each
-            hypothesis, padded on the right. Defaults to `False`.
+        target_prefix: Bool, whether the file has the input `prefix_ids`: tokens with which each
+            hypothesis must begin, padded on the right. Defaults to `False`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store in the file. Defaults to `None`.
@@ -109,36 +93,24 @@ def export_litert(
     print(report)
     ```
     """
-    if precision not in PRECISIONS:
-        raise ValueError(
-            f"Expected precision to be one of {list(PRECISIONS)}. Received: {precision=}."
-        )
-    check_batch_size(batch_size)
-    require("tensorflow", "ai_edge_litert")
-    require_utf8(path)
-    refuse_other_file(Path(path))
-    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
-    require_small(function.weights)
-    check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
-    metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
-    signature = [with_batch_size(spec, batch_size) for spec in function.signature]
+    return write_litert_search(
+        model,
+        path,
+        source_tokenizer,
+        target_tokenizer,
+        _one_signature,
+        alignments=alignments,
+        sentences=sentences,
+        sample_inputs=sample_inputs,
+        precision=precision,
+        batch_size=batch_size,
+        target_prefix=target_prefix,
+        allow_nonfinite=allow_nonfinite,
+        card=card,
+        image_format=image_format,
+    )
 
-    def converted(precision):
-        return convert_to_litert({SIGNATURE: (function, signature)}, function.weights, precision)
 
-    def runner(content):
-        run = litert_runner(content)
-        pad_token_id = function.search.pad_token_id
-        return lambda **inputs: run_in_batches(run, batch_size, inputs, pad_token_id)
-
-    with atomic_replace(path, is_file=True) as partial, pause_garbage_collection():
-        content = converted("float32")
-        report = comparison.compare(runner(content), tolerance=TOLERANCE)
-        if precision != "float32":
-            content = converted(precision)
-            report.precision = comparison.compare_precision(
-                precision, comparison.keras, runner(content)
-            )
-        write_litert_file(partial, content, metadata | describe_card(card, report))
-    return report
+def _one_signature(function, signature):
+    """Returns the signature of the whole search, see `write_litert_search`."""
+    return {SIGNATURE: (function, signature)}, litert_runner

@@ -37,21 +37,24 @@ def export_onnx(
 
     The file uses only operators of the standard domain, in opset 18, or opset 21 for 4-bit weights.
 
-    - Inputs: `source_ids` int32 `(batch, source)`, `max_length` int32 `()`, `length_penalty`
-      float32 `()`, with `target_prefix=True` `prefix_ids` int32 `(batch, prefix)`, and for a search
-      with random sampling `seeds` int32 `(batch,)`.
-    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`, and if requested `alignments` and
-      `token_log_probs`, see `Search`.
+    - Input `source_ids`: int32 `(batch, source)`.
+    - Input `max_length`: int32 `()`.
+    - Input `length_penalty`: float32 `()`.
+    - Input `prefix_ids`: int32 `(batch, prefix)`. Only with `target_prefix=True`.
+    - Input `seeds`: int32 `(batch,)`. Only for a search with random sampling.
+    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
+      `token_log_probs`. See `Search`.
 
-    A model with other inputs than ids, such as an image, has these inputs instead of `source_ids`,
-    with their names, shapes and dtypes.
+    A model can also have other inputs than ids, such as an image. In the file, these inputs replace
+    `source_ids`. They keep their names, shapes and dtypes.
 
     LSTM and GRU layers are exported as the ONNX operators `LSTM` and `GRU`. A model with mixed
     precision is exported in float32, the precision of its weights.
 
-    The file is written only after it passed all checks: allowed operators, `onnx.checker`, a
-    session of ONNX Runtime, and a comparison with Keras on at least 200 sentences in batches of
-    three sizes, some of them limited by `max_length`.
+    The export writes the file only if all checks pass: it contains only allowed operators,
+    `onnx.checker` accepts it, ONNX Runtime can load it, and it returns the same results as Keras.
+    This comparison uses at least 200 sentences in batches of three sizes. In some of them,
+    `max_length` cuts hypotheses.
 
     Args:
         model: `GenerationModel`.
@@ -62,29 +65,28 @@ def export_onnx(
             `target_tokenizer`. Defaults to `None`.
         alignments: Bool, whether the attention weights are outputs. `None` means the value of
             `return_alignments` of the search. Defaults to `None`.
-        sentences: List of texts (which require `source_tokenizer`) or of lists of ids, with which
-            the file is compared with Keras. If there are fewer than 200, random sentences are
+        sentences: List of texts, or list of lists of ids, for the comparison with Keras. Texts
+            require `source_tokenizer`. If there are fewer than 200 sentences, random sentences are
             added. Defaults to `None`.
-        sample_inputs: For a model whose inputs are not ids, the inputs with which the file is
-            compared with Keras, as for `model.predict`: an array, or a dict of arrays by the names
-            of the inputs. The comparison is repeated with other sizes of the dynamic axes. If
-            `None`, random numbers in [0, 1) are used, which requires float inputs. Defaults to
-            `None`.
+        sample_inputs: Inputs for the comparison with Keras, only for a model that does not read
+            ids. Pass them as for `model.predict`: an array, or a dict from the names of the inputs
+            to arrays. The comparison is repeated with other sizes of the dynamic axes. If `None`,
+            the inputs are random numbers in [0, 1); this requires float inputs. Defaults to `None`.
         precision: String, one of the following. Defaults to `"float32"`. All other precisions make
-            the file smaller, and faster if matrix products take most of the time; the file is then
-            also compared with the float32 model, see `PrecisionReport`.
-            `"float16"`, for GPUs: matrix products and the operators between them compute in 16
-            bits, see `keras_attn.export.passes.half_precision`. `"int8"`, for CPUs: the weights of
-            matrix products have 8 bits, see `keras_attn.export.passes.int8_weights`. `"int8-rows"`:
-            like `"int8"`, with one scale for each row of activations. It is about 5 % slower, but
-            the scores of a sentence do not depend on the other sentences of the batch. `"int4"`,
-            for CPUs that process one text at a time: the weights of matrix products have 4 bits,
-            see `keras_attn.export.passes.int4_weights`.
-        external_data: Bool, whether `path` becomes a directory with the files `model.onnx` and
-            `model.weights`, which belong together. More than 2 GB of weights do not fit in one file
-            and are always written to a directory. Defaults to `False`.
-        target_prefix: Bool, whether the file has the input `prefix_ids`, the first tokens of each
-            hypothesis, padded on the right. Defaults to `False`.
+            the file smaller. They make it faster if matrix products take most of the time. The file
+            is then also compared with the float32 model, see `PrecisionReport`. `"float16"`, for
+            GPUs: matrix products and the operators between them compute in 16 bits, see
+            `keras_attn.export.passes.half_precision`. `"int8"`, for CPUs: the weights of matrix
+            products have 8 bits, see `keras_attn.export.passes.int8_weights`. `"int8-rows"`: like
+            `"int8"`, with one scale for each row of activations. It is about 5 % slower, but the
+            scores of a sentence do not depend on the other sentences of the batch. `"int4"`, for
+            CPUs that process one text at a time: the weights of matrix products have 4 bits, see
+            `keras_attn.export.passes.int4_weights`.
+        external_data: Bool, whether `path` becomes a directory with two files, `model.onnx` and
+            `model.weights`. Both are needed to run the model. Weights of more than 2 GB do not fit
+            in one file, and are always written to a directory. Defaults to `False`.
+        target_prefix: Bool, whether the file has the input `prefix_ids`: tokens with which each
+            hypothesis must begin, padded on the right. Defaults to `False`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store in the file. Defaults to `None`.
@@ -93,8 +95,8 @@ def export_onnx(
 
     Returns:
         The `ParityReport` of the comparison with Keras. If `precision` is not `"float32"`, the
-        attribute `precision` compares the file with the float32 model. The attribute `cuda` lists
-        the nodes that would not run on a GPU.
+        attribute `precision` compares the file with the float32 model. Its attribute `cuda` is a
+        `CudaReport` of the nodes that ONNX Runtime cannot run on a GPU.
 
     Raises:
         ExportError: If a check fails. No file is written, and an existing file is unchanged.

@@ -5,6 +5,7 @@ from typing import Any
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.search_comparison import SearchComparison
+from keras_attn.export.checks.stepped_runner import stepped_runner
 from keras_attn.export.formats.external_data import require_one_file
 from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import write_model
@@ -13,7 +14,7 @@ from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace.conversion import convert
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
-from keras_attn.export.trace.stepped_search import NEXT, SteppedSearch
+from keras_attn.export.trace.stepped_search import SteppedSearch
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
 
@@ -32,11 +33,12 @@ def export_onnx_steps(
     card: Any = None,
     image_format: Any = None,
 ) -> Any:
-    """Exports a `GenerationModel` to three ONNX files, for a host that runs the loop of the search.
+    """Exports a `GenerationModel` to three ONNX files, for programs that run the search loop.
 
-    The host gets each token as soon as it is generated, and can read or change every tensor between
-    two steps. The three files contain the parts of the search that `export_onnx` combines with a
-    loop. In the table, `STATE` stands for all tensors that the search keeps between two steps:
+    Such a program (the host) gets each token as soon as it is generated. Between two steps, it can
+    read or change every tensor. The three files contain the parts of the search that `export_onnx`
+    combines with a loop. In the table, `STATE` stands for all tensors that the search keeps between
+    two steps:
 
         start.onnx    source_ids, max_length, optionally prefix_ids and seeds -> STATE
         step.onnx     STATE, length_penalty -> new values of STATE, partial
@@ -60,16 +62,15 @@ def export_onnx_steps(
             `target_tokenizer`. Defaults to `None`.
         alignments: Bool, whether the attention weights are outputs. `None` means the value of
             `return_alignments` of the search. Defaults to `None`.
-        sentences: List of texts (which require `source_tokenizer`) or of lists of ids, with which
-            the files are compared with Keras. If there are fewer than 200, random sentences are
+        sentences: List of texts, or list of lists of ids, for the comparison with Keras. Texts
+            require `source_tokenizer`. If there are fewer than 200 sentences, random sentences are
             added. Defaults to `None`.
-        sample_inputs: For a model whose inputs are not ids, the inputs with which the files are
-            compared with Keras, as for `model.predict`: an array, or a dict of arrays by the names
-            of the inputs. The comparison is repeated with other sizes of the dynamic axes. If
-            `None`, random numbers in [0, 1) are used, which requires float inputs. Defaults to
-            `None`.
-        target_prefix: Bool, whether `start.onnx` has the input `prefix_ids`, the first tokens of
-            each hypothesis, padded on the right. Defaults to `False`.
+        sample_inputs: Inputs for the comparison with Keras, only for a model that does not read
+            ids. Pass them as for `model.predict`: an array, or a dict from the names of the inputs
+            to arrays. The comparison is repeated with other sizes of the dynamic axes. If `None`,
+            the inputs are random numbers in [0, 1); this requires float inputs. Defaults to `None`.
+        target_prefix: Bool, whether `start.onnx` has the input `prefix_ids`: tokens with which each
+            hypothesis must begin, padded on the right. Defaults to `False`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store in `start.onnx`. Defaults to `None`.
@@ -120,19 +121,5 @@ def export_onnx_steps(
         metadata = {"keras_attn.start": written[-1].value}
         step = write("step", steps.step, steps.step_signature, metadata)
         finish = write("finish", steps.finish, steps.finish_signature, metadata)
-        report = comparison.compare(_runner(steps, start, step, finish))
+        report = comparison.compare(stepped_runner(steps, start, step, finish))
     return report
-
-
-def _runner(steps, start, step, finish):
-    """Returns a function that runs the search with the three files."""
-
-    def run(length_penalty, **inputs):
-        values = start(**inputs)
-        values["length_penalty"] = length_penalty
-        while not values["done"].all():
-            following = step(**{spec.name: values[spec.name] for spec in steps.step_signature})
-            values |= {name.removeprefix(NEXT): value for name, value in following.items()}
-        return finish(**{spec.name: values[spec.name] for spec in steps.finish_signature})
-
-    return run

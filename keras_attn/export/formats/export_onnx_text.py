@@ -61,9 +61,9 @@ def export_onnx_text(
       tokens are empty.
     - `scores` and `log_probs`: float32 `(batch, hypotheses)`. There are no `token_log_probs`.
 
-    The file must pass all checks of `export_onnx` before it is written. In addition, it must return
-    the same texts, in a process without TensorFlow, as the file of `export_onnx` with separate
-    tokenizers.
+    The export writes the file only if it passes all checks of `export_onnx`. In addition, it must
+    return the same texts as the file of `export_onnx` with separate tokenizers. This check runs in
+    a process without TensorFlow.
 
     Args:
         model: `GenerationModel`.
@@ -71,11 +71,12 @@ def export_onnx_text(
         source_tokenizer: `SentencePieceTokenizer`.
         target_tokenizer: `SentencePieceTokenizer`. If `None`, the source tokenizer is used for
             source and target. Defaults to `None`.
-        sentences: List of texts or of lists of ids, with which the file is compared with Keras. If
-            there are fewer than 200, random sentences are added. Defaults to `None`.
+        sentences: List of texts, or list of lists of ids, for the comparison with Keras. If there
+            are fewer than 200 sentences, random sentences are added. Defaults to `None`.
         precision: String, see `export_onnx`. Defaults to `"float32"`.
-        target_prefix: Bool, whether the file has the input `target_prefix`, the beginning of each
-            translation. Longer prefixes than 16,384 characters are truncated. Defaults to `False`.
+        target_prefix: Bool, whether the file has the input `target_prefix`, a text with which each
+            translation must begin. A prefix is truncated after 16,384 characters. Defaults to
+            `False`.
         max_source_characters: Int in [1, 32768], maximum number of characters (code points) of a
             text. Longer texts are truncated before tokenization. If `None`, the limit is 32 times
             the maximum number of source tokens, at most 16,384. Defaults to `None`.

@@ -38,37 +38,43 @@ def export_saved_model(
 
     Signature `ids`:
 
-    - Inputs: `source_ids` int32 `(batch, source)`, `max_length` int32 `()`, `length_penalty`
-      float32 `()`, with `target_prefix=True` `prefix_ids` int32 `(batch, prefix)`, and for a search
-      with random sampling `seeds` int32 `(batch,)`, or `(1,)` for one seed for all.
-    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`, and if requested `alignments` and
-      `token_log_probs`, see `Search`.
+    - Input `source_ids`: int32 `(batch, source)`.
+    - Input `max_length`: int32 `()`.
+    - Input `length_penalty`: float32 `()`.
+    - Input `prefix_ids`: int32 `(batch, prefix)` or `(1, prefix)`. Only with `target_prefix=True`.
+    - Input `seeds`: int32 `(batch,)`, or `(1,)` to use one seed for all sources. Only for a search
+      with random sampling.
+    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
+      `token_log_probs`. See `Search`.
 
-    Signature `serving_default`, only with tokenizers:
+    Signature `serving_default`. A model that reads ids has it only with tokenizers:
 
-    - Inputs: `text` string `(batch,)` instead of `source_ids`, `target_prefix` string `(batch,)`
-      instead of `prefix_ids`, and the other inputs of the signature `ids`.
-    - Outputs: the outputs of the signature `ids`; `text` string `(batch, hypotheses)`, best first;
-      and `truncated` boolean `(batch,)`, whether a text was truncated to `max_source_characters`
-      before tokenization. The hypotheses of a text without tokens are empty with the score 0,
-      unless the text is the prompt of a language model with a start token.
+    - Input `text`: string `(batch,)`. It replaces `source_ids`.
+    - Input `target_prefix`: string `(batch,)` or `(1,)`. It replaces `prefix_ids`.
+    - All other inputs of the signature `ids`.
+    - Output `text`: string `(batch, hypotheses)`, best first. If a text has no tokens, its
+      hypotheses are empty and have the score 0. (A language model with a start token continues an
+      empty prompt instead.)
+    - Output `truncated`: boolean `(batch,)`, whether a text was truncated to
+      `max_source_characters` before tokenization.
+    - All outputs of the signature `ids`.
 
     A model with other inputs than ids, such as an image, has only the signature `serving_default`.
-    Its inputs are those of the model and the search, without `source_ids`. Its outputs are those of
-    the signature `ids` and, with a `target_tokenizer`, `text`. In Python, `loaded.generate(image)`
-    runs the model with the default values of the other inputs.
+    The inputs of the model replace `source_ids`; all other inputs are the same. The outputs are
+    those of the signature `ids`. With a `target_tokenizer`, there is also the output `text`. In
+    Python, `loaded.generate(image)` runs the model with the default values of the other inputs.
 
-    The tokenizers are part of the SavedModel; a process that loads it must `import
-    tensorflow_text`.
+    The tokenizers are part of the SavedModel. If there are any, a process must `import
+    tensorflow_text` before it loads the SavedModel.
 
-    All inputs except the first have default values: `max_length` and `length_penalty` of the
-    search, `seeds` 0, and empty prefixes. Requests to the gRPC interface of TensorFlow Serving may
-    omit inputs with default values. Requests to its REST interface, and calls of the signatures in
-    Python, must contain all inputs. In Python, `loaded.translate_ids(source_ids)` and
-    `loaded.translate_texts(text)` use the default values.
+    All inputs except the inputs of the model have default values: the `max_length` and
+    `length_penalty` of the search, 0 for `seeds`, and empty prefixes. Requests to the gRPC
+    interface of TensorFlow Serving may omit inputs with default values. Requests to its REST
+    interface, and calls of the signatures in Python, must contain all inputs. In Python,
+    `loaded.translate_ids(source_ids)` and `loaded.translate_texts(text)` use the default values.
 
-    The directory is written only after the SavedModel was loaded again and compared with Keras. A
-    model with mixed precision is exported in mixed precision.
+    The export loads the SavedModel again and compares it with Keras, before it writes the
+    directory. A model with mixed precision is exported in mixed precision.
 
     Args:
         model: `GenerationModel`.
@@ -81,22 +87,22 @@ def export_saved_model(
             Defaults to `None`.
         alignments: Bool, whether the attention weights are outputs. `None` means the value of
             `return_alignments` of the search. Defaults to `None`.
-        sentences: List of texts (which require `source_tokenizer`) or of lists of ids, with which
-            the SavedModel is compared with Keras. If there are fewer than 200, random sentences are
+        sentences: List of texts, or list of lists of ids, for the comparison with Keras. Texts
+            require `source_tokenizer`. If there are fewer than 200 sentences, random sentences are
             added. Defaults to `None`.
-        sample_inputs: For a model whose inputs are not ids, the inputs with which the SavedModel is
-            compared with Keras, as for `model.predict`: an array, or a dict of arrays by the names
-            of the inputs. The comparison is repeated with other sizes of the dynamic axes. If
-            `None`, random numbers in [0, 1) are used, which requires float inputs. Defaults to
-            `None`.
-        target_prefix: Bool, whether the signatures have the inputs `prefix_ids` and
-            `target_prefix`, the beginning of each hypothesis: one row for each source or a single
-            row for all sources. Unknown characters become the unknown token. A prefix of more than
-            16,384 characters raises an `InvalidArgumentError`. Defaults to `False`.
+        sample_inputs: Inputs for the comparison with Keras, only for a model that does not read
+            ids. Pass them as for `model.predict`: an array, or a dict from the names of the inputs
+            to arrays. The comparison is repeated with other sizes of the dynamic axes. If `None`,
+            the inputs are random numbers in [0, 1); this requires float inputs. Defaults to `None`.
+        target_prefix: Bool, whether a caller can pass prefixes, with which the hypotheses must
+            begin. The inputs `prefix_ids` (tokens) and `target_prefix` (texts) have one row for
+            each source, or a single row for all sources. In texts, unknown characters become the
+            unknown token. A text of more than 16,384 characters raises an `InvalidArgumentError`.
+            Defaults to `False`.
         max_source_characters: Positive int, maximum number of characters (code points) of a text.
-            SentencePiece takes quadratic time for some long texts, and the deadline of a server
-            cannot interrupt it. If `None`, the limit is 32 times the maximum number of source
-            tokens, at most 16,384. Defaults to `None`.
+            The limit protects servers: SentencePiece takes quadratic time for some long texts, and
+            a server cannot interrupt it at the deadline of a request. If `None`, the limit is 32
+            times the maximum number of source tokens, at most 16,384. Defaults to `None`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
         card: `ModelCard` to store with the other metadata in `assets.extra/keras_attn.json`.

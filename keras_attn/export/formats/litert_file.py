@@ -46,8 +46,8 @@ def refuse_other_file(path: Path) -> None:
 def write_litert_file(path: Path, model: bytes, metadata: Mapping[str, str]) -> None:
     """Writes a LiteRT model and its metadata to a file.
 
-    The interpreter reads only the model. Any program that reads zip archives reads the rest: the
-    tokenizers as the files that other libraries open, the card, and all other metadata in
+    The interpreter reads only the model. Programs for zip archives can read the rest: the
+    tokenizers in their original file formats, the card, and all other metadata in
     `keras_attn.json`.
 
     Args:
@@ -59,7 +59,8 @@ def write_litert_file(path: Path, model: bytes, metadata: Mapping[str, str]) -> 
     path.write_bytes(model)
     if not metadata:
         return
-    # Mode "a" adds an archive to a file that is none, with positions from the start of the file.
+    # Mode "a" appends an archive to a file that is not an archive. Positions in the archive count
+    # from the start of the file.
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         for name, content in _files(model, metadata).items():
             # A fixed time makes exports of the same model equal.

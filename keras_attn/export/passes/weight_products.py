@@ -1,7 +1,8 @@
 """Replaces matrix products with weights, for the passes that store weights in fewer bits.
 
-Products of two tensors that both depend on the input, as in attention, remain in float32. So do
-LSTM and GRU, convolutions and embedding lookups.
+The passes only replace products of a tensor and a constant weight. Products of two tensors that
+both depend on the input, as in attention, remain in float32. LSTM and GRU nodes, convolutions and
+embedding lookups also remain in float32.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def replace_products(model: "onnx.ModelProto", nodes_of_product: Any) -> None:
-    """Replaces each `MatMul` by other nodes, and removes values that are no longer read.
+    """Replaces `MatMul` nodes by other nodes, and removes values that are no longer used.
 
     Args:
         model: `onnx.ModelProto` with unique names; changed in place.
         nodes_of_product: Function `(product, graph, made)`. `product` is the `MatMul` node, and
-            `graph` is its graph, to which the function may add constants. `made` is a dict in which
-            the function can store values that several products of the graph share. The
-            function returns the list of new nodes, or `None` to keep the product.
+            `graph` is its graph, to which the function may add constants. `made` is a dict for each
+            graph, in which the function can store values that several products share. The function
+            returns the list of new nodes, or `None` to keep the product.
     """
     graphs = list(nested_graphs(model.graph))
     for graph in reversed(graphs):  # outer graphs copy changed inner graphs

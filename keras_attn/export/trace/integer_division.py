@@ -75,7 +75,8 @@ def _quotient(graph, node, divide):
         new.result(divide(new, x, y))
         return
     safe, is_special = _safe(new, y)
-    # For the divisors 0 and -1, `x * y` is 0 and `-x`, which wraps for the smallest integer.
+    # For the divisors y = 0 and y = -1, the result is x * y: 0 or -x. Here -x wraps around for the
+    # smallest integer.
     new.result(new.where(is_special, new("Mul", x, y), divide(new, x, safe)))
 
 

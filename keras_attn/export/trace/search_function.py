@@ -46,9 +46,9 @@ class SearchFunction:
         target_tokenizer: Tokenizer whose vocabulary must fit the model, or `None`.
         alignments: Bool, whether the attention weights are outputs. `None` means the value of
             `return_alignments` of the search. Defaults to `None`.
-        target_prefix: Bool, whether the function has the input `prefix_ids`, the first tokens of
-            each hypothesis. It always has this input if the tokenizer of the target has languages
-            with `target_start`. Defaults to `False`.
+        target_prefix: Bool, whether the function has the input `prefix_ids`: tokens with which each
+            hypothesis must begin. If the target tokenizer has languages with `target_start`, the
+            function always has this input. Defaults to `False`.
         keep_precision: Bool, whether layers keep mixed precision. If `False`, all layers with mixed
             precision compute in float32. Defaults to `False`.
 

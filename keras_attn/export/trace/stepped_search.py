@@ -11,7 +11,7 @@ NEXT = "next/"
 
 
 class SteppedSearch:
-    """A search as three functions, for a host that runs the loop.
+    """A search as three functions, for a program (the host) that runs the loop itself.
 
     `start` takes the inputs of the encoder, such as `source_ids`, and all inputs of the search
     except the length penalty. It returns the *values* of the search: the carry of the search loop,
@@ -25,6 +25,8 @@ class SteppedSearch:
 
     Args:
         function: `SearchFunction` to split into steps.
+        signature: List of `tf.TensorSpec`, the inputs of `function`. `None` means
+            `function.signature`. Defaults to `None`.
 
     Attributes:
         start_signature: List of `tf.TensorSpec`, the inputs of `start`.
@@ -33,13 +35,14 @@ class SteppedSearch:
         dimensions: Dict from each input and output name to the names or sizes of its axes.
     """
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Any, signature: Any = None) -> None:
         import tensorflow as tf
 
         self._function = function
         count = len(function.inputs)
-        max_length, length_penalty, *others = function.signature[count:]
-        self.start_signature = [*function.signature[:count], max_length, *others]
+        signature = function.signature if signature is None else signature
+        max_length, length_penalty, *others = signature[count:]
+        self.start_signature = [*signature[:count], max_length, *others]
         traced = tf.function(self._prepare, input_signature=self.start_signature, autograph=False)
         self._structure = traced.get_concrete_function().structured_outputs
         specs = [

@@ -129,8 +129,8 @@ def add_text(
 
         text -> source ids, padding -> model -> ids of each hypothesis -> text
 
-    A text without tokens has empty translations, with score and log probability 0; a language model
-    with a start token before prompts continues the start token.
+    A text without tokens has empty translations, with the score and log probability 0. Only a
+    language model that puts a start token before prompts continues an empty text.
 
     Args:
         model: `onnx.ModelProto` with the inputs and outputs of `export_onnx`; changed in place. Its

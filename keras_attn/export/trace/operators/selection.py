@@ -80,7 +80,7 @@ def _dynamic_update_slice(graph, node, name, args):
 
 
 def _one_hot(graph, node, name, args):
-    """Creates one-hot vectors, zeros for negative indices, unlike `OneHot` of ONNX."""
+    """Creates one-hot vectors. A negative index gives zeros, unlike in `OneHot` of ONNX."""
     from onnx import TensorProto
 
     axis = node.get_attr_value("axis", -1)

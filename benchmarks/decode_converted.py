@@ -1,0 +1,212 @@
+"""Speed of an exported checkpoint, compared with transformers, on a CPU or a GPU.
+
+    python benchmarks/decode_converted.py model-float32.onnx model-int8.onnx \
+        --transformers FOLDER --name opus_mt
+    python benchmarks/decode_converted.py model-float32.onnx model-float16.onnx \
+        --transformers FOLDER --name opus_mt-h100 --device cuda
+
+The files are exports of one model in several precisions. FOLDER is the checkpoint from which the
+model was converted; `transformers` must be installed. A file is compared with the checkpoint in
+the same precision, or in float32. Without `--transformers`, only the files are measured. A GPU
+needs `keras-attn-runtime[gpu]`.
+
+The sources have random lengths and ids. The settings of the model must force the length of all
+hypotheses, for example with `min_length`, so that all sides compute the same number of steps. Each
+measurement runs in a separate process, in turn. It translates a batch once for the warm-up, and
+then `--repeats` times. On a GPU, ONNX Runtime computes float32 without TensorFloat-32
+(`use_tf32=0`), as PyTorch does by default.
+
+Writes `benchmarks/results/decode_converted-NAME.json`: generated tokens of the best hypotheses per
+second, and the fraction of the sources with the same best hypothesis as the first file on the CPU
+and as the peer. For a GPU also the number of nodes that copy tensors between the CPU and the GPU.
+"""
+
+import statistics
+import tempfile
+import time
+from argparse import Namespace
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+from arguments import argument_parser, settings_of
+from own_process import main_or_measurement, measure_in_turn
+from results_file import versions, write_results
+
+PROVIDERS = {"cpu": "cpu", "cuda": [("cuda", {"use_tf32": "0"})]}
+
+
+def main():
+    parser = argument_parser(__doc__, threads=1, seed=1)
+    parser.add_argument("files", nargs="+", help="the float32 file first")
+    parser.add_argument("--name", required=True, help="name of the results file")
+    parser.add_argument("--transformers", default="", help="folder of the checkpoint")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32, 128])
+    parser.add_argument("--source-length", type=int, default=24, help="of the longest source")
+    parser.add_argument("--length", type=int, default=24, help="tokens of each hypothesis")
+    parser.add_argument("--repeats", type=int, default=5, help="batches in each measurement")
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    once = Namespace(**{**vars(args), "rounds": 1, "repeats": 1, "device": "cpu"})
+    (cpu,) = measure_in_turn(__file__, args.files[:1], once)[args.files[0]]
+    peers = ["float32", "float16"][: 2 if args.device == "cuda" else 1]
+    peers = peers if args.transformers else []
+    found = measure_in_turn(__file__, [*args.files, *peers], args)
+    rows = [row_of(path, str(size), found, cpu) for path in args.files for size in args.batch_sizes]
+    engine = "onnxruntime-gpu" if args.device == "cuda" else "onnxruntime"
+    facts = {"device": device_name()} if args.device == "cuda" else {}
+    write_results(
+        args.out / f"decode_converted-{args.name}.json",
+        rows,
+        versions(engine, *(["torch", "transformers"] if peers else [])),
+        args.seed,
+        settings=settings_of(args),
+        **facts,
+    )
+
+
+def row_of(path, size, found, cpu):
+    """Returns the row of a file and a batch size."""
+    ours = found[path]
+    ids = ours[0]["ids"][size]
+    scores = np.array(ours[0]["scores"][size])
+    row = {
+        "model": f"{Path(path).stem}, batch {size}",
+        "unit": "tokens/s",
+        "ours": speed(ours, size),
+        "same_best_as_cpu": agreement(ids, cpu["ids"][size]),
+        "largest_score_difference": float(np.abs(scores - cpu["scores"][size]).max()),
+        "load_seconds": round(statistics.median(each["load_seconds"] for each in ours), 1),
+        **ours[0]["copies"],
+    }
+    precision = Path(path).stem.rpartition("-")[2]
+    precision = precision if precision in found else "float32"
+    if precision in found:
+        theirs = found[precision]
+        row["peer"] = f"transformers, {precision}"
+        row["theirs"] = speed(theirs, size)
+        row["ratio"] = round(row["ours"] / row["theirs"], 3)
+        row["same_best_as_peer"] = agreement(ids, theirs[0]["ids"][size])
+    return row
+
+
+def speed(measurements, size):
+    return round(statistics.median(each["tokens_per_second"][size] for each in measurements), 1)
+
+
+def agreement(ours, theirs):
+    return round(float(np.mean([a == b for a, b in zip(ours, theirs, strict=True)])), 4)
+
+
+def measure(args, side):
+    """Returns speeds, best ids and scores by batch size, the load time and copying nodes."""
+    begin = time.perf_counter()
+    if side.endswith(".onnx"):
+        translate, vocabulary_size = open_file(side, args)
+        copies = copying_nodes(side) if args.device == "cuda" else {}
+    else:
+        translate, vocabulary_size = open_checkpoint(args.transformers, side, args)
+        copies = {}
+    load_seconds = time.perf_counter() - begin
+    measured = {"load_seconds": load_seconds, "copies": copies}
+    measured |= {"tokens_per_second": {}, "ids": {}, "scores": {}}
+    for size in args.batch_sizes:
+        sources = random_sources(size, vocabulary_size, args)
+        ids, scores = translate(sources)
+        begin = time.perf_counter()
+        for _ in range(args.repeats):
+            translate(sources)
+        seconds = (time.perf_counter() - begin) / args.repeats
+        measured["tokens_per_second"][size] = size * args.length / seconds
+        measured["ids"][size], measured["scores"][size] = ids, scores
+    return measured
+
+
+def random_sources(size, vocabulary_size, args):
+    generator = np.random.default_rng(args.seed)
+    lengths = generator.integers(args.source_length // 2, args.source_length + 1, size)
+    return [generator.integers(4, vocabulary_size - 1, length).tolist() for length in lengths]
+
+
+def open_file(path, args):
+    """Returns a function from sources to ids and scores, and the size of the vocabulary."""
+    from keras_attn_runtime import Translator
+
+    translator = Translator(path, PROVIDERS[args.device], num_threads=args.threads)
+    options = {"seed": args.seed} if translator.is_stochastic else {}
+
+    def translate(sources):
+        translations = translator.translate_ids(
+            sources, max_length=args.length, batch_size=len(sources), **options
+        )
+        return [each.token_ids for each in translations], [each.score for each in translations]
+
+    return translate, translator.settings.source.vocabulary_size
+
+
+def open_checkpoint(folder, precision, args):
+    """Returns the same for a checkpoint of transformers."""
+    import torch
+    from transformers import AutoModelForSeq2SeqLM
+
+    torch.set_num_threads(args.threads)
+
+    model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=getattr(torch, precision))
+    model = model.to(args.device).eval()
+    config = model.config
+
+    def translate(sources):
+        longest = max(map(len, sources)) + 1
+        rows = np.full((len(sources), longest), config.pad_token_id)
+        for row, source in zip(rows, sources, strict=True):
+            row[: len(source) + 1] = [*source, config.eos_token_id]
+        ids = torch.tensor(rows, device=args.device)
+        with torch.inference_mode():
+            found = model.generate(
+                input_ids=ids,
+                attention_mask=ids != config.pad_token_id,
+                max_length=args.length + 1,
+                min_length=args.length + 1,
+            )
+        hypotheses = found[:, 1:].tolist()  # without the start token
+        ended = [row[: row.index(config.eos_token_id)] for row in hypotheses]
+        return ended, [0.0] * len(ended)
+
+    return translate, config.vocab_size
+
+
+def copying_nodes(path):
+    """Returns the number of nodes of a session with CUDA that copy between the CPU and the GPU."""
+    import onnx
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        options = onnxruntime.SessionOptions()
+        options.optimized_model_filepath = f"{folder}/optimized.onnx"
+        options.log_severity_level = 4
+        onnxruntime.InferenceSession(path, options, providers=["CUDAExecutionProvider"])
+        graph = onnx.load(options.optimized_model_filepath).graph
+    counts = Counter()
+
+    def count(graph, place):
+        for node in graph.node:
+            counts[place] += node.op_type in ("MemcpyFromHost", "MemcpyToHost")
+            inside = "copies_in_loops" if node.op_type == "Loop" else place
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    count(attribute.g, inside)
+
+    count(graph, "copies_outside_loops")
+    return {name: counts[name] for name in ("copies_outside_loops", "copies_in_loops")}
+
+
+def device_name():
+    import subprocess
+
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    main_or_measurement(main, measure)

@@ -1,0 +1,153 @@
+"""Settings of `generate` of transformers for a search of this library."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from keras_attn.convert.checkpoint import GENERATION_CONFIG
+from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.generation_settings import GENERATION
+from keras_attn.convert.search_settings import (
+    ADVICE,
+    STOPS,
+    SearchSettings,
+    search_settings,
+    with_languages,
+)
+from keras_attn.convert.settings import Settings
+from keras_attn.search.beam_decoder import BeamDecoder
+from keras_attn.search.greedy_decoder import GreedyDecoder
+from keras_attn.search.sampling_decoder import SamplingDecoder
+from keras_attn.search.search import Search
+
+SEARCHES: dict[str, Any] = {
+    each.__name__: each for each in (BeamDecoder, GreedyDecoder, SamplingDecoder)
+}
+"""Dict from names to the classes of searches that `generate` has."""
+
+IGNORED = {"decoder", "dtype", "name", "return_alignments", "return_token_log_probs", "trainable"}
+_ADVICE = (
+    "Change the search with keras_attn.replace_search or --search NAME=VALUE, for instance "
+    "relative_max_length=null and length_penalty_form=average_with_end."
+)
+WITHOUT_BEAMS = {"length_penalty", "length_penalty_form"}
+"""Arguments that do not change the ids of a search without beams."""
+
+
+def search_differences(
+    search: Search, found: SearchSettings, reads_prompts: bool = False
+) -> list[str]:
+    """Returns the arguments of a search that differ from the settings of `generate`.
+
+    Args:
+        search: Search.
+        found: `SearchSettings`.
+        reads_prompts: Bool, whether the model continues prompts, so that no search uses a start
+            token. Defaults to `False`.
+
+    Returns:
+        List of strings, such as `"coverage_penalty=0.2 instead of 0.0"`.
+    """
+    if type(search).__name__ != found.class_name:
+        return [f"{type(search).__name__} instead of {found.class_name}"]
+    expected = SEARCHES[found.class_name](search.decoder, **found.arguments).get_config()
+    ignored = IGNORED if found.class_name == "BeamDecoder" else IGNORED | WITHOUT_BEAMS
+    ignored = ignored | {"start_token_id"} if reads_prompts else ignored
+    config = {name: _plain(value) for name, value in search.get_config().items()}
+    return [
+        f"{name}={config[name]!r} instead of {value!r}"
+        for name, value in expected.items()
+        if name not in ignored and config[name] != _plain(value)
+    ]
+
+
+def generation_config(
+    search: Search,
+    reads_prompts: bool,
+    languages: Mapping[str, Any],
+    max_positions: int | None = None,
+) -> dict[str, Any]:
+    """Returns the content of a `generation_config.json` with which `generate` finds the same ids.
+
+    Args:
+        search: Search.
+        reads_prompts: Bool, whether the model continues prompts.
+        languages: Dict, the `languages` of the tokenizer of the target.
+        max_positions: Int, `max_position_embeddings` of the model, or `None`.
+
+    Returns:
+        Dict.
+
+    Raises:
+        ConversionError: If `generate` has no such search.
+    """
+    if type(search).__name__ not in SEARCHES:
+        raise _error(f"{type(search).__name__}, which is none of {tuple(SEARCHES)}")
+    values = _values(search, reads_prompts)
+    settings = Settings(GENERATION_CONFIG, values, GENERATION, null_is_default=True)
+    try:
+        found = search_settings(settings, max_positions, reads_prompts)
+    except ConversionError as error:
+        message = str(error).removesuffix(ADVICE).rstrip()
+        raise ConversionError(f"{message} {_ADVICE}") from error
+    differences = search_differences(search, with_languages(found, languages), reads_prompts)
+    if differences:
+        raise _error(", ".join(differences))
+    return values
+
+
+def _values(search, reads_prompts):
+    values: dict[str, Any] = {
+        "bos_token_id": search.start_token_id,
+        "eos_token_id": search.end_token_id,
+        "pad_token_id": search.pad_token_id,
+        "max_new_tokens": search.max_length,
+    }
+    if not reads_prompts:
+        values["decoder_start_token_id"] = search.start_token_id
+    if reads_prompts and search.relative_max_length is not None:
+        del values["max_new_tokens"]
+        values["max_length"] = search.max_length  # with the prompt
+    if search.min_length:
+        values["min_new_tokens"] = search.min_length
+    if search.suppressed_token_ids:
+        values["suppress_tokens"] = list(search.suppressed_token_ids)
+    if search.forced_prefix_ids:
+        values["forced_bos_token_id"] = search.forced_prefix_ids[0]
+    if search.force_end_token:
+        values["forced_eos_token_id"] = search.end_token_id
+    for name, default in (("no_repeat_ngram_size", 0), ("repetition_penalty", 1.0)):
+        if getattr(search, name) != default:
+            values[name] = getattr(search, name)
+    if isinstance(search, BeamDecoder):
+        values |= _beams(search)
+    elif isinstance(search, SamplingDecoder):
+        values |= {
+            "do_sample": True,
+            "num_return_sequences": search.num_hypotheses,
+            "temperature": search.temperature,
+            "top_k": search.top_k or 0,
+            "top_p": search.top_p,
+        }
+    return values
+
+
+def _beams(search):
+    stops = {own: theirs for theirs, own in STOPS.items()}
+    values = {
+        "num_beams": search.beam_width,
+        "early_stopping": stops[search.stop],
+        "length_penalty": search.length_penalty,
+    }
+    if search.num_hypotheses > 1 and search.stop != "exact":
+        values["num_return_sequences"] = search.num_hypotheses
+    return values
+
+
+def _plain(value):
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _error(received):
+    return ConversionError(
+        f"Expected a search that generate of transformers has. Received: {received}. {_ADVICE}"
+    )

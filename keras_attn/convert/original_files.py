@@ -1,0 +1,37 @@
+"""Files of a checkpoint folder of transformers, without its weights."""
+
+from pathlib import Path
+
+from keras_attn.convert.checkpoint import CONFIG, GENERATION_CONFIG
+
+TOKENIZER_FILES = (
+    "added_tokens.json",
+    "chat_template.jinja",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "source.spm",
+    "special_tokens_map.json",
+    "spiece.model",
+    "target.spm",
+    "target_vocab.json",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab-src.json",
+    "vocab-tgt.json",
+    "vocab.json",
+    "vocab.txt",
+)
+"""Names of the files that tokenizers of transformers read."""
+
+ORIGINAL_FILES = (CONFIG, GENERATION_CONFIG, *TOKENIZER_FILES)
+
+
+def read_original_files(folder: Path) -> dict[str, bytes]:
+    """Returns the contents of the files in a folder that are not weights, by name.
+
+    Args:
+        folder: `Path` of a checkpoint.
+    """
+    paths = [folder / name for name in ORIGINAL_FILES]
+    return {path.name: path.read_bytes() for path in paths if path.is_file()}

@@ -1,0 +1,36 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.convert.weight_files import WeightFiles
+
+TOLERANCE = 1e-6
+"""Relative tolerance of a value that was scaled for the checkpoint and back."""
+
+
+class WeightComparison(WeightCopy):
+    """Compares the weights of a checkpoint with the variables of a model.
+
+    Args:
+        files: `WeightFiles`.
+        value: Function that returns the value of a variable.
+
+    Attributes:
+        differing: List of the paths of variables with other values.
+    """
+
+    def __init__(self, files: WeightFiles, value: Callable[[Any], np.ndarray]) -> None:
+        super().__init__(files)
+        self._value = value
+        self.differing: list[str] = []
+
+    def assign(self, variable: Any, value: np.ndarray) -> None:
+        self._assigned.add(id(variable))
+        expected = self._value(variable)
+        if not np.allclose(value, expected, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
+            self.differing.append(variable.path)
+
+    def replace(self, variable: Any, indices: Any, value: float) -> None:
+        pass  # the variable and the checkpoint have the new values

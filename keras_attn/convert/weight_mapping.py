@@ -1,0 +1,163 @@
+import abc
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+PROJECTIONS = ("query", "key", "value", "output")
+
+
+class WeightMapping(abc.ABC):
+    """Correspondence of the variables of a model and the weights of a checkpoint.
+
+    Each architecture describes its correspondence once, with calls of these methods. `WeightCopy`
+    assigns the weights of a checkpoint to the variables. `WeightWriter` computes the weights from
+    the variables. In both directions, `variable = scale * weight + added`.
+    """
+
+    @abc.abstractmethod
+    def __contains__(self, name: str) -> bool:
+        """Returns whether the checkpoint has a weight."""
+
+    @abc.abstractmethod
+    def are_equal(self, name: str, other: str) -> bool:
+        """Returns whether two weights are equal, such as a tied output matrix and embedding."""
+
+    @abc.abstractmethod
+    def copy(
+        self,
+        variable: Any,
+        name: str,
+        transpose: bool = False,
+        scale: float = 1.0,
+        added: float = 0.0,
+        shape: Sequence[int] | None = None,
+    ) -> None:
+        """Maps a variable to a weight.
+
+        Args:
+            variable: Variable.
+            name: String, name in the checkpoint.
+            transpose: Bool, whether the weight is the transposed matrix. Defaults to `False`.
+            scale: Float, factor of the weight. Defaults to `1.0`.
+            added: Float, number that is added to the weight. Defaults to `0.0`.
+            shape: Shape in the checkpoint. Defaults to `None`: the shape of the variable.
+        """
+
+    @abc.abstractmethod
+    def joined(self, variable: Any, names: Sequence[str]) -> None:
+        """Maps one kernel, or one bias, to the weights of several PyTorch `Linear`.
+
+        Args:
+            variable: Variable. Its last axis consists of the outputs of all `Linear`.
+            names: Names of the weights in the checkpoint, in the order of the outputs.
+        """
+
+    @abc.abstractmethod
+    def split(self, variables: Sequence[Any], name: str, scales: Sequence[float]) -> None:
+        """Maps several variables to one weight, in which they lie side by side.
+
+        Args:
+            variables: Variables of the same shape.
+            name: String, name in the checkpoint.
+            scales: Factors of the parts of the weight.
+        """
+
+    @abc.abstractmethod
+    def zero(self, variable: Any, name: str) -> None:
+        """Maps a variable to zeros, because the checkpoint has no weight with this name."""
+
+    @abc.abstractmethod
+    def replace(self, variable: Any, indices: Sequence[int], value: float) -> None:
+        """Sets some items of a mapped variable to a constant.
+
+        Args:
+            variable: Variable.
+            indices: Indices of the items on the first axis.
+            value: Float, the constant.
+        """
+
+    @abc.abstractmethod
+    def check_tied(self, name: str, source: str) -> None:
+        """Checks that a weight is missing, or equal to the weight `source`."""
+
+    @abc.abstractmethod
+    def duplicate(self, variable: Any, name: str) -> None:
+        """Maps a variable to a second weight of equal values. The second weight may be missing."""
+
+    @abc.abstractmethod
+    def check_constant(
+        self, name: str, compute: Callable[[int], np.ndarray], num_rows: int, first_row: int = 0
+    ) -> None:
+        """Checks a weight whose values the model computes. The weight may be missing.
+
+        Args:
+            name: String, name in the checkpoint.
+            compute: Function of a number of rows that returns an array `(rows, features)`.
+            num_rows: Int, number of rows of the weight in a file that transformers writes,
+                including the rows before `first_row`. 0 if transformers does not write the weight.
+            first_row: Int, index of the first row that is used. Defaults to `0`.
+        """
+
+    @abc.abstractmethod
+    def ignore(self, pattern: str) -> None:
+        """Accepts weights that the model does not need.
+
+        Args:
+            pattern: Regular expression that matches the whole name.
+        """
+
+    def norm_names(self, name: str) -> tuple[str, str]:
+        """Returns the names of scale and shift of a normalization."""
+        return f"{name}.weight", f"{name}.bias"
+
+    def dense(self, layer: Any, name: str) -> None:
+        """Maps kernel and bias of a `Dense` layer to a PyTorch `Linear`."""
+        self.copy(layer.kernel, f"{name}.weight", transpose=True)
+        if layer.bias is not None:
+            self.copy(layer.bias, f"{name}.bias")
+
+    def norm(self, layer: Any, name: str, added: float = 0.0, scale: float = 1.0) -> None:
+        """Maps a layer normalization, or an RMS normalization.
+
+        Args:
+            layer: Normalization layer.
+            name: String, name of the normalization in the checkpoint.
+            added: Float, number that is added to the weight of the normalization. Defaults to
+                `0.0`.
+            scale: Float, factor of the weight of the normalization. Defaults to `1.0`.
+        """
+        variable = layer.gamma if hasattr(layer, "gamma") else layer.scale
+        weight, bias = self.norm_names(name)
+        self.copy(variable, weight, added=added, scale=scale)
+        if getattr(layer, "beta", None) is not None:
+            self.copy(layer.beta, bias)
+
+    def attention(
+        self,
+        layer: Any,
+        name: str,
+        parts: Sequence[str] = ("q_proj", "k_proj", "v_proj", "out_proj"),
+        query_scale: float = 1.0,
+        biases: Sequence[str] = PROJECTIONS,
+    ) -> None:
+        """Maps the four projections of an attention.
+
+        Args:
+            layer: `MultiHeadAttention`.
+            name: String, name of the attention in the checkpoint.
+            parts: Names of the projections of query, key, value and output.
+            query_scale: Float, factor of the query projection.
+            biases: If the layer has biases, the projections that have a bias in the checkpoint. The
+                biases of the other projections are 0. Defaults to all four.
+        """
+        for own, part in zip(PROJECTIONS, parts, strict=True):
+            scale = query_scale if own == "query" else 1.0
+            kernel = getattr(layer, f"{own}_kernel")
+            self.copy(kernel, f"{name}.{part}.weight", transpose=True, scale=scale)
+            if layer.use_bias:
+                bias = getattr(layer, f"{own}_bias")
+                if own in biases:
+                    self.copy(bias, f"{name}.{part}.bias", scale=scale)
+                else:
+                    self.zero(bias, f"{name}.{part}.bias")

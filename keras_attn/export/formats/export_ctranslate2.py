@@ -1,0 +1,245 @@
+import dataclasses
+import importlib
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.export.checks.check_finite import check_finite
+from keras_attn.export.export_error import ExportError
+from keras_attn.export.formats.ctranslate2_search import translate_arguments
+from keras_attn.export.formats.ctranslate2_spec import model_spec, vocabulary_sizes
+from keras_attn.export.formats.ctranslate2_vocabulary import UNKNOWN, special_tokens, vocabulary
+from keras_attn.models.generation_model import check_generation_model
+
+PRECISIONS = ("float32", "float16", "bfloat16", "int8", "int16")
+REPORT = "export.txt"
+TOLERANCE = 1e-3
+"""Largest accepted difference of the log probability of a token, in float32."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CTranslate2Report:
+    """Result of `export_ctranslate2`.
+
+    Args:
+        num_sources: Int, number of random sources of the comparison with Keras.
+        largest_difference: Float, largest difference of the log probability of a token.
+        arguments: Dict, arguments of `Translator.translate_batch` for the search of the model.
+        left_out: Tuple of strings, settings of the search that CTranslate2 does not have.
+
+    Example:
+
+    >>> report = CTranslate2Report(16, 2e-6, {"beam_size": 4, "length_penalty": 1.0})
+    >>> str(report).split(". ")[1]
+    'The search is translate_batch(..., beam_size=4, length_penalty=1.0).'
+    """
+
+    num_sources: int
+    largest_difference: float
+    arguments: dict[str, Any]
+    left_out: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        text = (
+            f"Compared with Keras on {self.num_sources} random sources: largest difference of the "
+            f"log probability of a token {self.largest_difference:.1e}. The search is "
+            f"translate_batch(..., {arguments})."
+        )
+        if self.left_out:
+            text += f" CTranslate2 does not have: {', '.join(self.left_out)}."
+        return text
+
+
+def export_ctranslate2(
+    model: Any,
+    directory: str | PathLike[str],
+    source_tokenizer: Any = None,
+    target_tokenizer: Any = None,
+    *,
+    precision: str = "float32",
+    num_positions: int = 2048,
+    num_sources: int = 16,
+    allow_nonfinite: bool = False,
+) -> CTranslate2Report:
+    """Writes a Transformer as a model of [CTranslate2](https://github.com/OpenNMT/CTranslate2).
+
+    The directory has `model.bin`, `config.json` and the vocabularies. CTranslate2 can hold a
+    `TransformerEncoder` and a `TransformerDecoder` with sinusoidal or learned positions or the
+    relative position bias of T5, such as `transformer_seq2seq` and converted MarianMT, BART, NLLB
+    and T5 models; others are refused with the reason. The file has no search: the report has the
+    arguments of `translate_batch` for the search of the model.
+
+    The tokens are the pieces of the tokenizers. Without tokenizers, they are the ids as decimal
+    numbers, with `<pad>`, `<s>`, `</s>` and `<unk>` for special ids. CTranslate2 adds start and end
+    tokens of the source. Before the directory appears, log probabilities are compared with Keras.
+
+    Args:
+        model: `GenerationModel`.
+        directory: Path of the directory. An earlier export is replaced.
+        source_tokenizer: Tokenizer of the sources. Defaults to `None`: the tokens are ids.
+        target_tokenizer: Tokenizer of the targets. Defaults to `None`: that of the sources.
+        precision: String, `"float32"`, `"float16"`, `"bfloat16"`, `"int8"` or `"int16"`, the form
+            of the weights. Defaults to `"float32"`.
+        num_positions: Positive int, number of sinusoidal positions. CTranslate2 refuses longer
+            sources and targets. Defaults to `2048`.
+        num_sources: Positive int, number of random sources of the comparison. Defaults to `16`.
+        allow_nonfinite: Bool, whether to accept NaN and infinite weights. Defaults to `False`.
+
+    Returns:
+        `CTranslate2Report`.
+
+    Raises:
+        ExportError: If CTranslate2 cannot hold the model, weights are not finite, or the log
+            probabilities in float32 differ from those of Keras.
+        FileExistsError: If the path is a directory with other content.
+        ImportError: If ctranslate2 is not installed.
+        ValueError: If an argument is out of range.
+
+    Example:
+
+    ```python
+    export_ctranslate2(translator, "ct2", tokenizer)
+
+    translator = ctranslate2.Translator("ct2")
+    pieces = tokenizer.pieces(tokenizer.encode(["Good morning."])[0])
+    translator.translate_batch([pieces], beam_size=4)[0].hypotheses[0]
+    ```
+    """
+    check_generation_model(model)
+    if precision not in PRECISIONS:
+        raise ValueError(
+            f"Expected precision to be one of {PRECISIONS}. Received: precision={precision!r}."
+        )
+    ctranslate2 = _ctranslate2()
+    check_finite(model.weights, allow_nonfinite)
+    encoder, search = model.encoder, model.search
+    spec = model_spec(encoder, search.decoder, num_positions)
+    tokenizers = (source_tokenizer, target_tokenizer or source_tokenizer)
+    tokens = _set_vocabularies(spec, encoder, search, tokenizers)
+    arguments, left_out = translate_arguments(search, tokens)
+    with atomic_replace(directory, is_file=False) as partial:
+        partial.mkdir()
+        spec.validate()
+        spec.optimize(None if precision == "float32" else precision)
+        spec.save(str(partial))
+        difference = _compare(ctranslate2, partial, model, num_sources)
+        if precision == "float32" and not difference <= TOLERANCE:
+            raise ExportError(
+                "Expected the log probabilities of Keras from CTranslate2. Received: a largest "
+                f"difference of {difference:.1e}. This is a defect of the export; report it."
+            )
+        report = CTranslate2Report(num_sources, difference, arguments, tuple(left_out))
+        (partial / REPORT).write_text(f"{report}\n", encoding="utf-8")
+    return report
+
+
+def _set_vocabularies(spec, encoder, search, tokenizers):
+    """Registers the tokens, and the special ones in the configuration.
+
+    Returns the tokens of the target.
+    """
+    sizes = vocabulary_sizes(encoder, search.decoder)
+    ids = (
+        {
+            "</s>": encoder.end_token_id,
+            "<s>": encoder.start_token_id,
+            "<pad>": encoder.pad_token_id,
+        },
+        {
+            "</s>": search.end_token_id,
+            "<pad>": search.pad_token_id,
+            "<s>": search.start_token_id,
+        },
+    )
+    found = [special_tokens(*each) for each in zip(tokenizers, ids, strict=True)]
+    tables = []
+    for tokenizer, size, names, own in zip(tokenizers, sizes, found, ids, strict=True):
+        special = {own[name]: token for name, token in names.items()}
+        tables.append(vocabulary(tokenizer, size, special))
+    spec.register_source_vocabulary(tables[0])
+    spec.register_target_vocabulary(tables[1])
+    source, target = found
+    config = spec.config
+    config.unk_token = _unknown(tokenizers, tables)
+    config.eos_token = target["</s>"]
+    config.decoder_start_token = target["<s>"]
+    config.add_source_eos = "</s>" in source
+    config.add_source_bos = "<s>" in source
+    config.bos_token = source.get("<s>", target["<s>"])
+    if source.get("</s>", config.eos_token) != config.eos_token:
+        raise ExportError(
+            "Expected the same end token in source and target, because CTranslate2 has one. "
+            f"Received: {source['</s>']!r} and {config.eos_token!r}. Use tokenizers with the same "
+            "name."
+        )
+    return tables[1]
+
+
+def _unknown(tokenizers, tables):
+    """Returns the token of unknown words, which CTranslate2 replaces."""
+    id_ = getattr(tokenizers[0], "unknown_token_id", None)
+    if id_ is not None and tables[0][id_] in tables[1]:
+        return tables[0][id_]
+    return UNKNOWN if UNKNOWN in tables[0] else tables[0][3 if len(tables[0]) > 3 else 0]
+
+
+def _compare(ctranslate2: Any, folder: Path, model: Any, count: int) -> float:
+    """Returns the largest difference of the log probability of a token from that of Keras."""
+    encoder, search, decoder = model.encoder, model.search, model.decoder
+    random = np.random.default_rng(0)
+    sizes = vocabulary_sizes(encoder, decoder)
+    special = {encoder.pad_token_id, encoder.start_token_id, encoder.end_token_id}
+    sources = _rows(random, count, sizes[0], special)
+    special = {search.pad_token_id, search.start_token_id, search.end_token_id}
+    targets = _rows(random, count, sizes[1], special)
+    names = [_read_tokens(folder, side) for side in ("source", "target")]
+    texts = [
+        [[table[id_] for id_ in row] for row in rows]
+        for rows, table in zip((sources, targets), names, strict=True)
+    ]
+    translator = ctranslate2.Translator(str(folder), device="cpu", intra_threads=1)
+    scores = translator.score_batch(*texts, max_input_length=0)
+    difference = 0.0
+    for source, target, found in zip(sources, targets, scores, strict=True):
+        own = _log_probs(encoder, search, decoder, source, target)
+        difference = max(difference, float(np.abs(own - np.array(found.log_probs)).max()))
+    return difference
+
+
+def _rows(random, count, size, special):
+    """Returns lists of random ids of 1 to 8 tokens, without special ids."""
+    usable = np.array([id_ for id_ in range(size) if id_ not in special])
+    return [random.choice(usable, random.integers(1, 9)).tolist() for _ in range(count)]
+
+
+def _read_tokens(folder, side):
+    path = folder / f"{side}_vocabulary.json"
+    path = path if path.is_file() else folder / "shared_vocabulary.json"
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _log_probs(encoder, search, decoder, source, target):
+    start = [] if encoder.start_token_id is None else [encoder.start_token_id]
+    end = [] if encoder.end_token_id is None else [encoder.end_token_id]
+    encoded = encoder(np.array([[*start, *source, *end]], "int32"))
+    inputs = np.array([[search.start_token_id, *target]], "int32")
+    logits = decoder(inputs, **encoded)
+    log_probs = keras.ops.convert_to_numpy(keras.ops.log_softmax(logits, axis=-1))[0]
+    outputs = [*target, search.end_token_id]
+    return log_probs[np.arange(len(outputs)), outputs]
+
+
+def _ctranslate2():
+    try:
+        return importlib.import_module("ctranslate2")
+    except ImportError as error:
+        raise ImportError(
+            f"Expected ctranslate2, which writes its models. Received: {error}. Install it with "
+            "`pip install keras-attn[ctranslate2]`."
+        ) from error

@@ -1,0 +1,74 @@
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+from keras_attn.export.formats.export_functional_litert import write_functional_litert
+from keras_attn.export.formats.forecaster_metadata import ForecasterMetadata
+
+
+def export_forecaster_litert(
+    model: Any,
+    path: str | PathLike[str],
+    target_names: Sequence[str] | None = None,
+    past_covariate_names: Sequence[str] | None = None,
+    future_covariate_names: Sequence[str] | None = None,
+    time_column: str | None = None,
+    sample_inputs: Any = None,
+    tolerance: float = 1e-3,
+    *,
+    batch_size: int = 1,
+) -> Any:
+    """Exports a model that forecasts to one LiteRT file, for `keras_attn_runtime.Forecaster`.
+
+    The file contains the scaling of the series, the loop over the time steps and the sampling. It
+    is converted and checked in the same way as by `export_functional_litert`; equal `seeds` result
+    in equal paths, up to rounding errors. The metadata contain the names of the columns, so that
+    the command `keras-attn-runtime forecast` can read CSV files.
+
+    Args:
+        model: Functional model with a `PathSampler`, see
+            `keras_attn.forecasting.forecast_model`.
+        path: Path of the file; an existing file is replaced.
+        target_names: List of D strings, names of the targets. Defaults to `target_0`, ...
+        past_covariate_names: List of strings, names of the past covariates. Defaults to
+            `past_covariate_0`, ...
+        future_covariate_names: List of strings, names of the future covariates. A covariate that is
+            known in the past and in the future has the same name in both lists. Defaults to
+            `future_covariate_0`, ...
+        time_column: String, name of the column with the times in CSV files, the default of the
+            command. Defaults to `None`.
+        sample_inputs: Dict of arrays as for `model.predict`, for the comparison with Keras.
+            Defaults to random series with missing values.
+        tolerance: Float, maximum difference, relative for values above 1. Defaults to `1e-3`,
+            because LiteRT approximates exponentials and hyperbolic tangents.
+        batch_size: Positive int, number of series in a call. Defaults to `1`.
+
+    Returns:
+        Float, the largest difference.
+
+    Raises:
+        ExportError: If LiteRT lacks an operator of the model, the weights have more than 2 GB, or
+            the file disagrees with Keras. No file is written, and an existing file is unchanged.
+        ImportError: If ai-edge-litert is not installed.
+        ValueError: If `model` has no `PathSampler`, or the number of names is wrong.
+
+    Example:
+
+    ```python
+    model = forecast_model(PathSampler(forecaster))
+    export_forecaster_litert(model, "forecaster.tflite", target_names=["temperature"])
+    ```
+    """
+    metadata = ForecasterMetadata(
+        model, target_names, past_covariate_names, future_covariate_names, time_column
+    )
+    if sample_inputs is None:
+        sample_inputs = metadata.random_inputs()
+    return write_functional_litert(
+        model,
+        path,
+        sample_inputs,
+        tolerance,
+        batch_size=batch_size,
+        describe=metadata.describe,
+    )

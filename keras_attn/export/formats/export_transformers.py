@@ -1,0 +1,217 @@
+import dataclasses
+import importlib
+import json
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.convert.checkpoint import CONFIG, GENERATION_CONFIG
+from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.generation_settings import GENERATION
+from keras_attn.convert.original_files import read_original_files
+from keras_attn.convert.transformers_target import TransformersTarget, find_config, find_target
+from keras_attn.convert.verify import Verification, verify
+from keras_attn.convert.weight_comparison import WeightComparison
+from keras_attn.convert.weight_files import SAFETENSORS, WeightFiles
+from keras_attn.export.checks.check_finite import check_finite
+from keras_attn.export.export_error import ExportError
+
+REPORT = "export.txt"
+
+KEPT = (
+    *("output_attentions", "output_hidden_states", "transformers_version", "use_cache"),
+    *(name for name in GENERATION if name.endswith("token_id")),
+)
+"""Keys of `config.json` that generation_config.json has too. Its other keys are search settings."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformersReport:
+    """Result of `export_transformers`.
+
+    Args:
+        class_name: String, the class in transformers.
+        num_weights: Int, number of weights.
+        files: Tuple of strings, names of the files without the weights.
+        verification: `Verification` with transformers, or `None`.
+
+    Example:
+
+    >>> report = TransformersReport("MarianMTModel", 258, ("config.json",))
+    >>> str(report).split(",")[0]
+    'A MarianMTModel of transformers with 258 weights'
+    """
+
+    class_name: str
+    num_weights: int
+    files: tuple[str, ...]
+    verification: Verification | None = None
+
+    def __str__(self) -> str:
+        text = (
+            f"A {self.class_name} of transformers with {self.num_weights} weights, read back and "
+            f"compared with Keras. Other files: {', '.join(self.files)}."
+        )
+        return text if self.verification is None else f"{text} The model was {self.verification}."
+
+
+def export_transformers(
+    model: Any,
+    directory: str | PathLike[str],
+    source_tokenizer: Any = None,
+    target_tokenizer: Any = None,
+    *,
+    original: str | PathLike[str] | Mapping[str, bytes] | None = None,
+    compare: bool = False,
+    allow_nonfinite: bool = False,
+) -> TransformersReport:
+    """Writes a model as a checkpoint folder of Hugging Face's transformers.
+
+    The folder has `config.json`, `model.safetensors` in float32, the files of the tokenizers, and
+    `generation_config.json` for a model with a search. transformers loads it with `from_pretrained`
+    and computes the same logits; `generate` finds the ids of the search. The model may be
+    fine-tuned; low-rank updates (LoRA) are merged in the folder, not in the model.
+
+    The architecture is that of the checkpoint from which the model was converted. If its
+    `generation_config.json` describes the search of the model, it is kept; otherwise a new one is
+    written. The weights are read back from the file and compared with the variables.
+
+    Args:
+        model: `GenerationModel`, or the functional model of an encoder, see
+            `keras_attn.convert.from_transformers`.
+        directory: Path of the folder. An earlier export is replaced.
+        source_tokenizer: Not used: the files of the tokenizers are those of `original`. Defaults to
+            `None`.
+        target_tokenizer: Tokenizer of the targets, whose languages select the form of the search.
+            Defaults to `None`.
+        original: Path of the checkpoint folder from which the model was converted, or of the run
+            directory of the conversion, or `Conversion.original`. Weights are not read from it.
+            Defaults to `None`: the model was trained with this library. It is written if it equals
+            Marian, BART, mBART, M2M100, Pegasus, GPT-2, OPT or Llama, without tokenizers.
+        compare: Bool, whether to load the folder with transformers and PyTorch, and to compare
+            logits and ids. Defaults to `False`.
+        allow_nonfinite: Bool, whether to accept NaN and infinite weights. Defaults to `False`.
+
+    Returns:
+        `TransformersReport`.
+
+    Raises:
+        ExportError: If transformers has no such model or search, or weights are not finite.
+        FileExistsError: If the path is a directory with other content.
+        ImportError: If safetensors is not installed.
+
+    Example:
+
+    ```python
+    converted = from_transformers("opus-mt-en-de")
+    # fine-tune converted.model
+    export_transformers(converted.model, "tuned", original=converted.original)
+    ```
+    """
+    check_finite(model.weights, allow_nonfinite)
+    files = {} if original is None else _original_files(original)
+    generation = _json(files, GENERATION_CONFIG) if GENERATION_CONFIG in files else None
+    languages = getattr(target_tokenizer, "languages", {})
+    try:
+        config = _json(files, CONFIG) if files else find_config(model, languages)
+        target = find_target(model, config, generation, languages)
+        with atomic_replace(directory, is_file=False) as partial:
+            partial.mkdir()
+            written = _write(target, partial, config, files)
+            names = tuple(sorted(path.name for path in partial.iterdir()))
+            verification = verify(partial, model) if compare else None
+            others = tuple(name for name in names if name != SAFETENSORS)
+            report = TransformersReport(target.class_name, written, others, verification)
+            (partial / REPORT).write_text(f"{report}\n", encoding="utf-8")
+    except ConversionError as error:
+        raise ExportError(str(error)) from error
+    return report
+
+
+def _original_files(original):
+    """Returns the contents of the files of a checkpoint without its weights, by name."""
+    if isinstance(original, Mapping):
+        found, place = dict(original), "original"
+    else:
+        path = Path(original)
+        run = path / "original"
+        found = read_original_files(run if (run / CONFIG).is_file() else path)
+        place = str(path)
+    if CONFIG not in found:
+        raise ExportError(
+            f"Expected original to have {CONFIG}. Received: {place!r} without it. Pass the "
+            "checkpoint folder from which the model was converted, or the run directory that "
+            "keras-attn convert wrote."
+        )
+    return found
+
+
+def _json(files, name):
+    try:
+        content = json.loads(files[name])
+    except (ValueError, RecursionError) as error:
+        raise ExportError(
+            f"Expected JSON in {name} of original. Received: {error}. Copy the file again."
+        ) from error
+    if not isinstance(content, dict):
+        raise ExportError(
+            f"Expected a JSON object in {name} of original. Received: "
+            f"{type(content).__name__}. Copy the file again."
+        )
+    return content
+
+
+def _write(target: TransformersTarget, folder: Path, config: Any, files: Any) -> int:
+    """Writes the files, and compares the weights. Returns the number of weights."""
+    numpy_files = _safetensors()
+    writer = target.new_writer()
+    target.copy_weights(writer)
+    variables = writer.merged(target.variables)
+    writer.finish(variables)
+    numpy_files.save_file(writer.weights, folder / SAFETENSORS, metadata={"format": "pt"})
+    count = len(writer.weights)
+    writer.weights = {}  # the arrays are as large as the model
+    comparison = WeightComparison(WeightFiles(folder), writer.value)
+    target.copy_weights(comparison)
+    comparison.finish(variables)
+    if comparison.differing:
+        raise ExportError(
+            "Expected the weights of the model in the written file. Received: other values of "
+            f"{', '.join(comparison.differing[:8])}. This is a defect of the export; report it."
+        )
+    for name in files:
+        if name not in (CONFIG, GENERATION_CONFIG):
+            (folder / name).write_bytes(files[name])
+    _write_json(folder / CONFIG, _written_config(config, target))
+    if target.generation_config is not None:
+        _write_json(folder / GENERATION_CONFIG, target.generation_config)
+    return count
+
+
+def _written_config(config, target):
+    """Returns the `config.json` of the folder."""
+    config = {**config, "architectures": [target.class_name], "dtype": "float32"}
+    config.pop("torch_dtype", None)  # an earlier name of dtype
+    if target.class_name.endswith("ForPreTraining"):  # its second head is not converted
+        name = target.class_name.replace("ForPreTraining", "ForMaskedLM")
+        config["architectures"] = [name]
+    if target.generation_config is None:
+        return config
+    # Search settings of old folders, which are in generation_config.json now.
+    return {name: value for name, value in config.items() if name not in GENERATION or name in KEPT}
+
+
+def _write_json(path, content):
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _safetensors():
+    try:
+        return importlib.import_module("safetensors.numpy")
+    except ImportError as error:
+        raise ImportError(
+            f"Expected safetensors, to write {SAFETENSORS}. Received: {error}. Install it with "
+            "`pip install keras-attn[convert]`."
+        ) from error

@@ -1,0 +1,89 @@
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_attn.export.formats.file_format import describe_series
+from keras_attn.forecasting.path_sampler import PathSampler
+
+
+class ForecasterMetadata:
+    """The metadata of an exported forecaster: the names of its columns and its inputs.
+
+    Args:
+        model: Functional model with a `PathSampler`.
+        target_names: See `export_forecaster_onnx`.
+        past_covariate_names: See `export_forecaster_onnx`.
+        future_covariate_names: See `export_forecaster_onnx`.
+        time_column: See `export_forecaster_onnx`.
+
+    Raises:
+        ValueError: If `model` has no `PathSampler`, or the number of names is wrong.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        target_names: Sequence[str] | None,
+        past_covariate_names: Sequence[str] | None,
+        future_covariate_names: Sequence[str] | None,
+        time_column: str | None,
+    ) -> None:
+        layers = getattr(model, "layers", [])
+        samplers = [layer for layer in layers if isinstance(layer, PathSampler)]
+        if len(samplers) != 1 or not isinstance(model.input, dict):
+            raise ValueError(
+                "Expected a functional model with one PathSampler, and a dict of inputs. Received: "
+                f"model={model}. Create it with keras_attn.forecasting.forecast_model(sampler)."
+            )
+        (self._sampler,) = samplers
+        self._inputs = model.input
+        forecaster = self._sampler.forecaster
+        given = {
+            "targets": (target_names, forecaster.num_targets),
+            "past_covariates": (past_covariate_names, forecaster.num_past_covariates),
+            "future_covariates": (future_covariate_names, forecaster.num_future_covariates),
+        }
+        names = {kind: _names(kind, *each) for kind, each in given.items()}
+        both = {*names["targets"]} & {*names["past_covariates"], *names["future_covariates"]}
+        if both:
+            raise ValueError(
+                "Expected names of covariates that are not names of targets. Received: "
+                f"{sorted(both)} in both. Rename them."
+            )
+        self._names = {**names, "time_column": time_column}
+
+    def describe(self, dimensions: Any) -> dict[str, str]:
+        """Returns the metadata.
+
+        Args:
+            dimensions: Dict from the name of each input and output to its axes.
+        """
+        inputs = [each for name, each in self._inputs.items() if name != "seeds"]
+        return describe_series(self._sampler, self._names, inputs, dimensions)
+
+    def random_inputs(self) -> dict[str, Any]:
+        """Returns three random series, one of which has missing values."""
+        generator = np.random.default_rng(0)
+        forecaster = self._sampler.forecaster
+        window = self._inputs["past_targets"].shape[1]
+        window = window or max([*forecaster.lags, 2 * forecaster.horizon])
+        arrays = {}
+        for name, value in self._inputs.items():
+            shape = (3, *(window if size is None else size for size in value.shape[1:]))
+            arrays[name] = generator.normal(size=shape).astype("float32")
+        arrays["seeds"] = np.array([1, 2, 3], "int32")
+        arrays["past_targets"][1, ::3] = np.nan
+        return arrays
+
+
+def _names(kind, names, number):
+    """Returns the given names as a list, or default names."""
+    singular = kind.removesuffix("s")
+    names = [f"{singular}_{index}" for index in range(number)] if names is None else [*names]
+    if len(names) != number or len(set(names)) != number or not all(names):
+        raise ValueError(
+            f"Expected {number} different names of {kind}, one for each column of the model. "
+            f"Received: {singular}_names={names}."
+        )
+    return names

@@ -1,0 +1,65 @@
+from collections.abc import Sequence
+from typing import Any
+
+from keras import ops
+
+from keras_attn.export.trace.stepped_search import NEXT
+
+
+class NonemptySteps:
+    """A `SteppedSearch` whose values are never empty, for LiteRT.
+
+    Before the first token, the caches and the ids of a search have no entries, and LiteRT's
+    interpreter cannot return tensors of size 0. So each dynamic axis of a value that changes has
+    one entry more, at its end, which is 0: `start` and `step` add it, `step` and `finish` ignore
+    it.
+
+    Args:
+        steps: `SteppedSearch`.
+
+    Attributes:
+        start_signature, step_signature, finish_signature: See `SteppedSearch`.
+    """
+
+    def __init__(self, steps: Any) -> None:
+        self._steps = steps
+        self.start_signature = steps.start_signature
+        self.step_signature = steps.step_signature
+        self.finish_signature = steps.finish_signature
+        self._axes = {
+            spec.name: [axis for axis, size in enumerate(spec.shape) if size is None]
+            for spec in steps.step_signature
+            if not spec.name.startswith("memory/")
+        }
+
+    def start(self, *inputs: Any) -> dict[str, Any]:
+        """Like `SteppedSearch.start`."""
+        return self._extended(self._steps.start(*inputs))
+
+    def step(self, *values: Any) -> dict[str, Any]:
+        """Like `SteppedSearch.step`."""
+        return self._extended(self._steps.step(*self._shortened(self.step_signature, values)))
+
+    def finish(self, *values: Any) -> dict[str, Any]:
+        """Like `SteppedSearch.finish`."""
+        return self._steps.finish(*self._shortened(self.finish_signature, values))
+
+    def _extended(self, values: dict[str, Any]) -> dict[str, Any]:
+        extended = {}
+        for name, value in values.items():
+            for axis in self._axes.get(name.removeprefix(NEXT), []):
+                sizes = ops.shape(value)
+                entry = ops.zeros((*sizes[:axis], 1, *sizes[axis + 1 :]), value.dtype)
+                value = ops.concatenate([value, entry], axis=axis)
+            extended[name] = value
+        return extended
+
+    def _shortened(self, signature: Any, values: Sequence[Any]) -> list[Any]:
+        shortened = []
+        for spec, value in zip(signature, values, strict=True):
+            axes = self._axes.get(spec.name, [])
+            index = tuple(
+                slice(-1) if axis in axes else slice(None) for axis in range(len(spec.shape))
+            )
+            shortened.append(value[index] if axes else value)
+        return shortened

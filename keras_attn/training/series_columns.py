@@ -1,0 +1,61 @@
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+LISTS = ("targets", "past_covariates", "future_covariates")
+
+
+@dataclasses.dataclass(frozen=True)
+class SeriesColumns:
+    """The names of the columns of a forecaster, for its run directory.
+
+    `keras-attn export` writes them to the metadata of the file, so that `keras-attn-runtime
+    forecast` can read CSV files.
+
+    Args:
+        targets: Sequence of strings, names of the targets. Defaults to `None`: `target_0`, ...
+        past_covariates: Sequence of strings, names of the past covariates. Defaults to `None`:
+            `past_covariate_0`, ...
+        future_covariates: Sequence of strings, names of the future covariates. A covariate that is
+            known in the past and in the future has the same name in both. Defaults to `None`:
+            `future_covariate_0`, ...
+        time_column: String, name of the column with the times. Defaults to `None`.
+
+    Raises:
+        ValueError: If a value has a wrong type.
+
+    Example:
+
+    >>> SeriesColumns(targets=["temperature"], time_column="day").entries()
+    {'targets': ['temperature'], 'time_column': 'day'}
+    """
+
+    targets: Sequence[str] | None = None
+    past_covariates: Sequence[str] | None = None
+    future_covariates: Sequence[str] | None = None
+    time_column: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in LISTS:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, (list, tuple)) or not all(isinstance(x, str) for x in value):
+                raise ValueError(
+                    f"Expected {name} to be a list of strings. Received: {name}={value!r}."
+                )
+            object.__setattr__(self, name, list(value))
+        if not isinstance(self.time_column, (str, type(None))):
+            raise ValueError(
+                f"Expected time_column to be a string. Received: time_column={self.time_column!r}."
+            )
+
+    @classmethod
+    def from_entries(cls, entries: Mapping[str, Any]) -> "SeriesColumns":
+        """Returns the columns with the given values; ignores unknown names."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{name: entries[name] for name in names if name in entries})
+
+    def entries(self) -> dict[str, Any]:
+        """Returns a dict of the known values."""
+        return {name: value for name, value in vars(self).items() if value is not None}
