@@ -173,7 +173,7 @@ def test_lora_of_a_converted_model_is_merged_in_a_litert_file(adapted, tmp_path)
         check_outputs(runner(source_ids=source[None], **LIMITS), (model, outputs))
 
 
-@pytest.mark.parametrize("lora", [LORA, None])
+@pytest.mark.parametrize("lora", [LORA, pytest.param(None, marks=pytest.mark.slow)])
 def test_an_interrupted_training_continues_with_equal_weights(folder, tmp_path, lora):
     def train(directory, seed=0, callbacks=()):
         keras.utils.set_random_seed(seed)
