@@ -40,7 +40,7 @@ def export_forecaster_litert(
         sample_inputs: Dict of arrays as for `model.predict`, for the comparison with Keras.
             Defaults to random series with missing values.
         tolerance: Float, maximum difference, relative for values above 1. Defaults to `1e-3`,
-            because LiteRT approximates exponentials and hyperbolic tangents.
+            because rounding errors grow from step to step.
         batch_size: Positive int, number of series in a call. Defaults to `1`.
 
     Returns:

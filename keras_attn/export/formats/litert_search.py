@@ -23,8 +23,8 @@ from keras_attn.export.trace.pause_garbage_collection import pause_garbage_colle
 from keras_attn.export.trace.search_function import SearchFunction
 
 TOLERANCE = 1e-3
-"""Maximum difference of a score, a log probability or an attention weight. LiteRT approximates
-exponentials and hyperbolic tangents."""
+"""Maximum difference of a score, a log probability or an attention weight. LiteRT rounds
+differently, and rounding errors grow from step to step."""
 
 Signatures: TypeAlias = dict[str, tuple[Callable[..., Any], Sequence[Any]]]
 """Dict from the name of each signature to a function and its `tf.TensorSpec`s."""
