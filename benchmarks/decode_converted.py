@@ -1,14 +1,15 @@
-"""Speed of an exported checkpoint, compared with transformers, on a CPU or a GPU.
+"""Speed of an exported checkpoint, compared with transformers and CTranslate2, on a CPU or a GPU.
 
     python benchmarks/decode_converted.py model-float32.onnx model-int8.onnx \
-        --transformers FOLDER --name opus_mt
+        --transformers FOLDER --ctranslate2 ct2-float32 ct2-int8 --name opus_mt
     python benchmarks/decode_converted.py model-float32.onnx model-float16.onnx \
         --transformers FOLDER --name opus_mt-h100 --device cuda
 
 The files are exports of one model in several precisions. FOLDER is the checkpoint from which the
-model was converted; `transformers` must be installed. A file is compared with the checkpoint in
-the same precision, or in float32. Without `--transformers`, only the files are measured. A GPU
-needs `keras-attn-runtime[gpu]`.
+model was converted; `transformers` must be installed. `--ctranslate2` are directories that
+`keras-attn export ctranslate2` wrote without tokenizers, one for each precision; their names end
+like those of the files. Each file is compared with the peers of its precision. A GPU needs
+`keras-attn-runtime[gpu]`.
 
 The sources have random lengths and ids. The settings of the model must force the length of all
 hypotheses, for example with `min_length`, so that all sides compute the same number of steps. Each
@@ -41,33 +42,45 @@ def main():
     parser.add_argument("files", nargs="+", help="the float32 file first")
     parser.add_argument("--name", required=True, help="name of the results file")
     parser.add_argument("--transformers", default="", help="folder of the checkpoint")
+    parser.add_argument("--ctranslate2", nargs="*", default=[], help="directories of CTranslate2")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32, 128])
     parser.add_argument("--source-length", type=int, default=24, help="of the longest source")
     parser.add_argument("--length", type=int, default=24, help="tokens of each hypothesis")
+    parser.add_argument("--beam-width", type=int, default=4, help="of the model, for CTranslate2")
     parser.add_argument("--repeats", type=int, default=5, help="batches in each measurement")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     once = Namespace(**{**vars(args), "rounds": 1, "repeats": 1, "device": "cpu"})
     (cpu,) = measure_in_turn(__file__, args.files[:1], once)[args.files[0]]
-    peers = ["float32", "float16"][: 2 if args.device == "cuda" else 1]
-    peers = peers if args.transformers else []
-    found = measure_in_turn(__file__, [*args.files, *peers], args)
-    rows = [row_of(path, str(size), found, cpu) for path in args.files for size in args.batch_sizes]
+    precisions = ["float32", "float16"] if args.device == "cuda" else ["float32"]
+    peers = {f"transformers, {each}": each for each in precisions if args.transformers}
+    peers |= {f"CTranslate2, {precision_of(path)}": path for path in args.ctranslate2}
+    found = measure_in_turn(__file__, [*args.files, *peers.values()], args)
+    rows = [
+        row
+        for path in args.files
+        for size in args.batch_sizes
+        for row in rows_of(path, str(size), found, cpu, peers)
+    ]
     engine = "onnxruntime-gpu" if args.device == "cuda" else "onnxruntime"
     facts = {"device": device_name()} if args.device == "cuda" else {}
     write_results(
         args.out / f"decode_converted-{args.name}.json",
         rows,
-        versions(engine, *(["torch", "transformers"] if peers else [])),
+        versions(
+            engine,
+            *(["torch", "transformers"] if args.transformers else []),
+            *(["ctranslate2"] if args.ctranslate2 else []),
+        ),
         args.seed,
         settings=settings_of(args),
         **facts,
     )
 
 
-def row_of(path, size, found, cpu):
-    """Returns the row of a file and a batch size."""
+def rows_of(path, size, found, cpu, peers):
+    """Yields the rows of a file and a batch size: one for each peer."""
     ours = found[path]
     ids = ours[0]["ids"][size]
     scores = np.array(ours[0]["scores"][size])
@@ -80,15 +93,23 @@ def row_of(path, size, found, cpu):
         "load_seconds": round(statistics.median(each["load_seconds"] for each in ours), 1),
         **ours[0]["copies"],
     }
-    precision = Path(path).stem.rpartition("-")[2]
-    precision = precision if precision in found else "float32"
-    if precision in found:
-        theirs = found[precision]
-        row["peer"] = f"transformers, {precision}"
-        row["theirs"] = speed(theirs, size)
-        row["ratio"] = round(row["ours"] / row["theirs"], 3)
-        row["same_best_as_peer"] = agreement(ids, theirs[0]["ids"][size])
-    return row
+    chosen = [each for each in peers.items() if each[0].endswith(precision_of(path))]
+    if not chosen:
+        yield row
+    for peer, side in chosen:
+        theirs = speed(found[side], size)
+        yield {
+            **row,
+            "peer": peer,
+            "theirs": theirs,
+            "ratio": round(row["ours"] / theirs, 3),
+            "same_best_as_peer": agreement(ids, found[side][0]["ids"][size]),
+        }
+
+
+def precision_of(path):
+    """Returns the last part of a name, such as "int8" of "model-int8.onnx"."""
+    return Path(path).stem.rpartition("-")[2]
 
 
 def speed(measurements, size):
@@ -105,6 +126,9 @@ def measure(args, side):
     if side.endswith(".onnx"):
         translate, vocabulary_size = open_file(side, args)
         copies = copying_nodes(side) if args.device == "cuda" else {}
+    elif side in args.ctranslate2:
+        translate, vocabulary_size = open_ctranslate2(side, args)
+        copies = {}
     else:
         translate, vocabulary_size = open_checkpoint(args.transformers, side, args)
         copies = {}
@@ -174,6 +198,31 @@ def open_checkpoint(folder, precision, args):
         return ended, [0.0] * len(ended)
 
     return translate, config.vocab_size
+
+
+def open_ctranslate2(folder, args):
+    """Returns the same for a model of CTranslate2, whose tokens are decimal ids."""
+    import json
+
+    import ctranslate2
+
+    translator = ctranslate2.Translator(folder, device=args.device, intra_threads=args.threads)
+    vocabulary = json.loads((Path(folder) / "shared_vocabulary.json").read_text())
+
+    def translate(sources):
+        results = translator.translate_batch(
+            [[vocabulary[index] for index in source] for source in sources],
+            beam_size=args.beam_width,
+            min_decoding_length=args.length,
+            max_decoding_length=args.length,
+            return_scores=True,
+        )
+        ids = [
+            [int(token) for token in each.hypotheses[0] if token.isdecimal()] for each in results
+        ]
+        return ids, [each.scores[0] for each in results]
+
+    return translate, len(vocabulary)
 
 
 def copying_nodes(path):

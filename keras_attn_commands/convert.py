@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--config",
         metavar="FILE",
         type=Path,
-        help="configuration in YAML (default: data.yml or config.yml in FOLDER or above)",
+        help="configuration in YAML (default: data.yml or config.yml in FOLDER)",
     )
     for side in ("source", "target"):
         opennmt.add_argument(

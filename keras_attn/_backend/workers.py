@@ -93,8 +93,8 @@ _SIGNS_OF_A_LOST_WORKER = ("task", "Gloo", "gloo", "Connection", "connect", "pee
 def explain_lost_workers(model: keras.Model) -> Iterator[None]:
     """Raises a clear error if another worker fails while the block runs.
 
-    If a worker fails, the backend raises errors about the network in all other workers. This
-    context manager replaces them.
+    If a worker fails, the backend raises errors about the network connection in all other workers.
+    This context manager replaces them.
 
     Raises:
         RuntimeError: If another worker ended or failed.

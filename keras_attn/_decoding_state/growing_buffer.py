@@ -1,8 +1,8 @@
 """Buffers that grow by one column at each step.
 
-On TensorFlow, tensors can grow in a loop. In ONNX Runtime, this is much faster than updating a
-buffer of full size. All other backends require constant shapes in a loop, so their buffers have all
-columns from the start.
+On TensorFlow, and so in exported files, tensors can grow in a loop. In ONNX Runtime, this is much
+faster than updating a buffer of full size. All other backends require constant shapes in a loop, so
+their buffers have all columns from the start.
 """
 
 from typing import Any
@@ -29,8 +29,10 @@ def new_buffer(
 ) -> Tensor:
     """Creates an empty buffer.
 
-    In TensorFlow, the initial values determine the static shapes in a loop. Therefore the number of
-    columns must be dynamic, and the function gathers columns with a computed empty index.
+    If the initial value of a TensorFlow loop has a static number of columns, the number cannot
+    change in the loop. Therefore the function hides from TensorFlow that a growing buffer has 0
+    columns: it gathers columns with an empty tensor of indices, whose size is only known at run
+    time.
 
     Args:
         rows: Tuple `(batch, beams)`.

@@ -23,10 +23,10 @@ from keras_attn._layer.flatten_layers import flatten_layers
 
 
 class CallContext(keras.layers.Layer):
-    """Calls a function in the call context of a layer, with its `training` and autocasting.
+    """Calls a function as a layer is called: Keras passes `training` and casts the inputs.
 
     Call arguments:
-        inputs: Tensor, or `None`. Its implicit mask is passed to the function.
+        inputs: Tensor, or `None`. The function gets its implicit mask, but not the tensor.
         function: Function of `(mask, training)`.
         mask: Keras passes this argument.
         training: Keras passes this argument.

@@ -10,7 +10,7 @@ from keras_attn.positions.position_range import position_range
 
 @dataclasses.dataclass(frozen=True)
 class CacheView:
-    """Describes which slots of a key-value cache new positions use and may attend to.
+    """Describes the slots of a key-value cache: where new tokens go, and what they may attend to.
 
     Args:
         slot: Int or scalar int32 tensor, number of used slots. This is also the slot of the first
@@ -19,8 +19,9 @@ class CacheView:
             first new token. Defaults to `slot`, which is correct for caches without beams and
             padding.
         key_positions: Int32 tensor of shape `(1 or batch, slots)`, position of the token in each
-            slot of the extended cache. It is negative for slots that must not be attended to.
-            Defaults to the slot numbers, which is correct for caches without beams and padding.
+            slot of the cache, including the new tokens. It is negative for slots that must not be
+            attended to. Defaults to the slot numbers, which is correct for caches without beams and
+            padding.
         ancestor_bias: Float32 tensor of shape `(batch, 1, beams, slots)`, added to the scores. It
             restricts each beam to its own slots in a shared cache, see `kv_cache`. Defaults to
             `None`: no beams.

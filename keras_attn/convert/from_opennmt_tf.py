@@ -3,6 +3,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.from_transformers import SEARCHES, Conversion
 from keras_attn.convert.opennmt_checkpoint import OpenNMTCheckpoint
@@ -13,7 +14,13 @@ from keras_attn.convert.opennmt_description import (
     read_description,
 )
 from keras_attn.convert.opennmt_models import build_opennmt
-from keras_attn.convert.opennmt_settings import ARGUMENTS, CONFIGS, opennmt_search, read_config
+from keras_attn.convert.opennmt_settings import (
+    ARGUMENTS,
+    CONFIGS,
+    opennmt_search,
+    read_config,
+    source_controls,
+)
 from keras_attn.convert.opennmt_tokenizers import (
     Vocabulary,
     find_file,
@@ -55,9 +62,9 @@ def from_opennmt_tf(
             a folder names the newest checkpoint.
         model_type: String, name in the catalog of OpenNMT-tf, such as `"TransformerBase"`, or path
             of a `model_description.py`. Defaults to `None`: the `model_description.py` in the
-            folder or the folder above.
-        config: Path of the configuration in YAML. Defaults to `None`: `data.yml` or `config.yml` in
-            the folder or the folder above, if there is one.
+            folder, or in the folder above.
+        config: Path of the configuration in YAML. Defaults to `None`: `data.yml` or `config.yml`
+            beside the `model_description.py` or in the folder, if there is one.
         source_vocabulary: Path of the vocabulary of the sources, a text file with a token in each
             line. Defaults to `None`: that of the configuration.
         target_vocabulary: Path of the vocabulary of the targets. Defaults to `None`: that of the
@@ -92,9 +99,11 @@ def from_opennmt_tf(
             f"ignore_settings={ignore_settings!r}. Pass [{ignore_settings!r}]."
         )
     checkpoint = OpenNMTCheckpoint(folder)
-    folders = [checkpoint.folder, checkpoint.folder.absolute().parent]
+    folders = _folders(checkpoint.folder)
     description, place = _description(model_type, folders)
-    configuration = read_config(_config(config, folders))
+    path = _config(config, folders)
+    configuration = read_config(path)
+    folders += [] if path is None else [path.parent]
     arguments = dict(description.arguments)
     if configuration["params/dropout"] is not None:
         names = ("dropout", "attention_dropout", "ffn_dropout")
@@ -105,12 +114,10 @@ def from_opennmt_tf(
     reports = [report for part in parts for report in part.check(ignore_settings)]
     search = opennmt_search(configuration)
     copy = WeightCopy(checkpoint, place)
-    controls = configuration["data/source_sequence_controls"]
-    if controls is None and description.class_name.startswith("ScalingNmt"):
-        controls = {"end": configuration["auto_config"]}
-    encoder, decoder = build_opennmt(settings, controls or {}, copy)
+    controls = source_controls(description.class_name, configuration)
+    encoder, decoder = build_opennmt(settings, controls, copy)
     copy.finish([variable for layer in (encoder, decoder) for variable in layer.weights])
-    sizes = [layer.embedding.input_dim for layer in (encoder, decoder)]
+    sizes = [get_vocabulary_size(layer) for layer in (encoder, decoder)]
     given = source_vocabulary, target_vocabulary
     vocabularies = [
         _vocabulary(*each, configuration, folders) for each in zip(SIDES, given, sizes, strict=True)
@@ -127,6 +134,13 @@ def from_opennmt_tf(
         tuple(reports),
         ModelCard(recipe=f"converted from {description.class_name} of OpenNMT-tf"),
     )
+
+
+def _folders(folder):
+    """Returns the folder and, for that of an average, the folder of its model."""
+    above = folder.absolute().parent
+    is_average = not (folder / DESCRIPTION).is_file() and (above / DESCRIPTION).is_file()
+    return [folder, above] if is_average else [folder]
 
 
 def _description(model_type, folders) -> tuple[ModelDescription, str]:

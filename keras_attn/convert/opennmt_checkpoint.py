@@ -19,8 +19,8 @@ class OpenNMTCheckpoint:
     """Checkpoint of OpenNMT-tf 2: the variables of the model, without those of the optimizer.
 
     Args:
-        path: Path of a folder, or of a checkpoint without the suffix `.index`. The newest
-            checkpoint of a folder is the one that its file `checkpoint` names. A folder without
+        path: Path of a folder, or of a checkpoint without the suffix `.index`. From a folder, the
+            newest checkpoint is read, which is named in the file `checkpoint`. A folder without
             this file must have a single checkpoint.
 
     Attributes:
@@ -30,7 +30,7 @@ class OpenNMTCheckpoint:
             their shapes.
 
     Raises:
-        ConversionError: If there is no such checkpoint, or it is not one of a Transformer of
+        ConversionError: If there is no such checkpoint, or it does not belong to a Transformer of
             OpenNMT-tf 2.
         ImportError: If TensorFlow is not installed.
     """

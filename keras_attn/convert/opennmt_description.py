@@ -110,7 +110,8 @@ def read_description(text: str, file: str) -> ModelDescription:
         ConversionError: If the file cannot be read in this way, or describes another model.
     """
     try:
-        return describe(*_Reader(text).read())
+        class_name, arguments = _Reader(text).read()
+        return describe(str(class_name), arguments)
     except (SyntaxError, ValueError, IndexError) as error:
         if isinstance(error, ConversionError):
             raise
@@ -140,13 +141,13 @@ class _Reader:
                 else:
                     self.constants[name] = node.value
 
-    def read(self):
+    def read(self) -> tuple[Any, dict[str, Any]]:
         """Returns the name of the class and the arguments."""
         if self.model is None:
             raise ValueError("a file without model")
         return self._model(self.model)
 
-    def _model(self, node):
+    def _model(self, node) -> tuple[Any, dict[str, Any]]:
         if isinstance(node, ast.Lambda):
             return self._model(node.body)
         if not isinstance(node, ast.Call):

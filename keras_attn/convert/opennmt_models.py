@@ -1,5 +1,6 @@
 """Transformers of OpenNMT-tf: encoder, decoder, and the names of their variables."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -33,7 +34,7 @@ OUTPUT = "model/decoder/output_layer"
 
 
 def build_opennmt(
-    settings: Settings, controls: dict[str, Any], copy: WeightCopy
+    settings: Settings, controls: Mapping[str, Any], copy: WeightCopy
 ) -> tuple[TransformerEncoder, TransformerDecoder]:
     """Builds encoder and decoder, and copies the variables.
 

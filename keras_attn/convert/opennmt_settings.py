@@ -260,5 +260,23 @@ def opennmt_search(settings: Settings) -> SearchSettings:
     return SearchSettings("BeamDecoder", arguments)
 
 
+def source_controls(class_name: str, settings: Settings) -> Mapping[str, Any]:
+    """Returns whether sources have a start token and an end token.
+
+    The automatic configuration of the ScalingNmt models adds an end token.
+
+    Args:
+        class_name: String, name of the model in the catalog.
+        settings: `Settings` of the configuration.
+
+    Returns:
+        Dict with the keys `"start"` and `"end"`, if they are known.
+    """
+    controls = settings["data/source_sequence_controls"]
+    if controls is None and class_name.startswith("ScalingNmt"):
+        return {"end": settings["auto_config"]}
+    return controls or {}
+
+
 def _has_both(controls):
     return not controls or (bool(controls.get("start")) and bool(controls.get("end")))

@@ -1,5 +1,6 @@
 """Vocabularies of OpenNMT-tf as tokenizers: SentencePiece models, or words between spaces."""
 
+import collections
 import dataclasses
 import importlib.util
 import json
@@ -75,7 +76,7 @@ def read_vocabulary(path: Path, size: int) -> Vocabulary:
             f"{str(path)!r}. Check that the vocabulary belongs to the model."
         )
     if len(set(lines)) != len(lines):
-        double = next(token for index, token in enumerate(lines) if token in lines[:index])
+        double = collections.Counter(lines).most_common(1)[0][0]
         raise ConversionError(
             f"Expected a different token in each line of {str(path)!r}. Received: {double!r} "
             "twice. Use the vocabulary of the training unchanged."
@@ -120,10 +121,16 @@ def opennmt_tokenizer(
 
 
 def find_file(name: str, folders: Iterable[Path]) -> Path | None:
-    """Returns the path of a file that a configuration names, or `None` if there is none."""
+    """Returns the path of a file that a configuration names, or `None` if there is none.
+
+    Args:
+        name: String, a path relative to one of the folders or to the working directory. A file of
+            this name in one of the folders is found too.
+        folders: Iterable of `Path`s.
+    """
     folders = list(folders)
     candidates = [folder / name for folder in folders]
-    candidates += [folder / Path(name).name for folder in folders]
+    candidates += [folder / Path(name).name for folder in folders] + [Path(name)]
     return next((path for path in candidates if path.is_file()), None)
 
 

@@ -11,10 +11,8 @@ class WeightMapping(abc.ABC):
     """Correspondence of the variables of a model and the weights of a checkpoint.
 
     Each architecture describes its correspondence once, with calls of these methods. `WeightCopy`
-    assigns the weights of a checkpoint to the variables, and `WeightWriter` computes the weights
-    from the variables:
-
-        variable = scale * weight + added
+    assigns the weights of a checkpoint to the variables. `WeightWriter` computes the weights from
+    the variables. In both directions, `variable = scale * weight + added`.
     """
 
     @abc.abstractmethod
@@ -23,7 +21,7 @@ class WeightMapping(abc.ABC):
 
     @abc.abstractmethod
     def are_equal(self, name: str, other: str) -> bool:
-        """Returns whether an output matrix and an embedding are equal, and so one variable."""
+        """Returns whether two weights are equal, such as a tied output matrix and embedding."""
 
     @abc.abstractmethod
     def copy(
@@ -48,7 +46,12 @@ class WeightMapping(abc.ABC):
 
     @abc.abstractmethod
     def joined(self, variable: Any, names: Sequence[str]) -> None:
-        """Maps one kernel to several PyTorch `Linear`, side by side, or one bias to several."""
+        """Maps one kernel, or one bias, to the weights of several PyTorch `Linear`.
+
+        Args:
+            variable: Variable. Its last axis consists of the outputs of all `Linear`.
+            names: Names of the weights in the checkpoint, in the order of the outputs.
+        """
 
     @abc.abstractmethod
     def split(self, variables: Sequence[Any], name: str, scales: Sequence[float]) -> None:
@@ -66,27 +69,33 @@ class WeightMapping(abc.ABC):
 
     @abc.abstractmethod
     def replace(self, variable: Any, indices: Sequence[int], value: float) -> None:
-        """Replaces items of a variable that was read."""
+        """Sets some items of a mapped variable to a constant.
+
+        Args:
+            variable: Variable.
+            indices: Indices of the items on the first axis.
+            value: Float, the constant.
+        """
 
     @abc.abstractmethod
     def check_tied(self, name: str, source: str) -> None:
-        """Expects that a weight is missing, or equal to another one."""
+        """Checks that a weight is missing, or equal to the weight `source`."""
 
     @abc.abstractmethod
     def duplicate(self, variable: Any, name: str) -> None:
-        """Maps a variable to a second weight with the same values, which may be missing."""
+        """Maps a variable to a second weight of equal values. The second weight may be missing."""
 
     @abc.abstractmethod
     def check_constant(
         self, name: str, compute: Callable[[int], np.ndarray], num_rows: int, first_row: int = 0
     ) -> None:
-        """Expects that a weight, if the checkpoint has it, has values that the model computes.
+        """Checks a weight whose values the model computes. The weight may be missing.
 
         Args:
             name: String, name in the checkpoint.
             compute: Function of a number of rows that returns an array `(rows, features)`.
-            num_rows: Int, number of rows in a checkpoint of transformers, with those before
-                `first_row`, or 0 if it does not have the weight.
+            num_rows: Int, number of rows of the weight in a file that transformers writes,
+                including the rows before `first_row`. 0 if transformers does not write the weight.
             first_row: Int, index of the first row that is used. Defaults to `0`.
         """
 
@@ -114,8 +123,9 @@ class WeightMapping(abc.ABC):
         Args:
             layer: Normalization layer.
             name: String, name of the normalization in the checkpoint.
-            added: Float, number that is added to the scale. Defaults to `0.0`.
-            scale: Float, factor of the scale. Defaults to `1.0`.
+            added: Float, number that is added to the weight of the normalization. Defaults to
+                `0.0`.
+            scale: Float, factor of the weight of the normalization. Defaults to `1.0`.
         """
         variable = layer.gamma if hasattr(layer, "gamma") else layer.scale
         weight, bias = self.norm_names(name)
@@ -138,8 +148,8 @@ class WeightMapping(abc.ABC):
             name: String, name of the attention in the checkpoint.
             parts: Names of the projections of query, key, value and output.
             query_scale: Float, factor of the query projection.
-            biases: Projections that have a bias in the checkpoint, if the layer has biases. Those
-                of the others are 0. Defaults to all four.
+            biases: If the layer has biases, the projections that have a bias in the checkpoint. The
+                biases of the other projections are 0. Defaults to all four.
         """
         for own, part in zip(PROJECTIONS, parts, strict=True):
             scale = query_scale if own == "query" else 1.0

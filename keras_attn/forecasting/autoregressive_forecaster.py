@@ -380,7 +380,8 @@ class AutoregressiveForecaster(Layer):
         """Returns the inputs of the cell.
 
         Args:
-            values: Float32 tensor of shape `(B, T, D)`, the previous values of each step.
+            values: Float32 tensor of shape `(B, T, D)`: for each step, the values of the step
+                before.
             known: Float32 tensor of shape `(B, T, F)` or `(B, 1, F)`, all other inputs.
             memory: Result of `prepare_memory`.
 

@@ -132,8 +132,8 @@ def accepts_cloned_graph(constructor: Any) -> Any:
     For a functional model, `clone_model` copies and calls each layer. If the constructor of the
     class accepts `*args, **kwargs`, Keras calls it with the new inputs and outputs. Otherwise
     `clone_model` returns a plain functional model. Keras reads the signature with
-    `inspect.getfullargspec`. For the decorated constructor, this function returns `*args,
-    **kwargs`. `help` and `inspect.signature` show the signature of the original constructor.
+    `inspect.getfullargspec`, which finds `*args, **kwargs` for the decorated constructor. `help`
+    and `inspect.signature` show the signature of the original constructor.
 
     Args:
         constructor: `__init__` of a `ModelOfParts`. The class must have a class method

@@ -35,7 +35,7 @@ def dtype_policy(policy: Any) -> Iterator[None]:
 
 
 def require(condition: Any, message: Any) -> None:
-    """Raises an `AssertionError` unless a condition is true, even with `python -O`."""
+    """Raises an `AssertionError` if a condition is false. `python -O` does not disable it."""
     if not condition:
         raise AssertionError(message)
 

@@ -74,11 +74,11 @@ def fit(
         batches: Object with `steps_per_epoch`, `dataset(start_step)` (on TensorFlow: an infinite
             `tf.data.Dataset`) and `stream(start_step)` (on other backends: an infinite iterator),
             such as `keras_attn.text.LengthBucketedBatches`. The content of a batch must depend only
-            on the number of the step. With a strategy of TensorFlow or
-            `keras.distribution.DataParallel` on JAX, the size of a batch must be a multiple of the
-            number of replicas. `fit` pads other batches with rows whose labels are the
-            `ignore_class` of the loss, by default 0. The loss and the metrics must ignore this
-            label. The losses and metrics of this package do.
+            on the number of the step. With a distribution strategy of TensorFlow or
+            `keras.distribution.DataParallel` on JAX, `fit` pads each batch to a multiple of the
+            number of replicas. The labels of the added rows are the `ignore_class` of the loss, by
+            default 0. The loss and the metrics must ignore this label. The losses and metrics of
+            this package do.
         epochs: Positive int, total number of epochs, including those of earlier calls.
         directory: Path of the directory for the saved state. Defaults to `None`: the state is not
             saved.
@@ -99,11 +99,11 @@ def fit(
     Raises:
         ValueError: If `epochs` is not a positive integer; if `batches` or `callbacks` have the
             wrong type; if the model is not compiled; if `batches.steps_per_epoch` is not a multiple
-            of the model's `steps_per_execution`; if the optimizer accumulates gradients with a
-            strategy; or if the saved state does not fit. With a `directory`, `fit` also rejects an
-            optimizer with `use_ema=True` (use `AverageWeights`) and callbacks with
-            `restore_best_weights=True` (use `BestCheckpoint`), because both change the weights at
-            the end of each `model.fit`.
+            of the model's `steps_per_execution`; if the optimizer accumulates gradients and a
+            distribution strategy is used; or if the saved state does not fit. With a `directory`,
+            `fit` also rejects an optimizer with `use_ema=True` (use `AverageWeights`) and callbacks
+            with `restore_best_weights=True` (use `BestCheckpoint`), because both change the weights
+            at the end of each `model.fit`, which `fit` calls several times.
         OSError: If the `directory` cannot be written, or is a file.
         RuntimeError: If another training uses the `directory` or the path of a callback, a worker
             failed, or the workers find different saved states.

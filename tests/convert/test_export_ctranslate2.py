@@ -130,6 +130,17 @@ def test_search_settings_become_arguments(tmp_path):
     assert equal_fraction(greedy, tmp_path / "greedy", report) == 1
 
 
+@pytest.mark.parametrize(
+    "changed", [{"repetition_penalty": 1.5}, {"no_repeat_ngram_size": 2}], ids=str
+)
+def test_greedy_search_without_repetitions_finds_the_same_ids(tmp_path, changed):
+    model = keras_attn.replace_search(
+        translator(positions="relative"), keras_attn.GreedyDecoder, **changed
+    )
+    report = export_ctranslate2(model, tmp_path / "model")
+    assert equal_fraction(model, tmp_path / "model", report) == 1
+
+
 def test_settings_that_ctranslate2_does_not_have_are_reported(tmp_path):
     model = keras_attn.replace_search(
         translator(),

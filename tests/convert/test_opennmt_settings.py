@@ -11,6 +11,7 @@ from keras_attn.convert.opennmt_settings import (  # noqa: E402
     CONFIGURATION,
     opennmt_search,
     read_config,
+    source_controls,
 )
 from keras_attn.convert.settings import Settings  # noqa: E402
 from tests.convert.opennmt_checkpoints import (  # noqa: E402
@@ -200,6 +201,21 @@ def test_opennmt_settings_are_reported_and_can_be_ignored(folder, tmp_path):
         from_opennmt_tf(folder, **options, ignore_settings=["params/length_penalty", "other"])
     with pytest.raises(ValueError, match=r"Pass \['other'\]"):
         from_opennmt_tf(folder, **options, ignore_settings="other")
+
+
+def test_opennmt_sources_of_scaling_models_have_an_end_token():
+    automatic, explicit, other = (
+        Settings("data.yml", values, CONFIGURATION, True)
+        for values in (
+            {},
+            {"data/source_sequence_controls": {"start": True}},
+            {"auto_config": False},
+        )
+    )
+    assert source_controls("ScalingNmtEnDe", automatic) == {"end": True}
+    assert source_controls("ScalingNmtEnDe", explicit) == {"start": True}
+    assert source_controls("ScalingNmtEnDe", other) == {"end": False}
+    assert source_controls("TransformerBase", automatic) == {}
 
 
 @pytest.mark.parametrize(

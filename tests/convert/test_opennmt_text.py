@@ -113,7 +113,8 @@ def sentencepiece_folder(path, tokenization=None):
     pieces = [processor.id_to_piece(id_) for id_ in range(processor.get_piece_size())]
     special = {"<unk>", "<s>", "</s>"}
     tokens = [*SPECIAL, *sorted(set(pieces) - special), "averyunlikelytoken0"]
-    folder = write(path, (len(tokens) + 1, len(tokens) + 1), end_bias=0.5)
+    sizes = (len(tokens) + 1, len(tokens) + 1)
+    folder = write(path, sizes, layers=(2, 2), end_bias=-1.0)
     (folder / "shared.model").write_bytes(model.getvalue())
     (folder / "shared.vocab").write_text("".join(f"{token}\n" for token in tokens))
     sides = ("source", "target")
@@ -229,7 +230,7 @@ def test_opennmt_onnx_files_write_the_ids_and_texts_of_keras(tmp_path):
     limits = {"max_length": np.array(12, "int32"), "length_penalty": np.array(1, "float32")}
     found = session(path).run(["token_ids"], {"source_ids": sources, **limits})[0][:, 0]
     np.testing.assert_array_equal(found, expected)
-    assert len({tuple(row) for row in expected.tolist()}) > 10
+    assert len({tuple(row) for row in expected.tolist()}) > 20
     texts = model.generate(ENGLISH, RunDirectory(run).source_tokenizer)
     translations = Translator(path, num_threads=1).translate(ENGLISH)
     assert [each.text for each in translations] == texts

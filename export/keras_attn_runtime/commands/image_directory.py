@@ -25,7 +25,7 @@ class ImageDirectory:
         """Lists the directory, and returns warnings about files that are ignored.
 
         Raises:
-            ValueError: if there is no image, or a name cannot be written in a line.
+            ValueError: if there is no image, or the name of a file contains a line break.
             OSError: if the directory cannot be read.
         """
         self._paths, others = list_images(self._directory)

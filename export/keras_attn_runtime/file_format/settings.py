@@ -26,9 +26,9 @@ class Side:
         tokenizer: string, the format of the tokenizer in the file: "sentencepiece", "tokenizers" (a
             `tokenizer.json` of Hugging Face), or "none".
         language: string, a BCP 47 tag, or `None`.
-        tokenizer_vocabulary_size: int, for a tokenizer with more pieces than the model has ids. Ids
-            of this size and above are replaced by the unknown id. `None` if all pieces have ids of
-            the model.
+        tokenizer_vocabulary_size: int, number of pieces of the tokenizer that the model knows, if
+            the tokenizer has more. The ids of the other pieces, from this number on, are replaced
+            by the unknown id. `None` if the model knows all pieces.
         languages: dict from names to `Language`s, for a model with several languages on this side.
     """
 

@@ -12,17 +12,18 @@ def batches_of_other_sizes(
 
     A conversion may treat a size of the sample as a constant, which a comparison with the same
     sizes cannot detect. Therefore all dynamic axes get sizes that do not occur in the sample. The
-    batch axes of all inputs get the same size, and other axes with equal sizes get equal sizes. If
-    Keras fails with these sizes, the axes are changed separately, to larger and to smaller sizes.
-    If Keras fails with all sizes of an axis, the axis is fixed.
+    batch axes of all inputs get the same new size. Other axes that have equal sizes in the sample
+    get equal new sizes. If Keras fails with the new sizes, the axes are changed separately, to
+    larger and to smaller sizes. If Keras fails with all sizes of an axis, the axis is fixed.
 
     Args:
         function: Function that runs Keras. Its arguments are the tensors of `inputs`, in this
             order.
         inputs: Dict from the names of inputs to their symbolic tensors.
         arrays: List of arrays, the sample.
-        dynamic_sizes: Dict from the names of inputs to the shapes of the second sample, or `None`.
-            In a shape, `None` means the size in the sample.
+        dynamic_sizes: Dict from the names of inputs to the shapes after resizing. In a shape,
+            `None` means the size in the sample. `None` instead of a dict: the function chooses the
+            sizes.
 
     Returns:
         Tuple `(batches, fixed)`. `batches` is a list of pairs (list of arrays, results of
@@ -30,7 +31,8 @@ def batches_of_other_sizes(
         tuple of pairs (name of an input, axis) that have the same size.
 
     Raises:
-        ValueError: If `dynamic_sizes` does not fit the inputs, or Keras fails with these sizes.
+        ValueError: If `dynamic_sizes` does not fit the inputs, or Keras fails with the sizes of
+            `dynamic_sizes`.
     """
     if dynamic_sizes is not None:
         batch = resized(arrays, _given_sizes(dynamic_sizes, inputs, arrays))

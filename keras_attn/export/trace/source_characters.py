@@ -10,7 +10,9 @@ MAX_PREFIX_CHARACTERS = 16_384
 
 
 def max_source_characters(function: Any, value: Any = None) -> Any:
-    """Returns the maximum number of characters (code points) of a text for a file with tokenizers.
+    """Returns the maximum length of a source text, in characters (code points).
+
+    It applies to exported files that contain tokenizers.
 
     Args:
         function: `SearchFunction`.

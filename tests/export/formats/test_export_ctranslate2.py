@@ -1,0 +1,41 @@
+"""What the export to CTranslate2 does without CTranslate2. `tests/convert` runs it."""
+
+import sys
+
+import pytest
+
+import keras_attn
+from keras_attn.export import export_ctranslate2
+from keras_attn.export.formats.ctranslate2_search import translate_arguments
+from keras_attn.export.formats.ctranslate2_vocabulary import special_tokens, vocabulary
+
+
+@pytest.fixture
+def model():
+    encoder, decoder = keras_attn.transformer_seq2seq(20, 30, 1, 2, 8, 16, seed=0)
+    return keras_attn.GenerationModel(encoder, keras_attn.BeamDecoder(decoder, max_length=5))
+
+
+def test_a_missing_package_is_named(model, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    with pytest.raises(ImportError, match=r"Expected ctranslate2.*keras-attn\[ctranslate2\]"):
+        export_ctranslate2(model, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sampling_becomes_arguments(model):
+    changed = {"temperature": 0.5, "top_k": 4, "num_hypotheses": 3}
+    sampling = keras_attn.replace_search(model, keras_attn.SamplingDecoder, **changed)
+    arguments, left_out = translate_arguments(sampling.search, ["<pad>", "<s>"])
+    assert arguments["sampling_temperature"] == 0.5
+    assert (arguments["sampling_topk"], arguments["num_hypotheses"]) == (4, 3)
+    assert arguments["suppress_sequences"] == [["<pad>"], ["<s>"]]
+    assert left_out == ["relative_max_length=(2, 10)"]
+
+
+def test_tokens_without_a_tokenizer_are_ids():
+    ids = {"</s>": 0, "<pad>": 4, "<s>": 4}
+    special = special_tokens(None, ids)
+    assert special == {"</s>": "</s>", "<pad>": "<pad>", "<s>": "<pad>"}
+    names = {ids[name]: token for name, token in special.items()}
+    assert vocabulary(None, 5, names) == ["</s>", "1", "2", "3", "<pad>"]
