@@ -18,7 +18,7 @@ from tests.convert.against_transformers import (
     their_logits,
     without_padding,
 )
-from tests.convert.architecture_table import MODELS
+from tests.convert.architecture_row import MODELS
 from tests.convert.test_fairseq_models import make as fairseq_model
 from tests.convert.test_marian import marian
 from tests.convert.test_t5_models import t5
