@@ -40,6 +40,10 @@ class WeightCopy(WeightMapping):
     def __contains__(self, name: str) -> bool:
         return name in self._files.shapes
 
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        """Returns the shape of a weight, or `None` if the checkpoint has no such weight."""
+        return self._files.shapes.get(name)
+
     def read(self, name: str, shape: Sequence[int]) -> np.ndarray:
         """Returns a weight, or zeros if it is missing or has the wrong shape.
 
