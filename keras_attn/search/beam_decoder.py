@@ -361,7 +361,7 @@ class BeamDecoder(Search):
         if is_dead_end is None:
             collected = ended
         else:
-            ended = ended & (np.arange(count) < self.beam_width)
+            ended = ended & ops.convert_to_tensor(np.arange(count) < self.beam_width)
             collected = ended | (is_dead_end & is_open)
             num_tokens = num_tokens - ops.cast(is_dead_end, "int32")  # (B, C)
         if self.num_groups > 1:

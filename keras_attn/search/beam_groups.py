@@ -82,7 +82,7 @@ def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
     if num_groups == 1:
         _, chosen = ops.top_k(log_probs, beams)
         return ops.cast(chosen, "int32")
-    order = -np.arange(candidates, dtype="float32")
+    order = ops.convert_to_tensor(-np.arange(candidates, dtype="float32"))
     order = ops.where(is_end, order - candidates, order)  # (B, 2K), ended candidates come last
     size = beams // num_groups
     order = ops.reshape(order, (-1, 2, num_groups, size))
@@ -106,5 +106,5 @@ def is_repeated(token_ids: Tensor, counts: Tensor) -> Tensor:
         Boolean tensor of shape `(batch, hypotheses)`.
     """
     same = ops.all(token_ids[:, :, None] == token_ids[:, None], axis=-1)  # (B, K, K)
-    before = np.tri(token_ids.shape[1], k=-1, dtype="bool")  # (K, K)
+    before = ops.convert_to_tensor(np.tri(token_ids.shape[1], k=-1, dtype="bool"))  # (K, K)
     return ops.any(same & before & counts[:, None], axis=-1)
