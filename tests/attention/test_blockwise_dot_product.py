@@ -80,6 +80,11 @@ def gradients(function, inputs):
         import jax
 
         return jax.grad(loss, argnums=tuple(range(len(inputs))))(*inputs)
+    if keras.backend.backend() == "torch":
+        import torch
+
+        inputs = [ops.copy(x).requires_grad_() for x in inputs]
+        return torch.autograd.grad(loss(*inputs), inputs)
     import tensorflow as tf
 
     inputs = [tf.convert_to_tensor(x) for x in inputs]
