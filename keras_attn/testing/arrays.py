@@ -16,6 +16,11 @@ def to_numpy(nested: Any) -> Any:
     return tree.map_structure(ops.convert_to_numpy, nested)
 
 
+def to_tensors(nested: Any) -> Any:
+    """Returns nested NumPy arrays as tensors."""
+    return tree.map_structure(ops.convert_to_tensor, nested)
+
+
 def randomize(layer: Any, scale: Any = 0.5, seed: int | None = 0) -> Any:
     """Assigns normally distributed values to all weights, including biases. Returns the layer."""
     generator = np.random.default_rng(seed)
