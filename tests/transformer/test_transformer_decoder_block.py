@@ -224,7 +224,7 @@ def test_half_precision_goes_through_the_cache_with_float32_biases(growing):
     memory = block.prepare_memory(ENCODED, ENCODER_MASK)
     state = block.initial_state(2, 6, growing)
     for t in range(6):
-        now = INPUTS[:, t : t + 1].astype("float16")
+        now = tensor(INPUTS[:, t : t + 1], "float16")
         view = CacheView(np.int32(t), growing=growing)
         outputs, weights, state = block.step(now, state, memory, view, **call)
         kinds = [outputs, weights, state["keys"], state["values"]]
