@@ -13,7 +13,7 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     On PyTorch, `ops.custom_gradient` only supports a single output, so this function replaces it.
 
     Args:
-        function: Function of tensors. It returns a tuple of nested tensors and a function
+        function: Function of tensors. It returns a tuple of its outputs and a function
             `(*upstream) -> gradients`. The gradients are a tensor, or a tuple with one tensor per
             argument. `upstream` are the gradients with respect to the outputs: one argument per
             output, or a single nested argument on JAX.
