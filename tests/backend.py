@@ -25,10 +25,11 @@ def gradients_of(function, *arrays):
     if keras.backend.backend() == "torch":
         import torch
 
-        tensors = [torch.tensor(array, requires_grad=True) for array in arrays]
+        tensors = [keras.ops.copy(array).requires_grad_() for array in arrays]
         value = function(*tensors)
         gradients = torch.autograd.grad(value, tensors)
-        return value.detach().numpy(), [gradient.numpy() for gradient in gradients]
+        to_numpy = keras.ops.convert_to_numpy
+        return to_numpy(value), [to_numpy(gradient) for gradient in gradients]
     import tensorflow as tf
 
     @tf.function

@@ -1,5 +1,7 @@
 """Names that many tests use: the helpers of `keras_attn.testing`, under short names."""
 
+from keras.ops import convert_to_tensor as tensor
+
 from keras_attn._serialization.plain_lists import plain_lists as plain
 from keras_attn.testing.arrays import assert_close, assert_identical, randomize
 from keras_attn.testing.arrays import to_numpy as numpy
@@ -13,4 +15,5 @@ __all__ = [
     "numpy",
     "plain",
     "randomize",
+    "tensor",
 ]

@@ -61,6 +61,13 @@ def scan(
             return _growing_scan(step, carry, inputs, collect)
         return _tensorflow_scan(step, carry, inputs, collect)
 
+    if keras.backend.backend() == "torch" and not tree.flatten(inputs)[0].shape[0]:
+        # `ops.scan` needs at least one step on PyTorch.
+        carry = tree.map_structure(ops.convert_to_tensor, carry)
+        return carry, tree.map_structure(
+            lambda leaf: ops.zeros((0, *leaf.shape), dtype=leaf.dtype), collect(carry)
+        )
+
     def step_and_collect(carry, step_inputs):
         carry = step(carry, step_inputs)
         return carry, collect(carry)

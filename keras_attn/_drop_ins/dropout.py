@@ -1,3 +1,4 @@
+import random
 from typing import Any
 
 import keras
@@ -38,6 +39,17 @@ class Dropout(keras.layers.Dropout):
     >>> sorted(set(np.array(dropped).ravel().tolist()))
     [0.0, 2.0]
     """
+
+    def __init__(
+        self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any
+    ) -> None:
+        drawn = seed
+        if seed is None and keras.backend.backend() == "torch":
+            # Without a seed, Keras uses the global generator of PyTorch instead of the state of the
+            # layer, so that a resumed training would draw other numbers.
+            drawn = random.randint(1, 10**9)
+        super().__init__(rate, noise_shape, drawn, **kwargs)
+        self.seed = seed
 
     def call(self, inputs: Tensor, training: bool = False) -> Any:
         if (

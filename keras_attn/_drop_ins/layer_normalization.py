@@ -3,6 +3,7 @@ from typing import Any, cast
 import keras
 from keras import ops
 
+from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._backend.row_sum import sum_over_rows
 from keras_attn._types import Tensor
 
@@ -59,7 +60,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
 def _normalization(epsilon):
     """Returns a function of inputs, gamma and beta, with a custom gradient."""
 
-    @ops.custom_gradient
+    @custom_gradient
     def normalize(x, gamma, beta):
         centered = x - ops.mean(x, axis=-1, keepdims=True)  # (..., D)
         variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)  # (..., 1)

@@ -1,5 +1,6 @@
 from keras import ops
 
+from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._backend.integers import slice_starts
 from keras_attn._backend.sequential_loops import (
     add_same_shape,
@@ -60,14 +61,12 @@ def _hidden(query, keys):
     return ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(keys, 1))  # (B, T, S, U)
 
 
-@ops.custom_gradient
+@custom_gradient
 def _chunked(query, chunks, vector):
     """Returns scores `(N, B, T, s)` of queries `(B, T, U)` and N chunks of keys `(N, B, s, U)`."""
     scores = map_sequentially(lambda keys: additive_score(query, keys, vector), chunks)
 
-    def gradients(*args, upstream=None):
-        upstreams = args[0] if upstream is None else upstream  # (N, B, T, s)
-
+    def gradients(upstreams):  # (N, B, T, s)
         def add_chunk(number, chunks, query_sum, vector_sum):
             upstream = ops.take(upstreams, number, axis=0)[..., None]  # (B, T, s, 1)
             hidden = _hidden(query, ops.take(chunks, number, axis=0))  # (B, T, s, U)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from keras import ops
 
+from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._backend.dynamic_shapes import is_symbol
 from keras_attn._backend.integers import slice_starts
 from keras_attn._backend.sequential_loops import (
@@ -103,16 +104,14 @@ def blockwise_dot_product(
         """Returns the start indices of the slice of `distance_bias` for a block."""
         return slice_starts(0, 0, 0, (num_blocks - 1 - number) * size)
 
-    @ops.custom_gradient
+    @custom_gradient
     def attend(query_blocks, *shared):
         context_blocks = map_sequentially(
             lambda block: weigh(*block, *shared)[0],
             (ops.arange(num_blocks, dtype="int32"), query_blocks),
         )  # (N, B, H, t, dv)
 
-        def gradients(*args, upstream=None):
-            context_gradients = args[0] if upstream is None else upstream
-
+        def gradients(context_gradients):
             def add_block(number, blocks, *sums):
                 query_block = ops.take(blocks, number, axis=0)  # (B, H, t, d)
                 context_gradient = ops.take(context_gradients, number, axis=0)  # (B, H, t, dv)

@@ -127,6 +127,7 @@ class DistributionHead(Layer):
             Float32 tensor of shape `(..., D)`.
         """
         standard, shift, scale = _split(parameters)
+        uniforms = ops.convert_to_tensor(uniforms)
         return shift + scale * self.standard_sample(standard, uniforms)
 
     def constrain(self, raw: Tensor) -> Any:
@@ -171,4 +172,5 @@ def checked_levels(name: str, levels: Sequence[float]) -> list[float]:
 
 def _split(parameters):
     """Returns the parameters of z `(..., D, P)`, the shift `(..., D)` and the scale `(..., D)`."""
+    parameters = ops.convert_to_tensor(parameters)
     return parameters[..., :-2], parameters[..., -2], parameters[..., -1]

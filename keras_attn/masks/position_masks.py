@@ -29,7 +29,7 @@ def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
     Returns:
         Boolean tensor of shape `(1 or batch, target, source)`.
     """
-    return ops.expand_dims(key_positions, 1) <= ops.expand_dims(query_positions, 2)
+    return ops.less_equal(ops.expand_dims(key_positions, 1), ops.expand_dims(query_positions, 2))
 
 
 def window_mask(query_positions: Tensor, key_positions: Tensor, window: int) -> Tensor:

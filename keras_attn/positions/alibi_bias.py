@@ -63,7 +63,8 @@ class AlibiBias(Layer):
     def call(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         differences = ops.expand_dims(query_positions, 2) - ops.expand_dims(key_positions, 1)
         distances = ops.cast(ops.abs(differences), wide_dtype(self.compute_dtype))  # (1 or B, T, S)
-        return ops.expand_dims(distances, 1) * -self.slopes[:, None, None]  # (1 or B, H, T, S)
+        factors = ops.convert_to_tensor(-self.slopes[:, None, None])  # (H, 1, 1)
+        return ops.expand_dims(distances, 1) * factors  # (1 or B, H, T, S)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "num_heads": self.num_heads}

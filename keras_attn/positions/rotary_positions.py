@@ -95,7 +95,8 @@ class RotaryPositions(Layer):
     def call(self, heads: Tensor, start_index: int | Tensor = 0) -> Tensor:
         positions = position_range(ops.shape(heads)[2], start_index)  # (1 or B, T)
         angles = ops.cast(positions, wide_dtype(self.compute_dtype))
-        angles = ops.expand_dims(angles, (1, 3)) * self.frequencies  # (1 or B, 1, T, d)
+        frequencies = ops.convert_to_tensor(self.frequencies)
+        angles = ops.expand_dims(angles, (1, 3)) * frequencies  # (1 or B, 1, T, d)
         cosines = ops.cast(ops.cos(angles), self.compute_dtype)  # (1 or B, 1, T, d)
         sines = ops.cast(ops.sin(angles), self.compute_dtype)  # (1 or B, 1, T, d)
         return heads * cosines + self._partners(heads) * sines

@@ -111,7 +111,8 @@ class SinusoidalPositions(Layer):
             start_index = start_index + self.offset
         positions = position_range(ops.shape(inputs)[1], start_index)  # (1 or B, T)
         angles = ops.cast(positions, wide_dtype(self.compute_dtype))
-        angles = ops.expand_dims(angles, 2) * self.frequencies  # (1 or B, T, ceil(D/2))
+        frequencies = ops.convert_to_tensor(self.frequencies)
+        angles = ops.expand_dims(angles, 2) * frequencies  # (1 or B, T, ceil(D/2))
         encoding = ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
         if self.layout == "interleaved":
             encoding = ops.take(encoding, _interleaved(inputs.shape[-1]), axis=-1)  # (1 or B, T, D)

@@ -9,6 +9,7 @@ from keras import ops, tree
 
 from keras_attn._backend import gather
 from keras_attn._backend.integers import sum_int32
+from keras_attn._backend.top_k import top_k
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import check_positive_integer, is_finite
 from keras_attn._layer.fill_docstring import fill_docstring
@@ -311,7 +312,7 @@ class BeamDecoder(Search):
         best = self.finish(carry["hypotheses"])["token_ids"][:, 0]  # (B, t)
         open_ids = carry["beams"]["token_ids"]  # (B, K, t)
         if self.num_groups > 1:  # the beams are not sorted across groups
-            _, first = ops.top_k(carry["beams"]["log_probs"], 1)  # (B, 1)
+            _, first = top_k(carry["beams"]["log_probs"], 1)  # (B, 1)
             open_ids = gather.gather_beams(open_ids, first)  # (B, 1, t)
         return ops.where(carry["done"][:, None], best, open_ids[:, 0])
 
@@ -361,7 +362,7 @@ class BeamDecoder(Search):
         if is_dead_end is None:
             collected = ended
         else:
-            ended = ended & (np.arange(count) < self.beam_width)
+            ended = ended & ops.convert_to_tensor(np.arange(count) < self.beam_width)
             collected = ended | (is_dead_end & is_open)
             num_tokens = num_tokens - ops.cast(is_dead_end, "int32")  # (B, C)
         if self.num_groups > 1:

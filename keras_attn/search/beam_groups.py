@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
+from keras_attn._backend.top_k import top_k
 from keras_attn._types import Tensor
 from keras_attn.search.logits import IMPOSSIBLE
 
@@ -80,14 +81,14 @@ def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
     candidates = is_end.shape[1]
     beams = candidates // 2
     if num_groups == 1:
-        _, chosen = ops.top_k(log_probs, beams)
+        _, chosen = top_k(log_probs, beams)
         return ops.cast(chosen, "int32")
-    order = -np.arange(candidates, dtype="float32")
+    order = ops.convert_to_tensor(-np.arange(candidates, dtype="float32"))
     order = ops.where(is_end, order - candidates, order)  # (B, 2K), ended candidates come last
     size = beams // num_groups
     order = ops.reshape(order, (-1, 2, num_groups, size))
     order = ops.reshape(ops.transpose(order, (0, 2, 1, 3)), (-1, num_groups, 2 * size))
-    _, chosen = ops.top_k(order, size)  # (B, G, M) of 2M
+    _, chosen = top_k(order, size)  # (B, G, M) of 2M
     chosen = ops.cast(chosen, "int32")
     starts = ops.arange(num_groups, dtype="int32")[:, None] * size
     chosen = chosen + starts + (chosen // size) * (beams - size)  # (B, G, M) of 2K
@@ -106,5 +107,5 @@ def is_repeated(token_ids: Tensor, counts: Tensor) -> Tensor:
         Boolean tensor of shape `(batch, hypotheses)`.
     """
     same = ops.all(token_ids[:, :, None] == token_ids[:, None], axis=-1)  # (B, K, K)
-    before = np.tri(token_ids.shape[1], k=-1, dtype="bool")  # (K, K)
+    before = ops.convert_to_tensor(np.tri(token_ids.shape[1], k=-1, dtype="bool"))  # (K, K)
     return ops.any(same & before & counts[:, None], axis=-1)

@@ -5,6 +5,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
+from keras_attn._backend.top_k import top_k
 from keras_attn._types import Tensor
 
 NEVER = -3e38
@@ -51,10 +52,10 @@ def best_continuations(
     blocks = ops.reshape(token_log_probs, (batch, beams * num_blocks, block_size))
     best = ops.reshape(ops.max(blocks, axis=-1), (batch, beams, num_blocks))
     best = ops.reshape(best + log_probs[:, :, None], (batch, beams * num_blocks))
-    _, chosen = ops.top_k(best, num_chosen)
+    _, chosen = top_k(best, num_chosen)
     # Sort the block indices, so that ties keep their order. Use `top_k`, which the graph already
     # has.
-    in_order, _ = ops.top_k(-ops.cast(chosen, "float32"), num_chosen)
+    in_order, _ = top_k(-ops.cast(chosen, "float32"), num_chosen)
     chosen = ops.cast(-in_order, "int32")  # (B, C), of K * n blocks
     # In an exported graph, a table lookup needs one node, and an integer division needs several.
     block_ids = np.arange(beams * num_blocks, dtype="int32")
@@ -65,7 +66,7 @@ def best_continuations(
     penalties = ops.reshape(penalties, (num_blocks, block_size))
     blocks = blocks + gather.gather_rows(penalties, block_of_vocabulary)
     blocks = blocks + gather.gather_beams(log_probs, parents)[:, :, None]
-    values, places = ops.top_k(ops.reshape(blocks, (batch, num_chosen * block_size)), count)
+    values, places = top_k(ops.reshape(blocks, (batch, num_chosen * block_size)), count)
     places = ops.cast(places, "int32")  # (B, count), of C * V/n tokens
     block_of_place = np.arange(num_chosen * block_size, dtype="int32") // block_size
     block = gather.gather_rows(block_of_place, places)  # (B, count), of C

@@ -51,11 +51,12 @@ def find_dead_ends(
     beams = (candidates % num_beams).astype("int32")
     size = num_beams // num_groups
     first_free = (num_beams + beams // size * size).astype("int32")
-    is_child = parents[:, None, :] == beams[:, None]  # (B, 2K, 2K)
+    is_child = parents[:, None, :] == ops.convert_to_tensor(beams[:, None])  # (B, 2K, 2K)
     best = ops.max(ops.where(is_child, log_probs[:, None, :], 2 * IMPOSSIBLE), axis=-1)  # (B, 2K)
     best = ops.maximum(best, gather.gather_rows(log_probs, first_free, axis=1))
     is_open = gather.gather_rows(beam_log_probs, beams, axis=1) > IMPOSSIBLE / 2  # (B, 2K)
-    return (best < IMPOSSIBLE / 2) & is_open & (candidates >= num_beams), beams
+    is_last = ops.convert_to_tensor(candidates >= num_beams)  # (2K,)
+    return (best < IMPOSSIBLE / 2) & is_open & is_last, beams
 
 
 def ranks_of_dead_ends(scores: Tensor) -> Tensor:

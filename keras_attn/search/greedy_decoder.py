@@ -1,6 +1,7 @@
 import keras
 from keras import ops
 
+from keras_attn._backend.top_k import top_k
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._types import Tensor, TensorDict
 from keras_attn.search.independent_search import IndependentSearch
@@ -43,5 +44,5 @@ class GreedyDecoder(IndependentSearch):
     """
 
     def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
-        log_probs, tokens = ops.top_k(allowed, 1)
+        log_probs, tokens = top_k(allowed, 1)
         return ops.cast(tokens, "int32"), log_probs

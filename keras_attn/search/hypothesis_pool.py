@@ -3,6 +3,7 @@
 from keras import ops, tree
 
 from keras_attn._backend import gather
+from keras_attn._backend.top_k import top_k
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._types import Tensor, TensorDict
 from keras_attn.search.dead_ends import NO_RANK
@@ -56,5 +57,5 @@ def add_to_pool(
             nothing = ops.zeros(shape, dtype=pool[name].dtype)
             pool[name] = growing_buffer.append(pool[name], nothing, step)
     both = {name: ops.concatenate([pool[name], found[name]], axis=1) for name in pool}
-    _, chosen = ops.top_k(both["ranks"], num_hypotheses)
+    _, chosen = top_k(both["ranks"], num_hypotheses)
     return tree.map_structure(lambda t: gather.gather_beams(t, chosen), both)

@@ -4,6 +4,7 @@ from keras import ops
 
 from keras_attn._backend import gather
 from keras_attn._backend.scatter import scatter_add
+from keras_attn._backend.top_k import top_k
 from keras_attn._types import Tensor
 from keras_attn.search.logits import IMPOSSIBLE
 
@@ -35,7 +36,7 @@ def penalize_repetition(
     tokens, is_token = _of_rows(token_ids, step, logits)  # (rows, T)
     tokens = ops.where(is_token, tokens, tokens[:, :1])
     # Each token must be scattered once: LiteRT adds the values of repeated indices.
-    tokens, _ = ops.top_k(tokens, ops.shape(tokens)[1])  # (rows, T), sorted
+    tokens, _ = top_k(tokens, ops.shape(tokens)[1])  # (rows, T), sorted
     before = ops.zeros_like(tokens[:, :1]) - 1  # not a token
     previous = ops.concatenate([before, tokens], axis=1)[:, :-1]  # (rows, T)
     factor = ops.cast(ops.where(step > 0, penalty, 1.0), logits.dtype)

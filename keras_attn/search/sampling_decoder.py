@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_attn._backend.gather import gather_beams
 from keras_attn._backend.integers import sum_int32
+from keras_attn._backend.top_k import top_k
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import check_integers, check_number, check_positive_integer
 from keras_attn._layer.fill_docstring import fill_docstring
@@ -198,7 +199,7 @@ class SamplingDecoder(IndependentSearch):
         """
         tokens = None
         if self.top_k is not None:
-            allowed, tokens = ops.top_k(allowed, min(self.top_k, allowed.shape[-1]))
+            allowed, tokens = top_k(allowed, min(self.top_k, allowed.shape[-1]))
         relative = allowed - ops.max(allowed, axis=-1, keepdims=True)
         # Impossible tokens remain impossible at any temperature.
         probs = ops.where(relative > IMPOSSIBLE / 2, ops.exp(relative / self.temperature), 0.0)
@@ -221,7 +222,7 @@ class SamplingDecoder(IndependentSearch):
             # outside of the nucleus and need no sorting.
             may_be_inside = probs >= (1 - self.top_p) / most
             most = ops.max(sum_int32(may_be_inside, axis=-1), initial=1)
-        best, _ = ops.top_k(probs, most)
+        best, _ = top_k(probs, most)
         # Keep tokens until the total probability reaches top_p.
         is_kept = ops.cumsum(best, axis=-1) - best < self.top_p
         least = ops.min(ops.where(is_kept, best, 1.0), axis=-1, keepdims=True)

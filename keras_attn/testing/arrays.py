@@ -16,6 +16,11 @@ def to_numpy(nested: Any) -> Any:
     return tree.map_structure(ops.convert_to_numpy, nested)
 
 
+def to_tensors(nested: Any) -> Any:
+    """Returns nested NumPy arrays as tensors."""
+    return tree.map_structure(ops.convert_to_tensor, nested)
+
+
 def randomize(layer: Any, scale: Any = 0.5, seed: int | None = 0) -> Any:
     """Assigns normally distributed values to all weights, including biases. Returns the layer."""
     generator = np.random.default_rng(seed)
@@ -65,7 +70,7 @@ def assert_close(received: Any, expected: Any, tolerance: float = 1e-5, message:
     with requirement(message):
         tree.assert_same_structure(received, expected)
     for one, other in zip(tree.flatten(received), tree.flatten(expected), strict=True):
-        one, other = np.asarray(one, "float64"), np.asarray(other, "float64")
+        one, other = (np.asarray(_array(each), "float64") for each in (one, other))
         np.testing.assert_allclose(
             one, other, rtol=tolerance, atol=tolerance, err_msg=message, verbose=not message
         )
@@ -74,7 +79,13 @@ def assert_close(received: Any, expected: Any, tolerance: float = 1e-5, message:
 def assert_identical(received: Any, expected: Any, message: Any = "") -> None:
     """Raises an `AssertionError` unless nested arrays are equal, see `assert_close`."""
     for one, other in zip(tree.flatten(received), tree.flatten(expected), strict=True):
+        one, other = _array(one), _array(other)
         np.testing.assert_array_equal(one, other, err_msg=message, verbose=not message)
+
+
+def _array(leaf):
+    """Returns a tensor as an array. PyTorch only converts tensors without a gradient on a CPU."""
+    return ops.convert_to_numpy(leaf) if ops.is_tensor(leaf) else leaf
 
 
 def fill_masked_with_noise(array: Any, mask: Any, seed: int | None = 0) -> Any:

@@ -14,6 +14,7 @@ from keras_attn.testing.arrays import (
     require,
     requirement,
     to_numpy,
+    to_tensors,
 )
 
 BEAMS = 3
@@ -165,7 +166,7 @@ def _check_padding(decoder, encoded, token_ids, logits):
 
 def _check_steps(decoder, encoded, token_ids, logits):
     batch, time = token_ids.shape
-    memory = decoder.prepare_memory(**encoded)
+    memory = decoder.prepare_memory(**to_tensors(encoded))
     rows = {tuple(leaf.shape)[:1] for leaf in tree.flatten(memory)}
     require(
         rows <= {(batch,)},
@@ -221,7 +222,7 @@ def _check_same_kind(new_state, state):
 def _check_select(decoder, encoded, token_ids, logits):
     batch, time = token_ids.shape
     rows = np.array([batch - 1, 0], "int32")
-    memory = decoder.select(decoder.prepare_memory(**encoded), rows)
+    memory = decoder.select(decoder.prepare_memory(**to_tensors(encoded)), rows)
     state = decoder.initial_state(memory, max_length=time)
     message = "Expected `select` to return the memory of the chosen sentences in their order."
     for t, tokens in enumerate(token_ids[rows].T):
@@ -237,7 +238,7 @@ def _check_beams(decoder, encoded, token_ids, sum_to_one):
     beams = beams.reshape(batch * BEAMS, time)
     repeated = _rows_of(encoded, np.repeat(np.arange(batch), BEAMS))
     logits = to_numpy(decoder(beams, **repeated))
-    memory = decoder.prepare_memory(**encoded)
+    memory = decoder.prepare_memory(**to_tensors(encoded))
     state = decoder.initial_state(memory, BEAMS, alignments=True, max_length=time)
     check_rows(state, batch, BEAMS)
     for t, tokens in enumerate(beams.T):
@@ -277,7 +278,7 @@ def _check_reordering(decoder, encoded, token_ids):
     batch, start = len(token_ids), token_ids[0, 0]
     repeated = _rows_of(encoded, np.repeat(np.arange(batch), BEAMS))
     generator = np.random.default_rng(0)
-    memory = decoder.prepare_memory(**encoded)
+    memory = decoder.prepare_memory(**to_tensors(encoded))
     state = decoder.initial_state(memory, BEAMS, max_length=3)
     before = np.full((batch * BEAMS, 0), start, "int32")
     tokens = np.full(batch * BEAMS, start, "int32")
@@ -297,7 +298,7 @@ def _check_reordering(decoder, encoded, token_ids):
 
 def _check_tracing(decoder, encoded, token_ids):
     """Checks that a step can run with symbolic tensors, because searches and exports trace it."""
-    memory = decoder.prepare_memory(**encoded)
+    memory = decoder.prepare_memory(**to_tensors(encoded))
     state = decoder.initial_state(memory, max_length=token_ids.shape[1])
     symbolic = tree.map_structure(
         lambda leaf: keras.KerasTensor(

@@ -7,7 +7,14 @@ from keras import tree
 from keras_attn.search.beam_decoder import BeamDecoder
 from keras_attn.search.greedy_decoder import GreedyDecoder
 from keras_attn.testing import search_oracles
-from keras_attn.testing.arrays import assert_close, pad_source, randomize, require, to_numpy
+from keras_attn.testing.arrays import (
+    assert_close,
+    pad_source,
+    randomize,
+    require,
+    to_numpy,
+    to_tensors,
+)
 
 PAD, START, END = 0, 1, 2
 
@@ -85,7 +92,7 @@ def check_search(
     ):
         assert_found(to_numpy(search(**encoded)), greedy, search=name)
 
-    memory = decoder.prepare_memory(**encoded)
+    memory = decoder.prepare_memory(**to_tensors(encoded))
     state = decoder.initial_state(memory, alignments=True, max_length=max_length)
     has_alignments = "alignments" in state
     sizes: dict[str, Any] = {"beam_width": 3, "num_hypotheses": 2}
@@ -200,7 +207,7 @@ def _check_alignments(decoder, encoded, results):
     alignments = results["alignments"]
     for rank in range(alignments.shape[1]):
         token_ids = results["token_ids"][:, rank]
-        memory = decoder.prepare_memory(**encoded)
+        memory = decoder.prepare_memory(**to_tensors(encoded))
         steps = token_ids.shape[1]
         state = decoder.initial_state(memory, alignments=True, max_length=steps)
         last = np.full(len(token_ids), START, "int32")

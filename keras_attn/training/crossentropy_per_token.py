@@ -1,5 +1,6 @@
 from keras import ops
 
+from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._types import Tensor
 from keras_attn.training.token_statistics import (
     at_labels,
@@ -53,13 +54,11 @@ def crossentropy_per_token(labels: Tensor, logits: Tensor, label_smoothing: floa
     check_num_classes(num_classes, "logits", logits.shape)
     others = label_smoothing / (num_classes - 1)
 
-    @ops.custom_gradient
+    @custom_gradient
     def loss(logits):
         statistics, probabilities = token_statistics(labels, logits)
 
-        def gradient(*args, upstream=None):
-            if upstream is None:
-                (upstream,) = args
+        def gradient(upstream):
             factors = ops.expand_dims(upstream, -1)  # (..., 1)
             gradients = probabilities * factors  # (..., V)
             if others:

@@ -2,6 +2,7 @@ from typing import Any
 
 from keras import ops, tree
 
+from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._backend.dynamic_shapes import dynamic_shapes
 from keras_attn._backend.gather import gather_rows
 from keras_attn._backend.scan import scan
@@ -98,7 +99,7 @@ def linear_crossentropy(
     others = label_smoothing / (num_classes - 1)
     of_label = 1.0 - label_smoothing - others
 
-    @ops.custom_gradient
+    @custom_gradient
     def loss(features, kernel, weights):
         found = _of_counted(labels, features, kernel, weights, of_label, mask)
         classes = ops.cast(kernel, "float32")  # (V, D)
@@ -109,8 +110,8 @@ def linear_crossentropy(
         losses = crossentropy_of(statistics, num_classes, label_smoothing)  # (N,)
         total = ops.sum(weighted(losses, weights))
 
-        def gradient(*args, upstream=None):
-            upstream = tree.flatten(args if upstream is None else upstream)[0]  # ()
+        def gradient(*upstreams):
+            upstream = tree.flatten(upstreams)[0]  # ()
             factors = ops.expand_dims(weights, -1)  # (N, 1)
             counted = factors * tokens  # (N, D)
             feature_gradient = found["features"] - others * factors * all_classes  # (N, D)

@@ -34,6 +34,8 @@ ARGUMENTS = [
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("arguments", ARGUMENTS)
 def test_equals_keras(arguments, training, monkeypatch):
+    if keras.backend.backend() == "torch" and arguments.get("axis") == 1:
+        pytest.skip("Keras cannot normalize a single inner axis on PyTorch")
     used = []
     original = layer_normalization._normalization
     monkeypatch.setattr(

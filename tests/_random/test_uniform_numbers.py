@@ -1,7 +1,7 @@
 import numpy as np
 
 from keras_attn._random.uniform_numbers import uniform_numbers
-from tests.contracts import assert_identical, numpy
+from tests.contracts import assert_identical, numpy, tensor
 
 BITS = 2**32 - 1
 
@@ -21,20 +21,22 @@ def expected(bits, *place):
 
 def test_they_are_those_of_the_definition():
     seeds = np.array([0, 1, -1, 12345, 2**31 - 1, -(2**31)], "int32")
-    numbers = numpy(uniform_numbers(seeds, 3, 2))
+    numbers = numpy(uniform_numbers(tensor(seeds), 3, 2))
     assert numbers.shape == (6, 3, 2) and numbers.dtype == np.float32
     for place, number in np.ndenumerate(numbers):
         assert number == expected(int(seeds[place[0]]) & BITS, *place[1:]), place
 
 
 def test_they_do_not_depend_on_how_many_there_are():
-    few, many = (numpy(uniform_numbers(np.arange(2), size, 3)) for size in (2, 9))
+    few, many = (
+        numpy(uniform_numbers(tensor(np.arange(2, dtype="int32")), size, 3)) for size in (2, 9)
+    )
     assert_identical(few, many[:, :2])
 
 
 def test_neighbours_are_independent():
     """Of seeds, and along each axis: all cells of a grid of pairs are met equally often."""
-    numbers = numpy(uniform_numbers(np.arange(100), 60, 60))
+    numbers = numpy(uniform_numbers(tensor(np.arange(100, dtype="int32")), 60, 60))
     assert numbers.min() >= 0 and numbers.max() < 1
     for axis in range(3):
         rows = np.moveaxis(numbers, axis, 0)

@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_attn import (
     AttentionRNNCell,
@@ -184,8 +185,8 @@ class TwoSources(keras.layers.Layer):
     def call(self, source_ids):
         embedded = self.embedding(source_ids)
         return {
-            "encoder_outputs": {"text": embedded, "image": embedded[:, ::-1, :3]},
-            "encoder_mask": {"text": source_ids != 0, "image": (source_ids != 0)[:, ::-1]},
+            "encoder_outputs": {"text": embedded, "image": ops.flip(embedded, axis=1)[:, :, :3]},
+            "encoder_mask": {"text": source_ids != 0, "image": ops.flip(source_ids != 0, axis=1)},
             "query_features": embedded[:, 0],
         }
 

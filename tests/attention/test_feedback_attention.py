@@ -104,6 +104,8 @@ def test_equals_the_equations(name):
 
 
 def test_is_a_good_layer(name):
+    if keras.backend.backend() == "torch" and name == "monotonic, hard":
+        pytest.skip("PyTorch cannot compute the gradient of a loss that depends on no weight")
     inputs = {"query": QUERY, "value": VALUE, "key": KEY, "attention_mask": MASK}
     check_layer(
         MECHANISMS[name],
@@ -336,6 +338,10 @@ def test_beyond_the_source_the_local_window_stays_at_its_end():
 def test_in_other_precisions_steps_find_the_state_as_it_was_left(name, policy):
     if policy == "float64" and keras.backend.backend() == "jax":
         pytest.skip("JAX has no float64 unless told so")
+    if policy == "float64" and keras.backend.backend() == "torch":
+        pytest.skip(
+            "Keras returns float32 from `ops.matmul` and `ops.cumsum` of float64 on PyTorch"
+        )
     found = []
 
     def attend_step(query, memory, state):

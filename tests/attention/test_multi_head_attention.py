@@ -585,7 +585,7 @@ def test_regularizers_constraints_and_initializers_reach_the_weights():
         kind = keras.constraints.NonNeg if is_kernel else keras.constraints.UnitNorm
         assert isinstance(weight.constraint, kind)
     kernels, biases = 4 * 8 * 8 * 2.0, 4 * 8 * 3.0
-    assert_close(float(sum(layer.losses)), kernels + biases)
+    assert_close(numpy(sum(layer.losses)), kernels + biases)
 
 
 def test_symbolic_scores_have_the_shape_of_the_scores():

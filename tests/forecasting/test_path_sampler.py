@@ -6,7 +6,7 @@ from keras_attn._random.uniform_numbers import uniform_numbers
 from keras_attn.forecasting import PathSampler, PointHead
 from keras_attn.forecasting.path_sampler import path_quantiles
 from keras_attn.testing import check_layer
-from tests.contracts import assert_close, numpy, randomize
+from tests.contracts import assert_close, numpy, randomize, tensor
 from tests.forecasting.small_forecaster import FUTURE, HORIZON, PAST, small_forecaster
 
 SEEDS = np.array([5, 6, 7, 5], "int32")
@@ -38,7 +38,7 @@ def test_loop_equals_single_steps_with_the_numbers_of_the_seeds(sampler, results
     memory = forecaster.prepare_memory(**PAST)
     state = forecaster.initial_state(memory, 3, alignments=True)
     values = np.repeat(numpy(forecaster.first_values(memory)), 3, axis=0)
-    uniforms = numpy(uniform_numbers(SEEDS, HORIZON, 3, 2, 2))  # (B, H, N, D, 2)
+    uniforms = numpy(uniform_numbers(tensor(SEEDS), HORIZON, 3, 2, 2))  # (B, H, N, D, 2)
     for time in range(HORIZON):
         parameters, state = forecaster.step(values, state, memory)
         draws = uniforms[:, time].reshape(12, 2, 2)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_attn.forecasting.series_scale import checked_scaling, series_scale
-from tests.contracts import assert_close
+from tests.contracts import assert_close, tensor
 
 NAN = np.nan
 SERIES = {
@@ -39,7 +39,8 @@ EXPECTED = {
 def test_series_scale_reads_observed_values_and_is_never_zero(scaling):
     values = np.array(list(SERIES.values()), "float32")[..., None]
     observed = ~np.isnan(values)
-    found = series_scale(np.where(observed, values, 0), observed.astype("float32"), scaling)
+    known = np.where(observed, values, 0)
+    found = series_scale(tensor(known), tensor(observed, "float32"), scaling)
     expected = np.array([EXPECTED[scaling][name] for name in SERIES]).T[..., None]
     assert_close(found, tuple(expected))
 

@@ -12,7 +12,7 @@ from keras_attn import (
     masks,
 )
 from tests.backend import gradients_of
-from tests.contracts import assert_close, numpy
+from tests.contracts import assert_close, numpy, tensor
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -82,7 +82,7 @@ def test_masked_positions_get_no_gradient_for_large_features():
     scores[..., 1] = scores[..., 0]  # two best or none: elsewhere the gradient is 0
     scores[..., :2] += np.float32(1e11)
     scores[..., 3:] = 1e12
-    mask, values = np.arange(5) < 3, np.arange(5, dtype="float32")
+    mask, values = np.arange(5) < 3, tensor(np.arange(5, dtype="float32"))
 
     def loss(scores):
         return keras.ops.sum(masks.masked_softmax(scores, mask[None, None]) * values)

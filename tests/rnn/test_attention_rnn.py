@@ -516,7 +516,7 @@ def test_the_implicit_mask_of_the_inputs_counts(input_feeding):
     embedded = keras.layers.Embedding(9, INPUTS.shape[2], mask_zero=True)(
         TARGET_MASK.astype("int32")
     )
-    expected = layer(np.array(embedded), MEMORY, MASK, mask=TARGET_MASK)
+    expected = layer(numpy(embedded), MEMORY, MASK, mask=TARGET_MASK)
     assert_close(numpy(layer(embedded, MEMORY, MASK)), numpy(expected))
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_attn.search.best_continuations import _sizes, best_continuations
-from tests.contracts import assert_identical, numpy
+from tests.contracts import assert_identical, numpy, tensor
 
 
 @pytest.mark.parametrize("penalized", [[], [0, 1, 2], [0, 5, 46], list(range(40))])
@@ -16,7 +16,8 @@ def test_equals_sorting_all(beams, vocabulary_size, penalized):
     log_probs = -rng.integers(0, 5, (3, beams)).astype("float32")
     penalties = np.zeros(vocabulary_size, "float32")
     penalties[penalized] = -1024.0
-    received = best_continuations(token_log_probs, log_probs, penalties, penalized, 2 * beams)
+    arrays = map(tensor, (token_log_probs, log_probs, penalties))
+    received = best_continuations(*arrays, penalized, 2 * beams)
 
     totals = token_log_probs.reshape(3, beams, -1) + log_probs[:, :, None] + penalties
     totals = totals.reshape(3, -1)
@@ -29,9 +30,9 @@ def test_equals_sorting_all(beams, vocabulary_size, penalized):
 
 def test_chooses_what_it_must_when_there_is_nothing_else():
     received = best_continuations(
-        np.array([[-1.0, -3.0], [-2.0, -5.0]], "float32"),
-        np.array([[0.0, -1.5]], "float32"),
-        np.array([0.0, -1e9], "float32"),
+        tensor([[-1.0, -3.0], [-2.0, -5.0]], "float32"),
+        tensor([[0.0, -1.5]], "float32"),
+        tensor([0.0, -1e9], "float32"),
         [1],
         4,
     )

@@ -19,10 +19,10 @@ def run_on_the_host(search, tables):
     search.build(tables.shape)
     carry, memory, max_lengths = search.prepare(ops.convert_to_tensor(tables))
     shown, done = [], []
-    while not np.all(carry["done"]):
+    while not np.all(numpy(carry["done"])):
         carry = search.advance(carry, memory, max_lengths, ops.convert_to_tensor(1.0))
-        shown.append(np.asarray(search.partial(carry))[:, : len(shown) + 1])
-        done.append(np.asarray(carry["done"]))
+        shown.append(numpy(search.partial(carry))[:, : len(shown) + 1])
+        done.append(numpy(carry["done"]))
     return numpy(search.finish(carry["hypotheses"])), shown, done
 
 
@@ -60,9 +60,9 @@ def test_groups_of_beams_show_the_likeliest_of_all():
     search.build(TABLES.shape)
     carry, memory, max_lengths = search.prepare(ops.convert_to_tensor(TABLES))
     groups = set()
-    while not np.all(carry["done"]):
+    while not np.all(numpy(carry["done"])):
         carry = search.advance(carry, memory, max_lengths, ops.convert_to_tensor(1.0))
-        rows = np.flatnonzero(~np.asarray(carry["done"]))
+        rows = np.flatnonzero(~numpy(carry["done"]))
         best = numpy(carry["beams"]["log_probs"])[rows].argmax(axis=1)
         expected = numpy(carry["beams"]["token_ids"])[rows, best]
         np.testing.assert_array_equal(numpy(search.partial(carry))[rows], expected)

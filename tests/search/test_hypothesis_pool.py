@@ -2,11 +2,11 @@ import numpy as np
 
 from keras_attn.search.dead_ends import NO_RANK
 from keras_attn.search.hypothesis_pool import add_to_pool, new_pool
-from tests.contracts import assert_close, numpy
+from tests.contracts import assert_close, numpy, tensor
 
 
 def test_new_pool_has_the_empty_hypothesis_where_no_token_is_allowed():
-    pool = numpy(new_pool(np.array([0, 3], "int32"), 2, 3))
+    pool = numpy(new_pool(tensor([0, 3]), 2, 3))
     assert_close(pool["ranks"], np.array([[0.0, NO_RANK], [NO_RANK, NO_RANK]]))
     assert_close(pool["log_probs"], np.array([[0.0, -1e9], [-1e9, -1e9]]))
     assert not pool["num_tokens"].any()

@@ -3,7 +3,7 @@ import pytest
 
 from keras_attn.search import length_penalty
 from keras_attn.testing import search_oracles
-from tests.contracts import assert_close, numpy
+from tests.contracts import assert_close, numpy, tensor
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.6, 1.0, 2.0, -0.5])
@@ -26,8 +26,10 @@ def test_divisor_equals_its_formula(form, exponent):
 @pytest.mark.parametrize("form", length_penalty.FORMS)
 def test_best_attainable_is_reached_and_not_exceeded(form, exponent):
     log_probs, max_lengths = np.array([-1.0, -3.0, 0.0], "float32"), np.array([4, 9, 6], "int32")
-    received = numpy(length_penalty.best_attainable(log_probs, 3, max_lengths, exponent, form))
-    for best, log_prob, limit in zip(received, log_probs, max_lengths, strict=True):
+    attained = length_penalty.best_attainable(
+        tensor(log_probs), 3, tensor(max_lengths), exponent, form
+    )
+    for best, log_prob, limit in zip(numpy(attained), log_probs, max_lengths, strict=True):
         attainable = [
             log_prob / search_oracles.length_divisor(length, exponent, form, length < limit)
             for length in range(3, limit + 1)

@@ -5,7 +5,7 @@ import pytest
 from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder
 from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repetition
 from keras_attn.testing import search_oracles
-from tests.contracts import assert_close, assert_found, assert_identical, numpy
+from tests.contracts import assert_close, assert_found, assert_identical, numpy, tensor
 from tests.search.table_decoder import TableDecoder, node_after, random_tables
 from tests.slow_cases import slow_on_jax
 
@@ -99,17 +99,18 @@ def test_what_stands_behind_the_tokens_does_not_count(steps):
         (forbid_repeated_ngrams, 2),
         (forbid_repeated_ngrams, 4),
     ):
-        with_all_columns = function(logits, history, np.int32(steps), argument)
-        grown = function(logits, history[:, :, :steps], np.int32(steps), argument)
+        arguments = tensor(steps), argument
+        with_all_columns = function(tensor(logits), tensor(history), *arguments)
+        grown = function(tensor(logits), tensor(history[:, :, :steps]), *arguments)
         assert_close(numpy(with_all_columns), numpy(grown))
 
 
 def test_only_what_repeats_is_changed():
     logits = np.array([[1.0, -1.0, 2.0, 0.5]], "float32")
-    history = np.array([[[3, 1, 3, 3]]], "int32")
-    penalized = numpy(penalize_repetition(logits, history, np.int32(4), 2.0))
+    history, step = tensor([[[3, 1, 3, 3]]]), tensor(4)
+    penalized = numpy(penalize_repetition(tensor(logits), history, step, 2.0))
     assert_close(penalized, np.array([[1.0, -2.0, 2.0, 0.25]]))
-    forbidden = numpy(forbid_repeated_ngrams(logits, history, np.int32(4), 2))
+    forbidden = numpy(forbid_repeated_ngrams(tensor(logits), history, step, 2))
     assert_identical(forbidden < -1e8, np.array([[False, True, False, True]]))  # 3 1, 3 3
     assert_close(forbidden[:, [0, 2]], logits[:, [0, 2]])
 
@@ -117,8 +118,8 @@ def test_only_what_repeats_is_changed():
 @pytest.mark.parametrize("steps", [0, 4])
 def test_repetition_penalty_keeps_infinite_logits(steps):
     logits = np.array([[1.0, -np.inf, 2.0, -1.0, np.inf]], "float32")
-    history = np.array([[[1, 2, 2, 4]]], "int32")
-    penalized = numpy(penalize_repetition(logits, history, np.int32(steps), 2.0))
+    history = tensor([[[1, 2, 2, 4]]])
+    penalized = numpy(penalize_repetition(tensor(logits), history, tensor(steps), 2.0))
     expected = logits if steps == 0 else np.array([[1.0, -np.inf, 1.0, -1.0, np.inf]], "float32")
     assert_identical(penalized, expected)
 

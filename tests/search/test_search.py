@@ -380,7 +380,7 @@ def test_the_implicit_mask_of_the_memory_counts():
         ),
     ):
         search = BeamDecoder(decoder, beam_width=2, max_length=8, relative_max_length=(1, 1))
-        memory = np.array(embedded)
+        memory = numpy(embedded)
         expected = numpy(search(memory, IDS != 0)), numpy(decoder(IDS % 7, memory, IDS != 0))
         unmasked = numpy(decoder(IDS % 7, memory))
         assert_close(numpy(search(embedded)), expected[0])

@@ -1,5 +1,6 @@
 import re
 
+import keras
 import numpy as np
 import pytest
 
@@ -37,6 +38,8 @@ WRONG = {
     "AlignsTwice": "alignments.* that sum to 1",
     "ReadsValues": "Expected a `step` that can be traced",
 }
+if keras.backend.backend() == "torch":
+    del WRONG["ReadsValues"]  # PyTorch runs without tracing, so a `step` may read values
 
 
 def test_check_decoder_accepts_a_decoder_with_only_the_four_methods_of_the_contract():

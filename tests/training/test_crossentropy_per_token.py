@@ -4,6 +4,7 @@ import pytest
 
 from keras_attn.training import crossentropy_per_token
 from tests.backend import gradients_of, requires_tensorflow
+from tests.contracts import tensor
 from tests.oracles import crossentropy
 
 
@@ -27,7 +28,9 @@ def test_gradient_equals_the_definition(batch, label_smoothing):
     labels, logits = batch
     weights = np.random.default_rng(1).normal(size=labels.shape).astype("float32")
     _, (gradient,) = gradients_of(
-        lambda x: keras.ops.sum(weights * crossentropy_per_token(labels, x, label_smoothing)),
+        lambda x: keras.ops.sum(
+            tensor(weights) * crossentropy_per_token(labels, x, label_smoothing)
+        ),
         logits,
     )
     expected = weights[..., None] * crossentropy(labels, logits, label_smoothing)[1]
@@ -93,7 +96,7 @@ def test_label_outside_the_vocabulary_has_the_gradient_nan_if_it_counts(batch):
     weights = np.ones(labels.shape, "float32")
     weights[0, 4] = 0
     _, (gradient,) = gradients_of(
-        lambda x: keras.ops.sum(weights * crossentropy_per_token(wrong, x, 0.1)), logits
+        lambda x: keras.ops.sum(tensor(weights) * crossentropy_per_token(wrong, x, 0.1)), logits
     )
     assert np.argwhere(np.isnan(gradient).any(axis=-1)).tolist() == [[1, 2]]
 

@@ -595,6 +595,9 @@ def test_bad_arguments(model, tmp_path):
         fit(model, ToyBatches(), epochs=1, directory=tmp_path)
 
 
+@pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="Keras needs steps_per_execution=1 on PyTorch"
+)
 def test_several_steps_of_one_execution(tmp_path):
     model = toy_model()
     model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=2)

@@ -13,7 +13,7 @@ from keras_attn import (
 )
 from keras_attn.testing import check_layer
 from tests import position_oracles
-from tests.contracts import assert_close, assert_identical, numpy, randomize
+from tests.contracts import assert_close, assert_identical, numpy, randomize, tensor
 from tests.transformer_oracles import decoder_block, weights_of
 
 GENERATOR = np.random.default_rng(0)
@@ -136,7 +136,7 @@ def test_cached_steps_equal_the_full_pass(name, growing):
         bias(np.arange(6)[None], np.arange(6)[None])
         randomize(bias)
     memory = block.prepare_memory(ENCODED, ENCODER_MASK)
-    outputs, weights = block.run(INPUTS, memory, position_bias=bias)
+    outputs, weights = block.run(tensor(INPUTS), memory, position_bias=bias)
     outputs, weights = numpy(outputs), None if weights is None else numpy(weights)
     if block.cross_attention:
         again = numpy(block(INPUTS, ENCODED, ENCODER_MASK, position_bias=bias))
@@ -147,7 +147,7 @@ def test_cached_steps_equal_the_full_pass(name, growing):
             now = slice(slot, slot + new)
             view = CacheView(np.int32(slot), growing=growing)
             step_outputs, step_weights, state = block.step(
-                INPUTS[:, now], state, memory, view, bias
+                tensor(INPUTS[:, now]), state, memory, view, bias
             )
             slot += new
             assert_close(numpy(step_outputs), outputs[:, now])
@@ -165,11 +165,11 @@ def test_the_beams_of_a_sentence_share_its_memory(growing):
     expected = numpy(block(inputs, ENCODED[sentences], ENCODER_MASK[sentences]))
     memory = block.prepare_memory(ENCODED, ENCODER_MASK)
     assert numpy(memory["keys"]).shape[0] == 2
-    assert_close(numpy(block.run(inputs, memory)[0]), expected)
+    assert_close(numpy(block.run(tensor(inputs), memory)[0]), expected)
     state = block.initial_state(2 * beams, 6, growing)
     for start, stop in ((0, 2), (2, 3), (3, 6)):
         view = CacheView(np.int32(start), growing=growing)
-        outputs, weights, state = block.step(inputs[:, start:stop], state, memory, view)
+        outputs, weights, state = block.step(tensor(inputs[:, start:stop]), state, memory, view)
         assert_close(numpy(outputs), expected[:, start:stop])
         assert numpy(weights).shape == (2, 2, beams * (stop - start), 5)
 
@@ -224,7 +224,7 @@ def test_half_precision_goes_through_the_cache_with_float32_biases(growing):
     memory = block.prepare_memory(ENCODED, ENCODER_MASK)
     state = block.initial_state(2, 6, growing)
     for t in range(6):
-        now = INPUTS[:, t : t + 1].astype("float16")
+        now = tensor(INPUTS[:, t : t + 1], "float16")
         view = CacheView(np.int32(t), growing=growing)
         outputs, weights, state = block.step(now, state, memory, view, **call)
         kinds = [outputs, weights, state["keys"], state["values"]]
