@@ -77,6 +77,10 @@ def run(arguments: argparse.Namespace) -> int:
     treatments = ("mapped", "irrelevant", "harmless", "ignored")
     counts = ", ".join(f"{conversion.count(name)} {name}" for name in treatments)
     print(f"Wrote {arguments.out}, a {conversion.architecture}. Settings: {counts}.")
+    if not arguments.report:
+        print(f"Tokenizers: {conversion.tokenizers}.")
+    if conversion.source_tokenizer is None and conversion.kind == "generation":
+        print("Without a tokenizer, the exported model reads and writes token ids, not texts.")
     if verification is not None:
         print(f"The model was {verification}.")
     return 0

@@ -249,7 +249,12 @@ def _export(arguments, choices):
     if arguments.sample is not None:
         choices = {**choices, "sample_inputs": _sample(arguments.sample)}
     report = _call(function, model, arguments.out, *tokenizers, sentences=sentences, **choices)
-    return f"Compared with Keras on {report}"
+    text = str(report)
+    start, details = "WARNING, LOW AGREEMENT: ", ". Details: "
+    if text.startswith(start) and details in text:
+        warning, text = text.split(details, 1)
+        return f"{warning}. Compared with Keras on {text}"
+    return f"Compared with Keras on {text}"
 
 
 def _call(function, *arguments, **choices):

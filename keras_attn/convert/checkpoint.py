@@ -1,3 +1,4 @@
+import functools
 import json
 from os import PathLike
 from pathlib import Path
@@ -34,12 +35,16 @@ class Checkpoint:
         config = self.read_json(CONFIG)
         if config is None:
             raise ConversionError(
-                f"Expected a folder with {CONFIG}. Received: folder={str(folder)!r}, in which "
-                f"{CONFIG} is missing. Copy the whole folder of the checkpoint."
+                f"Expected a folder with {CONFIG}. Received: folder={str(folder)!r}, "
+                f"{_describe_folder(self.path)}"
             )
         self.config = config
         self.generation_config = self.read_json(GENERATION_CONFIG)
-        self.weights = WeightFiles(self.path)
+
+    @functools.cached_property
+    def weights(self) -> WeightFiles:
+        """Finds the weights, only after the architecture and the settings are accepted."""
+        return WeightFiles(self.path)
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """Returns the object in a JSON file of the folder, or `None` if there is no such file."""
@@ -60,8 +65,20 @@ class Checkpoint:
         return content
 
 
+def _describe_folder(path):
+    """Returns what a folder without `config.json` is, and what to do."""
+    if (path / "run.json").is_file():
+        return "a run directory, which is already converted. Pass it to `keras-attn export`."
+    return f"in which {CONFIG} is missing. Copy the whole folder of the checkpoint."
+
+
 def _missing_folder(folder):
     name = str(folder)
+    if Path(name).exists():
+        return (
+            f"Expected the path of a folder. Received: folder={name!r}, a file. Pass the folder "
+            f"that contains {CONFIG}, the weights and the tokenizers."
+        )
     if not Path(name).is_absolute() and name.count("/") <= 1 and not name.startswith("."):
         return (
             f"Expected the path of a folder. Received: folder={name!r}, which does not exist. If "

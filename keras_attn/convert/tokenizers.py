@@ -10,6 +10,15 @@ from keras_attn.convert.language_codes import language_codes, plain_name, requir
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 MBART_CLASSES = ("MBartTokenizer", "MBartTokenizerFast")
+TOKENIZER_FILES = {
+    "json": "tokenizer.json",
+    "m2m_100": "sentencepiece.bpe.model and the codes of its languages",
+    "marian": "source.spm, target.spm and vocab.json",
+    "mbart": "sentencepiece.bpe.model and the codes of its languages",
+    "pegasus": "spiece.model",
+    "t5": "spiece.model",
+}
+"""Files that the tokenizers of each kind need, for the report."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +55,7 @@ class Tokenizers:
     source: Any = None
     target: Any = None
     languages: tuple[str | None, str | None] = (None, None)
-    note: str = "none, because the folder has no SentencePiece model that can be converted"
+    note: str = "none"
 
 
 def read_tokenizers(kind: str | None, checkpoint: Checkpoint, ids: TokenizerIds) -> Tokenizers:
@@ -75,8 +84,11 @@ def read_tokenizers(kind: str | None, checkpoint: Checkpoint, ids: TokenizerIds)
         "t5": _single,
     }
     if kind is None:
-        return Tokenizers()
-    return readers[kind](kind, checkpoint, ids)
+        return Tokenizers(note="none, because those of this architecture cannot be converted")
+    tokenizers = readers[kind](kind, checkpoint, ids)
+    if tokenizers.source is None:
+        return Tokenizers(note=f"none, because the folder does not have {TOKENIZER_FILES[kind]}")
+    return tokenizers
 
 
 def _marian(kind, checkpoint, ids):
@@ -134,7 +146,7 @@ def _json(kind, checkpoint, ids):
 
     model = _read(checkpoint, "tokenizer.json")
     if model is None:
-        return Tokenizers(note="none, because the folder has no tokenizer.json")
+        return Tokenizers()
     try:
         tokenizer = HuggingFaceTokenizer(
             model, pad_token_id=ids.pad, start_token_id=ids.start, end_token_id=ids.end

@@ -3,6 +3,9 @@ from typing import Any
 
 from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn.models.generation_model import GenerationModel, check_generation_model
+from keras_attn.search.beam_decoder import BeamDecoder
+from keras_attn.search.greedy_decoder import GreedyDecoder
+from keras_attn.search.sampling_decoder import SamplingDecoder
 from keras_attn.search.search import Search
 
 
@@ -57,7 +60,7 @@ def replace_search(
     if unknown:
         raise ValueError(
             f"Expected arguments of {search_class.__name__}: {', '.join(sorted(known))}. "
-            f"Received: {', '.join(unknown)}."
+            f"Received: {', '.join(unknown)}.{_class_hint(search_class, unknown)}"
         )
     config = search.get_config()
     arguments = {name: value for name, value in config.items() if name in known}
@@ -78,6 +81,18 @@ def replace_search(
         source_start_token_id=model.source_start_token_id,
         name=model.name,
     )
+
+
+def _class_hint(search_class, unknown):
+    """Returns which search class has the unknown arguments, for an error message."""
+    others = [
+        each.__name__
+        for each in (BeamDecoder, GreedyDecoder, SamplingDecoder)
+        if each is not search_class and set(unknown) <= _arguments(each)
+    ]
+    if not others:
+        return ""
+    return f" For arguments of {others[0]}, pass it as search_class or with --search-class."
 
 
 def _arguments(search_class):

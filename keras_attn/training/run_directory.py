@@ -13,6 +13,8 @@ from keras_attn.training.series_columns import SeriesColumns
 
 FORMAT = 1
 DESCRIPTION = "run.json"
+CHECKPOINT_CONFIG = "config.json"
+"""File of a checkpoint of transformers, which a run directory does not have."""
 MODEL = "model.keras"
 SIDES = ("source", "target")
 IDS = ("pad_token_id", "start_token_id", "end_token_id")
@@ -218,6 +220,17 @@ class RunDirectory:
 
     def _require(self, name):
         if not (self.path / name).is_file():
+            if not self.path.exists():
+                raise FileNotFoundError(
+                    f"Expected the path of a run directory. Received: {str(self.path)!r}, which "
+                    "does not exist. Check the path."
+                )
+            if name == DESCRIPTION and (self.path / CHECKPOINT_CONFIG).is_file():
+                raise FileNotFoundError(
+                    f"Expected a run directory, with {name}. Received: {str(self.path)!r}, a "
+                    "checkpoint of transformers. Convert it first, with `keras-attn convert "
+                    f"{self.path} RUN`, and pass RUN."
+                )
             raise FileNotFoundError(
                 f"Expected the directory of a training run, with {name}. Received: "
                 f"{str(self.path)!r}, in which {name} is missing. Wait for the end of the "

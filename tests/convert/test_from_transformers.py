@@ -52,6 +52,27 @@ def test_a_command_writes_nothing_on_an_error(folder, tmp_path, capsys):
     assert [path.name for path in tmp_path.rglob("*")] == ["RUN", "state"]
 
 
+def test_a_command_says_that_there_is_no_tokenizer(folder, tmp_path, capsys):
+    assert main(["convert", str(folder), str(tmp_path / "RUN")]) == 0
+    printed = capsys.readouterr().out
+    assert "none, because the folder does not have source.spm, target.spm and vocab.json" in printed
+    assert "reads and writes token ids" in printed
+
+
+def test_other_paths_than_checkpoints_are_named(folder, tmp_path):
+    from_transformers(folder).save(tmp_path / "RUN")
+    with pytest.raises(ConversionError, match="a run directory, which is already converted"):
+        from_transformers(tmp_path / "RUN")
+    with pytest.raises(ConversionError, match="a file. Pass the folder"):
+        from_transformers(folder / "config.json")
+
+
+def test_architectures_are_checked_before_weights(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
+    with pytest.raises(ConversionError, match="Received: model_type='whisper'"):
+        from_transformers(tmp_path)
+
+
 def test_the_config_of_an_opus_mt_model_has_the_search_settings(tmp_path):
     folder = write_folder(tmp_path / "opus", {**MARIAN_CONFIG, **OPUS_MT_KEYS})
     with pytest.raises(ConversionError, match="force"):

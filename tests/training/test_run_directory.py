@@ -83,3 +83,11 @@ def test_run_directory_with_a_damaged_description_is_refused(run, content):
     (run.path / "run.json").write_text(content)
     with pytest.raises(ValueError, match="run.json"):
         RunDirectory(run.path)
+
+
+def test_other_paths_are_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="which does not exist"):
+        RunDirectory(tmp_path / "missing")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match="a checkpoint of transformers. Convert it first"):
+        RunDirectory(tmp_path)
