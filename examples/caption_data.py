@@ -52,7 +52,8 @@ def read_directory(directory, side=scenes.SIDE):
         ValueError: If the directory has no images or no captions, or their numbers differ.
     """
     directory = Path(directory)
-    paths = sorted((directory / "images").iterdir())
+    # As in the runtime, hidden files such as .DS_Store are not images.
+    paths = sorted(path for path in (directory / "images").glob("*") if path.name[0] != ".")
     captions = {
         path.suffix[1:]: path.read_text(encoding="utf-8").splitlines()
         for path in sorted(directory.glob("captions.*"))
@@ -78,6 +79,9 @@ class CaptionBatches(keras.utils.PyDataset):
         data: `CaptionData`.
         tokenizer: `SentencePieceTokenizer`.
         batch_size, seed: ints.
+
+    Raises:
+        ValueError: If there are fewer captions than `batch_size`.
     """
 
     def __init__(self, data, tokenizer, batch_size, seed):
@@ -97,6 +101,11 @@ class CaptionBatches(keras.utils.PyDataset):
         target_ids = np.concatenate([start, self.labels[:, :-1]], axis=1)
         is_end = target_ids == tokenizer.end_token_id
         self.target_ids = np.where(is_end, tokenizer.pad_token_id, target_ids)
+        if len(rows) < batch_size:
+            raise ValueError(
+                "Expected at least one batch of captions. Received: "
+                f"{len(rows)} captions, batch_size={batch_size}. Use a smaller batch size."
+            )
         self.batch_size = batch_size
         self.generator = np.random.default_rng(seed)
         self.on_epoch_end()

@@ -52,7 +52,9 @@ def main():
         test = describe_scenes(test_scenes)
         scene_captions.write_files(args.run_dir / "test", test_scenes[:20])
     else:
-        training, test = (read_directory(args.data / split) for split in ("train", "test"))
+        training, test = (
+            read_directory(args.data / split, args.side) for split in ("train", "test")
+        )
     tokenizer = train_tokenizer(args.run_dir / "captions.txt", training)
     image = keras.Input(training.images.shape[1:], name="image")
     encoder, decoder = make_model(args, image, tokenizer.vocabulary_size)
@@ -99,7 +101,19 @@ def main():
 def parse_arguments():
     parser = argparse.ArgumentParser(description="Train a model that describes images.")
     parser.add_argument("--run-dir", type=Path, default=Path("build/captions"))
-    parser.add_argument("--data", type=Path, help="directory of images. Default: synthetic scenes")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="read DIR/train/images/, DIR/train/captions.LANGUAGE (one line per image, in the "
+        "order of the sorted file names) and the same in DIR/test. Default: synthetic scenes",
+    )
+    parser.add_argument(
+        "--side",
+        type=int,
+        default=scenes.SIDE,
+        help="width and height to which the images of --data are resized. A multiple of 8",
+    )
     parser.add_argument("--encoder", choices=("cnn", "patches"), default="cnn")
     parser.add_argument("--decoder", choices=("rnn", "transformer"), default="rnn")
     parser.add_argument("--scenes", type=int, default=20_000, help="training scenes")
@@ -206,10 +220,8 @@ def plot_attention(translator, image, language, directory):
         next((number for number, piece in enumerate(found.pieces) if piece.endswith(":")), -1) + 1
     )  # after the prefix
     count = len(found.pieces)
-    rows, columns = image.shape[0] // 8, image.shape[1] // 8
-    figure = plot_attention_over_image(
-        image, found.pieces[first:], found.alignments[first:count], grid=(rows, columns)
-    )
+    # The images are square, and therefore the grid of the encoder, which is the default.
+    figure = plot_attention_over_image(image, found.pieces[first:], found.alignments[first:count])
     figure.savefig(directory / f"attention-{language}.png", dpi=100)
 
 

@@ -52,8 +52,14 @@ parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
 )
 parser.add_argument("--out", type=Path, default=Path("build/forecast"), help="output directory")
-parser.add_argument("--csv", type=Path, nargs="+", help="CSV files of one series, in days")
-parser.add_argument("--time-column", default="date")
+parser.add_argument(
+    "--csv",
+    type=Path,
+    nargs="+",
+    help="CSV files of one series with one row per day; "
+    "columns that are not in --targets are ignored",
+)
+parser.add_argument("--time-column", default="date", help="column of ISO dates")
 parser.add_argument("--targets", nargs="+", default=["value"], help="columns to forecast")
 parser.add_argument(
     "--valid-range",
@@ -65,10 +71,16 @@ parser.add_argument(
 )
 parser.add_argument("--series", type=int, default=200, help="number of generated series")
 parser.add_argument("--length", type=int, default=180, help="length of generated series")
-parser.add_argument("--season", type=int, default=12)
-parser.add_argument("--horizon", type=int, default=12)
+parser.add_argument("--season", type=int, default=12, help="rows of a season, for the scores")
+parser.add_argument("--horizon", type=int, default=12, help="rows to forecast")
 parser.add_argument("--window", type=int, default=48, help="time steps that the encoder reads")
-parser.add_argument("--lags", type=int, nargs="*", default=[12, 24, 36])
+parser.add_argument(
+    "--lags",
+    type=int,
+    nargs="*",
+    default=[12, 24, 36],
+    help="earlier rows that a step reads, from the horizon to the window",
+)
 parser.add_argument("--origins", type=int, default=3, help="forecasts of each series in the test")
 parser.add_argument("--head", choices=HEADS, default="student_t")
 parser.add_argument("--units", type=int, default=32)

@@ -37,10 +37,18 @@ def test_directory_contains_the_same_images_and_captions(data, tmp_path):
     found = caption_data.read_directory(tmp_path / "train")
     np.testing.assert_array_equal(found.images, data.images)
     assert found.captions == data.captions
+    (tmp_path / "train/images/.DS_Store").write_bytes(b"")
     assert caption_data.read_directory(tmp_path / "train", side=24).images.shape[1:] == (24, 24, 3)
     (tmp_path / "train/captions.fr").write_text("un cercle\n")
     with pytest.raises(ValueError, match="Received: 12 images, lines .*'fr': 1"):
         caption_data.read_directory(tmp_path / "train")
+    with pytest.raises(ValueError, match="Received: 0 images"):
+        caption_data.read_directory(tmp_path / "nothing")
+
+
+def test_batch_size_larger_than_the_data_is_refused(data, tokenizer):
+    with pytest.raises(ValueError, match="Received: 24 captions, batch_size=25. Use a smaller"):
+        caption_data.CaptionBatches(data, tokenizer, batch_size=25, seed=0)
 
 
 def test_epoch_contains_each_caption_with_its_image_once(data, tokenizer):
