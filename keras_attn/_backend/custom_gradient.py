@@ -23,7 +23,7 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     if keras.backend.backend() != "torch":
         return ops.custom_gradient(function)
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     class Function(torch.autograd.Function):
         @staticmethod

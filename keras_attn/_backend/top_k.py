@@ -18,7 +18,7 @@ def top_k(values: Tensor, k: int | Tensor) -> tuple[Tensor, Tensor]:
         Tuple of the values and their int32 indices, both of shape `(..., k)`.
     """
     if keras.backend.backend() == "torch":
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         ordered, indices = torch.sort(values, dim=-1, descending=True, stable=True)
         return ordered[..., :k], ops.cast(indices[..., :k], "int32")
