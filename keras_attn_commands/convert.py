@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-HELP = "convert a checkpoint of Hugging Face's transformers or OpenNMT-tf"
+HELP = "convert a checkpoint of transformers or OpenNMT-tf"
 DESCRIPTION = (
     "Converts a checkpoint folder of Hugging Face's transformers, or a Transformer of OpenNMT-tf "
     "2, to a run directory, which the other commands read. The converted model returns the same "
