@@ -1,4 +1,4 @@
-"""Where the weights of a model are in a checkpoint of transformers."""
+"""Finds the architecture of transformers that can hold a model."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ _NO_BIAS = "use_output_bias=False instead of True"
 
 @dataclasses.dataclass(frozen=True)
 class TransformersTarget:
-    """Where the weights of a model are in a checkpoint.
+    """Describes how a checkpoint of transformers holds the weights of a model.
 
     Args:
         class_name: String, the class in transformers.

@@ -79,7 +79,7 @@ def _set_layer(layer, variables, name, is_decoder):
 
 
 def _set_attention(attention, variables, name, num_first):
-    """Sets the projections, the first `num_first` of which are one matrix."""
+    """Sets the projections. The first `num_first` projections are one matrix."""
     _set_norm(attention.layer_norm, variables, _norm_name(variables, name))
     parts = [f"{name}/layer/linear_{part}" for part in ("queries", "keys", "values")]
     _set_linear(attention.linear[0], variables, parts[:num_first])

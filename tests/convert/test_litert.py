@@ -22,17 +22,19 @@ from tests.convert.test_marian import BAD_WORDS, marian  # noqa: E402
 from tests.convert.test_t5_models import t5  # noqa: E402
 
 
-def converted_and_exported(model, path, **settings):
-    """Returns the converted model; asserts that its file returns the ids of Keras."""
+def convert_and_export(model, path, **settings):
+    """Returns the converted model and the comparison of its LiteRT file with Keras."""
     from keras_attn.export import export_litert
 
     save(randomize(model, 1), path / "folder", **settings)
     converted = from_transformers(path / "folder").model
-    report = export_litert(converted, path / "model.tflite")
+    return converted, export_litert(converted, path / "model.tflite")
+
+
+def assert_equal_to_keras(report):
     assert report.sentences >= 200
     assert report.each_equal == report.best_equal == 1.0
     assert report.largest_difference < 1e-4
-    return converted
 
 
 @pytest.mark.slow
@@ -47,7 +49,9 @@ def converted_and_exported(model, path, **settings):
 )
 def test_litert_translators_write_the_ids_of_generate(tmp_path, make, settings):
     model = make()
-    search = converted_and_exported(model, tmp_path, **settings).search
+    converted, report = convert_and_export(model, tmp_path, **settings)
+    assert_equal_to_keras(report)
+    search = converted.search
     sources = sources_for(model)
     run = interpreter.Interpreter(str(tmp_path / "model.tflite")).get_signature_runner()
     limits = {
@@ -64,4 +68,6 @@ def test_litert_translators_write_the_ids_of_generate(tmp_path, make, settings):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "mistral", "gemma"])
 def test_litert_language_models_continue_like_keras(tmp_path, name):
-    converted_and_exported(language_model(name), tmp_path, num_beams=2, max_new_tokens=8)
+    model = language_model(name)
+    _, report = convert_and_export(model, tmp_path, num_beams=2, max_new_tokens=8)
+    assert_equal_to_keras(report)

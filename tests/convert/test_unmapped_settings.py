@@ -45,7 +45,7 @@ OTHER_VALUES = {
 """Values of irrelevant settings that are neither numbers nor flags, or have limits."""
 
 FORMS = {"return_dict", "use_return_dict"}
-"""Irrelevant settings with other values of which classes of transformers do not run."""
+"""Irrelevant settings. Some classes of transformers fail with other values than the default."""
 
 
 def settings_of(model_type):

@@ -63,7 +63,7 @@ class ForecasterMetadata:
         return describe_series(self._sampler, self._names, inputs, dimensions)
 
     def random_inputs(self) -> dict[str, Any]:
-        """Returns three random series, one of which has missing values."""
+        """Returns three random series. One has missing values."""
         generator = np.random.default_rng(0)
         forecaster = self._sampler.forecaster
         window = self._inputs["past_targets"].shape[1]
