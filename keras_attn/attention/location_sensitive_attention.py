@@ -20,9 +20,10 @@ class LocationSensitiveAttention(AdditiveFeedbackAttention):
 
     Here F * a is a convolution of the attention weights with the filters F. The mechanism was
     introduced by [Chorowski et al., 2015](https://arxiv.org/abs/1506.07503), equations 8 and 9, for
-    speech recognition. If similar sounds occur repeatedly, the features help the model to move on
-    to the next one. With `cumulative=True`, the input of the convolution is the sum of all previous
-    weights, as in Tacotron 2 ([Shen et al., 2018](https://arxiv.org/abs/1712.05884), section 2.2).
+    speech recognition. The features help the model to move on to the next sound, even if similar
+    sounds occur repeatedly. With `cumulative=True`, the input of the convolution is the sum of all
+    previous weights, as in Tacotron 2 ([Shen et al., 2018](https://arxiv.org/abs/1712.05884),
+    section 2.2).
 
     Args:
         units: Positive int, size of the projected queries and keys.

@@ -27,8 +27,8 @@ def compute_position_bias(
     """Returns the bias for pairs of query and key positions.
 
     Args:
-        position_bias: Layer or function of both positions, a tensor that such a function returned,
-            or `None`.
+        position_bias: Layer or function of query positions and key positions, the tensor that this
+            function returns, or `None`.
         query_positions: Int32 tensor of shape `(1 or batch, target)`.
         key_positions: Int32 tensor of shape `(1 or batch, source)`.
 

@@ -34,7 +34,8 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
     masked = masked - ops.stop_gradient(_largest(masked))
     falling = -ops.sort(-ops.stop_gradient(masked), axis=-1)  # (B, T, S)
     rank = 1.0 + ops.cast(ops.arange(ops.shape(masked)[-1], dtype="int32"), dtype)  # (S,)
-    # The condition is true for the highest scores, up to the size of the support.
+    # True for the positions of the support, which come first in `falling`. The support is the set
+    # of positions with a weight above 0.
     is_in_support = 1.0 + rank * falling > ops.cumsum(falling, axis=-1)  # (B, T, S)
     least = -_largest(-ops.where(is_in_support, falling, 0.0))  # (B, T, 1)
     support = ops.cast(masked >= least, dtype)  # (B, T, S)
