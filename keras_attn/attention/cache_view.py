@@ -10,7 +10,7 @@ from keras_attn.positions.position_range import position_range
 
 @dataclasses.dataclass(frozen=True)
 class CacheView:
-    """Selects the slots of a key-value cache that new tokens fill and may attend to.
+    """Slots of a key-value cache: the slots for new tokens, and the slots to attend to.
 
     Args:
         slot: Int or scalar int32 tensor, number of used slots, and therefore the index of the slot

@@ -74,8 +74,8 @@ class CombinedAttention(AttentionSteps, Layer):
 
     Raises:
         ValueError: If `attentions` is empty; if `combination` or `units` is invalid; if `value` is
-            missing, or has keys that are not in `attentions`; or if `value` is a dict and its mask
-            is not, or the reverse.
+            missing, or has keys that are not in `attentions`; or if only one of `value` and its
+            mask is a dict.
 
     Example:
 

@@ -110,8 +110,8 @@ class IntraDecoderAttention(AttentionSteps, Layer):
     ) -> int | Tensor:
         if max_steps is None:
             raise ValueError(
-                "Expected max_steps, because attention to previous queries allocates memory for all "
-                "steps. Received: max_steps=None."
+                "Expected max_steps, because attention to previous queries allocates memory for "
+                "all steps. Received: max_steps=None."
             )
         return max_steps
 

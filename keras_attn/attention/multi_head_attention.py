@@ -69,7 +69,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
             `|t - s| < sliding_window`. Defaults to `None`: no limit.
         flash_attention: Bool, whether `call` computes attention in blocks, with memory that is
             linear in the length ([Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682)).
-            Attention in blocks supports neither `return_attention_scores` nor dropout. A
+            Blockwise attention supports neither `return_attention_scores` nor dropout. A
             `position_bias` must then be a layer whose result only depends on the distance of two
             positions. Defaults to `None`: not in blocks.
         kernel_initializer: Initializer of the kernels of the projections. Defaults to
@@ -387,7 +387,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
             raise ValueError(
                 "Expected a layer without rotary positions and without a sliding window, because a "
                 f"prepared memory has no query positions. Received: rotary={self.rotary}, "
-                f"sliding_window={self.sliding_window}. Set both to None, or use `call` or `step`."
+                f"sliding_window={self.sliding_window}. Set both to None, or use call or step."
             )
         value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
         keys, values = self._project_memory(value if key is None else key, value)
@@ -458,7 +458,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
             query: Tensor of shape `(batch, new_positions, features)`, or `(batch, features)` for a
                 single position. With beams: `(batch * beams, features)`, one position per beam.
             cache: Cache returned by `new_cache` or by the previous step.
-            view: `CacheView`, selects the slots that the new positions fill and may attend to.
+            view: `CacheView` with the slots for the new positions and the slots to attend to.
             position_bias: See the call arguments.
 
         Returns:
@@ -645,8 +645,7 @@ def _check_features(dropout, rotary, activity_regularizer, flash_attention):
         )
     if flash_attention and dropout:
         raise ValueError(
-            "Expected dropout=0 if flash_attention=True, because attention in blocks has no "
+            "Expected dropout=0 if flash_attention=True, because blockwise attention has no "
             f"dropout. Received: flash_attention=True, dropout={dropout}. Set dropout=0, or "
             "flash_attention=None."
-
         )
