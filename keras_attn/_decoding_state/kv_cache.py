@@ -5,11 +5,11 @@ value_dim)`. In ONNX Runtime, a cache that grows with each position is faster th
 fixed capacity. JAX and XLA require a fixed capacity.
 
 The beams of a batch entry share a cache. Each step fills one slot per beam. When a search selects
-beams, it does not reorder the cache. Instead, a small tensor, the *ancestor bias*, float32 `(batch
-* beams, 1, slots)`, is added to the attention scores of each beam. The bias is 0 for the slots that
-contain previous tokens of the beam, and a large negative number for all other slots. When a search
-selects beams, it reorders only this small tensor. The disadvantage is that each beam also computes
-scores for the slots of other beams.
+beams, it does not reorder the cache. Instead, it reorders a small float32 tensor of shape `(batch *
+beams, 1, slots)`, the *ancestor bias*, which is added to the attention scores of each beam. The
+bias is 0 for the slots that contain previous tokens of the beam, and a large negative number for
+all other slots. The disadvantage is that each beam also computes scores for the slots of other
+beams.
 """
 
 from typing import Any
