@@ -152,9 +152,9 @@ class WorkerCluster:
                         missing = sorted(set(range(1, self.num_workers)) - set(joined))
                         raise TimeoutError(
                             f"Expected {self.num_workers} workers within {timeout:g} seconds. "
-                            f"Received: no connection from worker {missing}. Check that each worker "
-                            f"was started and can reach {self.addresses[0]!r}, then start all "
-                            "workers again."
+                            f"Received: no connection from worker {missing}. Check that every "
+                            f"worker was started and can reach {self.addresses[0]!r}, then start "
+                            "all workers again."
                         ) from None
                     received = _receive(connection, deadline)
                     if "worker" not in received:

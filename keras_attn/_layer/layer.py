@@ -9,7 +9,7 @@ from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn._layer.rematerialization import is_rematerialized, release_parts, rematerialized
 
 KERAS_ARGUMENTS = {"activity_regularizer", "autocast", "dtype", "input_shape", "name", "trainable"}
-"""Arguments of `keras.layers.Layer`. All layers accept them."""
+"""Arguments of `keras.layers.Layer`, which all layers accept."""
 
 OTHER_WAYS = {
     "dropout": "Only MultiHeadAttention and the Transformer blocks have dropout. For other layers, "

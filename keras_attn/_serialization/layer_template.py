@@ -66,8 +66,8 @@ def serialize_without_warning(layer: keras.layers.Layer) -> dict[str, Any]:
         except TypeError as error:
             raise ValueError(
                 "Expected a layer that can be copied by its configuration. Received: "
-                f"{type(layer).__name__}, {error} Replace functools.partial objects, and callables "
-                "without get_config, by functions (def or lambda)."
+                f"{type(layer).__name__}, {error} Pass a function (def or lambda) instead of a "
+                "functools.partial or of an object without get_config."
             ) from error
 
 

@@ -20,8 +20,8 @@ class AdditiveFeedbackAttention(FeedbackAttention):
 
     Args:
         units: Positive int, size of the projected queries and keys.
-        cumulative: Bool. If `True`, the features are computed from the sum of all previous weights.
-            If `False`, they are computed from the weights of the previous step.
+        cumulative: Bool. Whether the features are computed from the sum of all previous weights
+            (`True`) or from the weights of the previous step (`False`).
         **kwargs: Arguments of `AttentionMechanism`.
 
     Raises:

@@ -19,8 +19,8 @@ class AttentionAxes:
         axes: Tuple of ints, the axes to attend over. Negative axes count from the end. `None`
             selects all axes between batch and features.
         query: Tensor of shape `(batch, ..., features)`.
-        value: Tensor of shape `(batch, ..., features)`. The batch axis and all other axes that are
-            not attended over have the same sizes as in `query`.
+        value: Tensor of shape `(batch, ..., features)`. All axes except the attended axes and the
+            features have the same sizes as in `query`.
 
     Raises:
         ValueError: If an axis is not between batch and features.

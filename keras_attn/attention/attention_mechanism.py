@@ -23,11 +23,12 @@ class AttentionMechanism(AttentionSteps, Layer):
         a_ts = exp(e_ts) / sum_s' exp(e_ts')        (sum over the unmasked positions)
         c_t  = sum_s a_ts m_s
 
-    A subclass overrides `compute_scores`. It creates its weights in `build_weights`, and overrides
-    `project_keys` if it projects the keys.
+    A subclass overrides `compute_scores`. A subclass with weights creates them in `build_weights`.
+    A subclass that projects the keys overrides `project_keys`.
 
     `prepare_memory` computes all tensors that do not depend on the query. `attend` uses this memory
-    for any number of queries, for example at each decoding step. `call` runs both methods.
+    for any number of queries, for example at each decoding step. `call` runs `prepare_memory` and
+    `attend`.
 
     Args:
         kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.

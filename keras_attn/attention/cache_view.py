@@ -59,7 +59,7 @@ class CacheView:
 
     @property
     def num_beams(self) -> int:
-        """Int, number of beams that share the cache. It is 1 without beams."""
+        """Int, number of beams that share the cache, 1 without beams."""
         return 1 if self.ancestor_bias is None else self.ancestor_bias.shape[2]
 
     def positions(self, cache: TensorDict, num_new: int | Tensor) -> tuple[Tensor, Tensor]:

@@ -34,8 +34,8 @@ class CombinedAttention(AttentionSteps, Layer):
         gate          e_ti = v . tanh(W q_t + U_i c_ti)
                       c_t  = sum_i softmax_i(e_ti) P_i c_ti
 
-    The gate is the hierarchical attention combination of [Libovický and Helcl,
-    2017](https://arxiv.org/abs/1704.06567), equations 8 to 10.
+    Here v, W, U_i and P_i are trainable weights. The gate is the hierarchical attention combination
+    of [Libovický and Helcl, 2017](https://arxiv.org/abs/1704.06567), equations 8 to 10.
 
     Args:
         attentions: Dict from names to layers: `AttentionMechanism`, `MultiHeadAttention` or
@@ -49,9 +49,10 @@ class CombinedAttention(AttentionSteps, Layer):
 
     Call arguments:
         query: Tensor of shape `(batch, target, query_dim)`.
-        value: Dict from names of `attentions` to tensors of shape `(batch, source, value_dim)`. It
-            must contain the name of the first layer. Layers whose names are missing use the tensor
-            and the mask of the first layer. If `value` is a tensor, all layers use it.
+        value: Dict from names of `attentions` to tensors of shape `(batch, source, value_dim)`. The
+            dict must contain the name of the first layer. Layers whose names are missing use the
+            tensor and the mask of the first layer. If `value` is a tensor, all layers use this
+            tensor.
         attention_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may
             be attended to. If `value` is a dict, `attention_mask` is a dict of masks. Values
             without padding need no mask in this dict. `attention_mask` is combined with
@@ -61,7 +62,7 @@ class CombinedAttention(AttentionSteps, Layer):
         value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`, or a
             dict of such masks. Keras passes this argument.
         query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Only
-            `IntraDecoderAttention` uses it. Keras passes this argument.
+            `IntraDecoderAttention` uses this mask. Keras passes this argument.
         mask: Must be `None`. A Keras wrapper, such as `TimeDistributed`, passes a single mask. The
             layer cannot know whether this mask belongs to `query` or to `value`.
 
@@ -248,7 +249,7 @@ class CombinedAttention(AttentionSteps, Layer):
         return zip(self.names, self.attentions, strict=True)
 
     def primary_source(self, values: Any) -> Any:
-        """Selects the value of the first layer from a dict. Returns other values unchanged."""
+        """Returns the entry of the first layer if `values` is a dict, otherwise `values`."""
         return values.get(self.names[0]) if isinstance(values, dict) else values
 
     def _of(self, name, value, mask=None):

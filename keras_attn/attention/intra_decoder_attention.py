@@ -38,7 +38,7 @@ class IntraDecoderAttention(AttentionSteps, Layer):
         value: Ignored. The argument exists because an attention RNN passes encoder outputs to every
             attention layer.
         attention_mask: Boolean tensor of shape `(batch, target)`; `True` marks positions that may
-            be attended to. It is combined with the implicit mask. Defaults to `None`.
+            be attended to. `attention_mask` is combined with the implicit mask. Defaults to `None`.
         return_attention_scores: Bool, whether to also return the weights. Defaults to `False`.
         query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Keras
             passes this argument.

@@ -30,7 +30,7 @@ class IntraSentenceAttention(Layer):
     Args:
         transform: Keras layer F that maps `(batch, time, features)` to `(batch, time, units)`, for
             instance `keras.layers.Dense(200, "relu")`.
-        max_distance: Positive int, largest distance in tokens that has its own bias. Defaults to
+        max_distance: Positive int, largest distance (in tokens) with its own bias. Defaults to
             `10`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -54,8 +54,8 @@ class IntraSentenceAttention(Layer):
         implicit masks of the inputs.
 
     Raises:
-        ValueError: If `max_distance` is not a positive integer, `second` is missing, or a mask has
-            the wrong shape, or values other than 0 and 1.
+        ValueError: If `max_distance` is not a positive integer; if `second` is missing; or if a
+            mask has the wrong shape, or values other than 0 and 1.
 
     Example:
 

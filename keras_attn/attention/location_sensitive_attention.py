@@ -29,9 +29,8 @@ class LocationSensitiveAttention(AdditiveFeedbackAttention):
         units: Positive int, size of the projected queries and keys.
         filters: Positive int, number of features per position, the rows of F. Defaults to `32`.
         kernel_size: Positive int, width of the convolution in positions. Defaults to `31`.
-        cumulative: Bool. If `True`, the features are computed from the sum of all previous weights.
-            If `False`, they are computed from the weights of the previous step. Defaults to
-            `False`.
+        cumulative: Bool. Whether the features are computed from the sum of all previous weights
+            (`True`) or from the weights of the previous step (`False`). Defaults to `False`.
         kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
         probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.

@@ -17,7 +17,7 @@ from keras_attn.masks import wide_dtype
 
 MODES = ("parallel", "recursive", "hard")
 LEAST_PROBABILITY = 1e-10
-"""Lower bound of the probability of skipping positions. The parallel mode divides by it."""
+"""Lower bound of the probability of skipping positions, by which the parallel mode divides."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -41,12 +41,12 @@ class MonotonicAttention(FeedbackAttention):
     Args:
         mechanism: `AttentionMechanism` that computes the scores. `FeedbackAttention` and
             `LocalAttention` are not supported.
-        mode: String, how the weights are computed. `"parallel"` uses cumulative sums. It is fast,
-            but inexact for probabilities close to 1, and only correct while the probability of
-            skipping all previous positions is above 1e-10 (for example, 33 positions with
+        mode: String, how the weights are computed. `"parallel"` uses cumulative sums. This mode is
+            fast, but inexact for probabilities close to 1, and only correct while the probability
+            of skipping all previous positions is above 1e-10 (for example, 33 positions with
             probability 0.5). `"recursive"` is an exact loop over the source. `"hard"` is for
-            inference in linear time. Starting at the previously selected position, it assigns a
-            weight of 1 to the first position with e_ts + r > 0. This mode has no gradient: train
+            inference in linear time. This mode assigns a weight of 1 to the first position with
+            e_ts + r > 0 at or after the previously selected position. It has no gradient: train
             with a different mode and with noise, then set the attribute `mode` before inference or
             export. Defaults to `"parallel"`.
         sigmoid_noise: Non-negative float, standard deviation of the Gaussian noise that is added to

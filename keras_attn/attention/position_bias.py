@@ -9,7 +9,7 @@ from keras_attn.masks import wide_dtype
 
 
 def check_position_bias(position_bias: PositionBias | None) -> None:
-    """Raises a `ValueError` for a layer with weights, which functional models would not track."""
+    """Raises a `ValueError` for a layer with weights, because functional models do not track it."""
     if isinstance(position_bias, keras.layers.Layer):
         ensure_built(position_bias, (None, None), (None, None))
         if position_bias.weights:

@@ -1,9 +1,9 @@
 """Functions that map attention scores to weights, selected by `probability_fn`.
 
 Each function takes scores `(batch, target, source)` and a boolean mask that can be broadcast to
-this shape. It returns weights with the shape and dtype of the scores. Masked positions get a weight
-of exactly 0. The unmasked weights of a row sum to 1. Computations are in float32, or in float64 for
-float64 scores.
+this shape, and returns weights with the shape and dtype of the scores. Masked positions get a
+weight of exactly 0. The unmasked weights of a row sum to 1. Computations are in float32, or in
+float64 for float64 scores.
 """
 
 import math
@@ -48,8 +48,9 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
 def masked_hardmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Assigns a weight of 1 to the position with the highest score, and 0 to all others.
 
-    If several positions have the highest score, the first one is selected. The function has no
-    gradient: train with a different function, then set `probability_fn` for inference.
+    If several positions have the highest score, the first of these positions is selected. The
+    function has no gradient: train with a different function, then set `probability_fn` for
+    inference.
 
     Args:
         scores: Tensor of shape `(batch, target, source)`.

@@ -56,8 +56,8 @@ class SoftAlignment(Layer):
         implicit mask of `first`, and alpha has the implicit mask of `second`.
 
     Raises:
-        ValueError: If `transform` is a class instead of a layer, `second` is missing, the batch
-            sizes differ, or a mask has the wrong shape, or values other than 0 and 1.
+        ValueError: If `transform` is a class instead of a layer; if `second` is missing; if the
+            batch sizes differ; or if a mask has the wrong shape, or values other than 0 and 1.
 
     Example:
 

@@ -40,8 +40,8 @@ class SequencePooling(Layer):
         `"first"` ignores masks.
 
     Raises:
-        ValueError: If `pooling` is unknown, or a mask has the wrong shape, or values other than 0
-            and 1.
+        ValueError: If `pooling` is unknown; or if a mask has the wrong shape, or values other than
+            0 and 1.
 
     Example:
 

@@ -103,7 +103,7 @@ class LearnedPositions(Layer):
         }
 
     def _are_known(self, length, start_index):
-        """Returns whether the positions are Python ints. If so, checks their range."""
+        """Returns whether the positions are Python ints. Checks the range of such positions."""
         if not isinstance(length, int) or not isinstance(start_index, int):
             return False
         if start_index < 0 or start_index + length > self.max_length:

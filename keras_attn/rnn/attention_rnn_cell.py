@@ -26,7 +26,8 @@ class AttentionRNNCell(Layer):
     """Adds attention to a Keras cell.
 
     In the equations, x_t are the inputs of step t, and h_t and s_t are the output and the state of
-    the inner cell (the argument `cell`).
+    the inner cell (the argument `cell`). The top state is the first state of the inner cell, or of
+    the last cell of a stack.
 
     With `query="cell_output"`, attention is computed after the cell, as in [Luong et al.,
     2015](https://arxiv.org/abs/1508.04025), section 3:
