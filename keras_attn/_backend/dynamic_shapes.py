@@ -4,9 +4,9 @@ from keras_attn._backend.private_names import infers_shapes, is_compiled_by_xla
 
 
 def dynamic_shapes() -> bool:
-    """Returns whether shapes may depend on values: on TensorFlow without XLA.
+    """Returns whether shapes may depend on the values of tensors: on TensorFlow without XLA.
 
-    In this case, irrelevant rows of a batch can be removed instead of multiplied by 0.
+    If so, irrelevant rows of a batch can be removed instead of multiplied by 0.
     """
     if keras.backend.backend() != "tensorflow":
         return False
