@@ -53,7 +53,7 @@ class RNNDecoder(TokenDecoder):
             ([Xu et al., 2015](https://arxiv.org/abs/1502.03044), equation 14). Defaults to `0.0`.
         pad_token_id: Int, id of padding. Both additional losses ignore steps with this id. Defaults
             to `0`.
-        use_output_bias: Bool, whether a bias is added to the logits of the embedding. It requires
+        use_output_bias: Bool, whether a trainable bias is added to the logits. It requires
             `head=None`. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
