@@ -39,7 +39,7 @@ class ModelOfParts(keras.Model):
         return super().compute_output_spec(self._without_names(inputs), training, mask)
 
     def _without_names(self, inputs):
-        """Replaces a dict with one tensor by the tensor, because Keras warns about such a dict."""
+        """Returns the only tensor of a dict, because Keras would warn about the dict."""
         if isinstance(inputs, dict) and not isinstance(self.input, dict):
             return inputs[self.inputs[0].name]
         return inputs
