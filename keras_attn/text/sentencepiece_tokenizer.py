@@ -119,7 +119,7 @@ class SentencePieceTokenizer:
         if given is None and own < 0:
             raise ValueError(
                 f"Expected a {name}_token_id, because the model has none. Received: "
-                f"{name}_token_id=None. Give the id that the model was trained with."
+                f"{name}_token_id=None. Pass the id that the training data use."
             )
         id_ = own if given is None else given
         if not 0 <= id_ < self.vocabulary_size:
@@ -228,7 +228,7 @@ class SentencePieceTokenizer:
 
         Args:
             path: Path of the file.
-            **arguments: Further arguments of the class, such as `pad_token_id`.
+            **arguments: Further arguments of the constructor, such as `pad_token_id`.
 
         Returns:
             A `SentencePieceTokenizer`.
@@ -263,7 +263,7 @@ class SentencePieceTokenizer:
         """Encodes texts with random segmentations (subword regularization).
 
         A model that is trained on many segmentations of the same text learns how pieces are
-        composed. It needs longer training.
+        composed. Such a model needs longer training.
 
         Args:
             texts: List of strings.
@@ -285,8 +285,8 @@ class SentencePieceTokenizer:
         check_texts(texts)
         if not 0.0 <= alpha <= 1.0:
             raise ValueError(f"Expected alpha to be in [0, 1]. Received: alpha={alpha}.")
-        # The random generator of SentencePiece is thread-local. It reads the seed when a thread
-        # uses it for the first time, so use a new thread.
+        # The random generator of SentencePiece is thread-local, and reads the seed only when a
+        # thread creates it. Use a new thread, so that the seed has an effect.
         with _SEED_LOCK, ThreadPoolExecutor(1) as new_thread:
             ids = new_thread.submit(self._sample, list(texts), alpha, seed).result()
         ids = self._known(ids)
