@@ -1,4 +1,4 @@
-"""Temporary directories that are removed even if a process was killed."""
+"""Temporary directories. If a process is killed, the next process removes its directories."""
 
 import contextlib
 import errno
@@ -14,12 +14,13 @@ from pathlib import Path
 import filelock
 
 PREVIOUS = "previous"
-"""Name of the old content of the final path after it was moved to a working directory."""
+"""Name of the old content of the final path, once it has been moved to a working directory."""
 
 _LOCK = "lock"
 _PREFIX = ".partial-"
 _LONGEST = 128
-"""Maximum number of bytes of a name that is part of another name. File systems allow 143 to 255."""
+"""Maximum number of bytes of a name that is part of another name. File systems limit names to 143
+to 255 bytes."""
 
 
 @contextlib.contextmanager
@@ -29,20 +30,20 @@ def working_directory(
     """Context manager that creates a directory in the parent of `path`, and removes it afterwards.
 
     The directory has a unique name, so several processes can write the same path at the same time,
-    even in containers in which they have the same process id. The directory contains a lock, which
-    shows that the process is running, because the operating system releases the lock when the
-    process ends. The next `working_directory` for the same path removes the directories of killed
-    processes, if the file system supports locks.
+    even in containers in which they have the same process id. The directory contains a lock. A lock
+    that is held shows that the process is running, because the operating system releases the lock
+    when the process ends. The next `working_directory` for the same path removes the directories of
+    killed processes, if the file system supports locks.
 
     Args:
         path: Final path. Its parent directory must exist.
-        is_whole: Function of `path` that returns whether its content is complete. If it is not
-            complete, `PREVIOUS` is moved from the working directory of an ended block or process to
-            `path`.
+        is_whole: Function that takes `path` and returns whether its content is complete. If the
+            content is incomplete after a block or process has ended, the old content, `PREVIOUS` in
+            its working directory, is moved back to `path`.
 
     Yields:
         Path of the directory. Its name begins with `.partial-` and ends with the name of `path`, or
-        with its checksum if the name is long.
+        with the checksum of this name if it is long.
     """
     path = Path(path)
     _recover(path, is_whole)
@@ -97,8 +98,8 @@ def _acquire(directory):
 
     Raises:
         Timeout: If another process holds the lock.
-        FileNotFoundError: If another process removed the directory. The moment of the removal
-            decides which of the two errors is raised.
+        FileNotFoundError: If another process removed the directory. Depending on the time of the
+            removal, `FileExistsError` is raised instead.
         FileExistsError: See `FileNotFoundError`.
         OSError: If the file system does not support locks.
     """
