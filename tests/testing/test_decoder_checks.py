@@ -25,7 +25,7 @@ WRONG = {
     "PutsSourceBeforeBatch": "`prepare_memory` to have a row for each sentence, 3 rows. .*5",
     "ForgetsFaster": "Expected `step` 1 to return the logits of `call`",
     "KeepsStateOnItself": "the decoder to store nothing between calls",
-    "ReturnsOtherState": "Expected `step` to return a state with the same structure as its argument",
+    "ReturnsOtherState": "`step` to return a state with the same structure as its argument",
     "ReturnsStateInHalfPrecision": "dtypes and ranks as its argument .*'float16'",
     "ReturnsThreeResults": "Expected `step` to return a tuple of logits and state",
     "SelectsEverything": "Expected `select` to return the memory of the chosen sentences",
