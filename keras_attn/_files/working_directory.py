@@ -30,10 +30,10 @@ def working_directory(
     """Context manager that creates a directory in the parent of `path`, and removes it afterwards.
 
     The directory has a unique name, so several processes can write the same path at the same time,
-    even in containers in which they have the same process id. The directory contains a lock. A lock
-    that is held shows that the process is running, because the operating system releases the lock
-    when the process ends. The next `working_directory` for the same path removes the directories of
-    killed processes, if the file system supports locks.
+    even in containers, where the processes can have the same id. The directory contains a lock. A
+    lock that is held shows that the process is running, because the operating system releases the
+    lock when the process ends. The next `working_directory` for the same path removes the
+    directories of killed processes, if the file system supports locks.
 
     Args:
         path: Final path. Its parent directory must exist.
@@ -84,7 +84,7 @@ def _recover(path, is_whole):
     with contextlib.suppress(PermissionError):  # a directory without read permission
         left = [each for each in path.parent.iterdir() if pattern.fullmatch(each.name)]
     for directory in left:
-        # Skip directories of running processes, of other users, and without support for locks.
+        # Skip directories of running processes and of other users, and file systems without locks.
         with contextlib.suppress(filelock.Timeout, OSError):
             lock = _acquire(directory)
             try:
@@ -114,7 +114,8 @@ def _acquire(directory):
 def _is_at_its_path(lock, path):
     """Returns whether the locked file still exists and was not replaced by another file."""
     # filelock has no public access to the file descriptor; the attribute is private since 3.11.
-    # Without it, only a removed lock file is detected, not a new lock file of another process.
+    # Without the descriptor, the function detects a removed lock file, but not a lock file that
+    # another process has created again.
     descriptor = getattr(getattr(lock, "_context", None), "lock_file_fd", None)
     try:
         found = os.stat(path)

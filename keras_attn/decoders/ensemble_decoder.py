@@ -41,7 +41,7 @@ class EnsembleDecoder(StepDecoder):
     Args:
         decoders: List of `StepDecoder`s with the same target vocabulary. Recurrent decoders and
             Transformers can be combined.
-        member_weights: List of positive floats, the weights w_i of the decoders. They are
+        member_weights: List of positive floats, the weights w_i of the decoders. The weights are
             normalized to the sum 1. Defaults to `None`: equal weights.
         average: String. `"arithmetic"` averages the probabilities. `"geometric"` averages the log
             probabilities; a token is then likely only if all decoders give it a high probability.
@@ -64,9 +64,9 @@ class EnsembleDecoder(StepDecoder):
             `encoder_outputs`. Keras passes this argument. They are combined with `encoder_mask`.
 
     Returns:
-        Float32 logits of shape `(batch, target, vocabulary)` of the averaged distribution. Logits
-        equal log probabilities plus a constant. The constant of the result is the weighted mean of
-        the constants of the decoders; it changes the effect of a `repetition_penalty`.
+        Float32 logits of shape `(batch, target, vocabulary)` of the averaged distribution. The
+        logits of each decoder equal its log probabilities plus a constant. The constant of the
+        result is the weighted mean of these constants. It only affects a `repetition_penalty`.
 
     Masking:
         Each decoder applies its own masking.

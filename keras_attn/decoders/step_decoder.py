@@ -28,8 +28,9 @@ class StepDecoder(Layer):
       tensors of shape `(B, ...)` or scalars. A search does not reorder them.
 
     `step` must not change the structure, ranks and dtypes of the state. A decoder must not store
-    tensors in its attributes between calls. It creates all weights in `build`; the default of
-    `build` runs `call` with symbolic inputs. `keras_attn.testing.check_decoder` checks these rules.
+    tensors in its attributes between calls. A decoder creates all weights in `build`; the default
+    implementation runs `call` with symbolic inputs. `keras_attn.testing.check_decoder` checks these
+    rules.
 
     A decoder can override further methods and attributes, which have defaults:
 
@@ -136,9 +137,9 @@ class StepDecoder(Layer):
             alignments: Bool, whether each step stores its attention weights `(B * K, S)` in
                 `state["alignments"]`. A decoder without attention ignores this argument. Defaults
                 to `False`.
-            max_length: Int, maximum number of steps. Decoders with a growing state require it on
-                backends where tensors cannot grow in a loop. Unless `can_exceed_max_length` is
-                true, the results of further steps are undefined.
+            max_length: Int, maximum number of steps. Decoders with a growing state require
+                `max_length` on backends where tensors cannot grow in a loop. Unless
+                `can_exceed_max_length` is true, the results of further steps are undefined.
 
         Returns:
             Nested dict of tensors of shape `(B * K, ...)`. Tensors in `shared` have the shape `(B,
@@ -175,7 +176,8 @@ class StepDecoder(Layer):
             encoder_outputs: Tensor of shape `(B, S, features)`.
             encoder_mask: Boolean tensor of shape `(B, S)`; `True` marks positions that may be
                 attended to. If `call` also has an argument `encoder_outputs_mask`, Keras passes the
-                implicit mask of `encoder_outputs` there, and `call` must combine both masks.
+                implicit mask of `encoder_outputs` as this argument, and `call` must combine the two
+                masks.
             encoder_state: Nested tensors of shape `(B, ...)`, the final state of the encoder, or
                 `None`.
 

@@ -52,8 +52,8 @@ class RNNEncoder(Layer):
         num_layers: Positive int, number of recurrent layers. Defaults to `1`.
         bidirectional: Bool, whether each layer runs in both directions. The outputs and the states
             of both directions are concatenated. Defaults to `True`.
-        residual: Bool, whether each layer adds its input to its output. Layers whose input and
-            output sizes differ do not add them. Defaults to `False`.
+        residual: Bool, whether each layer adds its input to its output. If the input and the output
+            have different sizes, nothing is added. Defaults to `False`.
         dropout: Float in [0, 1), dropout rate after the embedding and after each layer. Defaults to
             `0.0`.
         pad_token_id: Int, id of padding. Defaults to `0`.

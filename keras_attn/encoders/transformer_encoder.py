@@ -67,8 +67,8 @@ class TransformerEncoder(Layer):
             `pad_token_id` are padding; vectors and images have no padding.
         inputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras
             passes this argument if you pass `mask`. The encoder combines `mask` and `inputs_mask`.
-        token_type_ids: Int tensor of shape `(batch, source)`, the type of each token. It requires
-            `token_types`. Defaults to `None`: all tokens have the type 0.
+        token_type_ids: Int tensor of shape `(batch, source)`, the type of each token. This argument
+            requires `token_types`. Defaults to `None`: all tokens have the type 0.
 
     Returns:
         Dict with the keyword arguments of a decoder, as in `decoder(target_ids,
@@ -159,8 +159,8 @@ class TransformerEncoder(Layer):
             if token_type_ids is not None:
                 raise ValueError(
                     "Expected no token_type_ids, because the encoder has no token_types. Received: "
-                    f"token_type_ids of shape {tuple(token_type_ids.shape)}. Omit them, or create "
-                    "the encoder with token_types=keras.layers.Embedding(2, features)."
+                    f"token_type_ids of shape {tuple(token_type_ids.shape)}. Omit token_type_ids, or "
+                    "create the encoder with token_types=keras.layers.Embedding(2, features)."
                 )
             return None
         if token_type_ids is None:

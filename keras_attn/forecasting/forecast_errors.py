@@ -52,7 +52,7 @@ def sample_crps(actual: TensorLike, samples: TensorLike) -> float:
 
         CRPS = mean |x_i - y| - sum over i, j of |x_i - x_j| / (2 N (N - 1))
 
-    This is the estimate of [Gneiting and Raftery,
+    The formula is the estimate of [Gneiting and Raftery,
     2007](https://doi.org/10.1198/016214506000001437), equation 21, in a form that is unbiased even
     for few samples. For a single sample, the CRPS is the absolute error. The result is the mean
     CRPS of all values.

@@ -28,8 +28,8 @@ def ensemble_model(
     Args:
         models: List of `GenerationModel`s with one input each. The ensemble uses the search
             settings of the first model.
-        member_weights: List of positive floats, the weights w_i of the models. They are normalized
-            to the sum 1. Defaults to `None`: equal weights.
+        member_weights: List of positive floats, the weights w_i of the models. The weights are
+            normalized to the sum 1. Defaults to `None`: equal weights.
         average: String, `"arithmetic"` (mean of the probabilities, as in the equation) or
             `"geometric"` (mean of the log probabilities). See `EnsembleDecoder`. Defaults to
             `"arithmetic"`.

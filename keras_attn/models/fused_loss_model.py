@@ -31,9 +31,9 @@ class FusedLossModel(ModelOfParts):
     statistics, which `compute_loss` passes to the metrics. In a step with a fused loss, the model
     output has no gradient. If a metric needs logits, `compute_loss` computes them for the metric.
 
-    The loss is fused in `fit`, `train_on_batch` and `train_step` on TensorFlow. It is not fused if
-    the model is compiled with `run_eagerly` or `loss_weights`, if the output layer computes more
-    than a matrix product and a bias, or if the dtype is float16.
+    The loss is fused in `fit`, `train_on_batch` and `train_step` on TensorFlow. The loss is not
+    fused if the model is compiled with `run_eagerly` or `loss_weights`, if the output layer
+    computes more than a matrix product and a bias, or if the dtype is float16.
 
     A subclass implements `compute_features` and `output_layer`, and sets `output_bias` if it adds a
     bias to the logits.

@@ -120,8 +120,8 @@ def encode(encoder: Any, inputs: Any) -> Any:
         raise ValueError(
             "Expected an encoder that returns a dict with the arguments of a decoder, such as "
             '{"encoder_outputs": outputs, "encoder_mask": mask}. Received: '
-            f"encoder={type(encoder).__name__}, which returns {received}. Return a dict from its "
-            'call, or wrap it: keras.Model(inputs, {"encoder_outputs": outputs}).'
+            f"encoder={type(encoder).__name__}, which returns {received}. Return a dict from the "
+            'call, or wrap the encoder: keras.Model(inputs, {"encoder_outputs": outputs}).'
         )
     return encoded
 

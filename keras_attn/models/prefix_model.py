@@ -7,7 +7,7 @@ from keras_attn.models.functional_model import functional_model
 from keras_attn.models.model_of_parts import encode
 
 _MODELS: weakref.WeakKeyDictionary[Any, keras.Model] = weakref.WeakKeyDictionary()
-"""Cache from `GenerationModel`s to prefix models, so that each is compiled only once."""
+"""Prefix models by `GenerationModel`, so that each prefix model is compiled only once."""
 
 
 def prefix_model(model: Any) -> keras.Model:

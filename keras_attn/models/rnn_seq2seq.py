@@ -93,8 +93,8 @@ def rnn_seq2seq(
     )
     cells = [CELLS[cell](units) for _ in range(num_layers)]
     if attention is None:
-        # Without attention, the output of the top cell is multiplied by the embedding matrix, so it
-        # must have the size of the embedding.
+        # Without attention, the output of the top cell is multiplied by the embedding matrix, so
+        # this output must have the size of the embedding.
         cells[-1] = CELLS[cell](embedding_dim)
     decoder = RNNDecoder(
         AttentionRNNCell(

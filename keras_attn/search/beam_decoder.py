@@ -37,13 +37,13 @@ class BeamDecoder(Search):
 
     Each step selects the `2 * beam_width` best continuations of the open beams. Each beam has one
     continuation with the end token, so at least `beam_width` of the selected continuations remain
-    open. A continuation is finished if it ends with the end token and is one of the `beam_width`
-    best, or if it reaches its length limit. Finished hypotheses move to the pool, which ranks them
-    by score. Ties are ordered by beam, then by token id. A beam is a dead end if all its next
-    tokens are impossible. A dead end moves to the pool unchanged, and ranks below all finished
-    hypotheses. The search drops dead ends if the other beams have enough possible continuations.
-    CTranslate2 and fairseq use the same algorithm, but count the end token in the length;
-    `length_penalty_form="average_with_end"` gives their ranking.
+    open. One of the `beam_width` best continuations is finished if it ends with the end token or
+    reaches its length limit. Finished hypotheses move to the pool, which ranks them by score. Equal
+    scores are ordered by beam, then by token id. A beam is a dead end if all its next tokens are
+    impossible. A dead end moves to the pool unchanged, and ranks below all finished hypotheses. The
+    search drops dead ends if the other beams have enough possible continuations. CTranslate2 and
+    fairseq use the same algorithm, but count the end token in the length. Use
+    `length_penalty_form="average_with_end"` for the same ranking.
 
     `stop` selects when the search of a batch entry stops. Each value corresponds to a value of
     `early_stopping` in Hugging Face's transformers:
@@ -65,9 +65,10 @@ class BeamDecoder(Search):
 
         log p(y) - diversity_strength * sum_{h < g} n_h(y)
 
-    Here `n_h(y)` counts how often the last token of the continuation y occurs in the best
-    continuations of group h. Only the n best continuations of a group with n beams count. The
-    returned scores and log probabilities do not include the diversity penalty.
+    Here y is a continuation with a new last token, and `n_h(y)` counts how often this token is also
+    the last token of the best continuations of group h. If the group has n beams, the count is over
+    its n best continuations. The returned scores and log probabilities do not include the diversity
+    penalty.
 
     Args:
         decoder: `StepDecoder`.
@@ -164,7 +165,7 @@ class BeamDecoder(Search):
         if beam_width > MAX_BEAM_WIDTH:
             raise ValueError(
                 f"Expected beam_width of at most {MAX_BEAM_WIDTH}, because the memory of a search "
-                f"grows with its square. Received: beam_width={beam_width}. Use a smaller value, "
+                f"grows quadratically. Received: beam_width={beam_width}. Use a smaller value, "
                 "or a SamplingDecoder for many hypotheses."
             )
         check_positive_integer("num_groups", num_groups)

@@ -1,9 +1,9 @@
-"""Diverse beam search: each group of beams is penalized for the tokens of previous groups.
+"""Diverse beam search: a group of beams is penalized for tokens that previous groups select.
 
-A group of M beams finds its 2M best candidates. The 2K candidates of all K beams form one row per
-batch entry. The first half of the row contains the M best candidates of each group, ordered by
-group. The second half contains the other M candidates of each group, in the same order. Only
-candidates in the first half may end a hypothesis.
+A candidate is a beam with one additional token. A group of M beams finds its 2M best candidates.
+The 2K candidates of all K beams form one row per batch entry. The first half of the row contains
+the M best candidates of each group, ordered by group. The second half contains the other M
+candidates of each group, in the same order. Only candidates in the first half may end a hypothesis.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,8 @@ def candidates_of_groups(
         strength: Float, penalty of a token for each selection by a previous group.
 
     Returns:
-        Tuple of log probabilities, parents and tokens, each of shape `(batch, 2 * beams)`.
+        Tuple of log probabilities, parents and tokens, each of shape `(batch, 2 * beams)`, in the
+        order that the module describes.
     """
     if num_groups == 1:
         return continue_group(0, token_log_probs, None)

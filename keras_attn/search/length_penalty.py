@@ -1,7 +1,7 @@
 """Length penalties for the scores of hypotheses.
 
 The score of a hypothesis is `log_prob / divisor`, plus the coverage penalty of a beam search. Log
-probabilities are negative, so a larger exponent a favors longer hypotheses. The length L excludes
+probabilities are negative, so a larger exponent `a` favors longer hypotheses. The length L excludes
 the end token, but the log probability includes it. The divisors are:
 
     average            max(L, 1)^a        a = 1: mean log probability per token

@@ -83,9 +83,9 @@ def run_search(
         )
 
     # Remove finished entries also before the loop, so that the batch sizes of `start` and of the
-    # results are different symbols. The loop changes the batch size of `start`, but not of the
-    # results. TensorFlow cannot change a static size, and OpenVINO 2026.4 assumes that sizes that
-    # are equal before the loop remain equal.
+    # results are different symbolic sizes. The loop changes the batch size of `start`, but not of
+    # the results. TensorFlow cannot change a static size, and OpenVINO 2026.4 assumes that sizes
+    # that are equal before the loop remain equal.
     left = true_indices(_is_open(carry))
     rows = ops.arange(ops.shape(max_lengths)[0], dtype="int32")
     start = keep(carry, memory, max_lengths, rows, left)

@@ -32,8 +32,8 @@ class SamplingDecoder(IndependentSearch):
 
     `top_k` ([Fan et al., 2018](https://arxiv.org/abs/1805.04833)) keeps the `top_k` most probable
     tokens. `top_p`, nucleus sampling ([Holtzman et al., 2020](https://arxiv.org/abs/1904.09751)),
-    keeps the smallest set of most probable tokens whose total probability is at least `top_p`. All
-    tokens that are as probable as the last token of this set are kept, too. `min_p` ([Nguyen et
+    keeps the smallest set of most probable tokens whose total probability is at least `top_p`.
+    Tokens that are as probable as the last token of this set are kept as well. `min_p` ([Nguyen et
     al., 2024](https://arxiv.org/abs/2407.01082)) keeps the tokens whose probability is at least
     `min_p` times the highest probability. If several of these arguments are set, a token is kept if
     it fulfills all conditions. `top_p` then uses the probabilities after `top_k`.

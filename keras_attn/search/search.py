@@ -90,10 +90,11 @@ class Search(Layer):
         prefix_ids: Int tensor of shape `(batch, prefix)`, padded on the right. Every hypothesis
             begins with these tokens, for example a language tag. With the shape `(1, prefix)`, all
             batch entries share one prefix. Length limits and lengths include the prefix tokens. Log
-            probabilities also include them, unless `score_prefix=False`. Defaults to `None`: no
-            prefix.
-        seeds: Int32 tensor of shape `(batch,)`, seeds of a search with random sampling. With the
-            shape `(1,)`, all batch entries share one seed. Defaults to `None`.
+            probabilities include the prefix tokens, unless `score_prefix=False`. Defaults to
+            `None`: no prefix.
+        seeds: Int32 tensor of shape `(batch,)`, seeds of a stochastic search, such as
+            `SamplingDecoder`. With the shape `(1,)`, all batch entries share one seed. Defaults to
+            `None`.
         mask: Boolean tensor of shape `(batch, source)`, or a dict of masks: the implicit Keras mask
             of `encoder_outputs`. Keras passes this argument if `encoder_outputs` is the only input.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, or a dict of masks: the
@@ -507,8 +508,8 @@ class Search(Layer):
     def may_reach_dead_end(self, vocabulary_size: int) -> bool:
         """Returns whether a hypothesis can have no possible next token (a dead end).
 
-        A beam search only checks for dead ends if this is `True`. The check needs about 20
-        operators per step.
+        A beam search checks for dead ends only if this method returns `True`. The check needs about
+        20 operators per step.
 
         Args:
             vocabulary_size: Int, number of tokens.
@@ -551,7 +552,7 @@ class Search(Layer):
 
 
 def _id_list(name, token_ids):
-    """Checks an argument of ids and returns a list of Python integers."""
+    """Checks an argument that contains ids, and returns it as a list of Python integers."""
     if isinstance(token_ids, str) or not hasattr(token_ids, "__iter__"):
         raise ValueError(
             f"Expected {name} to be a list of ids, or None for the default. Received: "

@@ -24,7 +24,7 @@ Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 class LengthBucketedBatches:
-    """Batches with sentence pairs of similar lengths and about the same number of tokens each.
+    """Groups sentence pairs of similar lengths into batches of about the same number of tokens.
 
     The pairs are sorted by the padded length of the longer sentence, then by the difference of the
     two lengths, and divided into buckets of `batches_per_bucket` batches. Each epoch shuffles the
@@ -35,8 +35,8 @@ class LengthBucketedBatches:
     memory per pair (about 32 bytes while it creates the buckets, and 16 bytes after it has shuffled
     an epoch). The ids remain in the files of the corpus.
 
-    With `tokenizers`, the lengths are different in each epoch. An epoch then processes the corpus
-    in chunks of up to 32,768 randomly selected pairs. In each chunk, the segmentations are sampled,
+    With `tokenizers`, the lengths are different in each epoch. Each epoch processes the corpus in
+    chunks of up to 32,768 randomly selected pairs. In each chunk, the segmentations are sampled,
     and the pairs are sorted and divided into batches. All chunks have the same number of batches as
     the first chunk of epoch 0. Only the ids of one chunk are in memory.
 
@@ -244,8 +244,8 @@ class LengthBucketedBatches:
         except ImportError as error:
             raise ImportError(
                 "Expected tensorflow for a tf.data.Dataset: `pip install keras-attn[tensorflow]`. "
-                "Without it, use `stream` or `epoch`, which yield the same batches as NumPy "
-                "arrays."
+                "Without TensorFlow, use `stream` or `epoch`, which yield the same batches as "
+                "NumPy arrays."
             ) from error
 
         ids = tf.TensorSpec((None, None), tf.int32)

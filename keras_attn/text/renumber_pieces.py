@@ -27,8 +27,8 @@ def renumber_pieces(
 
     Many checkpoints contain a SentencePiece model and a separate vocabulary: texts are segmented by
     the model, and the vocabulary maps the pieces to ids. For example, Marian has one model for each
-    language and one `vocab.json` for both. This function moves the ids into the model, so that
-    `SentencePieceTokenizer`, exported files and `keras_attn_runtime` need no further table:
+    language, and one `vocab.json` for both languages. This function moves the ids into the model,
+    so that `SentencePieceTokenizer`, exported files and `keras_attn_runtime` need no further table:
 
         new.encode(text) = [vocabulary.get(piece, unknown) for piece in old.encode_as_pieces(text)]
 

@@ -42,8 +42,8 @@ class SentencePieceTokenizer:
         vocabulary_size: Positive int, number of ids. `encode` replaces higher ids by the unknown
             id, see `renumber_pieces`. Defaults to `None`: the number of pieces of the model.
         languages: Dict from names of languages to `Language`s, for a model that translates from or
-            into several languages. `encode` and `decode` ignore it; exported files contain it.
-            Defaults to `None`: no languages.
+            into several languages. `encode` and `decode` ignore the languages; exported files
+            contain them. Defaults to `None`: no languages.
 
     Attributes:
         model: Bytes of the model. Tokenizers with equal bytes have the same vocabulary.

@@ -17,7 +17,7 @@ class TrainingSentences:
     Lines that are too long for the trainer are split, at spaces if possible.
 
     The trainer is a C++ extension that loses exceptions of its input iterator. Therefore an error
-    ends the iteration and is stored. Call `check` after training to raise it.
+    ends the iteration and is stored. After training, call `check` to raise the stored error.
 
     Args:
         files: List of paths of text files, plain or `.gz`.
