@@ -65,12 +65,12 @@ def atomic_replace(
 ) -> Iterator[Path]:
     """Context manager that yields a temporary path, whose content replaces `path` on success.
 
-    The block must write a file or a directory to the temporary path. This path has the same name as
-    `path` and is in a new directory in the same parent directory. The new content is flushed to
-    disk (fsync) before it replaces `path`. If the block raises an exception, the new content is
-    removed. If the process is killed, the next call for the same `path` removes the temporary
-    directory. Several processes may write the same path at the same time; the content of the last
-    process to finish remains.
+    The `with` block must write a file or a directory to the temporary path. The temporary path has
+    the same name as `path`, and is in a new directory in the parent directory of `path`. The new
+    content is flushed to disk (fsync) before it replaces `path`. If the block raises an exception,
+    the new content is removed. If the process is killed, the next call for the same `path` removes
+    the temporary directory. Several processes may write the same path at the same time; the content
+    of the last process to finish remains.
 
     A file is replaced in one step, so a reader finds either the old or the new file. A directory is
     also replaced in one step on Linux and macOS, if the file system can exchange two directories

@@ -19,8 +19,8 @@ PREVIOUS = "previous"
 _LOCK = "lock"
 _PREFIX = ".partial-"
 _LONGEST = 128
-"""Maximum number of bytes of a name that is part of another name. File systems limit names to 143
-to 255 bytes."""
+"""Maximum number of bytes of a name that becomes part of a temporary name. File systems allow names
+of 143 to 255 bytes."""
 
 
 @contextlib.contextmanager
@@ -58,7 +58,7 @@ def working_directory(
 
 
 def short_name(name: str) -> str:
-    """Returns a name, or its checksum if the name is too long to be part of another name."""
+    """Returns a name, or its checksum if the name is too long to be part of a temporary name."""
     encoded = os.fsencode(name)
     return name if len(encoded) <= _LONGEST else hashlib.sha256(encoded).hexdigest()[:32]
 

@@ -37,12 +37,12 @@ class CausalLanguageModel(TransformerTokenDecoder):
             output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
             `keras.layers.ReversibleEmbedding`.
         num_layers: Positive int, number of blocks. Defaults to `6`.
-        positions: Layer that is called with `(vectors, start_index)` and adds positions to the
-            vectors, such as `SinusoidalPositions`. Defaults to `None`: no positions are added.
+        positions: Layer that is called with `(vectors, start_index)` and adds position encodings to
+            the vectors, such as `SinusoidalPositions`. Defaults to `None`: no position encodings.
         position_bias: Layer that computes a bias for the attention scores of all blocks, such as
             `AlibiBias` or `RelativePositionBias`. Defaults to `None`: no bias.
-        scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
-            Defaults to `False`.
+        scale_embedding: Bool, whether embeddings are multiplied by the square root of the vector
+            size. Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
         growing_cache: Bool, whether the key-value cache grows with each step. If `False`, the cache
             is allocated for `max_length` steps at the start. Only a growing cache can be exported
@@ -53,7 +53,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
             outputs on TensorFlow and in ONNX. Other backends ignore this argument. Defaults to
             `None`: no second cache. For outputs of the length of a sentence, `None` is faster.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
-        use_output_bias: Bool, whether a trainable bias is added to the logits. It requires
+        use_output_bias: Bool, whether a trainable bias is added to the logits. `True` requires
             `head=None`. Defaults to `False`.
         embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BART
             and mBART. The normalization layer has the type that the blocks use. Defaults to
@@ -64,14 +64,15 @@ class CausalLanguageModel(TransformerTokenDecoder):
         token_ids: Int32 tensor of shape `(batch, time)`.
         encoder_outputs: Int32 tensor of shape `(batch, prompt)`, ids of prompts with padding on the
             right. With prompts, the first token of `token_ids` must be the last token of the prompt
-            (see `first_token_ids`). With prompts, the attention weights of all positions need
-            memory, even if the blocks have `flash_attention=True`. Defaults to `None`: no prompts.
+            (see `first_token_ids`), and the attention weights of all positions need memory, even if
+            the blocks have `flash_attention=True`. Defaults to `None`: no prompts.
         encoder_mask: Boolean tensor of shape `(batch, prompt)`, `False` at padding. Defaults to
             `None`: the prompts have no padding.
         encoder_state: Ignored.
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, prompt)`, the implicit mask of
-            `encoder_outputs`. Keras passes this argument. It is combined with `encoder_mask`.
+            `encoder_outputs`. Keras passes this argument. The decoder combines `encoder_mask` and
+            `encoder_outputs_mask`.
         return_features: Bool, whether to return the inputs of the output layer, `(batch, time,
             features)`, instead of the logits. Defaults to `False`.
 

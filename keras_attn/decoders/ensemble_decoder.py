@@ -61,12 +61,14 @@ class EnsembleDecoder(StepDecoder):
         query_features: Tensor of shape `(batch, features)`, or a dict from the index of a decoder
             to its tensor. Defaults to `None`.
         encoder_outputs_mask: Boolean tensors of shape `(batch, source)`, the implicit masks of
-            `encoder_outputs`. Keras passes this argument. They are combined with `encoder_mask`.
+            `encoder_outputs`. Keras passes this argument. The decoder combines `encoder_mask` and
+            `encoder_outputs_mask`.
 
     Returns:
         Float32 logits of shape `(batch, target, vocabulary)` of the averaged distribution. The
         logits of each decoder equal its log probabilities plus a constant. The constant of the
-        result is the weighted mean of these constants. It only affects a `repetition_penalty`.
+        result is the weighted mean of these constants. This constant only affects the
+        `repetition_penalty` of a search.
 
     Masking:
         Each decoder applies its own masking.
@@ -160,8 +162,8 @@ class EnsembleDecoder(StepDecoder):
 
     @property
     def can_exceed_max_length(self) -> bool:
-        # On backends without growing tensors, the default is False, so one True is an explicit
-        # override.
+        # On backends where tensors cannot grow, the default of each decoder is `False`, so a single
+        # `True` was set explicitly.
         of_these = all if growing_buffer.supports_growth() else any
         return of_these(decoder.can_exceed_max_length for decoder in self.decoders)
 

@@ -34,8 +34,8 @@ class StepDecoder(Layer):
 
     A decoder can override further methods and attributes, which have defaults:
 
-    - `build`, called with the shapes of the arguments of `call`, if the default does not work, for
-      example because the source is not a sequence of float vectors;
+    - `build`, called with the shapes of the arguments of `call`, if the default implementation does
+      not work, for example because the source is not a sequence of float vectors;
     - `select`, if the memory contains tensors whose first axis is not the batch axis;
     - `first_token_ids`, if the memory contains the beginning of the sequence, such as a prompt;
     - `max_tokens`, if the number of positions is limited;
@@ -56,7 +56,7 @@ class StepDecoder(Layer):
             start token.
         encoder_outputs: Tensor of shape `(batch, source, features)`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
-            attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
+            attended to. Defaults to `None`: all positions.
         encoder_state: Nested lists or dicts of tensors of shape `(batch, ...)`, the final state of
             the encoder. Defaults to `None`.
 

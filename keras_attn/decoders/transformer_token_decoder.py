@@ -19,12 +19,12 @@ class TransformerTokenDecoder(TokenDecoder):
             output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
             `keras.layers.ReversibleEmbedding`.
         num_layers: Positive int, number of blocks. Defaults to `6`.
-        positions: Layer that is called with `(vectors, start_index)` and adds positions to the
-            vectors, such as `SinusoidalPositions`. Defaults to `None`: no positions are added.
+        positions: Layer that is called with `(vectors, start_index)` and adds position encodings to
+            the vectors, such as `SinusoidalPositions`. Defaults to `None`: no position encodings.
         position_bias: Layer that computes a bias for the attention scores of all blocks, such as
             `AlibiBias` or `RelativePositionBias`. Defaults to `None`: no bias.
-        scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
-            Defaults to `False`.
+        scale_embedding: Bool, whether embeddings are multiplied by the square root of the vector
+            size. Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
         growing_cache: Bool, whether the key-value cache grows with each step. If `False`, the cache
             is allocated for `max_length` steps at the start. Only a growing cache can be exported
@@ -35,7 +35,7 @@ class TransformerTokenDecoder(TokenDecoder):
             outputs on TensorFlow and in ONNX. Other backends ignore this argument. Defaults to
             `None`: no second cache. For outputs of the length of a sentence, `None` is faster.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
-        use_output_bias: Bool, whether a trainable bias is added to the logits. It requires
+        use_output_bias: Bool, whether a trainable bias is added to the logits. `True` requires
             `head=None`. Defaults to `False`.
         embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BART
             and mBART. The normalization layer has the type that the blocks use. Defaults to

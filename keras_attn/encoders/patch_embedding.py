@@ -15,10 +15,10 @@ class PatchEmbedding(Layer):
 
         y[t] = W patch[t] + b
 
-    Here patch[t] contains the pixels of patch t, counted row by row; W and b are trainable. The
-    embedding was introduced by [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929),
-    equation 1. A `TransformerEncoder` with this embedding is a vision Transformer (ViT). Images of
-    224 x 224 pixels need 14 * 14 + 1 = 197 positions:
+    Here patch[t] is a vector with the pixels of patch t; W and b are trainable. The patches are
+    numbered row by row. The embedding was introduced by [Dosovitskiy et al.,
+    2021](https://arxiv.org/abs/2010.11929), equation 1. A `TransformerEncoder` with this embedding
+    is a vision Transformer (ViT). Images of 224 x 224 pixels need 14 * 14 + 1 = 197 positions:
 
         TransformerEncoder(block, PatchEmbedding(16, 768), positions=LearnedPositions(197))
 

@@ -33,12 +33,12 @@ class TransformerEncoder(Layer):
         embedding: Layer that maps ids or images to vectors. Defaults to `None`: the inputs are
             vectors.
         num_layers: Positive int, number of blocks. Defaults to `6`.
-        positions: Layer that is called with `(vectors, start_index)` and adds positions to the
-            vectors, such as `SinusoidalPositions`. Defaults to `None`: no positions are added.
+        positions: Layer that is called with `(vectors, start_index)` and adds position encodings to
+            the vectors, such as `SinusoidalPositions`. Defaults to `None`: no position encodings.
         position_bias: Layer that computes a bias for the attention scores of all blocks, such as
             `AlibiBias` or `RelativePositionBias`. Defaults to `None`: no bias.
-        scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
-            Defaults to `False`.
+        scale_embedding: Bool, whether embeddings are multiplied by the square root of the vector
+            size. Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
         pad_token_id: Int, id of padding. Defaults to `0`.
         start_token_id: Int, start token of the sources, or `None` for no start token.
@@ -54,8 +54,8 @@ class TransformerEncoder(Layer):
         token_types: `keras.layers.Embedding` that maps token types to vectors, as in BERT ([Devlin
             et al., 2019](https://arxiv.org/abs/1810.04805), section 3). In a pair of sentences, the
             tokens of the first sentence have the type 0, and the tokens of the second sentence have
-            the type 1. Its `output_dim` must equal the vector size of `embedding`. Defaults to
-            `None`: no token types.
+            the type 1. The `output_dim` of `token_types` must equal the vector size of `embedding`.
+            Defaults to `None`: no token types.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -159,7 +159,7 @@ class TransformerEncoder(Layer):
             if token_type_ids is not None:
                 raise ValueError(
                     "Expected no token_type_ids, because the encoder has no token_types. Received: "
-                    f"token_type_ids of shape {tuple(token_type_ids.shape)}. Omit token_type_ids, or "
+                    f"token_type_ids of shape {tuple(token_type_ids.shape)}. Omit the argument, or "
                     "create the encoder with token_types=keras.layers.Embedding(2, features)."
                 )
             return None

@@ -66,19 +66,19 @@ class AutoregressiveForecaster(Layer):
         lags: List of ints >= `horizon`. For each lag, a step also reads the value from `lag` steps
             earlier, for instance the value of the previous season. The past window must have at
             least as many steps as the largest lag. Defaults to `()`.
-        scaling: `"std"`: shift and scale are mean and standard deviation of the past window.
-            `"mean_abs"`: the scale is the mean absolute value, and the shift is 0. `"none"`: values
-            are not scaled. A tuple of two lists of D numbers: fixed shift and scale, for windows of
-            a single series, for instance mean and standard deviation of the training data. Defaults
-            to `"std"`.
+        scaling: String or tuple. `"std"`: shift and scale are the mean and the standard deviation
+            of the past window. `"mean_abs"`: the scale is the mean absolute value of the past
+            window, and the shift is 0. `"none"`: values are not scaled. A tuple of two lists of D
+            numbers contains fixed shifts and scales, for windows of a single series, for instance
+            the mean and the standard deviation of the training data. Defaults to `"std"`.
         bridge: String, `"dense"`, `"copy"` or `"zero"`, method that computes the initial state of
             the cell, see `StateBridge`. Defaults to `"dense"`.
         dropout: Float in [0, 1), dropout rate of the outputs of the cell. Defaults to `0.0`.
-        sampling_probability: Float in [0, 1], or a function of the number of previous training
-            steps, see `keras_attn.training.ScheduledSampling`. This is the probability that, during
-            training, a time step reads a sampled value instead of the true value ([Bengio et al.,
-            2015](https://arxiv.org/abs/1506.03099), in the parallel form of [Duckworth et al.,
-            2019](https://arxiv.org/abs/1906.04331)). Defaults to `0.0`.
+        sampling_probability: Probability that, during training, a time step reads a sampled value
+            instead of the true value ([Bengio et al., 2015](https://arxiv.org/abs/1506.03099), in
+            the parallel form of [Duckworth et al., 2019](https://arxiv.org/abs/1906.04331)). A
+            float in [0, 1], or a function of the number of previous training steps, see
+            `keras_attn.training.ScheduledSampling`. Defaults to `0.0`.
         seed: Int, seed of dropout and of scheduled sampling. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -320,8 +320,8 @@ class AutoregressiveForecaster(Layer):
         Args:
             memory: Result of `prepare_memory`.
             num_paths: Int, number K of paths of each series. Defaults to `1`.
-            alignments: Bool, whether each step stores its attention weights `(B * K, S)` in
-                `state["cell"]["alignments"]`. Defaults to `False`.
+            alignments: Bool, whether each step stores its attention weights `(B * K, S)`, for B
+                series and S past time steps, in `state["cell"]["alignments"]`. Defaults to `False`.
 
         Returns:
             Nested dict of tensors of shape `(B * K, ...)`. Tensors in `shared` are scalars.

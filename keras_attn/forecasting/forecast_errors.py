@@ -13,7 +13,7 @@ def mean_absolute_scaled_error(
         MASE = mean |y_t - f_t| / mean over the history of |y_t - y_{t - season}|
 
     The denominator is the error of the seasonal naive forecast in the history. If the MASE is below
-    1, the forecast has a smaller error. See [Hyndman and Koehler,
+    1, the error of the forecast is smaller than this error. See [Hyndman and Koehler,
     2006](https://doi.org/10.1016/j.ijforecast.2006.03.001). Missing values, which are NaN, are
     ignored.
 

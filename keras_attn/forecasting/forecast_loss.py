@@ -12,7 +12,7 @@ from keras_attn.forecasting.distribution_head import DistributionHead
 class ForecastLoss(keras.losses.Loss):
     """Mean loss of a head over all observed values.
 
-        loss = sum over observed y of w head.loss(y, parameters) / number of observed y
+        loss = (sum over observed y of w head.loss(y, parameters)) / (number of observed y)
 
     Here w is the sample weight. Missing values, which are NaN, have no loss and no gradient.
 
@@ -30,7 +30,7 @@ class ForecastLoss(keras.losses.Loss):
             `None`.
 
     Returns:
-        Float32 scalar. For training on several devices, see
+        Float32 scalar. On several devices, the replicas share the loss as described in
         `keras_attn.training.SequenceCrossentropy`.
 
     Example:
