@@ -27,11 +27,11 @@ def decomposable_attention(
 
     Here a_i and b_j are the words of the two sentences, projected to `units` features. F, G and H
     are feed-forward networks with two layers. The model was introduced by [Parikh et al.,
-    2016](https://arxiv.org/abs/1606.01933), equations 1 to 5, for natural language inference: it
-    predicts whether one sentence follows from the other. Without `max_distance`, the order of the
-    words has no effect.
+    2016](https://arxiv.org/abs/1606.01933), equations 1 to 5, for natural language inference, that
+    is, to predict whether one sentence follows from the other. Without `max_distance`, the order of
+    the words has no effect.
 
-    To also export the attention weights, add the third output of the `SoftAlignment` layer `align`:
+    To export attention weights as well, add the third output of the `SoftAlignment` layer `align`:
     `keras.Model(model.inputs, {"logits": model.output, "weights":
     model.get_layer("align").output[2]})`.
 

@@ -18,8 +18,9 @@ class FusedLossModel(ModelOfParts):
     """Base class of models that can train without storing the logits of all tokens.
 
     With a large vocabulary, the logits need more memory than all other tensors of a training step.
-    `keras_attn.training.SequenceCrossentropy(fused=True)` instead computes the loss and its
-    gradient from the features and the kernel of the output layer, in chunks of tokens:
+    `keras_attn.training.SequenceCrossentropy(fused=True)` computes the loss and its gradient
+    without these logits, from the inputs (features) and the kernel of the output layer, in chunks
+    of tokens:
 
         train_step        call -> features --+-> loss.from_features -> loss
                                              |      |

@@ -183,8 +183,8 @@ class GenerationModel(ModelOfParts):
         Args:
             inputs: List of texts; list of lists of ids; or int array of ids of shape `(batch,
                 source)`, padded on the right. Ids must include the special tokens of the training
-                data, such as the end token. If the encoder has other inputs, pass an array, or a
-                dict from input names to arrays.
+                data, such as the end token. If the inputs of the encoder are not ids, pass an
+                array, or a dict from input names to arrays.
             source_tokenizer: Tokenizer of texts, such as `keras_attn.text.SentencePieceTokenizer`.
                 It must not add start or end ids, because `generate` adds the start and end ids that
                 the encoder expects. Defaults to `None`.

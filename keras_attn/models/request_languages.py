@@ -8,7 +8,7 @@ class RequestLanguages:
     """Ids that `generate` adds to sources and results for their languages.
 
     Args:
-        source_start: Tuple of ids before the text, after the start token.
+        source_start: Tuple of ids between the start token and the text.
         source_end: Tuple of ids after the end token.
         target_start: Tuple of the first ids of the results.
     """
@@ -46,7 +46,7 @@ def request_languages(
     Args:
         source_tokenizer: Tokenizer with `languages`, a dict from names to objects with the
             attributes of `keras_attn.text.Language`, or a tokenizer without languages, or `None`.
-        target_tokenizer: The same for the target.
+        target_tokenizer: Tokenizer of the target, with the same valid types.
         source_language: String, or `None`.
         target_language: String, or `None`.
         is_text: Bool, whether the sources are texts. Sources that are ids must already include the
@@ -75,7 +75,7 @@ def request_languages(
 
 
 def _find(argument, name, tokenizer):
-    """Returns the `Language` of a name, or `None` if the tokenizer has no languages."""
+    """Returns the `Language` with a name, or `None` if the tokenizer has no languages."""
     languages = getattr(tokenizer, "languages", None) or {}
     if name is None and len(languages) <= 1:
         return next(iter(languages.values()), None)

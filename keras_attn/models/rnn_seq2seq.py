@@ -27,7 +27,7 @@ def rnn_seq2seq(
     share_embeddings: bool = False,
     seed: int | None = None,
 ) -> tuple[RNNEncoder, RNNDecoder]:
-    """Returns a recurrent encoder and decoder with attention, with sizes for small corpora.
+    """Returns a recurrent encoder and a recurrent decoder with attention, sized for small corpora.
 
         h_1 .. h_S = bidirectional RNN(x_1 .. x_S)
         s_t = RNN([E y_{t-1} ; a_{t-1}], s_{t-1}),    c_t = attention(s_t, h)
@@ -56,7 +56,7 @@ def rnn_seq2seq(
         input_feeding: Bool, whether the attention vector is an input of the next step. Training is
             faster without input feeding. Defaults to `True`.
         dropout: Float in [0, 1), dropout rate of embeddings and layer outputs. Defaults to `0.3`.
-        share_embeddings: Bool, whether source and target share one embedding. This requires the
+        share_embeddings: Bool, whether source and target share one embedding. `True` requires the
             same vocabulary for source and target. Defaults to `False`.
         seed: Int, seed of weights and dropout. The seed does not affect an `attention` layer that
             you pass. The function passes the seed to `keras.utils.set_random_seed`, which sets the
