@@ -29,9 +29,8 @@ def check_decoder(
 ) -> None:
     """Checks that a decoder satisfies the contract of `StepDecoder`.
 
-    - `call`, `prepare_memory`, `initial_state` and `step` return float32 logits, a memory with one
-      row per batch entry, and a state with one row per beam. The structure and dtypes of the state
-      do not change.
+    - `call` and `step` return float32 logits. The memory has one row per batch entry, and the state
+      has one row per beam. The structure and dtypes of the state do not change.
     - `step` returns the same logits as `call` at every position. The same holds for beams that
       share a memory, for batch entries that `select` returned, and after a search has reordered the
       state. The result of `step` only depends on its arguments, and `step` can be traced.

@@ -42,7 +42,7 @@ def check_layer(
 
     Args:
         make_layer: Function without arguments that returns a new layer.
-        inputs: Dict of call arguments, nested NumPy arrays.
+        inputs: Dict from the names of call arguments to nested NumPy arrays.
         masked: Dict from the names of arguments `(batch, time, features)` to the names of their
             masks `(batch, time)`. Defaults to `None`: no masks.
         mixed_dtype: String, dtype of float outputs with the policy "mixed_float16". Defaults to

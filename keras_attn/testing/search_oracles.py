@@ -122,8 +122,8 @@ def beam_search(
     finished hypotheses. If the group of a dead end has more possible continuations than beams, the
     dead end is dropped instead.
 
-    `more(tokens)` is added to the score of a hypothesis. Groups implement diverse beam search with
-    Hamming diversity (Vijayakumar et al., 2018).
+    `more(tokens)` is added to the score of a hypothesis. Groups of beams implement diverse beam
+    search with Hamming diversity (Vijayakumar et al., 2018).
 
     Sorting is stable, so ties are ordered by beam, then by token.
     """

@@ -41,7 +41,7 @@ def t5_vocabulary(model: bytes, num_sentinels: int = 100) -> dict[str, int]:
 
         pieces of the model, <extra_id_99>, ..., <extra_id_1>, <extra_id_0>
 
-    The sentinels mark removed spans of text ([Raffel et al.,
+    The sentinels `<extra_id_...>` mark removed spans of text ([Raffel et al.,
     2020](https://arxiv.org/abs/1910.10683), section 3.1.4). Sentinels that the SentencePiece model
     already contains are not added again.
 
@@ -74,7 +74,8 @@ def pegasus_vocabulary(model: bytes, offset: int = 103) -> dict[str, int]:
 
     Args:
         model: Bytes of `spiece.model`.
-        offset: Int, number of added ids. Defaults to `103`.
+        offset: Int, number of mask and unknown ids that are inserted before the other pieces.
+            Defaults to `103`.
 
     Returns:
         Dict from pieces to ids.

@@ -28,7 +28,7 @@ class HuggingFaceTokenizer:
         vocabulary_size: Int, the largest id plus 1.
         pad_token_id, start_token_id, end_token_id: Ints.
         unknown_token_id: Int, id of text outside of the vocabulary. If the tokenizer has no such
-            id, because it can encode every text, this is the `pad_token_id`.
+            id, because it can encode every text, the attribute equals `pad_token_id`.
         languages: Dict from names of languages to `Language`s.
 
     Raises:

@@ -54,19 +54,19 @@ class LengthBucketedBatches:
         length_multiple: Int >= 1. Padded lengths are rounded up to a multiple of this value, for
             example because multiples of 8 are faster, or to limit the number of shapes that are
             compiled. Defaults to `1`.
-        batch_multiple: Int >= 1. The number of pairs of a batch is rounded up to a multiple of this
-            value with empty pairs. The source of an empty pair is an end id, its target is a start
-            id, and its labels are padding. Set `batch_multiple` to the number of replicas, because
-            Keras requires that all replicas get the same number of rows of the first batch.
+        batch_multiple: Int >= 1. Empty pairs are added to a batch until the number of its pairs is
+            a multiple of this value. The source of an empty pair is an end id, its target is a
+            start id, and its labels are padding. Set `batch_multiple` to the number of replicas,
+            because Keras requires that all replicas get the same number of rows of the first batch.
             Defaults to `1`.
         tokenizers: Pair of `SentencePieceTokenizer`s for source and target. With tokenizers, each
             epoch samples a new segmentation of each sentence (subword regularization, see
             `SentencePieceTokenizer.sample`). Defaults to `None`: the ids of the corpus.
         sampling_alpha: Float, argument `alpha` of `SentencePieceTokenizer.sample`. Sampled
             segmentations are longer, so an epoch has more steps. A sentence keeps its ids in the
-            corpus if the sampled segmentation is longer than 1.25 times the longest sentence of the
-            source or target, if it does not fit into a batch, or if the sentence contains an
-            unknown id. Defaults to `0.1`.
+            corpus if it contains an unknown id, or if the sampled segmentation does not fit into a
+            batch or is longer than 1.25 times the longest sentence of the same side. Defaults to
+            `0.1`.
         source_start: Bool, whether sources begin with the start id, for an encoder with a
             `start_token_id`. Defaults to `False`.
 
