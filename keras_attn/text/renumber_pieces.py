@@ -83,7 +83,7 @@ def renumber_pieces(
     if size < least:
         raise ValueError(
             f"Expected size to be at least {least}, the largest id of the vocabulary plus 1. "
-            f"Received: size={size}. Pass the number of ids of the model."
+            f"Received: size={size}. Pass the number of ids of the neural network."
         )
     old = protobuf.ModelProto.FromString(model)
     own = {piece.piece: piece for piece in old.pieces}

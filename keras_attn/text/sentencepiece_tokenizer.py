@@ -269,10 +269,11 @@ class SentencePieceTokenizer:
             texts: List of strings.
             alpha: Float in [0, 1]. For a `"bpe"` model, the probability of skipping a merge
                 (BPE-dropout, [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267); the paper
-                uses 0.1). 0 is equal to `encode`, and 1 splits the text into characters. For a
-                `"unigram"` model, the exponent of the probability of a segmentation ([Kudo,
-                2018](https://arxiv.org/abs/1804.10959); the paper uses 0.1 to 0.5). 0 samples all
-                segmentations uniformly, and larger values prefer the best segmentation.
+                uses 0.1). An alpha of 0 gives the result of `encode`, and 1 splits the text into
+                characters. For a `"unigram"` model, the exponent of the probability of a
+                segmentation ([Kudo, 2018](https://arxiv.org/abs/1804.10959); the paper uses 0.1 to
+                0.5). An alpha of 0 samples all segmentations uniformly, and larger values prefer
+                the best segmentation.
             seed: Int in [0, 2**32). Calls with the same seed return the same segmentations.
 
         Returns:
