@@ -16,6 +16,7 @@ names changes, or if a workaround is no longer necessary.
 | `CompileLoss._user_loss_weights` | a model with loss weights must not fuse the loss | Keras 3.15 | `Model` shows the weights of its losses |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
 | `TimeDistributed.call`, replaced on copies | merging of the time axis and the batch axis | Keras 3.15 | Keras traces an unknown number of steps correctly |
+| `in_symbolic_scope` | unknown sizes, for which PyTorch gets placeholders | Keras 3.15 | sizes stay unknown in the shape inference on PyTorch |
 | `DropoutRNNCell.get_dropout_mask` | detection of cells with dropout | Keras 3.15 | Keras samples no masks in inference |
 | `control_flow_util.GraphOrParentsInXlaContext` | detection of XLA, which needs static shapes | TensorFlow 2.21 | a public function returns whether XLA compiles |
 | `tf_optimizer.OptimizeGraph`, protobuf messages | inlining of compiled functions | TensorFlow 2.21 | tf2onnx inlines functions with `jit_compile=True` |
@@ -138,6 +139,13 @@ def remove_weight(layer: keras.layers.Layer, name: str, new: Any = None) -> None
 def has_dropout_masks(layer: keras.layers.Layer) -> bool:
     """Returns whether a layer is a recurrent cell with dropout masks."""
     return hasattr(layer, "get_dropout_mask")
+
+
+def infers_shapes() -> bool:
+    """Returns whether Keras calls the code to infer the shapes of symbolic outputs."""
+    from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+
+    return in_symbolic_scope()
 
 
 # TensorFlow

@@ -204,7 +204,8 @@ def test_infinite_moving_variance_is_reported_and_not_saved(tmp_path, saved):
     best = BestCheckpoint(tmp_path / "best.weights.h5", "loss", mode="max")
     average = AverageWeights(tmp_path / "average")
     directory = tmp_path / "state" if saved else None
-    with pytest.warns(UserWarning, match="moving_variance.* very large values"):
+    # With PyTorch, other weights of the layer become NaN in the same epoch.
+    with pytest.warns(UserWarning, match="batch_normalization.* very large values"):
         callbacks = [best, average]
         fit(make_vector_model(), VectorBatches(), 2, directory, callbacks=callbacks, verbose=0)
     assert best.best_epoch == 0 and average.kept_epochs == [0]  # although one weight contains -inf
