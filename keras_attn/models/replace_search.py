@@ -25,8 +25,8 @@ def replace_search(
             current search.
         **settings: Arguments of the search to change. If the new `beam_width` is less than the
             current `num_hypotheses`, `num_hypotheses` is reduced to `beam_width`, unless you pass
-            it too. If `suppressed_token_ids` has its default value, it is computed again from the
-            new special ids.
+            `num_hypotheses`. If the search has the default `suppressed_token_ids`, they are
+            computed again from the new special ids.
 
     Returns:
         A `GenerationModel` that shares the encoder and the decoder with `model`.
@@ -84,7 +84,7 @@ def replace_search(
 
 
 def _class_hint(search_class, unknown):
-    """Returns which search class has the unknown arguments, for an error message."""
+    """Returns a sentence for an error: which search class has the unknown arguments."""
     others = [
         each.__name__
         for each in (BeamDecoder, GreedyDecoder, SamplingDecoder)
@@ -92,7 +92,7 @@ def _class_hint(search_class, unknown):
     ]
     if not others:
         return ""
-    return f" For arguments of {others[0]}, pass it as search_class or with --search-class."
+    return f" To use these, pass {others[0]} as search_class or with --search-class."
 
 
 def _arguments(search_class):
