@@ -17,8 +17,8 @@ class SeriesColumns:
         past_covariates: Sequence of strings, names of the past covariates. Defaults to `None`:
             `past_covariate_0`, ...
         future_covariates: Sequence of strings, names of the future covariates. A covariate that is
-            known in the past and in the future has the same name in both. Defaults to `None`:
-            `future_covariate_0`, ...
+            known in the past and in the future has the same name in both sequences. Defaults to
+            `None`: `future_covariate_0`, ...
         time_column: String, name of the column with the times. Defaults to `None`.
 
     Raises:
