@@ -25,7 +25,7 @@ REPORT, LABELS, ORIGINAL = "conversion.txt", "labels.txt", "original"
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
-    """A converted checkpoint.
+    """Result of the conversion of a checkpoint.
 
     Args:
         model: `GenerationModel`; for an encoder, a functional model of `token_ids` and, if tokens
@@ -36,13 +36,13 @@ class Conversion:
         architecture: String, the class in transformers or OpenNMT-tf.
         search: String, the search and its arguments.
         tokenizers: String, the tokenizers that were found.
-        settings: Tuple of `SettingReport`s: how each setting was treated.
+        settings: Tuple of `SettingReport`s, the treatment of each setting.
         card: `ModelCard`.
         kind: String, the `kind` of the run directory. Defaults to `"generation"`.
         labels: Tuple of strings, the names of the classes of a classifier. Defaults to `()`.
-        original: Dict from names to the contents of the files of the checkpoint without its
-            weights, with which `keras_attn.export.export_transformers` writes the model back.
-            Defaults to an empty dict.
+        original: Dict from file names to contents, the files of the checkpoint except its weights.
+            `keras_attn.export.export_transformers` uses them to write the model back. Defaults to
+            an empty dict.
     """
 
     model: Any

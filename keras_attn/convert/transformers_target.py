@@ -29,7 +29,7 @@ _SHOWN = 6
 """Maximum number of differences in a message."""
 
 _NO_BIAS = "use_output_bias=False instead of True"
-"""Difference of a decoder from architectures with an output bias, which may be 0."""
+"""Accepted difference: transformers uses an output bias of 0 if the checkpoint has none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ def find_config(model: Any, languages: Mapping[str, Any] | None = None) -> dict[
         languages: See `find_target`.
 
     Raises:
-        ConversionError: If no architecture computes the same.
+        ConversionError: If no architecture computes the same results as the model.
     """
     errors = []
     for config in possible_configs(model):
@@ -89,7 +89,7 @@ def find_target(
     generation: Mapping[str, Any] | None = None,
     languages: Mapping[str, Any] | None = None,
 ) -> TransformersTarget:
-    """Returns where the weights of a model are in a checkpoint with a `config.json`.
+    """Returns the mapping of a model's weights to a checkpoint with a given `config.json`.
 
     Args:
         model: `GenerationModel`, or functional model of an encoder.
@@ -102,7 +102,7 @@ def find_target(
         `TransformersTarget`.
 
     Raises:
-        ConversionError: If the architecture computes something else than the model.
+        ConversionError: If the architecture does not compute the same results as the model.
     """
     if config.get("model_type") in ENCODERS:
         return _encoder(model, dict(config))
