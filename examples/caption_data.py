@@ -16,7 +16,7 @@ class CaptionData(NamedTuple):
     captions: dict[str, list[str]]  # by language
 
     def texts(self, number):
-        """Returns the captions of an image as the model learns them, such as `"en: a red star"`."""
+        """Returns the captions of an image with language prefixes, such as `"en: a red star"`."""
         return [f"{language}: {texts[number]}" for language, texts in self.captions.items()]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Share of lines equal to the reference.")
+    parser = argparse.ArgumentParser(description="Count lines that equal the reference.")
     parser.add_argument("translated", type=Path)
     parser.add_argument("reference", type=Path)
     parser.add_argument("--minimum", type=float, default=0.0, help="percent (default: 0)")
