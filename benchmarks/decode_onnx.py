@@ -1,7 +1,7 @@
 """ONNX Runtime side of `decode.py` and `decode_rnn.py`, which start this script.
 
 Several workers translate several batches at the same time. Each worker has its own session, because
-threads that share a session wait for its memory pool.
+threads that share a session wait for the memory pool of this session.
 """
 
 import collections

@@ -1,4 +1,4 @@
-"""Checks generated tunes in ABC notation: can music21 parse them, are bars complete, are they new?
+"""Checks generated tunes in ABC notation: can music21 parse them, are bars complete, are tunes new?
 
     python examples/train_language_model.py --data FILE.abc --documents --run-dir RUN --samples 200
     python benchmarks/parse_tunes.py RUN FILE.abc       # in an environment with music21

@@ -61,7 +61,7 @@ def read_directory(directory, side=scenes.SIDE):
     counts = {language: len(texts) for language, texts in captions.items()}
     if not paths or not captions or any(count != len(paths) for count in counts.values()):
         raise ValueError(
-            "Expected images in 'images/', and one line for each of them in 'captions.LANGUAGE'. "
+            "Expected images in 'images/', and one line for each image in 'captions.LANGUAGE'. "
             f"Received: {len(paths)} images, lines {counts} in {str(directory)!r}."
         )
     # The runtime resizes in the same way: see `ImageFormat`.

@@ -7,7 +7,7 @@
 
 Every source has exactly one correct translation:
 
-- It starts with its language (`en`, `de`, `fr`, `es`).
+- The source starts with its language (`en`, `de`, `fr`, `es`).
 - If a date consists only of numbers, the day comes before the month in every language (as in
   British English), unless the date begins with a four-digit year.
 - All dates are from 1950-01-01 to 2049-12-31, so a two-digit year is unambiguous: 50 to 99 are 1950

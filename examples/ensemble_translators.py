@@ -73,7 +73,7 @@ def check_runs(runs, run_dir):
             if getattr(run, side).model != getattr(opened[0], side).model:
                 raise SystemExit(
                     f"Expected runs with the same tokenizers. Received: {path} and {runs[0]}, "
-                    f"whose {side}s differ. Train both on the same text with the same tokenizer."
+                    f"whose {side}s differ. Train all on the same text with the same tokenizer."
                 )
     return opened
 

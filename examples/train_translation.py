@@ -21,8 +21,8 @@ Export and run the model:
     keras-attn export onnx RUN translator.onnx
     keras-attn-runtime translate translator.onnx < RUN/test.source
 
-If the training is interrupted, run the same command again to resume it. It reads `options.json`,
-`state`, `epochs` and `corpus-*` in the run directory.
+If the training is interrupted, run the same command again to resume it. The command then reads
+`options.json`, `state`, `epochs` and `corpus-*` in the run directory.
 """
 
 import json

@@ -104,7 +104,7 @@ def _masked_lm_head(architecture, settings, encoder):
     table = encoder.embedding
     if not settings["tie_word_embeddings"]:
         table = keras.layers.ReversibleEmbedding(size, features, name="output_matrix")
-    # The head of RoBERTa has no setting for its activation.
+    # RoBERTa has no setting for the activation of the head, which is always gelu.
     is_roberta = architecture.masked_lm[2].startswith("lm_head")
     name = "gelu" if is_roberta else architecture.value(settings, "activation")
     epsilon = architecture.value(settings, "epsilon")
@@ -117,9 +117,9 @@ def _copy_masked_lm_head(architecture, settings, head, copy):
     dense, norm, output, bias = architecture.masked_lm
     copy.dense(head.dense, dense)
     copy.norm(head.norm, norm)
-    # Depending on the release, transformers writes the bias under one of two names, or under both.
-    # If the output matrix is not tied to the embedding, transformers uses the bias with the name of
-    # the matrix.
+    # Depending on the release, transformers writes the bias under one of two names, or under both
+    # names. If the output matrix is not tied to the embedding, transformers uses the bias with the
+    # name of the matrix.
     is_tied = settings["tie_word_embeddings"]
     names = sorted((bias, f"{output}.bias"), key=lambda name: (name not in copy, name != bias))
     first, second = names if is_tied or names[1] not in copy else names[::-1]

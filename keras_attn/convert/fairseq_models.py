@@ -28,7 +28,7 @@ LEARNED_OFFSET = 2
 """Number of rows before the first position in the position tables of BART and mBART."""
 
 IMPOSSIBLE_BIAS = -1e4
-"""Bias of tokens whose probability must be 0. Float16 can represent it, and exp(-1e4) is 0."""
+"""Bias of tokens whose probability must be 0. Float16 can represent -1e4, and exp(-1e4) is 0."""
 
 
 SETTINGS: dict[str, Setting] = {

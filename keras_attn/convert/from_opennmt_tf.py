@@ -144,7 +144,7 @@ def _folders(folder):
 
 
 def _description(model_type, folders) -> tuple[ModelDescription, str]:
-    """Returns the `ModelDescription`, and the name of its file or of the model."""
+    """Returns the `ModelDescription`, and the name of the file or catalog entry that it is from."""
     path = next((f / DESCRIPTION for f in folders if (f / DESCRIPTION).is_file()), None)
     if model_type is not None and not str(model_type).endswith(".py"):
         return describe(str(model_type)), str(model_type)
@@ -184,7 +184,7 @@ def _vocabulary(side, given, size, configuration, folders) -> Vocabulary | None:
 
 
 def _tokenizers(vocabularies, configuration, folders) -> tuple[tuple[Any, Any], str]:
-    """Returns the tokenizers of source and target, and a sentence about them."""
+    """Returns the tokenizers of source and target, and a note for the report."""
     found, notes = [], []
     for side, vocabulary in zip(SIDES, vocabularies, strict=True):
         tokenization = configuration[f"data/{side}_tokenization"]

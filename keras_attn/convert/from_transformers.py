@@ -41,8 +41,8 @@ class Conversion:
         kind: String, the `kind` of the run directory. Defaults to `"generation"`.
         labels: Tuple of strings, the names of the classes of a classifier. Defaults to `()`.
         original: Dict from file names to contents, the files of the checkpoint except its weights.
-            `keras_attn.export.export_transformers` uses them to write the model back. Defaults to
-            an empty dict.
+            `keras_attn.export.export_transformers` uses these files to write the model back.
+            Defaults to an empty dict.
     """
 
     model: Any

@@ -41,7 +41,7 @@ class OpenNMTCheckpoint:
         if self.name.startswith("model.ckpt"):
             raise ConversionError(
                 f"Expected a checkpoint of OpenNMT-tf 2. Received: {self.name}, the name that "
-                "OpenNMT-tf 1 gives. Load it once with OpenNMT-tf 2, which saves it in its format."
+                "OpenNMT-tf 1 gives. Load it once with OpenNMT-tf 2, which saves the new format."
             )
         try:
             self._file = TensorFlowCheckpoint(self.folder / self.name)

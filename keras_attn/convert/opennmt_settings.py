@@ -213,9 +213,9 @@ def opennmt_search(settings: Settings) -> SearchSettings:
     By default, OpenNMT-tf has no length penalty, and a beam search ends when no open hypothesis can
     become better than the best finished hypothesis. The converted search has the same rule,
     `stop="exact"`. There is one difference. In OpenNMT-tf, finished hypotheses occupy places in the
-    beam. Open hypotheses with a higher score can displace them, although the score of an open
-    hypothesis still decreases. The converted search keeps all finished hypotheses, as CTranslate2
-    does.
+    beam. Open hypotheses with a higher score can displace finished hypotheses, although the score
+    of an open hypothesis still decreases. The converted search keeps all finished hypotheses, as
+    CTranslate2 does.
 
     Args:
         settings: `Settings` of the configuration.
@@ -241,7 +241,7 @@ def opennmt_search(settings: Settings) -> SearchSettings:
     if top_k != 1 and beams > 1:
         raise ConversionError(
             f"Expected params/beam_width in {settings.file} to be 1 with sampling. Received: "
-            f"params/beam_width={beams}, params/sampling_topk={top_k}. Change one of them."
+            f"params/beam_width={beams}, params/sampling_topk={top_k}. Change one of these."
         )
     hypotheses = settings["infer/n_best"]
     hypotheses = int(settings["params/num_hypotheses"] if hypotheses is None else hypotheses)
@@ -249,7 +249,7 @@ def opennmt_search(settings: Settings) -> SearchSettings:
     if hypotheses > beams:
         raise ConversionError(
             f"Expected params/num_hypotheses in {settings.file} of at most params/beam_width="
-            f"{beams}. Received: {hypotheses}. Change one of them."
+            f"{beams}. Received: {hypotheses}. Change one of these."
         )
     if top_k != 1:
         temperature = float(settings["params/sampling_temperature"])

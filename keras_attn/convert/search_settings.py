@@ -20,7 +20,7 @@ class SearchSettings:
 
     Args:
         class_name: String, name of the search class.
-        arguments: Dict, its keyword arguments.
+        arguments: Dict, keyword arguments of the class.
         impossible_token_ids: List of ids whose probability is set to 0 before the other
             probabilities are normalized.
     """

@@ -1,4 +1,4 @@
-"""Finds the architecture of transformers that can hold a model."""
+"""Finds an architecture of transformers that computes the same results as a model."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ _NO_BIAS = "use_output_bias=False instead of True"
 
 @dataclasses.dataclass(frozen=True)
 class TransformersTarget:
-    """Describes how a checkpoint of transformers holds the weights of a model.
+    """Mapping of the weights of a model to a checkpoint of transformers.
 
     Args:
         class_name: String, the class in transformers.
@@ -114,7 +114,7 @@ def _generator(model, config, generation, languages):
     class_name = architecture.model_class
     if not isinstance(model, GenerationModel):
         raise ConversionError(
-            f"Expected a GenerationModel, because config.json is that of a {class_name}. "
+            f"Expected a GenerationModel, because config.json belongs to a {class_name}. "
             f"Received: {type(model).__name__}. Pass the model with its search."
         )
     settings, found_generation = checkpoint_settings(config, generation, architecture)
@@ -175,7 +175,7 @@ def _encoder(model, config):
     class_name, head = encoder_head(architecture, config)
     if isinstance(model, GenerationModel) or not hasattr(model, "layers"):
         raise ConversionError(
-            f"Expected a functional model of an encoder, because config.json is that of a "
+            f"Expected a functional model of an encoder, because config.json belongs to a "
             f"{class_name}. Received: {type(model).__name__}. Pass the converted or fine-tuned "
             "model."
         )

@@ -121,7 +121,7 @@ class WeightCopy(WeightMapping):
             return
         self._used.add(name)
         if not self.are_equal(name, source):
-            self._wrong.append(f"{name}, which differs from {source} although both are tied")
+            self._wrong.append(f"{name}, which differs from {source} although the two are tied")
 
     def duplicate(self, variable: Any, name: str) -> None:
         self._used.add(name)

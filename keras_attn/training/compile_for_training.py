@@ -29,9 +29,9 @@ def compile_for_training(
     - Metrics: `TokenAccuracy` and `Perplexity`. If no layer adds losses, there is also a
       `TokenCrossentropy` with the name `loss`. It replaces the `loss` of Keras in the logs, because
       Keras weights the loss of each batch by the number of sentences instead of tokens. `evaluate`
-      without `return_dict=True` returns both values; the first one is the `loss` of Keras. The
-      value of the `TokenCrossentropy` does not contain losses that layers add during training only,
-      such as `coverage_loss`. The `TokenCrossentropy` is the only one of these metrics that uses
+      without `return_dict=True` returns both losses, first the `loss` of Keras. The value of the
+      `TokenCrossentropy` does not contain losses that layers add during training only, such as
+      `coverage_loss`. The `TokenCrossentropy` is the only one of these metrics that uses
       `sample_weight`.
     - XLA: off on TensorFlow, because XLA would compile the training step again for each sequence
       length.

@@ -175,8 +175,8 @@ def _check_batches(name, batches):
         raise ValueError(
             f"Expected {name} with the attribute steps_per_epoch and the method "
             f"{method}(start_step), such as keras_attn.text.LengthBucketedBatches. Received: "
-            f"{name} of type {type(batches).__name__}. Write a class that has both, or use "
-            "model.fit, which cannot resume."
+            f"{name} of type {type(batches).__name__}. Write a class with both members, or "
+            "use model.fit, which cannot resume."
         )
     check_positive_integer(f"{name}.steps_per_epoch", steps)
 
@@ -242,7 +242,7 @@ def _train(model, batches, epochs, step, validation_batches, callbacks, verbose)
 
 
 def _numbered(history):
-    """Sets `history.epoch` to all epochs. Keras only lists those of the last `model.fit`."""
+    """Sets `history.epoch` to all epochs. Keras lists the epochs of the last `model.fit` only."""
     history.epoch = list(range(max(map(len, history.history.values()), default=0)))
     return history
 

@@ -54,8 +54,8 @@ def linear_crossentropy(
         dh = w * (E^T g - e * sum over v of E[v])
         dE = sum over tokens of w * (g - e) h^T
 
-    Only the terms with g are expensive. The function always computes them together with the loss,
-    so `crossentropy_per_token` is faster if no gradient is needed.
+    Only the terms with g are expensive. The function always computes these terms together with the
+    loss, so `crossentropy_per_token` is faster if no gradient is needed.
 
     Args:
         labels: Int tensor of shape `(...)`, in [0, V).

@@ -33,10 +33,10 @@ class RunDirectory:
     `run.json` is a JSON object with the keys `format` (1), `kind`, `model` (a file name), `source`,
     `target`, `files` (names of other files by their purpose) and `card` (see `ModelCard`). If the
     model reads images, the object has the key `image_format` (see `ImageFormat`). For a forecaster,
-    it can have the key `series` (see `SeriesColumns`). `source` and `target` are objects with the
-    keys `tokenizer` (`"sentencepiece"` or `"tokenizers"`), `file`, `pad_token_id`, `start_token_id`
-    and `end_token_id`, and optionally `vocabulary_size` and `languages`; or `{"tokenizer":
-    "none"}`. `RunDirectory` ignores other keys.
+    the object can have the key `series` (see `SeriesColumns`). `source` and `target` are objects
+    with the keys `tokenizer` (`"sentencepiece"` or `"tokenizers"`), `file`, `pad_token_id`,
+    `start_token_id` and `end_token_id`, and optionally `vocabulary_size` and `languages`; or
+    `{"tokenizer": "none"}`. `RunDirectory` ignores other keys.
 
     Args:
         path: Path of the directory.

@@ -9,8 +9,8 @@ LISTS = ("targets", "past_covariates", "future_covariates")
 class SeriesColumns:
     """The names of the columns of a forecaster, for its run directory.
 
-    `keras-attn export` writes them to the metadata of the file, so that `keras-attn-runtime
-    forecast` can read CSV files.
+    `keras-attn export` writes the names to the metadata of the exported file, so that
+    `keras-attn-runtime forecast` can read CSV files.
 
     Args:
         targets: Sequence of strings, names of the targets. Defaults to `None`: `target_0`, ...

@@ -39,7 +39,7 @@ def strategy(
     *,
     join_timeout: float = DEFAULT_JOIN_TIMEOUT,
 ) -> Any:
-    """Returns a strategy for training. Build and compile the model in its scope.
+    """Returns a strategy for training. Build and compile the model in the scope of the strategy.
 
     With `"multi_worker"`, every process (worker) runs the same program and must create the strategy
     before it computes anything. `keras-attn launch` starts the processes on one machine and sets

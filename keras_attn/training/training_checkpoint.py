@@ -33,14 +33,14 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     saves the state every `save_steps` steps and at the end of each epoch after validation. It does
     not save states with NaN or infinite variables. The file is replaced atomically, and the
     previous file is kept. If several workers train the model, the chief worker writes the files,
-    and all workers read them in `restore`.
+    and all workers read the files in `restore`.
 
     `keras_attn.training.fit` adds this callback. In `model.fit`, it must be the last callback in
     the list, so that it saves the changes of all other callbacks. During training, the callback
     locks the directory, so no other training can write to it.
 
     The state does not include Keras' global random generator (`keras.random` without a
-    `SeedGenerator`). Its random numbers start again from the beginning.
+    `SeedGenerator`). After a restart, this generator starts again from its first number.
 
     Args:
         directory: Path of the directory for `training.npz` and `training-previous.npz`.
@@ -250,7 +250,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if paths:
             raise ValueError(
                 f"Expected a readable checkpoint. Received: directory={str(self.directory)!r}, in "
-                "which all checkpoints are damaged. Delete them to start again."
+                "which all checkpoints are damaged. Delete the checkpoints to start again."
             )
         return False
 
