@@ -124,7 +124,7 @@ def agreement(ours, theirs):
 
 
 def measure(args, side):
-    """Returns speeds, best ids and scores by batch size, the load time and copying nodes."""
+    """Returns load time, copying nodes, and speeds, best ids and scores by batch size."""
     begin = time.perf_counter()
     if side.endswith(".onnx"):
         translate, vocabulary_size = open_file(side, args)

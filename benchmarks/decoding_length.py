@@ -89,7 +89,7 @@ def write_translator(path, size, form, args):
 
 
 def without_cache(decoder):
-    """Returns a decoder with the weights of `decoder`, whose state contains only the tokens."""
+    """Returns a decoder with the weights of `decoder`. Its state contains only the tokens."""
     import keras
     from keras import ops
 

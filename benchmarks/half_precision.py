@@ -2,9 +2,9 @@
 
     python benchmarks/half_precision.py
 
-Trains the translator of dates of `examples/dates.py`, an RNN with attention, with the same batches
-in both precisions, and reports the share of unseen dates that greedy search translates without an
-error, and the validation loss. Each training runs in a separate process. The difference between the
+Trains an RNN with attention that translates dates (see `examples/dates.py`), with the same batches
+in both precisions. Reports the validation loss, and the share of unseen dates that greedy search
+translates without an error. Each training runs in a separate process. The difference between the
 precisions is within the noise if the ranges of their results overlap. Processors without bfloat16
 instructions are slower in bfloat16, so this benchmark compares no times.
 

@@ -4,14 +4,15 @@
 
 Compares `LocalAttention(LuongAttention())` (windowed) with `LuongAttention()` (full) in four tasks:
 
-- a decoding step: one query per sentence, prepared memory;
-- 64 queries, prepared memory;
+- a decoding step: one query per sentence, without the preparation of the memory;
+- 64 queries, without the preparation of the memory;
 - 64 queries, including the preparation of the memory;
 - a training step with 64 queries, including the preparation of the memory and the gradients of
   weights, queries and values.
 
-The window and the number of queries do not depend on the source length. Only the preparation, the
-mask and the returned weights (one number per position) grow with the source.
+The preparation of the memory is the projection of the values to keys. The window and the number of
+queries do not depend on the source length. Only the preparation, the mask and the returned weights
+(one number per position) grow with the source.
 
 The time is the median of all calls after the first. The memory is the peak resident size of the
 process minus its resident size before the first measured source. The memory includes the source and

@@ -6,8 +6,8 @@
 The script reads the generated tunes from RUN/samples.txt, and writes the results to RUN/tunes.json.
 As a baseline, it computes the same numbers for RUN/held_out.txt, real tunes that were not used for
 training. In all files, a blank line ends a tune. Novelty compares a tune with the training tunes:
-those in FILE.abc that are not in RUN/held_out.txt. `examples/abc_tunes.py` defines complete bars
-and novelty.
+the tunes in FILE.abc that are not in RUN/held_out.txt. `examples/abc_tunes.py` defines complete
+bars and novelty.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Peak memory and time of training steps of layers in a `keras.RematScope` and of plain layers.
+"""Peak memory and time of training steps with and without a `keras.RematScope`.
 
     python benchmarks/rematerialization.py
 

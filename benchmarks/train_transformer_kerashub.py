@@ -80,8 +80,7 @@ def final_norm(side):
 
 
 def our_path(path):
-    """Returns the path in our model that corresponds to a KerasHub path such as
-    `encoder-0/self_attention_layer/query/kernel`."""
+    """Converts a KerasHub path, `encoder-0/self_attention_layer/query/kernel`, to our path."""
     first, *rest = path.split("/")
     if first == "target_embedding":
         return "encoder/stack/target_embedding/embeddings"

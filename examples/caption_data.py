@@ -42,7 +42,7 @@ def read_directory(directory, side=scenes.SIDE):
 
     Args:
         directory: path of a directory with image files in `images/` and a file `captions.LANGUAGE`
-            for each language, with one caption per line, in the order of the names of the images.
+            for each language, with one caption per line, in the order of the image names.
         side: int, width and height to which the images are resized.
 
     Returns:

@@ -311,7 +311,7 @@ def is_right(found, targets):
 
 
 def draw(names, out):
-    """Draws one heat map for each mechanism, with the same letters as source."""
+    """Draws one heat map for each mechanism, for the same source letters."""
     import matplotlib.pyplot as plt
 
     from keras_attn.visualize import plot_alignments

@@ -3,7 +3,7 @@
     python examples/exact_match.py TRANSLATED REFERENCE [--minimum PERCENT]
 
 The command prints the percentage of equal lines and some lines that differ. It fails if the
-percentage is below the minimum. It only requires Python.
+percentage is below the minimum. It requires only Python.
 """
 
 import argparse

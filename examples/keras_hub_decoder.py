@@ -1,7 +1,7 @@
 """Exports a language model of KerasHub with a beam search: keras_hub_decoder.py OUT.onnx [PRESET]
 
-This is for models that `keras_attn.convert` does not convert. The cache of KerasHub has one index
-for all rows of a batch, so prompts of different lengths are refused.
+This example is for models that `keras_attn.convert` does not convert. The cache of KerasHub has one
+index for all rows of a batch, so prompts of different lengths are refused.
 """
 
 import sys

@@ -19,8 +19,8 @@ to `rdd.mapPartitions`:
 
     lines.mapPartitions(lambda part: (each.text for each in translator.translate_iterable(part)))
 
-To measure a run of 200,000 dates with the model of `make demo`, in which one of two workers is
-killed:
+To test a run in which one of two workers is killed, translate 200,000 dates with the model of
+`make demo`:
 
     python examples/dates.py DATES --train 1 --valid 1 --test 200000
     python examples/translate_corpus.py build/demo/translator.onnx TWO DATES/test.source --kill-one
@@ -141,7 +141,7 @@ def part_path(folder, part):
 
 
 def translate(translator, partitions, args):
-    """Yields a row for each partition in the order in which they are finished."""
+    """Yields a row for each partition, in the order of completion."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no statistics to Ray's servers
     import ray
     import ray.data

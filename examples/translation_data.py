@@ -17,8 +17,8 @@ MAY_CHANGE = """
 def check_run_dir(files, args):
     """Stores the arguments of a training. Exits if a training with different arguments has started.
 
-    If the arguments differ and no training has started, the prepared tokenizers and corpora are
-    removed.
+    If the arguments differ from an earlier call and no training has started, the prepared
+    tokenizers and corpora are removed.
     """
     run = {name: value for name, value in vars(args).items() if name not in MAY_CHANGE}
     run["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
@@ -43,7 +43,7 @@ def check_run_dir(files, args):
 
 
 def write_dates(directory, seed):
-    """Writes generated dates. Returns a dict from (split, side) to the six paths."""
+    """Writes generated dates. Returns a dict with the six paths, by `(split, side)`."""
     dates.write_files(directory, train=30000, valid=1000, test=2000, seed=seed)
     return {
         (split, side): directory / f"{split}.{side}"
@@ -53,7 +53,7 @@ def write_dates(directory, seed):
 
 
 def find_files(args):
-    """Returns a dict from (split, side) to the six paths of parallel files."""
+    """Returns a dict with the six paths of the parallel files, by `(split, side)`."""
     patterns = {"train": ["train"], "valid": ["val", "valid", "dev"], "test": ["test", "test*"]}
     files = {}
     for split, stems in patterns.items():

@@ -12,7 +12,7 @@ def checkpoint_settings(
     generation_config: Mapping[str, Any] | None,
     architecture: Architecture,
 ) -> tuple[Settings, Settings]:
-    """Returns the `Settings` of a model and of its search, which can be in the same file.
+    """Returns the `Settings` of a model and the `Settings` of its search.
 
     Args:
         config: Dict, content of `config.json`.

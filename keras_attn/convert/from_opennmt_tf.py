@@ -78,7 +78,7 @@ def from_opennmt_tf(
     Raises:
         ConversionError: If the model or a setting is not supported, variables are missing, unused,
             or have the wrong shape, or a vocabulary does not belong to the model.
-        ImportError: If a library that reads the files is not installed.
+        ImportError: If a library that is needed to read the files is not installed.
 
     Example:
 

@@ -122,7 +122,7 @@ def from_transformers(
     Raises:
         ConversionError: If the architecture or a setting is not supported, or weights are missing,
             unused, or have the wrong shape.
-        ImportError: If a library that reads the files is not installed.
+        ImportError: If a library that is needed to read the files is not installed.
 
     Example:
 

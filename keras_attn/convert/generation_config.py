@@ -1,4 +1,4 @@
-"""Settings of `generate` of transformers for a search of this library."""
+"""Converts a search of keras_attn to settings for `generate` of transformers."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Codes of the languages of multilingual checkpoints."""
+"""Language codes of multilingual checkpoints."""
 
 import re
 from typing import Any

@@ -16,7 +16,7 @@ _RECURRENT = r"model/(encoder|decoder)/.*(cell|rnn|lstm|gru|bridge).*"
 
 
 class OpenNMTCheckpoint:
-    """Checkpoint of OpenNMT-tf 2: the variables of the model, without those of the optimizer.
+    """Checkpoint of OpenNMT-tf 2: the variables of the model, without variables of the optimizer.
 
     Args:
         path: Path of a folder, or of a checkpoint without the suffix `.index`. In a folder, the

@@ -214,8 +214,8 @@ def opennmt_search(settings: Settings) -> SearchSettings:
     become better than the best finished hypothesis. The converted search has the same rule,
     `stop="exact"`. There is one difference. In OpenNMT-tf, finished hypotheses occupy places in the
     beam. Open hypotheses with a higher score can displace finished hypotheses, although the score
-    of an open hypothesis still decreases. The converted search keeps all finished hypotheses, as
-    CTranslate2 does.
+    of an open hypothesis decreases with each further token. The converted search keeps all finished
+    hypotheses, as CTranslate2 does.
 
     Args:
         settings: `Settings` of the configuration.

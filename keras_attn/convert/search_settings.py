@@ -190,7 +190,7 @@ def _suppressed(settings, end):
 
 
 def _check_ngrams(settings, size, start, end, suppressed, reads_prompts):
-    """Refuses n-grams with the start token or a prompt, which only transformers blocks."""
+    """Refuses `no_repeat_ngram_size` if n-grams can contain the start token or a prompt."""
     is_never_generated = start in suppressed or (start == end and size > 1)
     if reads_prompts or not is_never_generated:
         counted = "the prompt" if reads_prompts else f"the start token {start}"

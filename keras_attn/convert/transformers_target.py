@@ -39,8 +39,8 @@ class TransformersTarget:
     Args:
         class_name: String, the class in transformers.
         layers: List of the layers with weights.
-        copy_weights: Function of a `WeightMapping`.
-        new_writer: Function that returns a `WeightWriter`.
+        copy_weights: Function of a `WeightMapping` that maps all variables to weights.
+        new_writer: Function without arguments that returns a new `WeightWriter`.
         generation_config: Dict, content of `generation_config.json`, or `None` without a search.
     """
 
@@ -163,7 +163,7 @@ def _generator(model, config, generation, languages):
 
 
 def _original_search(settings, positions, is_language_model):
-    """Returns the search of a checkpoint, or `None` if its files have none."""
+    """Returns the search of a checkpoint, or `None` if it is not supported."""
     try:
         return search_settings(settings, positions, is_language_model)
     except ConversionError:

@@ -26,7 +26,8 @@ class Verification:
 
     Args:
         num_sources: Int, number of random sources.
-        largest_difference: Float, largest difference of two logits.
+        largest_difference: Float, largest absolute difference between a logit of the converted
+            model and the same logit of the original.
         largest_logit: Float, largest absolute value of a logit.
         equal: Float, fraction of the sources for which both searches find the same ids. For an
             encoder, the fraction of the sources for which both models have the same largest

@@ -27,7 +27,7 @@ class WeightFiles:
 
     Raises:
         ConversionError: If there are no weights, or a file is missing or damaged.
-        ImportError: If a library that reads the files is not installed.
+        ImportError: If a library that is needed to read the files is not installed.
     """
 
     def __init__(self, folder: Path) -> None:

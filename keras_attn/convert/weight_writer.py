@@ -144,7 +144,7 @@ class WeightWriter(WeightMapping):
 
 
 def _adapted_kernels(layers):
-    """Returns a dict from the ids of adapted kernels to their layer and name."""
+    """Returns a dict from the `id()` of each kernel with LoRA to its layer and name."""
     found = {}
     for layer in flatten_layers(list(layers)):
         if isinstance(layer, LowRankAdaptation):

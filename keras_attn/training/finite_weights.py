@@ -72,7 +72,7 @@ def warn_of_nonfinite_weights(problem: str, where: str) -> None:
 
     Args:
         problem: String, see `FiniteWeights.problem`.
-        where: String, names the step or the epoch.
+        where: String, the step or the epoch, such as `"in epoch 3"`.
     """
     warnings.warn(
         f"{problem}, {where}. Lower the learning rate, check the inputs for NaN and very large "

@@ -288,7 +288,7 @@ def _ignore_class(model):
 
 
 class _OneEpoch(keras.utils.PyDataset):
-    """Dataset of the batches of the first epoch, for repeated reading."""
+    """Dataset of the batches of the first epoch, which Keras can read repeatedly."""
 
     def __init__(self, model: keras.Model, batches: Any) -> None:
         super().__init__()

@@ -5,8 +5,8 @@ import dataclasses
 class ModelCard:
     """Describes a model for the users of an exported file.
 
-    The export functions write these strings to the metadata of the file. In `keras_attn_runtime`,
-    the attribute `settings` of a `Translator` contains the strings.
+    The export functions write the values to the metadata of the file. In `keras_attn_runtime`, the
+    attribute `settings` of a `Translator` contains the values.
 
     Args:
         source_language: String, a BCP 47 tag such as `"en"`. Defaults to `None`: unknown.

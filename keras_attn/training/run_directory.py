@@ -24,7 +24,8 @@ SIZE, LANGUAGES = "vocabulary_size", "languages"
 class RunDirectory:
     """Directory of a training run: a model, its tokenizers, and `run.json`.
 
-    Training programs write the directory, and the commands of `keras-attn` read it. It contains:
+    Training programs write the directory, and the commands of `keras-attn` read it. The directory
+    contains:
 
         run.json                  kind, file names, special token ids, model card
         model.keras               the model

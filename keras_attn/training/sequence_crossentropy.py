@@ -100,7 +100,10 @@ class SequenceCrossentropy(keras.losses.Loss):
 
     @property
     def is_fused(self) -> bool:
-        """Bool, whether `from_features` can replace `call`. Not if a subclass overrides `call`."""
+        """Bool, whether `from_features` can replace `call`.
+
+        The value is `False` for a subclass that overrides `call`.
+        """
         return self.fused and type(self).call is SequenceCrossentropy.call
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Any:

@@ -282,7 +282,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self.history = facts["history"]
 
     def _compare(self, path, facts):
-        """Raises an error or warns if the fingerprint differs from the saved state."""
+        """Raises an error or warns if the fingerprint differs from the saved fingerprint."""
         saved = facts.get("fingerprint")
         differences = []
         if facts["steps_per_epoch"] != self.steps_per_epoch:
