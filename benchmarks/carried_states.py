@@ -42,7 +42,7 @@ def main():
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--units", type=int, default=256)
     parser.add_argument("--learning-rate", type=float, default=4e-3)
-    parser.add_argument("--rounds", type=int, default=1, help="trainings, with different seeds")
+    parser.add_argument("--rounds", type=int, default=1, help="trainings of each model")
     args = parser.parse_args()
     found = measure_in_turn(__file__, list(SIDES), args, data=str(args.data.resolve()))
     rows = [{"model": side, **each} for side in SIDES for each in found[side]]

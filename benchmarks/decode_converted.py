@@ -42,10 +42,12 @@ PROVIDERS = {"cpu": "cpu", "cuda": [("cuda", {"use_tf32": "0"})]}
 
 def main():
     parser = argument_parser(__doc__, threads=1, seed=1)
-    parser.add_argument("files", nargs="+", help="the float32 file first")
+    parser.add_argument("files", nargs="+", help="exported ONNX files, the float32 file first")
     parser.add_argument("--name", required=True, help="name of the results file")
     parser.add_argument("--transformers", default="", help="folder of the checkpoint")
-    parser.add_argument("--ctranslate2", nargs="*", default=[], help="directories of CTranslate2")
+    parser.add_argument(
+        "--ctranslate2", nargs="*", default=[], help="directories of CTranslate2 models"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32, 128])
     parser.add_argument("--source-length", type=int, default=24, help="ids of the longest source")

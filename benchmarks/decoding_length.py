@@ -42,7 +42,9 @@ def main():
         "--cache-block-size", type=int, default=32, help="steps of a block; 0: one block"
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--longest", type=float, default=30, help="most seconds without cache")
+    parser.add_argument(
+        "--longest", type=float, default=30, help="maximum seconds of a measurement without cache"
+    )
     args = parser.parse_args()
     load = load_average()
 

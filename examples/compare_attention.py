@@ -122,7 +122,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="+", choices=MECHANISMS, help="mechanisms; all by default")
     parser.add_argument("--out", type=Path, help="folder for models, results and the picture")
-    parser.add_argument("--epochs", type=int, default=30, help="maximum; 100 batches each")
+    parser.add_argument(
+        "--epochs", type=int, default=30, help="maximum number of epochs, of 100 batches each"
+    )
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:

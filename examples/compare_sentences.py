@@ -29,7 +29,9 @@ from keras_attn.visualize import plot_alignments, write_alignment_html
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--data", type=Path, help="folder of parallel text files")
 parser.add_argument("--languages", nargs=2, default=["en", "de"], help="endings of the files")
-parser.add_argument("--max-distance", type=int, help="limit for attention in a sentence")
+parser.add_argument(
+    "--max-distance", type=int, help="maximum distance of attention within a sentence"
+)
 parser.add_argument("--dropout", type=float, default=0.1)
 parser.add_argument("--epochs", type=int, default=10)
 parser.add_argument("--learning-rate", type=float, default=5e-4)

@@ -289,10 +289,18 @@ def write_files(directory, train, valid, test, seed=0):
 def main():
     parser = argparse.ArgumentParser(description="Write parallel files of dates.")
     parser.add_argument("directory", type=Path, help="output directory; created if it is missing")
-    parser.add_argument("--train", type=int, default=60000, help="pairs (default: %(default)s)")
-    parser.add_argument("--valid", type=int, default=1000, help="pairs (default: %(default)s)")
-    parser.add_argument("--test", type=int, default=2000, help="pairs (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument(
+        "--train", type=int, default=60000, help="number of training pairs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--valid", type=int, default=1000, help="number of validation pairs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--test", type=int, default=2000, help="number of test pairs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the pairs (default: %(default)s)"
+    )
     args = parser.parse_args()
     write_files(args.directory, args.train, args.valid, args.test, args.seed)
 

@@ -15,7 +15,9 @@ def main():
     parser = argparse.ArgumentParser(description="Count lines that equal the reference.")
     parser.add_argument("translated", type=Path)
     parser.add_argument("reference", type=Path)
-    parser.add_argument("--minimum", type=float, default=0.0, help="percent (default: 0)")
+    parser.add_argument(
+        "--minimum", type=float, default=0.0, help="minimum percentage of equal lines (default: 0)"
+    )
     args = parser.parse_args()
 
     # Split only at newlines: splitlines and read_text also split at other separators.

@@ -56,7 +56,12 @@ def parse_arguments(values=None):
     parser.add_argument(
         "--out", type=Path, default=Path("build/fine-tuned"), help="output directory"
     )
-    parser.add_argument("--lora-rank", type=int, default=8, help="0: train all weights")
+    parser.add_argument(
+        "--lora-rank",
+        type=int,
+        default=8,
+        help="rank of the low-rank updates. 0: train all weights",
+    )
     parser.add_argument("--lora-alpha", type=float)
     parser.add_argument(
         "--lora-feed-forward", action="store_true", help="also adapt the feed-forward layers"

@@ -210,12 +210,16 @@ def parse_arguments():
     parser.add_argument(
         "--labelled", type=int, default=None, help="number of sentences with a label"
     )
-    parser.add_argument("--vocabulary-size", type=int, default=3000, help="at most")
+    parser.add_argument(
+        "--vocabulary-size", type=int, default=3000, help="maximum size of the vocabulary"
+    )
     parser.add_argument("--units", type=int, default=None, help="size of LSTM and embedding")
     parser.add_argument("--dropout", type=float, default=None)
     parser.add_argument("--pretraining-epochs", type=int, default=None)
     parser.add_argument("--epochs", type=int, default=None)
-    parser.add_argument("--learning-rate", type=float, default=None, help="for the classifiers")
+    parser.add_argument(
+        "--learning-rate", type=float, default=None, help="learning rate of the classifiers"
+    )
     parser.add_argument("--batch-size", type=int, default=64)
     args = parser.parse_args()
     for name, value in (REVIEWS if args.data else GENERATED).items():

@@ -252,7 +252,9 @@ def parse_arguments():
         "--out", type=Path, default=Path("build/pretrained"), help="output directory"
     )
     parser.add_argument("--labelled", type=int, default=None, help="number of labelled sentences")
-    parser.add_argument("--vocabulary-size", type=int, default=3000, help="at most")
+    parser.add_argument(
+        "--vocabulary-size", type=int, default=3000, help="maximum size of the vocabulary"
+    )
     parser.add_argument("--pretraining-epochs", type=int, default=None)
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--embedding-dim", type=int, default=None)
@@ -260,7 +262,9 @@ def parse_arguments():
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--dropout", type=float, default=None)
     parser.add_argument("--mask-rate", type=float, default=0.15, help="share of masked tokens")
-    parser.add_argument("--learning-rate", type=float, default=None, help="for the classifiers")
+    parser.add_argument(
+        "--learning-rate", type=float, default=None, help="learning rate of the classifiers"
+    )
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()

@@ -276,7 +276,12 @@ def parse_arguments():
     parser.add_argument("--warmup-steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--samples", type=int, default=10)
-    parser.add_argument("--sample-length", type=int, default=None, help="at most; default: window")
+    parser.add_argument(
+        "--sample-length",
+        type=int,
+        default=None,
+        help="maximum number of sampled tokens; default: --window",
+    )
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--prompt", default=None, help="beginning of the samples")
     args = parser.parse_args()

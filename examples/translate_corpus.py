@@ -219,7 +219,10 @@ def parse_arguments():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="threads of each worker")
     parser.add_argument("--partition-lines", type=int, default=1000)
-    parser.add_argument("--address", help="Ray cluster, such as auto; default: this machine")
+    parser.add_argument(
+        "--address",
+        help="address of a Ray cluster, such as auto; default: start Ray on this machine",
+    )
     parser.add_argument("--kill-one", action="store_true", help="kill a worker, as a test")
     args = parser.parse_args()
     for name in ("workers", "threads", "partition_lines"):

@@ -136,7 +136,12 @@ def parse_arguments():
     rnn.add_argument("--attention", choices=ATTENTIONS, default=None)
     rnn.add_argument("--cell", choices=("lstm", "gru"), default=None)
     rnn.add_argument("--units", type=int, default=None)
-    rnn.add_argument("--no-input-feeding", action="store_true", default=None, help="trains faster")
+    rnn.add_argument(
+        "--no-input-feeding",
+        action="store_true",
+        default=None,
+        help="omit input feeding, for faster training",
+    )
     transformer = parser.add_argument_group("Transformer")
     transformer.add_argument("--heads", type=int, default=None)
     transformer.add_argument("--intermediate-dim", type=int, default=None)
@@ -150,7 +155,7 @@ def parse_arguments():
     parser.add_argument(
         "--bfloat16",
         action="store_true",
-        help="multiply in bfloat16 on a CPU: up to twice as fast if it has AMX instructions",
+        help="multiply in bfloat16 on a CPU: up to twice as fast if the CPU has AMX instructions",
     )
     parser.add_argument("--tokenizer", choices=("bpe", "unigram", "char"), default=None)
     parser.add_argument("--separate-vocabularies", action="store_true", default=None)
@@ -167,7 +172,10 @@ def parse_arguments():
         help="share of target tokens that are replaced by samples at the end of the training",
     )
     parser.add_argument(
-        "--decay", type=float, default=None, help="share of last steps in which the rate falls to 0"
+        "--decay",
+        type=float,
+        default=None,
+        help="share of the steps, at the end of the training, in which the rate falls to 0",
     )
     args = parser.parse_args()
     for model, names in OPTIONS.items():

@@ -102,8 +102,12 @@ def parse_arguments():
     parser.add_argument("out", type=Path, help="folder of the tunes")
     parser.add_argument("--corpus", type=Path, required=True, help="training tunes")
     parser.add_argument("--tunes", type=int, default=20, help="number of tunes to keep")
-    parser.add_argument("--draws", type=int, default=3, help="at most, per tune")
-    parser.add_argument("--least-novelty", type=float, default=0.0, help="minimum, in [0, 1]")
+    parser.add_argument(
+        "--draws", type=int, default=3, help="maximum number of samples for each tune"
+    )
+    parser.add_argument(
+        "--least-novelty", type=float, default=0.0, help="minimum novelty of a tune, in [0, 1]"
+    )
     parser.add_argument("--prompt", default="", help="beginning of the tunes")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
