@@ -25,7 +25,7 @@ class Checkpoint:
         weights: `WeightFiles`.
 
     Raises:
-        ConversionError: If the folder or a file of it is missing or damaged.
+        ConversionError: If the folder or one of its files is missing or damaged.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
@@ -43,7 +43,7 @@ class Checkpoint:
 
     @functools.cached_property
     def weights(self) -> WeightFiles:
-        """Finds the weights, only after the architecture and the settings are accepted."""
+        """`WeightFiles` of the folder, opened at the first access."""
         return WeightFiles(self.path)
 
     def read_json(self, name: str) -> dict[str, Any] | None:
@@ -66,7 +66,7 @@ class Checkpoint:
 
 
 def _describe_folder(path):
-    """Returns what a folder without `config.json` is, and what to do."""
+    """Returns the end of an error message about a folder without `config.json`."""
     if (path / "run.json").is_file():
         return "a run directory, which is already converted. Pass it to `keras-attn export`."
     return f"in which {CONFIG} is missing. Copy the whole folder of the checkpoint."
@@ -82,7 +82,7 @@ def _missing_folder(folder):
     if not Path(name).is_absolute() and name.count("/") <= 1 and not name.startswith("."):
         return (
             f"Expected the path of a folder. Received: folder={name!r}, which does not exist. If "
-            "it is a name on the Hugging Face Hub, download it first: `pip install "
+            "this is the name of a model on the Hugging Face Hub, download it first: `pip install "
             f"huggingface_hub`, then `hf download {name} --local-dir {Path(name).name}`, and "
             f"convert the folder {Path(name).name!r}."
         )

@@ -1,2 +1,2 @@
 class ConversionError(ValueError):
-    """A checkpoint cannot be converted exactly. The message says why, and what to do."""
+    """A checkpoint cannot be converted exactly. The message contains the reason and advice."""

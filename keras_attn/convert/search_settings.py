@@ -8,7 +8,7 @@ from keras_attn.convert.settings import Settings
 STOPS: dict[bool | str, str] = {True: "collected", False: "heuristic", "never": "exact"}
 """Dict from `early_stopping` of transformers to `stop` of `BeamDecoder`."""
 
-ADVICE = "Change it in the file, and set it later with keras_attn.replace_search."
+ADVICE = "Change the setting in the file. keras_attn.replace_search can change the search later."
 
 DEFAULT_NEW_TOKENS = 20
 """Number of tokens that `generate` of transformers writes if no length is set."""
@@ -20,7 +20,7 @@ class SearchSettings:
 
     Args:
         class_name: String, name of the search class.
-        arguments: Dict, its keyword arguments.
+        arguments: Dict, keyword arguments of the class.
         impossible_token_ids: List of ids whose probability is set to 0 before the other
             probabilities are normalized.
     """
@@ -38,8 +38,8 @@ def search_settings(
     Args:
         settings: `Settings` of `generation_config.json`, or of `config.json` without such a file.
         max_positions: Int, `max_position_embeddings` of the model, or `None`.
-        reads_prompts: Bool, whether the model continues prompts, which `max_length` of transformers
-            counts. Defaults to `False`: a decoder with an encoder.
+        reads_prompts: Bool, whether the model continues prompts. In transformers, `max_length` then
+            includes the prompt. Defaults to `False`: a decoder with an encoder.
 
     Returns:
         `SearchSettings`.
@@ -49,13 +49,13 @@ def search_settings(
     """
     end = _single_id(settings, "eos_token_id")
     if end is None:
-        raise _error(settings, "eos_token_id", None, "an end token", "Add eos_token_id to it.")
+        raise _error(settings, "eos_token_id", None, "an end token", "Add eos_token_id.")
     start = _single_id(settings, "decoder_start_token_id")
     start = _single_id(settings, "bos_token_id") if start is None else start
     if start is None and reads_prompts:
         start = end  # a prompt is never empty, so no search uses this start token
     if start is None:
-        advice = "Add decoder_start_token_id to it."
+        advice = "Add decoder_start_token_id."
         raise _error(settings, "decoder_start_token_id", None, "a start token", advice)
     pad = _single_id(settings, "pad_token_id")
     suppressed = _suppressed(settings, end)
@@ -94,7 +94,7 @@ def search_settings(
         return SearchSettings("SamplingDecoder", arguments)
     if beams == 1:
         if hypotheses > 1:
-            advice = "greedy search returns one hypothesis"
+            advice = "A greedy search returns one hypothesis."
             raise _error(settings, "num_return_sequences", hypotheses, "1", advice)
         return SearchSettings("GreedyDecoder", arguments)
     arguments |= _beams(settings, beams, hypotheses)
@@ -112,8 +112,8 @@ def with_languages(search: SearchSettings, languages: Mapping[str, Any]) -> Sear
     """Returns a search without a forced language code, if the caller selects the language.
 
     transformers forces the code of the target language as the first token, and
-    `generation_config.json` can name one language. Here, the caller selects a language, and its
-    code becomes a prefix instead.
+    `generation_config.json` can name one language. In keras_attn, the caller selects the language
+    of a call, and the code of this language becomes a prefix.
 
     Args:
         search: `SearchSettings`.
@@ -136,7 +136,8 @@ def _beams(settings, beams, hypotheses):
     return {
         "beam_width": beams,
         "stop": stop,
-        # The pool of transformers holds num_beams hypotheses. With fewer, a search can end earlier.
+        # transformers collects num_beams finished hypotheses. A search that collects fewer can end
+        # earlier.
         "num_hypotheses": beams if stop == "exact" else hypotheses,
         "length_penalty": float(settings["length_penalty"]),
         "length_penalty_form": "average_with_end",
@@ -157,7 +158,7 @@ def _lengths(settings, max_positions, reads_prompts):
     new, total = settings["max_new_tokens"], settings["max_length"]
     if new is None and total is not None:
         total = int(total)
-        if reads_prompts:  # the prompt counts
+        if reads_prompts:  # total includes the prompt
             return {"max_length": total, "relative_max_length": (-1, total)}
         return {"max_length": max(0, total - 1), "relative_max_length": None}
     if new is None:
@@ -168,7 +169,7 @@ def _lengths(settings, max_positions, reads_prompts):
 
 
 def _min_length(settings, reads_prompts):
-    """Returns `min_length`. In transformers, it counts the start token; here, it does not."""
+    """Returns `min_length` without the start token, which transformers includes."""
     new, total = settings["min_new_tokens"], int(settings["min_length"])
     if new is not None:
         return int(new)
@@ -183,13 +184,13 @@ def _suppressed(settings, end):
     long = [word for word in words if len(word) != 1]
     if long:
         raise _error(settings, "bad_words_ids", long[0], "single tokens", "")
-    # transformers never forbids the end token.
+    # transformers ignores the end token in bad_words_ids.
     single = [int(word[0]) for word in words if word != [end]]
     return sorted({*single, *(settings["suppress_tokens"] or [])})
 
 
 def _check_ngrams(settings, size, start, end, suppressed, reads_prompts):
-    """Checks that no n-gram with the start token or a prompt can repeat, since we ignore these."""
+    """Refuses `no_repeat_ngram_size` if n-grams can contain the start token or a prompt."""
     is_never_generated = start in suppressed or (start == end and size > 1)
     if reads_prompts or not is_never_generated:
         counted = "the prompt" if reads_prompts else f"the start token {start}"
@@ -202,13 +203,11 @@ def _check_repetition_penalty(settings, penalty, start, suppressed, beams, reads
     if reads_prompts:
         reason = "transformers also penalizes the tokens of the prompt"
     elif beams > 1:
-        reason = (
-            "the beam search of transformers changes log probabilities, and ours changes logits"
-        )
+        reason = "beam search in transformers changes log probabilities, in keras_attn logits"
     elif start not in suppressed:
         reason = (
             f"transformers also penalizes the start token {start}. Add [{start}] to bad_words_ids "
-            "if it is never written"
+            "if the model never generates this token"
         )
     else:
         return
@@ -220,7 +219,7 @@ def _single_id(settings, name):
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise _error(settings, name, value, "one id", "A search has one such token.")
+        raise _error(settings, name, value, "one id", "A search has one token of this kind.")
     return value
 
 

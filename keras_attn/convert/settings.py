@@ -21,10 +21,10 @@ class Setting:
 
     Args:
         treatment: String, `"mapped"`, `"irrelevant"` or `"refused"`.
-        note: String, what the key is mapped to, or the reason of the treatment.
+        note: String, the argument that the key is mapped to, or the reason for the treatment.
         default: Value of a missing key, for mapped keys.
-        harmless: Function of a value and of all settings that returns whether a refused key has a
-            value that does not change results.
+        harmless: Function `(value, settings)` for refused keys. It returns whether the value of the
+            key does not change results.
     """
 
     treatment: str
@@ -55,14 +55,14 @@ def refused_unless(reason: str, harmless: Callable[[Any, Any], bool]) -> Setting
 
 @dataclasses.dataclass(frozen=True)
 class SettingReport:
-    """How one key of a JSON file was treated.
+    """Treatment of one key of a JSON file.
 
     Args:
         file: String, name of the file.
         name: String, the key.
         value: The value.
         treatment: String, `"mapped"`, `"irrelevant"`, `"harmless"` or `"ignored"`.
-        note: String, what the key is mapped to, or the reason of the treatment.
+        note: String, the argument that the key is mapped to, or the reason for the treatment.
     """
 
     file: str
@@ -78,7 +78,7 @@ class SettingReport:
 
 
 class Settings(Mapping[str, Any]):
-    """Settings of one JSON file. A missing key has the default of its table.
+    """Settings of one JSON file. A missing key has the default in `table`.
 
     Args:
         file: String, name of the file.
@@ -119,13 +119,14 @@ class Settings(Mapping[str, Any]):
         return sum(each.treatment == "mapped" for each in self.table.values())
 
     def check(self, ignored: Iterable[str] = ()) -> list[SettingReport]:
-        """Returns how each key of the file is treated.
+        """Returns the treatment of each key in the file.
 
         Args:
             ignored: Names of keys to accept although they are refused or unknown.
 
         Raises:
-            ConversionError: If a key is unknown, or refused and not harmless.
+            ConversionError: If a key that is not in `ignored` is unknown, or is refused and its
+                value is not harmless.
         """
         ignored, reports, wrong = set(ignored), [], []
         for name, value in self.values_in_file.items():
@@ -165,7 +166,7 @@ def check_ignored(names: Iterable[str], *parts: Settings) -> None:
     if needless:
         raise ConversionError(
             "Expected ignore_settings to be names of settings in the checkpoint. Received: "
-            f"{needless}, which it does not have. Omit them."
+            f"{needless}, which the checkpoint does not have. Omit them."
         )
 
 
