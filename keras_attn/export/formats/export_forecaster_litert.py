@@ -35,8 +35,8 @@ def export_forecaster_litert(
         future_covariate_names: List of strings, names of the future covariates. A covariate that is
             known in the past and in the future has the same name in both lists. Defaults to
             `future_covariate_0`, ...
-        time_column: String, name of the column with the times in CSV files. The command uses it
-            unless a user passes another name. Defaults to `None`.
+        time_column: String, name of the column with the times in CSV files. The command reads this
+            column by default. Defaults to `None`.
         sample_inputs: Dict of arrays as for `model.predict`, for the comparison with Keras.
             Defaults to random series with missing values.
         tolerance: Float, maximum difference; relative where the absolute value is above 1. Defaults

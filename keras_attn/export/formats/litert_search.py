@@ -57,8 +57,8 @@ def write_litert_search(
         split: Function `(function, signature)` that returns `(signatures, open_model)`. `function`
             is a `SearchFunction`, and `signature` is the list of `tf.TensorSpec` of its inputs,
             with a fixed batch size. `signatures` are the signatures of the file. `open_model` takes
-            the bytes of a model and returns a function that runs it; this function takes arrays as
-            keyword arguments and returns a dict of arrays.
+            the bytes of a model and returns a runner. The runner takes arrays as keyword arguments
+            and returns a dict of arrays.
         alignments: See `export_litert`.
         sentences: See `export_litert`.
         sample_inputs: See `export_litert`.

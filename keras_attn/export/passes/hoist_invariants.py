@@ -35,9 +35,9 @@ def hoist_invariants(model: "onnx.ModelProto") -> None:
     values outside of the loop then move before the loop. Without this pass, a runtime could not
     prepack or quantize the weights of a decoder.
 
-    A node that was moved out of a loop runs even if the loop has zero iterations. In this case, it
-    must not fail, for instance because an index is out of range. Therefore a node that may fail is
-    moved only if it reads only constants and sizes. The pass expects unique names and all constants
+    A node that was moved out of a loop runs even if the loop has zero iterations. Such a node must
+    not fail, for instance because an index is out of range. Therefore a node that may fail is moved
+    only if all its inputs are constants or sizes. The pass expects unique names and all constants
     in the main graph.
 
     Args:

@@ -41,8 +41,8 @@ def convert(traced: Any) -> Any:
 
     Raises:
         ExportError: If tf2onnx cannot convert the function, or the function reads a variable that
-            is not among its weights. (For an operator that it cannot convert, tf2onnx itself only
-            logs an error and returns an invalid model.)
+            is not among its weights. (tf2onnx itself only logs operators that cannot be converted,
+            and returns an invalid model.)
     """
     model = _to_onnx(traced)
     _attach_weights(model.graph, traced.weights)

@@ -107,7 +107,7 @@ def _one_hot(graph, node, name, args):
 def _scatter_nd(graph, node, name, args):
     """Adds updates to a tensor of zeros.
 
-    Updates with the same index are summed. (tf2onnx would keep only one of them.)
+    Updates with the same index are summed. (tf2onnx would keep only one of these updates.)
     """
     from onnx import TensorProto, helper
 
