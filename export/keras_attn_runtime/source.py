@@ -58,7 +58,7 @@ class SourceReader:
         side: `Side` of the source.
         max_source_length: int, limit of tokens of a sentence, start and end token not counted.
         max_source_characters: int, limit of characters (code points) of a text.
-        truncate: bool, whether sentences above a limit are cut. If False, they raise
+        truncate: bool, whether sentences above a limit are cut. If False, such sentences raise
             `SentenceError`.
     """
 

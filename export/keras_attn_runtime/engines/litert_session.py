@@ -157,7 +157,7 @@ def require_litert() -> None:
 
 
 def require_cpu(providers: Providers | None) -> None:
-    """Raises `ProviderError` unless `providers` is the CPU, because LiteRT files run on it."""
+    """Raises `ProviderError` unless `providers` is the CPU, the only device for LiteRT files."""
     if read_providers("cpu" if providers is None else providers) != [("cpu", {})]:
         raise ProviderError(
             "Expected providers='cpu' without options, because LiteRT files run on the CPU. "
