@@ -18,8 +18,6 @@ DESCRIPTION = (
 )
 OPENNMT_OPTIONS = ("model_type", "config", "source_vocabulary", "target_vocabulary")
 ARGUMENTS = {
-    "folder": "FOLDER",
-    "path": "RUN",
     "config": "--config",
     "source_vocabulary": "--source-vocabulary",
     "target_vocabulary": "--target-vocabulary",
@@ -85,7 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
         conversion, verification = _convert(arguments, is_opennmt)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())  # errors of C++ code can have several lines
-        print(f"Nothing was converted. {name_options(reason, ARGUMENTS)}", file=sys.stderr)
+        paths = {"FOLDER": arguments.folder, "RUN": arguments.out}
+        print(f"Nothing was converted. {name_options(reason, ARGUMENTS, paths)}", file=sys.stderr)
         return 1
     if arguments.report:
         print(conversion.report(), end="")

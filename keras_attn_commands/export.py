@@ -22,10 +22,8 @@ FEW_PRECISIONS = ("float32", "float16", "int8")
 SEARCH_CLASSES = tuple(SEARCH_ARGUMENTS)
 ARGUMENTS = {
     "batch_size": "--batch-size",
-    "directory": "OUT",
     "max_source_characters": "--max-source-characters",
     "original": "--original",
-    "path": "OUT",
     "precision": "--precision",
     "sample_inputs": "--sample",
 }
@@ -146,7 +144,8 @@ def run(arguments: argparse.Namespace) -> int:
         report = _export(arguments, choices, sample)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())  # errors of C++ code can have several lines
-        print(f"Nothing was exported. {name_options(reason, ARGUMENTS)}", file=sys.stderr)
+        paths = {"OUT": arguments.out, "--sentences": arguments.sentences}
+        print(f"Nothing was exported. {name_options(reason, ARGUMENTS, paths)}", file=sys.stderr)
         return 1
     print(f"Wrote {arguments.out}. {report.rstrip('.')}.")
     return 0

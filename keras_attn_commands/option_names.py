@@ -2,34 +2,40 @@
 
 import re
 from collections.abc import Mapping
+from os import PathLike
 
 _VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\([^()]*\)|\[[^\[\]]*\]|[^\s,;]*[^\s,;.:])"
 
 
-def name_options(message: str, names: Mapping[str, str]) -> str:
+def name_options(
+    message: str, options: Mapping[str, str], paths: Mapping[str, PathLike[str] | None]
+) -> str:
     """Replaces the names of Python arguments in an error by those of the command line.
 
     Args:
         message: String, an error such as `"Export it with precision='float32'."`.
-        names: Dict from the names of arguments to those of options, such as
-            `{"precision": "--precision"}`, or of positional arguments, such as `{"path": "OUT"}`.
+        options: Dict from the names of arguments to those of options, such as
+            `{"precision": "--precision"}`.
+        paths: Dict from the names of options and positional arguments, such as `"OUT"`, to the
+            paths that the user wrote. Functions call many of their paths `path`.
 
     Returns:
         String such as `"Export it with --precision float32."`.
     """
-    for name, option in names.items():
+    for option, path in paths.items():
+        if path is not None:
+            value = f"{str(path)!r}"
+            received = f"{option} {path}" if option.startswith("--") else f"{option}={value}"
+            for name in ("path", "folder"):
+                message = message.replace(f"{name}={value}", received)
+    for name, option in options.items():
 
         def replace(match, option=option):
-            value = match["value"]
-            if not option.startswith("--"):
-                return f"{option}={value}"
-            if value == "None":
-                return f"no {option}"
-            quotes = "'\""
-            return f"{option} {value.strip(quotes)}"
+            value = match["value"].strip("'\"")
+            return f"no {option}" if value == "None" else f"{option} {value}"
 
-        message = re.sub(rf"(?<![\w-]){name}={_VALUE}", replace, message)
+        message = re.sub(rf"(?<![\w/-]){name}={_VALUE}", replace, message)
         message = re.sub(rf"\bExpected {name}\b(?! of)", f"Expected {option}", message)
         if "_" in name:
-            message = re.sub(rf"(?<![\w-]){name}\b(?!=)", option, message)
+            message = re.sub(rf"(?<![\w/-]){name}\b(?!=)", option, message)
     return message

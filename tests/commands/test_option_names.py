@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from keras_attn_commands import convert, export
@@ -25,6 +27,12 @@ from keras_attn_commands.option_names import name_options
             "Expected --sample, because. Received: no --sample. Pass a dict",
         ),
         ("Received: path='a, b.onnx', a file.", "Received: OUT='a, b.onnx', a file."),
+        ("Received: path='in.txt', line 3", "Received: --sentences='in.txt', line 3"),
+        ("Received: path='other', a file.", "Received: path='other', a file."),
+        (
+            "data/batch_size of own.yml or batch_size=.",
+            "data/batch_size of own.yml or batch_size=.",
+        ),
         (
             "or pass --precision int8. The precision is",
             "or pass --precision int8. The precision is",
@@ -33,7 +41,8 @@ from keras_attn_commands.option_names import name_options
     ],
 )
 def test_names_of_arguments_become_those_of_options(message, expected):
-    assert name_options(message, export.ARGUMENTS) == expected
+    paths = {"OUT": Path("a, b.onnx"), "--sentences": Path("in.txt"), "RUN": None}
+    assert name_options(message, export.ARGUMENTS, paths) == expected
 
 
 @pytest.mark.parametrize("command", [convert, export])
