@@ -27,7 +27,7 @@ from keras_attn_commands.option_names import name_options
             "Expected --sample, because. Received: no --sample. Pass a dict",
         ),
         ("Received: path='a, b.onnx', a file.", "Received: OUT='a, b.onnx', a file."),
-        ("Received: path='in.txt', line 3", "Received: --sentences='in.txt', line 3"),
+        ("Received: path='in.txt', line 3", "Received: --sentences in.txt, line 3"),
         ("Received: path='other', a file.", "Received: path='other', a file."),
         (
             "data/batch_size of own.yml or batch_size=.",
