@@ -8,6 +8,7 @@ import pytest
 
 import keras_attn
 from keras_attn import export
+from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.passes.precisions import PRECISIONS
 from keras_attn.training import ModelCard, RunDirectory
 from keras_attn_commands import export as command
@@ -114,6 +115,18 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
         with pytest.raises(SystemExit):
             main([other, str(run), str(tmp_path / "model"), *options])
         assert message in capsys.readouterr().err
+
+
+def test_a_refused_precision_is_named_as_an_option(run, tmp_path, monkeypatch, capsys):
+    def refuse(*arguments, **options):
+        PrecisionReport("int8", 20, 0.1, 9.0).check()
+
+    monkeypatch.setattr(export, "export_onnx", refuse)
+    out = str(tmp_path / "model.onnx")
+    assert main(["onnx", str(run), out, "--precision", "int8"]) == 1
+    message = capsys.readouterr().err
+    assert "int8 changes the outputs" in message
+    assert "Export it with --precision float32." in message and "precision=" not in message
 
 
 @pytest.mark.slow
