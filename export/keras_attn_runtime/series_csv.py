@@ -10,7 +10,7 @@ import numpy as np
 from keras_attn_runtime.array_types import Arrays, Floats
 from keras_attn_runtime.file_format import SeriesSettings
 from keras_attn_runtime.series_table import SeriesTable, read_series_tables
-from keras_attn_runtime.series_times import Time, next_times, time_step
+from keras_attn_runtime.series_times import Time
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,7 @@ def _forecast_times(table: SeriesTable, horizon: int, future_rows: int) -> Seque
         return range(1, horizon + 1)
     if future_rows:
         return table.times[-future_rows:]
-    step = time_step(list(zip(table.lines, table.times, strict=True)))
-    return next_times(table.times[-1], step, horizon)
+    return table.later_times(horizon)
 
 
 def write_forecasts(

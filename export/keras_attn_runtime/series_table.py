@@ -56,8 +56,8 @@ class SeriesTable:
         """Returns where a row is, for error messages."""
         if self.lines[row]:
             return f"line {self.lines[row]}{self.where}"
-        assert self.times is not None
-        return f"the inserted row {self.times[row]}{self.where}"
+        time = row if self.times is None else self.times[row]
+        return f"the inserted row {time}{self.where}"
 
     def column(self, name: str) -> Floats:
         """Returns the values of a column, of shape `(rows,)`."""
@@ -119,6 +119,36 @@ class SeriesTable:
             lines.append(self.lines[row])
         values = np.full((len(times), len(self.columns)), np.nan, np.float32)
         values[kept] = self.values
+        return replace(self, values=values, times=times, lines=lines)
+
+    def later_times(self, number: int) -> list[Time]:
+        """Returns the times that follow the last one.
+
+        Args:
+            number: int, number of times.
+
+        Raises:
+            ValueError: if the table has no times, or they have no common step.
+        """
+        times = list(self.times or [])
+        step = time_step(list(zip(self.lines, times, strict=True)))
+        return next_times(times[-1], step, number)
+
+    def with_num_rows(self, number: int) -> "SeriesTable":
+        """Returns the first rows; if there are too few, rows of empty cells for later times follow.
+
+        Args:
+            number: int, number of rows of the result.
+        """
+        added = number - len(self.values)
+        if added <= 0:
+            times = None if self.times is None else self.times[:number]
+            return replace(
+                self, values=self.values[:number], times=times, lines=self.lines[:number]
+            )
+        times = None if self.times is None else [*self.times, *self.later_times(added)]
+        empty = np.full((added, len(self.columns)), np.nan, np.float32)
+        values, lines = np.concatenate([self.values, empty]), [*self.lines, *[0] * added]
         return replace(self, values=values, times=times, lines=lines)
 
     def with_filled_cells(

@@ -38,6 +38,18 @@ def test_months_are_inserted_as_months():
     assert [str(time)[:7] for time in table.times[2:4]] == ["2024-01", "2024-02"]
 
 
+def test_rows_are_removed_or_added_at_the_end():
+    (table,) = read()
+    table = table.with_all_times(insert_missing=True)
+    longer = table.with_num_rows(9)
+    assert [str(time)[5:] for time in longer.times[-2:]] == ["03-06", "03-07"]
+    np.testing.assert_array_equal(longer.column("a")[6:], [4, NAN, NAN])
+    shorter = longer.with_num_rows(2)
+    assert [len(each) for each in (shorter.times, shorter.lines, shorter.values)] == [2, 2, 2]
+    (table,) = read(time=None)
+    assert table.with_num_rows(6).times is None
+
+
 def test_billions_of_rows_are_not_inserted():
     (table,) = read("date,a\n1,1\n2,2\n9000000000,3\n", ["a"])
     with pytest.raises(ValueError, match="At most 1,000,000 rows"):
