@@ -122,7 +122,12 @@ def parse_arguments():
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.side < 8 or args.side % 8:
+        parser.error(f"--side must be a multiple of 8. Received: {args.side}")
+    if args.data is None and args.side != scenes.SIDE:
+        parser.error("--side is the size of the images of --data DIR")
+    return args
 
 
 def train_tokenizer(path, training):

@@ -1,17 +1,22 @@
 """Trains a forecaster on generated seasonal series or on CSV files, and measures its forecasts.
 
 python examples/forecast_series.py
-python examples/forecast_series.py --csv train.csv test.csv --targets meantemp --season 365 ...
+python examples/forecast_series.py --csv FILE.csv --targets sales --known-covariates price ...
 """
 
-import argparse
 import json
 import time
-from pathlib import Path
 
 import keras
 import numpy as np
-from series_data import calendar_covariates, generated_series, read_series, write_csv
+from series_data import (
+    calendar_covariates,
+    covariate_scaling,
+    generated_series,
+    read_series,
+    write_csv,
+)
+from series_options import parse_arguments
 
 from keras_attn import AttentionRNNCell, BahdanauAttention, RNNEncoder
 from keras_attn.export import export_forecaster_onnx
@@ -40,81 +45,52 @@ HEADS = {
     "student_t": StudentTHead,
 }
 
-
-def column_range(text):
-    """Returns `(name, (least, most))` of the text NAME=LEAST:MOST."""
-    name, _, numbers = text.partition("=")
-    least, _, most = numbers.partition(":")
-    return name, (float(least), float(most))
-
-
-parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-)
-parser.add_argument("--out", type=Path, default=Path("build/forecast"), help="output directory")
-parser.add_argument(
-    "--csv",
-    type=Path,
-    nargs="+",
-    help="CSV files of one series with one row per day; "
-    "columns that are not in --targets are ignored",
-)
-parser.add_argument("--time-column", default="date", help="column of ISO dates")
-parser.add_argument("--targets", nargs="+", default=["value"], help="columns to forecast")
-parser.add_argument(
-    "--valid-range",
-    type=column_range,
-    action="append",
-    default=[],
-    metavar="NAME=LEAST:MOST",
-    help="values of the column outside of this range count as missing",
-)
-parser.add_argument("--series", type=int, default=200, help="number of generated series")
-parser.add_argument("--length", type=int, default=180, help="length of generated series")
-parser.add_argument("--season", type=int, default=12, help="rows of a season, for the scores")
-parser.add_argument("--horizon", type=int, default=12, help="rows to forecast")
-parser.add_argument("--window", type=int, default=48, help="time steps that the encoder reads")
-parser.add_argument(
-    "--lags",
-    type=int,
-    nargs="*",
-    default=[12, 24, 36],
-    help="earlier rows that a step reads, from the horizon to the window",
-)
-parser.add_argument("--origins", type=int, default=3, help="forecasts of each series in the test")
-parser.add_argument("--head", choices=HEADS, default="student_t")
-parser.add_argument("--units", type=int, default=32)
-parser.add_argument("--dropout", type=float, default=0.1)
-parser.add_argument("--sampling-probability", type=float, default=0.0)
-parser.add_argument("--epochs", type=int, default=10)
-parser.add_argument("--batch-size", type=int, default=128)
-parser.add_argument("--learning-rate", type=float, default=3e-3)
-parser.add_argument("--paths", type=int, default=200, help="sampled paths of each forecast")
-parser.add_argument("--seed", type=int, default=1)
-args = parser.parse_args()
+args = parse_arguments(__doc__, sorted(HEADS))
 args.out.mkdir(parents=True, exist_ok=True)
 keras.utils.set_random_seed(args.seed)
 
 # 1. The data: series (N, time, D), and covariates (time, F) that are known in the future.
+test_length = args.origins * args.horizon
+scaling, covariate_scales = "std", None  # generated series have different levels
 if args.csv is None:
-    args.targets = ["value"]
     series = generated_series(args.series, args.length, args.season, args.seed)
     known_names, known, times = [], None, list(range(args.length))
-    scaling = "std"  # each series has a different level
 else:
-    times, values = read_series(args.csv, args.time_column, args.targets, dict(args.valid_range))
-    series, (known_names, known) = values[None], calendar_covariates(times)
-    train_values = values[: -args.origins * args.horizon]
+    try:
+        data = read_series(
+            args.csv,
+            args.time_column,
+            args.targets,
+            args.known_covariates,
+            args.horizon,
+            dict(args.valid_range),
+            args.insert_missing_rows,
+            dict(args.fill),
+        )
+    except (ValueError, OSError) as error:
+        raise SystemExit(f"error: {error}") from error
+    times, series = data.times, data.targets[None]
+    calendar_names, calendar = calendar_covariates(times)
+    known_names = [*calendar_names, *args.known_covariates]
+    double = {*calendar_names} & {*args.known_covariates, *args.targets}
+    if double:
+        raise SystemExit(f"Expected other names than those of the calendar. Received: {double}.")
+    known = np.concatenate([calendar, data.known], axis=-1) if known_names else None
+num_series, length, num_targets = series.shape
+shortest = args.window + 2 * args.horizon + test_length
+if length < shortest:
+    raise SystemExit(
+        "Expected a series of at least window + (origins + 2) * horizon = "
+        f"{shortest} time steps. Received: {length}."
+    )
+train_end = length - test_length
+if args.csv is not None:
     # All windows are from one series, so that a fixed scale is possible. It keeps the level of a
     # window in the data.
-    scaling = (np.nanmean(train_values, 0).tolist(), np.nanstd(train_values, 0).tolist())
-num_series, length, num_targets = series.shape
-test_length = args.origins * args.horizon
-if length < args.window + 2 * args.horizon + test_length:
-    raise SystemExit(
-        f"Expected a series of at least window + (origins + 2) * horizon = "
-        f"{args.window + 2 * args.horizon + test_length} time steps. Received: {length}."
-    )
+    mean, deviation = np.nanmean(series[0, :train_end], 0), np.nanstd(series[0, :train_end], 0)
+    scaling = (mean.tolist(), np.where(deviation > 0, deviation, 1.0).tolist())
+    if args.known_covariates:
+        covariate_scales = covariate_scaling(known[:train_end])
 
 
 def windows(end, **arguments):
@@ -127,7 +103,6 @@ def windows(end, **arguments):
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-train_end = length - test_length
 train = windows(train_end - args.horizon)
 valid = {name: each[-num_series * args.horizon :] for name, each in windows(train_end).items()}
 if num_series > 1:
@@ -147,6 +122,8 @@ forecaster = AutoregressiveForecaster(
     num_future_covariates=len(known_names),
     lags=args.lags,
     scaling=scaling,
+    past_covariate_scaling=covariate_scales,
+    future_covariate_scaling=covariate_scales,
     dropout=args.dropout,
     sampling_probability=args.sampling_probability,
     seed=args.seed,
@@ -188,7 +165,7 @@ median, paths = results["quantiles"][..., 2], np.moveaxis(results["paths"], 1, 0
 
 def mase(predicted, target=0):
     """Returns the mean MASE of a target over all series."""
-    shape = (num_series, args.origins * args.horizon, num_targets)
+    shape = (num_series, test_length, num_targets)
     truth, predicted = actual.reshape(shape), predicted.reshape(shape)
     errors = [
         mean_absolute_scaled_error(
@@ -240,8 +217,8 @@ report = {
 print(json.dumps({name: each for name, each in report.items() if name != "arguments"}, indent=2))
 
 # 4. The files: run directory with the Keras model, picture, test data for
-# benchmarks/forecasting.py, ONNX file, and the CSV file that the runtime reads to forecast the last
-# origin of the first series.
+# benchmarks/forecasting.py, ONNX file, and CSV files for the runtime: the last origin of the first
+# series, and the time after its end.
 columns = SeriesColumns(args.targets, known_names, known_names, args.time_column)
 RunDirectory.create(args.out, "series", series=columns).save_model(model)
 shown = len(actual) // 2
@@ -256,13 +233,26 @@ plot_forecast(
 sizes = {name: getattr(args, name) for name in ("horizon", "origins", "season")}
 np.savez(args.out / "test.npz", series=series, median=median, targets=args.targets, **sizes)
 
-last = slice(length - args.horizon - args.window, length if known_names else -args.horizon)
-rows = series[0, last].copy()
-if known_names:
-    rows[-args.horizon :] = np.nan  # in the future, only the covariates are known
-    rows = np.concatenate([rows, known[last]], axis=-1)
+
+def write_input(name, start, stop):
+    """Writes a CSV file for the runtime: a window, and in the horizon only the covariates."""
+    rows = np.full((stop - start, num_targets), np.nan)
+    rows[: args.window] = series[0, start : start + args.window]
+    if known_names:
+        rows = np.concatenate([rows, known[start:stop]], axis=-1)
+    write_csv(args.out / name, columns, times[start:stop], rows)
+
+
 columns = [args.time_column, *args.targets, *known_names]
-write_csv(args.out / "input.csv", columns, times[last], rows)
+start, future_rows = length - args.window, args.horizon if known_names else 0
+write_input("input.csv", start - args.horizon, length - args.horizon + future_rows)
+if args.csv is not None and len(times) < length + args.horizon:
+    print(
+        f"future.csv was not written: it needs {args.horizon} rows after {times[length - 1]} with "
+        f"{', '.join(args.known_covariates)}. Received: {len(times) - length} rows."
+    )
+elif args.csv is not None:
+    write_input("future.csv", start, length + future_rows)
 report["largest_onnx_difference"] = export_forecaster_onnx(
     model,
     args.out / "forecaster.onnx",

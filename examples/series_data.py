@@ -1,10 +1,12 @@
 """Series for examples/forecast_series.py: generated seasonal series, or series from CSV files."""
 
 import csv
-import datetime
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from keras_attn_runtime import read_series_tables
 
 
 def generated_series(number, length, season, seed):
@@ -30,54 +32,89 @@ def generated_series(number, length, season, seed):
     return np.stack(series)[..., None].astype("float32")
 
 
-def read_series(paths, time_column, columns, valid_ranges):
-    """Reads a series with one value of each column per day from CSV files.
+class SeriesData(NamedTuple):
+    """One series of CSV files, and the rows after its last value, which are the future."""
 
-    Empty cells, values outside of `valid_ranges` and days without a row become NaN. If several rows
-    have the same date, the last one is used.
+    times: list  # of the past and the future: integers, dates or datetimes with equal steps
+    targets: np.ndarray  # float32 (past, targets), with NaN for missing values
+    known: np.ndarray  # float32 (past and future, covariates)
+
+
+def read_series(
+    paths,
+    time_column,
+    targets,
+    known=(),
+    horizon=0,
+    valid_ranges=None,
+    insert_missing_rows=False,
+    fills=None,
+):
+    """Reads a series from CSV files as `keras-attn-runtime forecast` does.
+
+    The rows of all files are joined and sorted by time. If several rows have the same time, the
+    last one is used. Empty cells of targets and values outside of `valid_ranges` become NaN. Rows
+    at the end without any target are the future. Without known covariates, the times of the future
+    continue those of the past.
 
     Args:
-        paths: List of paths; the rows of all files are joined and sorted by time.
-        time_column: String, name of the column with ISO dates.
-        columns: List of strings, names of the columns to read.
+        paths: List of paths.
+        time_column: String, name of the column with integers or ISO dates.
+        targets: List of strings, names of the columns to forecast.
+        known: List of strings, names of the covariates that are known in the future.
+        horizon: Int, largest number of rows of the future.
         valid_ranges: Dict from column names to pairs `(least, greatest)` of valid values. Columns
             that are not in the dict have no limits.
+        insert_missing_rows: Bool, whether a row of empty cells is inserted for each missing time.
+        fills: Dict from names of covariates to a number or "previous", which replace empty cells.
 
     Returns:
-        Tuple of the list of dates and an array `(time, columns)` with NaN for missing values.
+        `SeriesData`.
+
+    Raises:
+        ValueError: If a column is missing, a cell is not a number, a covariate has no value, there
+            are no targets, or times are missing and `insert_missing_rows=False`.
     """
-    rows, dropped = {}, dict.fromkeys(columns, 0)
+    rows, names = {}, [*targets, *known]
     for path in paths:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            missing = {time_column, *columns} - set(reader.fieldnames or ())
-            if missing:
-                raise SystemExit(
-                    f"Expected the columns {sorted(missing)} in {path}. Received: "
-                    f"{reader.fieldnames}."
-                )
-            for row in reader:
-                values = []
-                for name in columns:
-                    value = float(row[name]) if row[name].strip() else np.nan
-                    least, most = valid_ranges.get(name, (-np.inf, np.inf))
-                    if not np.isnan(value) and not least <= value <= most:
-                        dropped[name] += 1
-                        value = np.nan
-                    values.append(value)
-                rows[datetime.date.fromisoformat(row[time_column])] = values
-    first, last = min(rows), max(rows)
-    dates = [first + datetime.timedelta(day) for day in range((last - first).days + 1)]
-    nothing = [np.nan] * len(columns)
-    for name, count in dropped.items():
-        if count:
-            print(f"{name}: {count} values outside of {valid_ranges[name]} count as missing")
-    return dates, np.array([rows.get(date, nothing) for date in dates], "float32")
+            (table,) = read_series_tables(file, names, time_column)
+        rows |= zip(table.times, zip(table.values, table.lines, strict=True), strict=True)
+    try:
+        times = sorted(rows)
+    except TypeError as error:
+        raise ValueError(f"Expected times of the same kind in all files ({error}).") from error
+    values, lines = (list(each) for each in zip(*(rows[time] for time in times), strict=True))
+    values = np.array(values)
+    for name, (least, most) in (valid_ranges or {}).items():
+        column = values[:, names.index(name)]
+        is_wrong = (column < least) | (column > most)
+        column[is_wrong] = np.nan
+        if is_wrong.any():
+            print(f"{name}: {is_wrong.sum()} values outside of {least:g} to {most:g} are missing")
+    table = replace(table, times=times, values=values, lines=lines)
+    table = table.with_all_times(insert_missing_rows)
+    has_target = ~np.isnan(table.values[:, : len(targets)]).all(axis=1)
+    if not has_target.any():
+        raise ValueError(f"Expected values of {', '.join(targets)}. Received: empty cells only.")
+    length = int(np.flatnonzero(has_target)[-1]) + 1
+    rows = length + horizon
+    table = table.with_num_rows(min(rows, len(has_target)) if known else rows)
+    num_future = len(table.values) - length
+    table = table.with_filled_cells(fills or {}, num_future)
+    table.require_numbers(known, 0, num_future)
+    past, values = table.values[:length, : len(targets)], table.values[:, len(targets) :]
+    return SeriesData(list(table.times), past, values)
 
 
-def calendar_covariates(dates, harmonics=2):
-    """Returns names and values `(time, 2 * harmonics)` of yearly sines and cosines."""
-    days = np.array([date.timetuple().tm_yday - 1 for date in dates])
+def calendar_covariates(times, harmonics=2):
+    """Returns names and values `(time, 2 * harmonics)` of yearly sines and cosines.
+
+    Integers have no calendar: the result then has no columns.
+    """
+    if isinstance(times[0], int):
+        return [], np.zeros((len(times), 0), "float32")
+    days = np.array([time.timetuple().tm_yday - 1 for time in times])
     names, columns = [], []
     for harmonic in range(1, harmonics + 1):
         angle = 2 * np.pi * harmonic * days / 365.25
@@ -86,10 +123,17 @@ def calendar_covariates(dates, harmonics=2):
     return names, np.stack(columns, axis=-1).astype("float32")
 
 
+def covariate_scaling(known):
+    """Returns shifts and scales that map each column to [-1, 1]; constant columns become 0."""
+    least, most = known.min(axis=0), known.max(axis=0)
+    scale = np.where(most > least, (most - least) / 2, 1.0)
+    return ((least + most) / 2).tolist(), scale.tolist()
+
+
 def write_csv(path: Path, names, times, values):
     """Writes a CSV file with a time column. Missing values are empty cells."""
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(names)
         for time, row in zip(times, values, strict=True):
-            writer.writerow([time, *("" if np.isnan(each) else f"{each:.6g}" for each in row)])
+            writer.writerow([time, *("" if np.isnan(each) else f"{each:.9g}" for each in row)])

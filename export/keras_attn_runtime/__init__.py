@@ -10,6 +10,7 @@ from keras_attn_runtime.errors import (
 )
 from keras_attn_runtime.forecaster import Forecaster
 from keras_attn_runtime.image_files import read_image
+from keras_attn_runtime.series_table import SeriesTable, read_series_tables
 from keras_attn_runtime.stepped_model import SteppedModel
 from keras_attn_runtime.streaming_translator import StreamingTranslator
 from keras_attn_runtime.translation import Hypothesis, Translation
@@ -26,9 +27,11 @@ __all__ = [
     "ModelFileError",
     "ProviderError",
     "SentenceError",
+    "SeriesTable",
     "SteppedModel",
     "StreamingTranslator",
     "Translation",
     "Translator",
     "read_image",
+    "read_series_tables",
 ]

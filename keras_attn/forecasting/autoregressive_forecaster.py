@@ -20,7 +20,13 @@ from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 from keras_attn.forecasting.distribution_head import DistributionHead
-from keras_attn.forecasting.series_scale import Scaling, checked_scaling, series_scale
+from keras_attn.forecasting.series_scale import (
+    Scaling,
+    checked_covariate_scaling,
+    checked_scaling,
+    scale_covariates,
+    series_scale,
+)
 from keras_attn.masks import join
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.cell_states import state_sizes
@@ -71,6 +77,10 @@ class AutoregressiveForecaster(Layer):
             window, and the shift is 0. `"none"`: values are not scaled. A tuple of two lists of D
             numbers contains fixed shifts and scales, for windows of a single series, for instance
             the mean and the standard deviation of the training data. Defaults to `"std"`.
+        past_covariate_scaling: Tuple of two lists of numbers, the shift and the scale of each past
+            covariate: the network reads `(covariate - shift) / scale`. Choose them so that the
+            scaled values are between about -1 and 1. Defaults to `None`: covariates are not scaled.
+        future_covariate_scaling: The same for the future covariates. Defaults to `None`.
         bridge: String, `"dense"`, `"copy"` or `"zero"`, method that computes the initial state of
             the cell, see `StateBridge`. Defaults to `"dense"`.
         dropout: Float in [0, 1), dropout rate of the outputs of the cell. Defaults to `0.0`.
@@ -132,6 +142,8 @@ class AutoregressiveForecaster(Layer):
         num_future_covariates: int = 0,
         lags: Sequence[int] = (),
         scaling: Scaling = "std",
+        past_covariate_scaling: Sequence[Sequence[float]] | None = None,
+        future_covariate_scaling: Sequence[Sequence[float]] | None = None,
         bridge: str = "dense",
         dropout: float = 0.0,
         sampling_probability: float | Callable[..., Any] = 0.0,
@@ -176,6 +188,12 @@ class AutoregressiveForecaster(Layer):
         self.num_past_covariates = num_past_covariates
         self.num_future_covariates = num_future_covariates
         self.scaling = checked_scaling(scaling, head.num_targets)
+        self.past_covariate_scaling = checked_covariate_scaling(
+            "past_covariate_scaling", past_covariate_scaling, num_past_covariates
+        )
+        self.future_covariate_scaling = checked_covariate_scaling(
+            "future_covariate_scaling", future_covariate_scaling, num_future_covariates
+        )
         self.bridge = bridge
         self.dropout = dropout
         self.sampling_probability = sampling_probability
@@ -296,7 +314,7 @@ class AutoregressiveForecaster(Layer):
         if self.num_past_covariates:
             covariates = check_second_input(self, "past_covariates", past_covariates)
             self._check_shape("past_covariates", covariates, None, self.num_past_covariates)
-            features.append(ops.cast(covariates, "float32"))
+            features.append(scale_covariates(covariates, self.past_covariate_scaling))
         encoded = self.encoder(ops.concatenate(features, axis=-1))
         is_usable = ops.any(observed, axis=-1)  # (B, S)
         outputs, state = encoded["encoder_outputs"], encoded.get("encoder_state")
@@ -409,7 +427,8 @@ class AutoregressiveForecaster(Layer):
         if self.num_future_covariates:
             values = check_second_input(self, "future_covariates", future_covariates)
             number = self.num_future_covariates
-            known.append(self._future_values("future_covariates", values, number))
+            values = self._future_values("future_covariates", values, number)
+            known.append(scale_covariates(values, self.future_covariate_scaling))
         return ops.concatenate(known, axis=-1)
 
     def _project(self, outputs, inputs, memory):
@@ -463,6 +482,8 @@ class AutoregressiveForecaster(Layer):
             "num_future_covariates": self.num_future_covariates,
             "lags": self.lags,
             "scaling": self.scaling,
+            "past_covariate_scaling": self.past_covariate_scaling,
+            "future_covariate_scaling": self.future_covariate_scaling,
             "bridge": self.bridge,
             "dropout": self.dropout,
             "sampling_probability": keras.saving.serialize_keras_object(self.sampling_probability),

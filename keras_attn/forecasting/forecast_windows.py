@@ -21,10 +21,12 @@ def forecast_windows(
         targets: Array-like of shape `(time, D)`. NaN marks missing values.
         window: Positive int, number of time steps of the past.
         horizon: Positive int, number of time steps to predict.
-        past_covariates: Array-like of shape `(time, C)`, or `None`. Defaults to `None`.
-        future_covariates: Array-like of shape `(time, F)`, or `None`. Defaults to `None`.
-        stride: Positive int, number of time steps between the starts of two windows. The last
-            window ends at the end of the series. Defaults to `1`.
+        past_covariates: Array-like of shape `(time, C)`, or `None`, without NaN in the past of a
+            window. Defaults to `None`.
+        future_covariates: Array-like of shape `(time, F)`, or `None`, without NaN in the future of
+            a window. Defaults to `None`.
+        stride: Positive int, number of time steps between the windows. The last window ends with
+            the series. Defaults to `1`.
 
     Returns:
         Dict of float32 arrays: `past_targets` `(windows, window, D)`, `future_targets` `(windows,
@@ -32,7 +34,8 @@ def forecast_windows(
         `future_covariates` `(windows, horizon, F)`.
 
     Raises:
-        ValueError: If the series is shorter than `window + horizon`, or the shapes do not match.
+        ValueError: If the series is shorter than `window + horizon`, the shapes do not match, or a
+            covariate is NaN or infinite.
 
     Example:
 
@@ -73,6 +76,14 @@ def forecast_windows(
     if "future_covariates" in arrays:
         ends = [each + window for each in starts]
         results["future_covariates"] = _cut(arrays["future_covariates"], ends, horizon)
+    for name, offset in (("past_covariates", 0), ("future_covariates", window)):
+        if name in results and not np.isfinite(results[name]).all():
+            number, step, column = np.argwhere(~np.isfinite(results[name]))[0].tolist()
+            raise ValueError(
+                f"Expected finite {name}. Received: {results[name][number, step, column]} at time "
+                f"step {starts[number] + offset + step}, column {column}. Fill in the value: only "
+                "targets may be missing."
+            )
     return results
 
 

@@ -62,15 +62,55 @@ def checked_scaling(scaling: Any, num_targets: int) -> Scaling:
     """
     if isinstance(scaling, str) and scaling in SCALINGS:
         return scaling
-    is_pair = isinstance(scaling, list | tuple) and len(scaling) == 2
-    pair = scaling if is_pair else ((), ())
-    parts = [list(each) if isinstance(each, list | tuple) else [] for each in pair]
-    if (
-        any(len(part) != num_targets or not all(map(is_finite, part)) for part in parts)
-        or min(parts[1]) <= 0
-    ):
+    parts = _shifts_and_scales(scaling, num_targets)
+    if parts is None:
         raise ValueError(
             f"Expected scaling to be one of {SCALINGS}, or a tuple of shifts and positive scales "
             f"with num_targets={num_targets} numbers each. Received: scaling={scaling!r}."
         )
     return parts
+
+
+def checked_covariate_scaling(name: str, scaling: Any, num_covariates: int) -> Any:
+    """Returns the scaling of covariates, with lists instead of other sequences.
+
+    Args:
+        name: String, name of the argument.
+        scaling: Tuple of shifts and scales, or `None`.
+        num_covariates: Int, number of the covariates.
+
+    Raises:
+        ValueError: If `scaling` is neither `None` nor two lists of `num_covariates` finite numbers,
+            the shifts and the positive scales.
+    """
+    parts = None if scaling is None else _shifts_and_scales(scaling, num_covariates)
+    if parts is None and scaling is not None:
+        raise ValueError(
+            f"Expected {name} to be a tuple of shifts and positive scales with one number for each "
+            f"of {num_covariates} covariates. Received: {name}={scaling!r}."
+        )
+    return parts
+
+
+def scale_covariates(covariates: Tensor, scaling: Any) -> Tensor:
+    """Returns `(covariates - shift) / scale` in float32, or the covariates if there is no scaling.
+
+    Args:
+        covariates: Tensor of shape `(batch, time, C)`.
+        scaling: List of the lists of shifts and scales, or `None`.
+    """
+    covariates = ops.cast(covariates, "float32")
+    if scaling is None:
+        return covariates
+    shift, scale = (ops.convert_to_tensor(each, "float32") for each in scaling)
+    return (covariates - shift) / scale
+
+
+def _shifts_and_scales(scaling, number):
+    """Returns two lists of `number` finite numbers, or `None` if `scaling` has none."""
+    is_pair = isinstance(scaling, list | tuple) and len(scaling) == 2
+    pair = scaling if is_pair else ((), ())
+    parts = [list(each) if isinstance(each, list | tuple) else [] for each in pair]
+    if not is_pair or any(len(part) != number or not all(map(is_finite, part)) for part in parts):
+        return None
+    return parts if all(scale > 0 for scale in parts[1]) else None

@@ -8,6 +8,7 @@ import numpy as np
 from keras_attn._types import TensorLike
 from keras_attn.visualize.alignment_tokens import WORD_START, checked_alignments, label_of
 from keras_attn.visualize.font_families import font_families
+from keras_attn.visualize.image_pixels import image_pixels
 
 MOST_COLUMNS = 6
 ORANGE = (1.0, 0.6, 0.0)
@@ -21,6 +22,7 @@ def plot_attention_over_image(
     alignments: TensorLike,
     grid: tuple[int, int] | None = None,
     title: str | None = None,
+    pixel_range: tuple[float, float] | None = None,
 ) -> Any:
     """Plots the part of an image to which each word of a caption attends.
 
@@ -38,20 +40,26 @@ def plot_attention_over_image(
     its pieces.
 
     Args:
-        image: Array-like of shape `(height, width)`, `(height, width, 1)` (gray) or `(height,
-            width, 3)` (RGB): integers in [0, 255] or floats in [0, 1].
+        image: Array-like of shape `(height, width)` or `(height, width, channels)` with 1 (gray), 2
+            (gray and opacity), 3 (RGB) or 4 (RGBA) channels, or a Pillow image. Transparent pixels
+            are shown over white.
         target_tokens: List of `target_length` strings: words or SentencePiece pieces.
         alignments: Array-like of shape `(target_length, rows * columns)` with numbers in [0, 1]:
             the weights of the encoder positions, row by row, without the weight of a class token.
         grid: Tuple of ints, numbers of rows and columns of the encoder positions. Defaults to
             `None`: a square grid.
         title: String, title above the picture. Defaults to `None`.
+        pixel_range: Tuple of two floats, the values of black and white. Pass `(-1, 1)` for an image
+            that was scaled to [-1, 1]. Defaults to `None`: `(0, 255)` for integers and for floats
+            with a value of at least 16, `(0, 1)` for floats up to 1 and for booleans. Images that
+            fit neither raise an error.
 
     Returns:
         The `matplotlib.figure.Figure`. Save the picture with `figure.savefig("attention.png")`.
 
     Raises:
-        ValueError: If `image` is not an image, `alignments` do not match the tokens or have numbers
+        ValueError: If `image` is not an image, or its pixels are outside of `pixel_range` or, by
+            default, of both ranges; `alignments` do not match the tokens or have numbers
             outside of [0, 1], or the number of positions does not match `grid`.
         ImportError: If Matplotlib is not installed.
 
@@ -64,7 +72,7 @@ def plot_attention_over_image(
     >>> [ax.get_title() for ax in figure.axes]
     ['', 'a', 'star']
     """
-    pixels = _pixels(image)
+    pixels = image_pixels(image, pixel_range)
     weights = np.asarray(alignments, dtype="float32")
     num_positions = weights.shape[-1] if weights.ndim else 0
     weights = checked_alignments(weights, range(num_positions), target_tokens)
@@ -106,29 +114,6 @@ def plot_attention_over_image(
     if title is not None:
         figure.suptitle(title, fontsize=10, **style)
     return figure
-
-
-def _pixels(image):
-    """Checks an image; returns floats `(height, width, 3)` in [0, 1]."""
-    pixels = np.asarray(image)
-    if pixels.ndim == 3 and pixels.shape[-1] == 1:
-        pixels = pixels[..., 0]
-    if pixels.ndim == 2:
-        pixels = np.stack([pixels] * 3, axis=-1)
-    if pixels.ndim != 3 or pixels.shape[-1] != 3 or pixels.size == 0:
-        raise ValueError(
-            "Expected an image of shape (height, width), (height, width, 1) or (height, width, 3). "
-            f"Received: image with shape {np.shape(image)}."
-        )
-    most = 255 if pixels.dtype.kind in "iu" else 1
-    # The condition is also false for NaN.
-    if not np.all((pixels >= 0) & (pixels <= most)):
-        raise ValueError(
-            "Expected pixels in [0, 255] for integers, or in [0, 1] for floats. Received: image "
-            f"with dtype {pixels.dtype} from {pixels.min()} to {pixels.max()}. Undo the scaling of "
-            "the model, or convert the image to uint8."
-        )
-    return pixels.astype("float32") / most
 
 
 def _join_pieces(tokens, weights):

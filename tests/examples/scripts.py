@@ -28,7 +28,11 @@ def python(folder, *arguments, status=0):
         capture_output=True,
         text=True,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "export")]),
+            "MPLBACKEND": "Agg",
+        },
     )
     assert process.returncode == status, process.stderr
     return process

@@ -42,6 +42,20 @@ def test_evaluation_counts_true_and_exact_captions():
     }
 
 
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--side", "96"], "of the images of --data"),
+        (["--side", "50"], "multiple of 8. Received: 50"),
+    ],
+)
+def test_wrong_side_stops_the_example(monkeypatch, capsys, options, message):
+    monkeypatch.setattr("sys.argv", ["caption_images.py", *options])
+    with pytest.raises(SystemExit):
+        caption_images.parse_arguments()
+    assert message in capsys.readouterr().err
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Folder of a run of one epoch on files."""

@@ -23,22 +23,64 @@ def test_generated_series_have_a_season_and_different_levels():
     assert differences[1] < 0.7 * differences[0]
 
 
+def read(tmp_path, text=CSV, targets=("temperature", "pressure"), **arguments):
+    (tmp_path / "a.csv").write_text(text)
+    return series_data.read_series([tmp_path / "a.csv"], "date", targets, **arguments)
+
+
 def test_csv_is_sorted_and_invalid_or_absent_values_are_missing(tmp_path, capsys):
-    (tmp_path / "a.csv").write_text(CSV)
-    dates, values = series_data.read_series(
-        [tmp_path / "a.csv"], "date", ["temperature", "pressure"], {"pressure": (950.0, 1050.0)}
+    data = read(
+        tmp_path, valid_ranges={"pressure": (950.0, 1050.0)}, insert_missing_rows=True, horizon=2
     )
-    assert dates == [datetime.date(2024, 2, 28) + datetime.timedelta(day) for day in range(4)]
+    first = datetime.date(2024, 2, 28)
+    assert data.times == [first + datetime.timedelta(day) for day in range(6)]
     nan = np.nan
     expected = [[11, nan], [13, 1012], [nan, nan], [12, nan]]
-    np.testing.assert_array_equal(values, np.array(expected, "float32"))
+    np.testing.assert_array_equal(data.targets, np.array(expected, "float32"))
+    assert data.known.shape == (6, 0)
     assert "pressure: 1 values outside" in capsys.readouterr().out
 
 
-def test_csv_without_a_column_names_it(tmp_path):
-    (tmp_path / "a.csv").write_text(CSV)
-    with pytest.raises(SystemExit, match=r"columns \['wind'\]"):
-        series_data.read_series([tmp_path / "a.csv"], "date", ["wind"], {})
+def test_missing_days_are_an_error_that_names_the_option(tmp_path):
+    with pytest.raises(ValueError, match="time 2024-03-01 after 2024-02-29.*insert-missing-rows"):
+        read(tmp_path)
+
+
+def test_rows_without_targets_at_the_end_are_the_future(tmp_path):
+    sales = "date,sales,price,holiday\n1,5,9,1\n2,,9,\n3,7,8,\n4,,7,\n5,,6,1\n6,,5,\n"
+    arguments = {"targets": ["sales"], "known": ["price", "holiday"], "fills": {"holiday": 0.0}}
+    data = read(tmp_path, sales, horizon=2, **arguments)
+    assert data.times == [1, 2, 3, 4, 5]
+    np.testing.assert_array_equal(data.targets, [[5], [np.nan], [7]])
+    np.testing.assert_array_equal(data.known, [[9, 1], [9, 0], [8, 0], [7, 0], [6, 1]])
+    without = read(tmp_path, sales.split("4,")[0], horizon=2, **arguments)
+    assert without.times == [1, 2, 3]  # evaluation needs no future
+    message = r"'price', line 6 \(5\). Received: an empty cell in the future"
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, sales.replace("5,,6", "5,,"), horizon=2, **arguments)
+    with pytest.raises(ValueError, match="'price', line 3 .*--fill price=previous"):
+        read(tmp_path, sales.replace("2,,9", "2,,"), horizon=2, **arguments)
+
+
+def test_covariates_are_scaled_to_their_range():
+    known = np.array([[79.0, 0, 5], [99.0, 1, 5], [89.0, 0, 5]])
+    shift, scale = series_data.covariate_scaling(known)
+    scaled = (known - shift) / scale
+    np.testing.assert_array_equal(scaled, [[-1, -1, 0], [1, 1, 0], [0, -1, 0]])
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (CSV.replace(",1015", ",x"), "column 'pressure', line 2. Received: 'x'"),
+        ("date,temperature,pressure\n2024-01-01,,\n", "Received: empty cells only"),
+        (CSV + "7,1,1\n", "times of the same kind"),
+        (CSV.replace("pressure", "wind"), r"columns \['pressure'\]"),
+    ],
+)
+def test_wrong_csv_raises_an_error(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path, text)
 
 
 def test_calendar_covariates_repeat_each_year():
@@ -47,3 +89,5 @@ def test_calendar_covariates_repeat_each_year():
     assert names == ["year_sin1", "year_cos1", "year_sin2", "year_cos2"]
     np.testing.assert_array_equal(values[0], values[1])
     np.testing.assert_allclose(values[2], [0, 1, 0, 1], atol=1e-6)
+    names, values = series_data.calendar_covariates([1, 2, 3])
+    assert names == [] and values.shape == (3, 0)

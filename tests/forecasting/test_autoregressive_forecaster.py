@@ -160,3 +160,27 @@ def test_forecaster_with_wrong_inputs_raises_an_error(forecaster):
     for message, arguments in wrong.items():
         with pytest.raises(ValueError, match=message):
             forecaster(**{**INPUTS, **arguments})
+
+
+def test_covariates_are_scaled_by_given_numbers(forecaster, parameters):
+    scaled = small_forecaster(
+        past_covariate_scaling=([10.0], [4.0]), future_covariate_scaling=([-3.0], [0.5])
+    )
+    scaled(**INPUTS)
+    scaled.set_weights(forecaster.get_weights())
+    given = {
+        **INPUTS,
+        "past_covariates": 4 * PAST["past_covariates"] + 10,
+        "future_covariates": 0.5 * PAST["future_covariates"] - 3,
+    }
+    assert_close(numpy(scaled(**given)), parameters, 1e-4)
+    copy = AutoregressiveForecaster.from_config(scaled.get_config())
+    assert copy.past_covariate_scaling == [[10.0], [4.0]]
+    assert copy.future_covariate_scaling == [[-3.0], [0.5]]
+
+
+@pytest.mark.parametrize("scaling", ["std", ([1.0],), ([1.0], [0.0]), ([1.0, 2.0], [1.0, 1.0])])
+@pytest.mark.parametrize("name", ["past_covariate_scaling", "future_covariate_scaling"])
+def test_wrong_scaling_of_covariates_raises_an_error(name, scaling):
+    with pytest.raises(ValueError, match=f"Expected {name} to be a tuple of shifts"):
+        small_forecaster(**{name: scaling})

@@ -29,3 +29,16 @@ def test_windows_of_wrong_series_raise_an_error():
         forecast_windows(np.ones((6, 1)), 3, 2, past_covariates=np.ones((5, 1)))
     with pytest.raises(ValueError, match="same number of time steps"):
         forecast_windows(np.ones(6), 3, 2)
+
+
+def test_missing_covariates_raise_an_error_that_names_the_time():
+    targets, known = np.zeros((8, 1)), np.zeros((8, 2))
+    known[6, 1] = np.nan  # the last past of the windows ends at 5, the last future at 7
+    forecast_windows(targets, 4, 2, known)
+    with pytest.raises(
+        ValueError, match="future_covariates. Received: nan at time step 6, col.* 1"
+    ):
+        forecast_windows(targets, 4, 2, None, known)
+    known[2, 0] = np.inf
+    with pytest.raises(ValueError, match="past_covariates. Received: inf at time step 2, column 0"):
+        forecast_windows(targets, 4, 2, known)

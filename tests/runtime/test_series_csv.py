@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 from keras_attn_runtime.file_format import SeriesSettings
-from keras_attn_runtime.series_csv import CsvColumns, read_series, write_forecasts
+from keras_attn_runtime.series_csv import CsvOptions, read_series, write_forecasts
 
 from tests.runtime.fake_forecaster import settings
 
@@ -33,8 +33,11 @@ FUTURE = """a,c,d
 SHOPS = "shop,a,b\nx,1,2\ny,5,6\nx,3,4\ny,7,8\n"
 
 
-def read(text, settings=PLAIN, time=None, series=None):
-    return read_series(io.StringIO(text), settings, CsvColumns(time, series))
+GAPS = "t,a,c,d\n1,1,2,3\n2,4,5,6\n4,9,,8\n5,,,1\n6,,,\n7,,,2\n"  # without t=3
+
+
+def read(text, settings=PLAIN, time=None, series=None, **options):
+    return read_series(io.StringIO(text), settings, CsvOptions(time, series, **options))
 
 
 def test_last_rows_are_the_window_and_empty_cells_are_missing():
@@ -63,6 +66,34 @@ def test_series_are_separated_by_their_names():
     np.testing.assert_array_equal(second.arrays["past_targets"], [[5, 6], [7, 8]])
 
 
+def test_inserted_rows_are_missing_targets_and_filled_covariates():
+    options = {"insert_missing_rows": True, "fills": {"c": "previous", "d": 0.0}}
+    (series,) = read(GAPS, COVARIATES, time="t", **options)
+    np.testing.assert_array_equal(series.arrays["past_targets"], [[np.nan], [9]])  # t = 3, 4
+    np.testing.assert_array_equal(series.arrays["past_covariates"], [[5, 0], [5, 8]])
+    np.testing.assert_array_equal(series.arrays["future_covariates"], [[1], [0], [2]])
+    assert list(series.times) == [5, 6, 7]
+
+
+def test_the_future_is_not_filled_with_previous_values():
+    options = {"insert_missing_rows": True, "fills": {"c": 0.0, "d": "previous"}}
+    with pytest.raises(ValueError, match=r"'d', line 6 \(6\). Received: an empty cell in the fut"):
+        read(GAPS, COVARIATES, time="t", **options)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({}, "time 3 after 2. Received: 4 in line 4, the first of 1 gaps with 1 missing rows"),
+        ({"fills": {"a": 0.0}}, r"covariates of the model, \['c', 'd'\]. Received: a"),
+        ({"insert_missing_rows": True}, "'c', the inserted row 3. .* --fill c=0 or --fill c=prev"),
+    ],
+)
+def test_gaps_raise_an_error_that_names_the_option(options, message):
+    with pytest.raises(ValueError, match=message):
+        read(GAPS, COVARIATES, time="t", **options)
+
+
 @pytest.mark.parametrize(
     "text, arguments, message",
     [
@@ -78,7 +109,11 @@ def test_series_are_separated_by_their_names():
         (DATES.replace("2024-02-29", "May"), {"time": "date"}, "in line 4. Received: 'May'"),
         (DATES, {"time": "day"}, r"columns \['day'\]"),
         (FUTURE, {"settings": LONGER}, "horizon=3 rows with the future covariates. Received: 6"),
-        (FUTURE.replace(",,8", "1,,8"), {"settings": COVARIATES}, "a='1' in line 6"),
+        (
+            FUTURE.replace(",,8", "1,,8"),
+            {"settings": COVARIATES},
+            "a=1 in line 6.* 3 rows .* with d",
+        ),
         (FUTURE.replace(",,8", ",,"), {"settings": COVARIATES}, "column 'd', line 6.*empty cell"),
         (FUTURE.replace("4,5,6", "4,,6"), {"settings": COVARIATES}, "column 'c', line 4"),
     ],
@@ -95,7 +130,7 @@ def test_forecasts_are_written_by_time_and_target():
         "quantiles": np.arange(18.0).reshape(1, 3, 2, 3),
     }
     file = io.StringIO()
-    write_forecasts(file, series, results, PLAIN, CsvColumns("date"))
+    write_forecasts(file, series, results, PLAIN, CsvOptions("date"))
     lines = file.getvalue().splitlines()
     assert lines[0] == "date,a_mean,a_q0.1,a_q0.5,a_q0.9,b_mean,b_q0.1,b_q0.5,b_q0.9"
     assert lines[1:3] == ["2024-03-01,0,0,1,2,1,3,4,5", "2024-03-02,2,6,7,8,3,9,10,11"]
@@ -105,6 +140,6 @@ def test_forecasts_of_several_series_have_a_column_of_names():
     series = read(SHOPS, series="shop")
     results = {"mean": np.zeros((2, 3, 2)), "quantiles": np.zeros((2, 3, 2, 3))}
     file = io.StringIO()
-    write_forecasts(file, series, results, PLAIN, CsvColumns(None, "shop"))
+    write_forecasts(file, series, results, PLAIN, CsvOptions(None, "shop"))
     rows = [line.split(",")[:2] for line in file.getvalue().splitlines()]
     assert rows[0] == ["shop", "step"] and rows[1] == ["x", "1"] and rows[6] == ["y", "3"]

@@ -1,5 +1,5 @@
 import pytest
-from keras_attn_runtime.series_times import next_times, parse_time, time_step
+from keras_attn_runtime.series_times import next_times, parse_time, steps_between, time_step
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,35 @@ def test_next_times_continue_the_step(times, expected):
         (["1"], "at least two times"),
         (["1", "2024-01-01"], "same kind"),
         (["5", "5"], "increasing"),
-        (["1", "2", "4"], "Expected the time 3 after 2. Received: 4 in line 4"),
-        (["2024-01-01", "2024-02-01", "2024-04-01"], "2024-03-01 after 2024-02-01"),
+        (["1", "3", "2"], "Received: 2 in line 4 after 3"),
+        (["2024-01-01 00:00", "2024-01-02 00:00+00:00"], "same kind"),
+        (["1", "3", "5", "6"], "such as 7 after 5. Received: 6 in line 5"),
+        (["2024-01-01", "2024-02-01", "2024-03-01", "2024-04-02"], "such as 2024-04-01"),
+        (
+            ["2024-01-01 00:00", "2024-01-01 01:00", "2024-01-01 01:30", "2024-01-01 02:30"],
+            "such as .*02:00:00 after",
+        ),
     ],
 )
 def test_wrong_times_raise_an_error(times, message):
     parsed = [(line, parse_time(time, line)) for line, time in enumerate(times, 2)]
     with pytest.raises(ValueError, match=message):
         time_step(parsed)
+
+
+@pytest.mark.parametrize(
+    "times, steps",
+    [
+        (["1", "4", "5", "6"], [3, 1, 1]),
+        (["1", "2", "4"], [1, 2]),
+        (["2024-01-01", "2024-03-01", "2024-04-01"], [2, 1]),
+        (["2024-02-27", "2024-03-01", "2024-03-02"], [3, 1]),
+        (["2024-01-05", "2024-01-08", "2024-01-09"], [3, 1]),  # a weekend
+        (["2024-02-05", "2024-02-06", "2024-03-06"], [1, 29]),
+    ],
+)
+def test_the_step_is_the_most_frequent_difference(times, steps):
+    parsed = [(line, parse_time(time, line)) for line, time in enumerate(times, 2)]
+    step = time_step(parsed)
+    pairs = zip(parsed, parsed[1:], strict=False)
+    assert [steps_between(before, time, step) for (_, before), (_, time) in pairs] == steps

@@ -66,12 +66,35 @@ def test_more_words_need_more_rows():
 
 
 @pytest.mark.parametrize(
+    ("convert", "arguments"),
+    [
+        (lambda image: image, {}),
+        (lambda image: image.astype("float32"), {}),
+        (lambda image: image / np.float32(255), {}),
+        (lambda image: image / np.float32(127.5) - 1, {"pixel_range": (-1, 1)}),
+        (lambda image: np.dstack([image, np.full((20, 20), 255, "uint8")]), {}),
+    ],
+    ids=["integers", "floats to 255", "floats to 1", "floats from -1", "rgba"],
+)
+def test_saved_picture_has_the_colors_of_the_image(convert, arguments, tmp_path):
+    image = np.zeros((20, 20, 3), "uint8")
+    image[:10, :10], image[:10, 10:], image[10:, :10] = (200, 40, 10), (0, 90, 255), (130,) * 3
+    figure = plot_attention_over_image(convert(image), ["a"], one_hot(3, count=4), **arguments)
+    figure.savefig(tmp_path / "picture.png")
+    saved = plt.imread(tmp_path / "picture.png")[..., :3]
+    box = figure.axes[0].get_window_extent()
+    for row, column in [(5, 5), (5, 15), (15, 5), (15, 15)]:
+        x = round(box.x0 + box.width * column / 20)
+        y = saved.shape[0] - round(box.y1 - box.height * row / 20)
+        np.testing.assert_allclose(saved[y, x], image[row, column] / 255, atol=2 / 255)
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"image": np.zeros((3, 4, 2))}, "of shape .height, width.* Received: .*3, 4, 2"),
-        ({"image": np.zeros((0, 4, 3))}, "Received: image with shape .0, 4, 3."),
-        ({"image": np.full((3, 4, 3), 200.0)}, "Received: image with dtype float64 from 200.0"),
-        ({"image": np.full((3, 4), np.nan)}, "in .0, 1. for floats"),
+        ({"image": np.zeros((3, 4, 5))}, "of shape .height, width.* Received: .*3, 4, 5"),
+        ({"image": np.full((3, 4, 3), -1.0)}, "Pass the values of black and white as pixel_range"),
+        ({"pixel_range": (1, 0)}, "Received: pixel_range=.1, 0."),
         ({"grid": (3, 3)}, "Received: 4 positions, grid=.3, 3."),
         ({"alignments": one_hot(0, 1, count=5)}, "Received: 5 positions, grid=None"),
         ({"target_tokens": ["a"]}, "one row per target token"),

@@ -1,9 +1,11 @@
-"""Types of command-line arguments: numbers within a range and KEY=VALUE."""
+"""Types of command-line arguments: numbers within a range, KEY=VALUE and NAME=FILL."""
 
 import argparse
+import math
 from typing import TypeVar
 
 from keras_attn_runtime.options import LARGEST_INT32
+from keras_attn_runtime.series_table import PREVIOUS
 
 N = TypeVar("N", int, float)
 
@@ -31,6 +33,20 @@ def key_and_value(text: str) -> tuple[str, str]:
             f"expected KEY=VALUE, such as device_id=1, received {text!r}"
         )
     return key, value
+
+
+def column_fill(text: str) -> tuple[str, float | str]:
+    """Returns the name of a column and its fill, of NAME=NUMBER or NAME=previous."""
+    name, _, value = text.rpartition("=")
+    try:
+        fill = PREVIOUS if value == PREVIOUS else float(value)
+    except ValueError:
+        fill = math.nan
+    if not name or (isinstance(fill, float) and not math.isfinite(fill)):
+        raise argparse.ArgumentTypeError(
+            f"expected NAME=NUMBER or NAME={PREVIOUS}, such as holiday=0, received {text!r}"
+        )
+    return name, fill
 
 
 def _at_least(least: N, value: N) -> N:

@@ -8,11 +8,11 @@ from typing import TextIO
 
 import numpy as np
 
-from keras_attn_runtime.commands.argument_types import integer, positive_integer
+from keras_attn_runtime.commands.argument_types import column_fill, integer, positive_integer
 from keras_attn_runtime.commands.line_arguments import add_model
 from keras_attn_runtime.errors import in_one_line
 from keras_attn_runtime.forecaster import Forecaster
-from keras_attn_runtime.series_csv import CsvColumns, read_series, write_forecasts
+from keras_attn_runtime.series_csv import CsvOptions, read_series, write_forecasts
 
 HELP = "forecast the series of a CSV file"
 DESCRIPTION = (
@@ -40,6 +40,22 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--series-column",
         metavar="NAME",
         help="column that names the series of each row. Default: all rows are one series",
+    )
+    add(
+        "--insert-missing-rows",
+        action="store_true",
+        help="insert a row for each missing time. Its targets are missing values; its covariates "
+        "need --fill. Default: a missing time is an error",
+    )
+    add(
+        "--fill",
+        type=column_fill,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="content of the empty cells of a covariate: a number, such as holiday=0, or "
+        "'previous', which repeats the value of the row before, but not in the future. Can be "
+        "repeated. Default: an empty cell is an error",
     )
     add(
         "--seed",
@@ -75,9 +91,11 @@ def run(arguments: Namespace) -> int:
         forecaster = Forecaster(arguments.model, arguments.provider, arguments.threads)
         settings = forecaster.settings
         time = arguments.time_column or settings.time_column
-        columns = CsvColumns(time, arguments.series_column)
+        options = CsvOptions(
+            time, arguments.series_column, arguments.insert_missing_rows, dict(arguments.fill)
+        )
         with _open_input(arguments.input) as file:
-            series = read_series(file, settings, columns)
+            series = read_series(file, settings, options)
         lengths = {len(each.arrays["past_targets"]) for each in series}
         if len(lengths) > 1:
             raise ValueError(
@@ -90,7 +108,7 @@ def run(arguments: Namespace) -> int:
         }
         results = forecaster(arrays, arguments.seed, batch_size=arguments.batch_size)
         with _open_output(arguments.output) as file:
-            write_forecasts(file, series, results, settings, columns)
+            write_forecasts(file, series, results, settings, options)
     except (ValueError, OSError, ImportError) as error:
         print(f"error: {in_one_line(error)}", file=sys.stderr)
         return 1

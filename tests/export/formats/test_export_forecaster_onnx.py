@@ -17,7 +17,11 @@ NAMES = {
 
 @pytest.fixture(scope="module")
 def model():
-    forecaster = small_forecaster(StudentTHead(2))
+    forecaster = small_forecaster(
+        StudentTHead(2),
+        past_covariate_scaling=([0.2], [1.5]),
+        future_covariate_scaling=([-0.1], [2.0]),
+    )
     model = forecast_model(PathSampler(forecaster, num_paths=3, return_attention_scores=True))
     randomize(forecaster)
     return model

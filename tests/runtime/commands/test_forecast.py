@@ -29,6 +29,44 @@ def test_forecast_of_constant_series_works(model, tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[1].startswith("4,5,4,5,5")
 
 
+def test_forecast_inserts_missing_rows_if_asked(model, tmp_path, capsys):
+    source = tmp_path / "in.csv"
+    source.write_text("day,a,b\n1,1,2\n2,3,4\n3,3,4\n5,7,8\n")
+    assert main(["forecast", model, "--input", str(source)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "Expected the time 4 after 3. Received: 5 in line 5" in line
+    assert "--insert-missing-rows" in line
+    assert main(["forecast", model, "--input", str(source), "--insert-missing-rows"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("6,7,6,7,7")
+
+
+def test_forecast_reads_covariates_of_the_future(tmp_path, capsys):
+    path = tmp_path / "model.onnx"
+    write_forecaster(
+        path, window=2, targets=("a",), past=("sale",), future=("sale",), time_column="day"
+    )
+    source = tmp_path / "in.csv"
+    command = ["forecast", str(path), "--input", str(source)]
+    source.write_text("day,a,sale\n1,5,\n2,6,1\n3,,\n4,,1\n5,,\n")
+    assert main(command) == 1
+    assert "'sale', line 2 (1). Received: an empty cell. Fill in" in capsys.readouterr().err
+    assert main([*command, "--fill", "sale=previous"]) == 1
+    assert "'sale', line 2 (1)" in capsys.readouterr().err
+    source.write_text("day,a,sale\n1,5,1\n2,6,\n3,,\n4,,1\n5,,\n")
+    assert main([*command, "--fill", "sale=previous"]) == 1
+    assert "'sale', line 4 (3). Received: an empty cell in the future" in capsys.readouterr().err
+    assert main([*command, "--fill", "sale=0"]) == 0
+    assert [line[:3] for line in capsys.readouterr().out.splitlines()[1:]] == ["3,6", "4,6", "5,6"]
+
+
+@pytest.mark.parametrize("fill", ["sale", "=0", "sale=x", "sale=nan"])
+def test_wrong_fill_is_a_wrong_command_line(model, capsys, fill):
+    with pytest.raises(SystemExit) as error:
+        main(["forecast", model, "--fill", fill])
+    assert error.value.code == 2
+    assert "NAME=NUMBER or NAME=previous" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "text, message",
     [

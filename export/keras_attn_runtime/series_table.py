@@ -1,0 +1,285 @@
+"""Tables of series that are read from CSV files."""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TextIO
+
+import numpy as np
+
+from keras_attn_runtime.array_types import Floats
+from keras_attn_runtime.series_times import (
+    Time,
+    next_times,
+    parse_time,
+    steps_between,
+    time_step,
+)
+
+MISSING = ("", "nan", "na", "null")
+"""Cells without a number, in lower case."""
+
+LARGEST = float(np.finfo(np.float32).max)
+
+PREVIOUS = "previous"
+"""The value of `--fill NAME=previous`: an empty cell repeats the value above it."""
+
+MOST_INSERTED = 1_000_000
+"""Limit of the inserted rows, because a wrong year could insert billions of them."""
+
+
+@dataclass(frozen=True)
+class SeriesTable:
+    """The rows of one series.
+
+    Attributes:
+        name: string, the name of the series, or "" if the file has a single one.
+        columns: list of strings, names of the columns.
+        values: float32 array of shape `(rows, columns)`, with NaN for empty cells.
+        times: list of the times of the rows, or `None` if the file has no column of times.
+        lines: list of ints, the number of the line of each row, or 0 for an inserted row.
+    """
+
+    name: str
+    columns: Sequence[str]
+    values: Floats
+    times: Sequence[Time] | None
+    lines: Sequence[int]
+
+    @property
+    def where(self) -> str:
+        """string, the name of the series for error messages."""
+        return f" of the series {self.name!r}" if self.name else ""
+
+    def place(self, row: int) -> str:
+        """Returns where a row is, for error messages."""
+        if self.lines[row]:
+            return f"line {self.lines[row]}{self.where}"
+        time = row if self.times is None else self.times[row]
+        return f"the inserted row {time}{self.where}"
+
+    def column(self, name: str) -> Floats:
+        """Returns the values of a column, of shape `(rows,)`."""
+        return self.values[:, self.columns.index(name)]
+
+    def with_all_times(self, insert_missing: bool = False) -> "SeriesTable":
+        """Checks that no time is missing, or inserts rows of NaN for missing times.
+
+        The most frequent difference between consecutive times is the step of the series.
+
+        Args:
+            insert_missing: bool, whether rows are inserted. Default: `False`, an error.
+
+        Returns:
+            `SeriesTable` whose times have equal steps.
+
+        Raises:
+            ValueError: if times do not increase, have no common step, or are missing and
+                `insert_missing=False`.
+        """
+        if self.times is None or len(self.times) < 2:
+            return self
+        numbered = list(zip(self.lines, self.times, strict=True))
+        step = time_step(numbered)
+        gaps: list[tuple[int, int]] = []  # number of the row after the gap, missing times
+        for row in range(1, len(self.times)):
+            steps = steps_between(self.times[row - 1], self.times[row], step)
+            assert steps is not None  # checked by time_step
+            if steps > 1:
+                gaps.append((row, steps - 1))
+        if not gaps:
+            return self
+        total = sum(count for _, count in gaps)
+        if not insert_missing or total > MOST_INSERTED:
+            first = gaps[0][0]
+            before = self.times[first - 1]
+            advice = (
+                "Use --insert-missing-rows to insert them with empty cells: missing targets are "
+                "masked."
+                if total <= MOST_INSERTED
+                else f"At most {MOST_INSERTED:,} rows can be inserted; correct the times."
+            )
+            raise ValueError(
+                f"Expected the time {next_times(before, step, 1)[0]} after {before}. Received: "
+                f"{self.times[first]} in {self.place(first)}, the first of {len(gaps)} gaps with "
+                f"{total} missing rows. {advice}"
+            )
+        starts = {row: count for row, count in gaps}
+        times: list[Time] = []
+        lines: list[int] = []
+        kept: list[int] = []
+        for row, time in enumerate(self.times):
+            count = starts.get(row, 0)
+            if count:
+                times += next_times(self.times[row - 1], step, count)
+                lines += [0] * count
+            kept.append(len(times))
+            times.append(time)
+            lines.append(self.lines[row])
+        values = np.full((len(times), len(self.columns)), np.nan, np.float32)
+        values[kept] = self.values
+        return replace(self, values=values, times=times, lines=lines)
+
+    def later_times(self, number: int) -> list[Time]:
+        """Returns the times that follow the last one.
+
+        Args:
+            number: int, number of times.
+
+        Raises:
+            ValueError: if the table has no times, or they have no common step.
+        """
+        times = list(self.times or [])
+        step = time_step(list(zip(self.lines, times, strict=True)))
+        return next_times(times[-1], step, number)
+
+    def with_num_rows(self, number: int) -> "SeriesTable":
+        """Returns the first rows; if there are too few, rows of empty cells for later times follow.
+
+        Args:
+            number: int, number of rows of the result.
+        """
+        added = number - len(self.values)
+        if added <= 0:
+            times = None if self.times is None else self.times[:number]
+            return replace(
+                self, values=self.values[:number], times=times, lines=self.lines[:number]
+            )
+        times = None if self.times is None else [*self.times, *self.later_times(added)]
+        empty = np.full((added, len(self.columns)), np.nan, np.float32)
+        values, lines = np.concatenate([self.values, empty]), [*self.lines, *[0] * added]
+        return replace(self, values=values, times=times, lines=lines)
+
+    def with_filled_cells(
+        self, fills: Mapping[str, float | str], num_future: int = 0
+    ) -> "SeriesTable":
+        """Replaces the empty cells of some columns.
+
+        Args:
+            fills: dict from names of columns to a number, or to "previous", which repeats the value
+                above the cell. Columns that the table does not have are ignored.
+            num_future: int, number of rows at the end that are the future. "previous" leaves their
+                cells empty, because the last known value is not a known future value. Default: 0.
+
+        Returns:
+            `SeriesTable`.
+        """
+        values = self.values.copy()
+        past = values[: len(values) - num_future]
+        for name, fill in fills.items():
+            if name not in self.columns:
+                continue
+            column = list(self.columns).index(name)
+            if isinstance(fill, str):
+                known = ~np.isnan(past[:, column])
+                latest = np.maximum.accumulate(np.where(known, np.arange(len(past)), -1))
+                has_value = latest >= 0
+                past[has_value, column] = past[latest[has_value], column]
+            else:
+                values[np.isnan(values[:, column]), column] = fill
+        return replace(self, values=values)
+
+    def require_numbers(self, names: Sequence[str], first: int, num_future: int = 0) -> None:
+        """Raises a `ValueError` if a cell of some columns is empty.
+
+        Args:
+            names: list of strings, columns of covariates.
+            first: int, number of the first row that is checked.
+            num_future: int, number of rows at the end that are the future. Default: 0.
+        """
+        for name in names:
+            rows = np.flatnonzero(np.isnan(self.column(name)[first:])) + first
+            if not len(rows):
+                continue
+            row = int(rows[0])
+            is_future = row >= len(self.values) - num_future
+            time = f" ({self.times[row]})" if self.times is not None and self.lines[row] else ""
+            advice = (
+                f"The future of a covariate must be known: fill in the cell, or use --fill "
+                f"{name}=0 if an empty cell means 0."
+                if is_future
+                else f"Fill in the cell, or use --fill {name}=0 or --fill {name}={PREVIOUS}."
+            )
+            raise ValueError(
+                f"Expected a number in column {name!r}, {self.place(row)}{time}. Received: an "
+                f"empty cell{' in the future' if is_future else ''}. {advice}"
+            )
+
+
+def read_series_tables(
+    file: TextIO,
+    columns: Sequence[str],
+    time_column: str | None = None,
+    series_column: str | None = None,
+) -> list[SeriesTable]:
+    """Reads columns of numbers from a CSV file whose first line has the names of the columns.
+
+    Args:
+        file: the open file.
+        columns: list of strings, names of the columns to read.
+        time_column: string, column of the times: integers or ISO dates. Default: `None`.
+        series_column: string, column that names the series of each row. Default: `None`, all rows
+            are one series.
+
+    Returns:
+        List of `SeriesTable`, one for each series, in the order of the file.
+
+    Raises:
+        ValueError: if a column is missing, there are no rows, or a cell is not a number or a time.
+
+    Example:
+
+        with open("sales.csv", newline="", encoding="utf-8-sig") as file:
+            (table,) = read_series_tables(file, ["sales", "price"], "date")
+        table = table.with_all_times(insert_missing=True)
+        table = table.with_filled_cells({"price": "previous"})
+    """
+
+    reader = csv.DictReader(file)
+    names = list(reader.fieldnames or ())
+    needed = [*columns, *(each for each in (time_column, series_column) if each is not None)]
+    missing = [name for name in dict.fromkeys(needed) if name not in names]
+    if missing:
+        raise ValueError(
+            f"Expected the columns {missing} in the file. Received: {names}. The first line has "
+            "the names of the columns, separated by commas."
+        )
+    columns = list(dict.fromkeys(columns))
+    rows: dict[str, list[list[float]]] = {}
+    times: dict[str, list[Time]] = {}
+    lines: dict[str, list[int]] = {}
+    for row in reader:
+        name = "" if series_column is None else row[series_column] or ""
+        line = reader.line_num
+        rows.setdefault(name, []).append([_number(row[each], each, line) for each in columns])
+        lines.setdefault(name, []).append(line)
+        if time_column is not None:
+            times.setdefault(name, []).append(parse_time(row[time_column] or "", line))
+    if not rows:
+        raise ValueError("Expected rows after the names of the columns. Received: none.")
+    return [
+        SeriesTable(
+            name,
+            columns,
+            np.array(rows[name], np.float32).reshape(-1, len(columns)),
+            times.get(name),
+            lines[name],
+        )
+        for name in rows
+    ]
+
+
+def _number(cell: str | None, name: str, line: int) -> float:
+    if cell is None or cell.strip().lower() in MISSING:
+        return math.nan
+    try:
+        number = float(cell)
+    except ValueError:
+        number = math.inf
+    if not abs(number) <= LARGEST:  # also rejects nan
+        raise ValueError(
+            f"Expected a finite float32 number in column {name!r}, line {line}. Received: "
+            f"{cell!r}. Leave the cell of a missing value empty."
+        )
+    return number

@@ -1,0 +1,105 @@
+"""Converts images of any common format to the pixels of a picture."""
+
+from typing import Any
+
+import numpy as np
+
+TOLERANCE = 1e-3
+"""Values that lie outside of the range by at most this share of it are clipped: resizing rounds."""
+
+DARKEST = 16
+"""Floats whose largest value is above 1 and below this number may have either range."""
+
+COLOR_MODES = ("1", "L", "LA", "RGB", "RGBA", "I", "I;16", "F")
+"""Modes of Pillow whose arrays are gray or RGB."""
+
+
+def image_pixels(image: Any, pixel_range: tuple[float, float] | None = None) -> np.ndarray:
+    """Converts an image to RGB floats.
+
+    Args:
+        image: See `plot_attention_over_image`.
+        pixel_range: See `plot_attention_over_image`.
+
+    Returns:
+        Float32 array of shape `(height, width, 3)` in [0, 1].
+
+    Raises:
+        ValueError: If `image` is not an image, `pixel_range` is not a pair of numbers, pixels are
+            outside of it, or it is `None` and cannot be inferred.
+    """
+    pixels = _channels(_array(image))
+    black, white = _range(pixels, pixel_range)
+    tolerance = TOLERANCE * (white - black)
+    # The condition is also false for NaN.
+    if not np.all((pixels >= black - tolerance) & (pixels <= white + tolerance)):
+        raise ValueError(
+            f"Expected pixels from {black:g} (black) to {white:g} (white). Received: image "
+            f"{_description(pixels)}. Pass the values of black and white as pixel_range, or clip "
+            "the pixels."
+        )
+    pixels = np.clip((pixels.astype("float32") - black) / (white - black), 0.0, 1.0)
+    if pixels.shape[-1] in (2, 4):
+        opacity = pixels[..., -1:]
+        pixels = pixels[..., :-1] * opacity + (1.0 - opacity)  # over white, as on a page
+    return np.broadcast_to(pixels, (*pixels.shape[:2], 3)).copy()
+
+
+def _array(image):
+    """Returns an array of numbers."""
+    if getattr(image, "mode", COLOR_MODES[0]) not in COLOR_MODES and hasattr(image, "convert"):
+        image = image.convert("RGBA")  # such as a palette, whose array has numbers of colors
+    pixels = np.asarray(image)
+    if pixels.dtype.name in ("bfloat16", "float16"):
+        pixels = pixels.astype("float32")
+    if pixels.dtype.kind not in "biuf":
+        raise ValueError(
+            f"Expected an image of numbers. Received: image with dtype {pixels.dtype}. Convert it "
+            "to an array of one image."
+        )
+    return pixels.astype("float32") if pixels.dtype.kind == "b" else pixels
+
+
+def _channels(pixels):
+    """Returns pixels of shape `(height, width, channels)`."""
+    if pixels.ndim == 2:
+        pixels = pixels[..., None]
+    if pixels.ndim != 3 or pixels.shape[-1] not in (1, 2, 3, 4) or pixels.size == 0:
+        advice = (
+            "Move the channels to the end: np.moveaxis(image, 0, -1)."
+            if pixels.ndim == 3 and pixels.shape[0] in (1, 3, 4)
+            else "Pass one image."
+        )
+        raise ValueError(
+            "Expected an image of shape (height, width) or (height, width, channels) with 1 "
+            "(gray), 2 (gray, opacity), 3 (RGB) or 4 (RGBA) channels. Received: image with shape "
+            f"{pixels.shape}. {advice}"
+        )
+    return pixels
+
+
+def _range(pixels, pixel_range):
+    """Returns the values of black and white."""
+    if pixel_range is not None:
+        given = np.asarray(pixel_range, dtype="float64")
+        if given.shape != (2,) or not np.isfinite(given).all() or not given[0] < given[1]:
+            raise ValueError(
+                "Expected pixel_range to be the values of black and white, such as (0, 255) or "
+                f"(-1, 1). Received: pixel_range={pixel_range!r}."
+            )
+        return given.tolist()
+    most = pixels.max()
+    is_integer = pixels.dtype.kind in "iu"
+    is_unclear = most == 1 if is_integer else 1 + TOLERANCE < most < DARKEST
+    if is_unclear:
+        raise ValueError(
+            "Expected pixels with white at 255, or floats with white at 1. Received: image "
+            f"{_description(pixels)}, which is almost black if white is at 255. Pass the values of "
+            "black and white as pixel_range, such as (0, 1), or do not round floats in [0, 1] to "
+            "integers."
+        )
+    return (0.0, 255.0) if is_integer or most >= DARKEST else (0.0, 1.0)
+
+
+def _description(pixels):
+    return f"with dtype {pixels.dtype} from {pixels.min():g} to {pixels.max():g}"
