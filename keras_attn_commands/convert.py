@@ -4,6 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from keras_attn_commands.convert_checks import check_conversion
+from keras_attn_commands.option_names import name_options
+from keras_attn_commands.quiet_import import quiet_import
+
 HELP = "convert a checkpoint of transformers or OpenNMT-tf"
 DESCRIPTION = (
     "Converts a checkpoint folder of Hugging Face's transformers, or a Transformer of OpenNMT-tf "
@@ -13,6 +17,14 @@ DESCRIPTION = (
     "wrong command line."
 )
 OPENNMT_OPTIONS = ("model_type", "config", "source_vocabulary", "target_vocabulary")
+ARGUMENTS = {
+    "folder": "FOLDER",
+    "path": "RUN",
+    "config": "--config",
+    "source_vocabulary": "--source-vocabulary",
+    "target_vocabulary": "--target-vocabulary",
+}
+"""Dict from the arguments of the functions to those of the command, for errors."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,10 +79,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        conversion, verification = _convert(arguments)
+        is_opennmt = check_conversion(arguments, OPENNMT_OPTIONS)
+        with quiet_import():
+            import keras_attn.convert  # noqa: F401
+        conversion, verification = _convert(arguments, is_opennmt)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())  # errors of C++ code can have several lines
-        print(f"Nothing was converted. {reason}", file=sys.stderr)
+        print(f"Nothing was converted. {name_options(reason, ARGUMENTS)}", file=sys.stderr)
         return 1
     if arguments.report:
         print(conversion.report(), end="")
@@ -86,28 +101,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _convert(arguments):
+def _convert(arguments, is_opennmt):
     from keras_attn.convert import from_opennmt_tf, from_transformers, verify
-    from keras_attn.convert.checkpoint import CONFIG
-    from keras_attn.convert.opennmt_checkpoint import is_opennmt_checkpoint
 
-    options = {name: getattr(arguments, name) for name in OPENNMT_OPTIONS}
     folder, ignored = arguments.folder, arguments.ignore_setting
-    if not (folder / CONFIG).is_file() and is_opennmt_checkpoint(folder):
-        if arguments.verify:
-            raise ValueError(
-                "Expected a checkpoint of transformers with --verify. Received: "
-                f"{str(folder)!r}, a checkpoint of OpenNMT-tf. Omit --verify."
-            )
+    if is_opennmt:
+        options = {name: getattr(arguments, name) for name in OPENNMT_OPTIONS}
         conversion = from_opennmt_tf(folder, **options, ignore_settings=ignored)
         conversion.save(arguments.out)
         return conversion, None
-    given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
-    if given:
-        raise ValueError(
-            f"Expected a checkpoint of OpenNMT-tf with {given[0]}. Received: {str(folder)!r}, "
-            f"which has no TensorFlow checkpoint. Omit {given[0]}, or check the path."
-        )
     conversion = from_transformers(folder, ignored)
     verification = None
     if arguments.verify:

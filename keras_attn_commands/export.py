@@ -5,10 +5,13 @@ import ast
 import contextlib
 import json
 import sys
-import zipfile
 from pathlib import Path
 
+from keras_attn_checks.search_names import SEARCH_ARGUMENTS
+from keras_attn_commands.export_checks import check_export
 from keras_attn_commands.export_forecaster import export_forecaster
+from keras_attn_commands.option_names import name_options
+from keras_attn_commands.quiet_import import quiet_import
 
 LITERT = ("litert", "litert-steps")
 CHECKPOINTS = ("ctranslate2", "transformers")
@@ -16,7 +19,17 @@ CHECKPOINTS = ("ctranslate2", "transformers")
 FORMATS = ("onnx", "onnx-steps", "onnx-text", "saved-model", *LITERT, *CHECKPOINTS)
 PRECISIONS = ("float32", "float16", "int8", "int8-rows", "int4")
 FEW_PRECISIONS = ("float32", "float16", "int8")
-SEARCH_CLASSES = ("BeamDecoder", "GreedyDecoder", "SamplingDecoder")
+SEARCH_CLASSES = tuple(SEARCH_ARGUMENTS)
+ARGUMENTS = {
+    "batch_size": "--batch-size",
+    "directory": "OUT",
+    "max_source_characters": "--max-source-characters",
+    "original": "--original",
+    "path": "OUT",
+    "precision": "--precision",
+    "sample_inputs": "--sample",
+}
+"""Dict from the arguments of the functions to those of the command, for errors."""
 
 HELP = "export the model of a training run"
 DESCRIPTION = (
@@ -127,10 +140,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     choices = _choices(arguments)
     try:
-        report = _export(arguments, choices)
+        sample = check_export(arguments)
+        with quiet_import():
+            import keras_attn.export  # noqa: F401
+        report = _export(arguments, choices, sample)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())  # errors of C++ code can have several lines
-        print(f"Nothing was exported. {reason}", file=sys.stderr)
+        print(f"Nothing was exported. {name_options(reason, ARGUMENTS)}", file=sys.stderr)
         return 1
     print(f"Wrote {arguments.out}. {report.rstrip('.')}.")
     return 0
@@ -213,7 +229,7 @@ def _checkpoint_choices(arguments):
     return {**choices, "precision": arguments.precision}
 
 
-def _export(arguments, choices):
+def _export(arguments, choices, sample):
     """Exports the model of a run; returns the result of the comparison as a text."""
     import keras_attn
     from keras_attn import export
@@ -222,7 +238,6 @@ def _export(arguments, choices):
 
     run = RunDirectory(arguments.run_directory)
     if run.kind == "series":
-        sample = None if arguments.sample is None else _sample(arguments.sample)
         return f"Compared with Keras{export_forecaster(arguments, run, sample)}"
     # transformers also reads encoders, which have no search.
     model = run.load_model(None if arguments.format == "transformers" else "generation")
@@ -246,8 +261,8 @@ def _export(arguments, choices):
     choices = {**choices, "card": run.card}
     if run.image_format is not None and arguments.format != "onnx-text":
         choices = {**choices, "image_format": run.image_format}
-    if arguments.sample is not None:
-        choices = {**choices, "sample_inputs": _sample(arguments.sample)}
+    if sample is not None:
+        choices = {**choices, "sample_inputs": sample}
     report = _call(function, model, arguments.out, *tokenizers, sentences=sentences, **choices)
     text = str(report)
     start, details = "WARNING, LOW AGREEMENT: ", ". Details: "
@@ -264,23 +279,6 @@ def _call(function, *arguments, **choices):
         return function(*arguments, **choices)
     except ExportError as error:
         raise RuntimeError(str(error)) from error
-
-
-def _sample(path):
-    """Returns a dict of the arrays in a .npz file."""
-    import numpy as np
-
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if not isinstance(loaded, np.lib.npyio.NpzFile):
-            raise ValueError("a file of one array")
-        with loaded:
-            return dict(loaded)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"Expected a .npz file with an array for each input of the model. Received: {path} "
-            f"({error}). Write it with numpy.savez({path.name!r}, name=array)."
-        ) from error
 
 
 def _setting(text):

@@ -21,7 +21,6 @@ def export_forecaster(arguments: argparse.Namespace, run: Any, sample: Any) -> s
     from keras_attn import export
     from keras_attn.training import SeriesColumns
 
-    _refuse_search_options(arguments)
     columns = run.series or SeriesColumns()
     choices = {} if arguments.batch_size is None else {"batch_size": arguments.batch_size}
     function = getattr(export, FORMATS[arguments.format])
@@ -41,7 +40,7 @@ def export_forecaster(arguments: argparse.Namespace, run: Any, sample: Any) -> s
     return f": largest difference {largest:.1e}"
 
 
-def _refuse_search_options(arguments):
+def refuse_search_options(arguments: argparse.Namespace) -> None:
     """Raises an error for a format or an option that forecasters do not have."""
     if arguments.format not in FORMATS:
         raise ValueError(

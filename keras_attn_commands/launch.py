@@ -38,13 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--indices",
-        type=lambda text: [int(each) for each in text.split(",")],
+        type=_indices,
         metavar="I,...",
         help="numbers of the workers that this machine starts, from 0. Default: all workers",
     )
     parser.add_argument(
         "--restarts",
-        type=int,
+        type=_integer,
         default=0,
         metavar="N",
         help="number of times to restart all workers after a failure. Default: %(default)s",
@@ -165,7 +165,18 @@ def _reason(code):
 
 
 def _positive(text):
-    number = int(text)
+    number = _integer(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected a number of 1 or more, received {text}")
     return number
+
+
+def _indices(text):
+    return [_integer(each) for each in text.split(",")]
+
+
+def _integer(text):
+    try:
+        return int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected a number, received {text!r}") from error

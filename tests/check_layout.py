@@ -5,7 +5,8 @@
 `ORDER` is the order of the packages: each may import those before it alone. Imports inside of
 functions count. It also counts where TensorFlow is imported, which `TENSORFLOW` allows, and refuses
 private names of Keras, TensorFlow and tf2onnx outside of `PRIVATE_NAMES`. The package
-`keras_attn_commands` follows all of them: only programs, files named `__main__.py`, import it.
+`keras_attn_commands` follows all of them: only programs, files named `__main__.py`, import it. The
+package `keras_attn_checks` precedes all of them: it imports only the standard library.
 
 Examples use public names only: those in `__all__` of `keras_attn` and of its public packages.
 Benchmarks may also measure other modules, but none whose name begins with `_`.
@@ -121,6 +122,15 @@ def private_imports():
                 yield f"benchmarks/{path.name} imports {name}, which is private"
 
 
+def imports_of_checks():
+    """Yields a message for each import of `keras_attn_checks` that is not in Python itself."""
+    for path in sorted((ROOT.parent / "keras_attn_checks").glob("*.py")):
+        for name in imported(path):
+            first = name.partition(".")[0]
+            if first != "keras_attn_checks" and first not in sys.stdlib_module_names:
+                yield f"keras_attn_checks/{path.name} imports {name}"
+
+
 def main():
     edges, tensorflow, commands = collections.defaultdict(set), collections.Counter(), []
     for path in sorted(ROOT.rglob("*.py")):
@@ -160,6 +170,7 @@ def main():
     wrong += [f"TensorFlow in {name}" for name in tensorflow if name not in TENSORFLOW]
     wrong += private_uses(sorted(ROOT.rglob("*.py")))
     wrong += private_imports()
+    wrong += imports_of_checks()
     print(*wrong, sep="\n", end="\n" if wrong else "")
     return 1 if wrong else 0
 

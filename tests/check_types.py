@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("keras_attn", "keras_attn_commands", "export/keras_attn_runtime")
+PACKAGES = ("keras_attn", "keras_attn_checks", "keras_attn_commands", "export/keras_attn_runtime")
 IGNORE = re.compile(r"#\s*(?:pyright|type):\s*ignore")
 PUBLIC_SPECIAL = ("__init__", "__call__", "__getitem__", "__iter__", "__len__")
 

@@ -1,13 +1,22 @@
 """Recognizes files of other formats, so that errors can name the format."""
 
+import shlex
 import zipfile
 from os import PathLike
 from pathlib import Path
 
 _EXPORT = "Export the model: `keras-attn export onnx RUN model.onnx`."
+_EXPORT_KERAS = (
+    "Export it in Python: `keras_attn.export.export_onnx(keras.saving.load_model(PATH), "
+    "'model.onnx')`."
+)
 _EXPORT_LITERT = "Export the model: `keras-attn export litert RUN model.tflite`."
+_SEARCHLESS = ("decoder_model.onnx", "decoder_model_merged.onnx", "encoder_model.onnx")
+"""Files of Optimum, whose search is a program in Python."""
+
 _BEGINNINGS = (
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file, such as a Keras model or its weights", _EXPORT),
+    (b"GGUF", "a GGUF file", "Convert the checkpoint of transformers from which it was made."),
     (b"version https://git-lfs", "a Git LFS pointer", "Download the file: `git lfs pull`."),
     (b"\x1f\x8b", "a gzip archive", "Unpack it."),
 )
@@ -50,6 +59,12 @@ def identify_foreign(path: str | PathLike[str]) -> tuple[str, str] | tuple[None,
         return "a TensorFlow Lite file", _EXPORT_LITERT
     if zipfile.is_zipfile(path):
         return _identify_archive(path)
+    if path.suffix == ".safetensors":
+        is_checkpoint = (path.parent / "config.json").is_file()
+        return "a file of weights", _convert(path.parent if is_checkpoint else None)
+    if path.name in ("config.json", "run.json"):
+        kind, advice = _identify_directory(path.parent)
+        return (None, None) if kind is None else (f"a file of {kind}", advice)
     return None, None
 
 
@@ -62,8 +77,35 @@ def _identify_directory(path: Path) -> tuple[str, str] | tuple[None, None]:
             "Its search has no loop: use StreamingTranslator.",
         )
     if (path / "run.json").is_file():
-        return "the directory of a training run", _EXPORT
+        return "the directory of a training run", _export_run(path)
+    if any((path / name).is_file() for name in _SEARCHLESS):
+        return "an export of Optimum, which has no search", _convert(None)
+    if (path / "config.json").is_file() and (path / "model.bin").is_file():
+        return "a model of CTranslate2", _EXPORT
+    if (path / "config.json").is_file():
+        return "a checkpoint folder of transformers", _convert(path)
+    files = sorted(each.name for each in path.glob("*") if each.suffix in (".onnx", ".tflite"))
+    if files:
+        return f"a directory with {', '.join(files)}", f"Pass {str(path / files[0])!r}."
+    if any(path.glob("*.index")):
+        return "a folder of TensorFlow checkpoints", _convert(path)
+    if (path / "model.keras").is_file():
+        return "a directory with model.keras", _EXPORT_KERAS
     return None, None
+
+
+def _export_run(path: Path) -> str:
+    return f"Export it: `keras-attn export onnx {shlex.quote(str(path))} model.onnx`."
+
+
+def _convert(folder: Path | None) -> str:
+    """Returns the commands that convert and export a checkpoint folder, or `None` for its name."""
+    name = "FOLDER" if folder is None else shlex.quote(str(folder))
+    what = "the checkpoint folder of transformers" if folder is None else "it"
+    return (
+        f"Convert and export {what}: `keras-attn convert {name} RUN`, then `keras-attn export onnx "
+        "RUN model.onnx`."
+    )
 
 
 def _identify_archive(path: Path) -> tuple[str, str] | tuple[None, None]:
@@ -73,7 +115,9 @@ def _identify_archive(path: Path) -> tuple[str, str] | tuple[None, None]:
     except (zipfile.BadZipFile, NotImplementedError):
         return None, None
     if "config.json" in names and "metadata.json" in names:
-        return "a Keras file", _EXPORT
+        is_run = (path.parent / "run.json").is_file()
+        return "a Keras file", _export_run(path.parent) if is_run else _EXPORT_KERAS
     if any(name.endswith("data.pkl") for name in names):
-        return "a PyTorch file", _EXPORT
+        is_checkpoint = (path.parent / "config.json").is_file()
+        return "a PyTorch file", _convert(path.parent if is_checkpoint else None)
     return "a zip archive", "Unpack it."

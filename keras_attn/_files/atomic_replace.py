@@ -17,43 +17,16 @@ from keras_attn._files.working_directory import (
     remove,
     working_directory,
 )
-
-EXPORTS = {
-    "model.onnx": {"model.weights"},
-    "start.onnx": {"step.onnx", "finish.onnx"},
-    "saved_model.pb": {"fingerprint.pb", "variables", "assets"},
-    "conversion.txt": {
-        *("run.json", "model.keras", "source.spm", "target.spm", "source.json", "target.json"),
-        *("labels.txt", "original"),
-    },
-    "export.txt": {
-        *("config.json", "generation_config.json", "model.safetensors", "added_tokens.json"),
-        *("chat_template.jinja", "merges.txt", "sentencepiece.bpe.model", "source.spm"),
-        *("special_tokens_map.json", "spiece.model", "target.spm", "target_vocab.json"),
-        *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab-src.json"),
-        *("vocab-tgt.json", "vocab.json", "vocab.txt", "model.bin", "shared_vocabulary.json"),
-        *("source_vocabulary.json", "target_vocabulary.json"),
-    },
-}
-"""Main file of each type of exported or converted directory, and the names of its other files.
-Directories that contain other names are never replaced.
-"""
-
-EXTRA, EXTRA_NAMES = "assets.extra", {"keras_attn.json"}
-"""Directory in a SavedModel, and the names of the files that an export writes there. Users can add
-other files, such as warm-up requests of TensorFlow Serving. A SavedModel with such files is not
-replaced."""
+from keras_attn_checks.output_path import (
+    EXPORTS,
+    EXTRA,
+    names_in,
+    refuse_other_content,
+    require_parent_directory,
+)
 
 _ATTEMPTS = 100
 """Maximum number of attempts if other processes replace the same path at the same time."""
-
-
-_KINDS = {
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
 
 
 @contextlib.contextmanager
@@ -121,18 +94,14 @@ def atomic_replace(
     path = Path(path)
     if path.is_symlink():
         path = path.resolve()
-    if not path.absolute().parent.is_dir():
-        raise FileNotFoundError(
-            "Expected a path in an existing directory. "
-            f"Received: path={str(path)!r}. Create {str(path.parent)!r} first."
-        )
+    require_parent_directory(path)
     with working_directory(path, _is_whole) as directory:
-        _refuse_other_content(path, is_file, first_bytes)
+        refuse_other_content(path, is_file, first_bytes)
         partial = directory / path.name
         yield partial
         flush_to_disk(partial)
         # Check again, because another process may have changed `path` while the block ran.
-        _refuse_other_content(path, partial.is_file(), first_bytes)
+        refuse_other_content(path, partial.is_file(), first_bytes)
         _keep_modes(path if like is None or path.exists() else Path(like), partial)
         _put_in_place(partial, path)
         flush_directory(path.parent)
@@ -215,53 +184,6 @@ def _is_whole(path):
     """Returns whether a path exists and is not the rest of an interrupted `_move_by_copying`."""
     if not path.is_dir() or path.is_symlink():
         return os.path.lexists(path)
-    names = _names_in(path)
+    names = names_in(path)
     parts = {EXTRA, *set().union(*EXPORTS.values())} - EXPORTS.keys()
     return not names <= parts
-
-
-def _names_in(path):
-    """Returns the set of names in a directory. It is empty if the directory does not exist."""
-    try:
-        return set(os.listdir(path))
-    except (FileNotFoundError, NotADirectoryError):  # another process moved it
-        return set()
-
-
-def _refuse_other_content(path, is_file, first_bytes):
-    """Raises a `FileExistsError` if `path` has content that must not be replaced."""
-    kind = None
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-        kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
-    if kind is not None:
-        raise FileExistsError(
-            f"Expected the name of a file or a directory. Received: path={str(path)!r}, {kind}. "
-            "Choose another path."
-        )
-    names = _names_in(path)
-    if "saved_model.pb" in names and _names_in(path / EXTRA) == EXTRA_NAMES:
-        names.discard(EXTRA)
-    is_export = any(main in names and names <= {main, *more} for main, more in EXPORTS.items())
-    if names and not is_export:
-        raise FileExistsError(
-            "Expected a new path, or an earlier export to replace. "
-            f"Received: path={str(path)!r}, a directory with other content. Move it away, or "
-            "choose another path."
-        )
-    if is_file and path.is_dir():
-        raise FileExistsError(
-            f"Expected the name of a file. Received: path={str(path)!r}, a directory. Remove it, "
-            "or choose another path."
-        )
-    if path.is_file() and (first_bytes or is_file is False):
-        _refuse_other_file(path, first_bytes)
-
-
-def _refuse_other_file(path, first_bytes):
-    with open(path, "rb") as stream:
-        begin = stream.read(max(1, len(first_bytes)))
-    if begin and (not first_bytes or begin != first_bytes):
-        raise FileExistsError(
-            f"Expected a new path, or an earlier export to replace. Received: path={str(path)!r}, "
-            "a file with other content. Move it away, or choose another path."
-        )

@@ -57,7 +57,7 @@ class Layer(keras.layers.Layer):
         if unknown:
             known = self._argument_names()
             received = ", ".join(f"{name}={kwargs[name]!r}" for name in unknown)
-            advice = [OTHER_WAYS[name] for name in unknown if name in OTHER_WAYS]
+            advice = [each for name in unknown if (each := self._advice_for(name))]
             advice = " ".join(advice) or "Use one of these."
             raise ValueError(
                 f"Expected arguments of {type(self).__name__}: "
@@ -70,6 +70,10 @@ class Layer(keras.layers.Layer):
                 f"dtype={self.dtype_policy.name!r} for {type(self).__name__}. Quantize the model "
                 'when it is exported: export_onnx(..., precision="int8").'
             )
+
+    def _advice_for(self, name: str) -> str | None:
+        """Returns advice for an unknown argument, or `None`."""
+        return OTHER_WAYS.get(name)
 
     def _argument_names(self):
         """Returns the argument names of the class and its base classes up to `Layer`."""

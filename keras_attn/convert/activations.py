@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import Any
 
 from keras_attn.convert.conversion_error import ConversionError
@@ -39,3 +40,13 @@ def activation(name: Any, gated: bool = False) -> str:
             f"Received: {name!r}. Models with this activation cannot be converted."
         )
     return own
+
+
+def is_activation(name: str, gated: bool = False) -> Callable[[Any], Any]:
+    """Returns a check of `Setting`s: the key `name` must have an activation of keras_attn.
+
+    Args:
+        name: String, a key of `config.json`.
+        gated: Bool, whether it is the activation of a gate. Defaults to `False`.
+    """
+    return lambda settings: activation(settings[name], gated)

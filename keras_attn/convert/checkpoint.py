@@ -6,8 +6,9 @@ from typing import Any
 
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.weight_files import WeightFiles
+from keras_attn_checks.checkpoint_folder import folder_problem
+from keras_attn_checks.path_kind import CONFIG
 
-CONFIG = "config.json"
 GENERATION_CONFIG = "generation_config.json"
 
 
@@ -30,15 +31,10 @@ class Checkpoint:
 
     def __init__(self, folder: str | PathLike[str]) -> None:
         self.path = Path(folder)
-        if not self.path.is_dir():
-            raise ConversionError(_missing_folder(folder))
-        config = self.read_json(CONFIG)
-        if config is None:
-            raise ConversionError(
-                f"Expected a folder with {CONFIG}. Received: folder={str(folder)!r}, "
-                f"{_describe_folder(self.path)}"
-            )
-        self.config = config
+        problem = folder_problem(self.path)
+        if problem is not None:
+            raise ConversionError(problem)
+        self.config = self.read_json(CONFIG) or {}
         self.generation_config = self.read_json(GENERATION_CONFIG)
 
     @functools.cached_property
@@ -63,30 +59,3 @@ class Checkpoint:
                 "Copy the file again."
             )
         return content
-
-
-def _describe_folder(path):
-    """Returns the end of an error message about a folder without `config.json`."""
-    if (path / "run.json").is_file():
-        return "a run directory, which is already converted. Pass it to `keras-attn export`."
-    return f"in which {CONFIG} is missing. Copy the whole folder of the checkpoint."
-
-
-def _missing_folder(folder):
-    name = str(folder)
-    if Path(name).exists():
-        return (
-            f"Expected the path of a folder. Received: folder={name!r}, a file. Pass the folder "
-            f"that contains {CONFIG}, the weights and the tokenizers."
-        )
-    if not Path(name).is_absolute() and name.count("/") <= 1 and not name.startswith("."):
-        return (
-            f"Expected the path of a folder. Received: folder={name!r}, which does not exist. If "
-            "this is the name of a model on the Hugging Face Hub, download it first: `pip install "
-            f"huggingface_hub`, then `hf download {name} --local-dir {Path(name).name}`, and "
-            f"convert the folder {Path(name).name!r}."
-        )
-    return (
-        f"Expected the path of a folder. Received: folder={name!r}, which does not exist. Check "
-        "the path."
-    )

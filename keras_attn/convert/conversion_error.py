@@ -1,2 +1,20 @@
 class ConversionError(ValueError):
-    """A checkpoint cannot be converted exactly. The message contains the reason and advice."""
+    """A checkpoint cannot be converted exactly. The message contains the reason and advice.
+
+    Args:
+        *messages: Strings, a message for each problem of the checkpoint.
+
+    Attributes:
+        messages: Tuple of these strings.
+    """
+
+    def __init__(self, *messages: str) -> None:
+        self.messages = messages
+        text = " ".join(messages)
+        if len(messages) > 1:
+            numbered = (f"({number}) {each}" for number, each in enumerate(messages, start=1))
+            text = (
+                "Expected a checkpoint that can be converted exactly. Received: "
+                f"{len(messages)} problems. {' '.join(numbered)}"
+            )
+        super().__init__(text)

@@ -16,6 +16,7 @@ from keras_attn.convert.encoder_models import (
     copy_encoder,
 )
 from keras_attn.convert.generation_settings import GENERATION
+from keras_attn.convert.problems import Problems
 from keras_attn.convert.settings import SettingReport, Settings, check_ignored, irrelevant
 from keras_attn.convert.tokenizers import TOKENIZER_CONFIG, TokenizerIds, read_tokenizers
 from keras_attn.convert.weight_copy import WeightCopy
@@ -70,8 +71,12 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
     class_name, head = encoder_head(architecture, checkpoint.config)
     settings = encoder_settings(architecture, checkpoint.config)
     check_ignored(ignore_settings, settings)
-    reports = settings.check(ignore_settings)
-    labels = class_labels(settings) if head in ("sequence", "token") else ()
+    problems, reports, labels = Problems(), [], ()
+    with problems.collect():
+        reports = settings.check(ignore_settings)
+    with problems.collect():
+        labels = class_labels(settings) if head in ("sequence", "token") else ()
+    problems.raise_all()
     start, end = _text_ids(architecture, checkpoint)
     copy = WeightCopy(checkpoint.weights)
     encoder = build_encoder(architecture, settings, start, end)

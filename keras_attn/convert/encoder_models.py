@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_attn.convert.activations import activation
+from keras_attn.convert.activations import activation, is_activation
 from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
 from keras_attn.convert.weight_mapping import WeightMapping
@@ -193,7 +193,7 @@ BERT_SETTINGS: dict[str, Setting] = {
     "num_hidden_layers": mapped("num_layers", 12),
     "num_attention_heads": mapped("num_heads", 12),
     "intermediate_size": mapped("intermediate_dim", 3072),
-    "hidden_act": mapped("activation", "gelu"),
+    "hidden_act": mapped("activation", "gelu", is_activation("hidden_act")),
     "hidden_dropout_prob": mapped("dropout, for training", 0.1),
     "attention_probs_dropout_prob": mapped("attention_dropout, for training", 0.1),
     "type_vocab_size": mapped("number of token types", 2),
@@ -224,7 +224,7 @@ DISTILBERT_SETTINGS: dict[str, Setting] = {
     "n_layers": mapped("num_layers", 6),
     "n_heads": mapped("num_heads", 12),
     "hidden_dim": mapped("intermediate_dim", 3072),
-    "activation": mapped("activation", "gelu"),
+    "activation": mapped("activation", "gelu", is_activation("activation")),
     "dropout": mapped("dropout, for training", 0.1),
     "attention_dropout": mapped("attention_dropout, for training", 0.1),
     "seq_classif_dropout": mapped("dropout of the classifier, for training", 0.2),

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attn.convert.activations import activation
+from keras_attn.convert.activations import activation, is_activation
 from keras_attn.convert.architecture import Architecture
 from keras_attn.convert.config_settings import (
     CLASSIFIER,
@@ -42,7 +42,7 @@ SETTINGS: dict[str, Setting] = {
     "decoder_layers": mapped("num_layers of the decoder", 12),
     "decoder_ffn_dim": mapped("intermediate_dim of the decoder", 4096),
     "decoder_attention_heads": mapped("num_heads of the decoder", 16),
-    "activation_function": mapped("activation", "gelu"),
+    "activation_function": mapped("activation", "gelu", is_activation("activation_function")),
     "scale_embedding": mapped("scale_embedding", False),
     "max_position_embeddings": mapped("limit of learned positions and of the default length", 1024),
     "pad_token_id": mapped("pad_token_id of the sources", 1),
@@ -333,7 +333,7 @@ M2M_100 = _entry(
     "M2M100ForConditionalGeneration",
     {
         "vocab_size": mapped("size of the embedding", 128112),
-        "activation_function": mapped("activation", "relu"),
+        "activation_function": mapped("activation", "relu", is_activation("activation_function")),
         "scale_embedding": mapped("scale_embedding", True),
         "attention_dropout": mapped("attention_dropout, for training", 0.1),
     },
@@ -367,7 +367,7 @@ FSMT = _entry(
         "tgt_vocab_size": mapped("size of the embedding of the target", 42024),
         "vocab_size": equals("tgt_vocab_size"),
         "langs": irrelevant("only used by the tokenizer"),
-        "activation_function": mapped("activation", "relu"),
+        "activation_function": mapped("activation", "relu", is_activation("activation_function")),
         "scale_embedding": mapped("scale_embedding", True),
         "tie_word_embeddings": mapped("whether all three embeddings are one", False),
         "decoder": refused("separate settings of the decoder", None, {}),

@@ -13,7 +13,7 @@ from keras_attn.convert.opennmt_description import (
     describe,
     read_description,
 )
-from keras_attn.convert.opennmt_models import build_opennmt
+from keras_attn.convert.opennmt_models import build_opennmt, check_arguments
 from keras_attn.convert.opennmt_settings import (
     ARGUMENTS,
     CONFIGS,
@@ -27,6 +27,7 @@ from keras_attn.convert.opennmt_tokenizers import (
     opennmt_tokenizer,
     read_vocabulary,
 )
+from keras_attn.convert.problems import Problems
 from keras_attn.convert.settings import Settings, check_ignored
 from keras_attn.convert.weight_copy import WeightCopy
 from keras_attn.models.generation_model import GenerationModel
@@ -110,9 +111,16 @@ def from_opennmt_tf(
         arguments |= dict.fromkeys(names, configuration["params/dropout"])
     settings = Settings(place, arguments, ARGUMENTS)
     check_ignored(ignore_settings, settings, configuration)
-    parts = settings, configuration
-    reports = [report for part in parts for report in part.check(ignore_settings)]
-    search = opennmt_search(configuration)
+    problems, reports = Problems(), []
+    for part in (settings, configuration):
+        with problems.collect():
+            reports += part.check(ignore_settings)
+    with problems.collect():
+        check_arguments(settings)
+    search: Any = None
+    with problems.collect():
+        search = opennmt_search(configuration)
+    problems.raise_all()
     copy = WeightCopy(checkpoint, place)
     controls = source_controls(description.class_name, configuration)
     encoder, decoder = build_opennmt(settings, controls, copy)

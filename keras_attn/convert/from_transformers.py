@@ -12,6 +12,7 @@ from keras_attn.convert.encoder_conversion import convert_encoder
 from keras_attn.convert.encoder_models import ENCODERS
 from keras_attn.convert.generation_config import SEARCHES
 from keras_attn.convert.original_files import read_original_files
+from keras_attn.convert.problems import Problems
 from keras_attn.convert.search_settings import search_settings, with_languages
 from keras_attn.convert.settings import SettingReport, check_ignored
 from keras_attn.convert.tokenizers import TokenizerIds, read_tokenizers
@@ -148,11 +149,17 @@ def from_transformers(
     )
     parts = [settings] if generation.file == settings.file else [settings, generation]
     check_ignored(ignore_settings, *parts)
-    reports = [report for part in parts for report in part.check(ignore_settings)]
+    problems, reports = Problems(), []
+    for part in parts:
+        with problems.collect():
+            reports += part.check(ignore_settings)
     max_positions = None
     if "max_position_embeddings" in settings:
         max_positions = settings["max_position_embeddings"]
-    search = search_settings(generation, max_positions, architecture.is_language_model)
+    search: Any = None
+    with problems.collect():
+        search = search_settings(generation, max_positions, architecture.is_language_model)
+    problems.raise_all()
     copy = WeightCopy(checkpoint.weights)
     encoder, decoder = architecture.build(architecture, settings, copy)
     _create_weights(encoder, decoder)

@@ -6,8 +6,8 @@ from typing import Any
 from keras_attn.convert.checkpoint import GENERATION_CONFIG
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.generation_settings import GENERATION
+from keras_attn.convert.search_refusals import ADVICE
 from keras_attn.convert.search_settings import (
-    ADVICE,
     STOPS,
     SearchSettings,
     search_settings,
@@ -87,8 +87,8 @@ def generation_config(
     try:
         found = search_settings(settings, max_positions, reads_prompts)
     except ConversionError as error:
-        message = str(error).removesuffix(ADVICE).rstrip()
-        raise ConversionError(f"{message} {_ADVICE}") from error
+        messages = (each.removesuffix(ADVICE).rstrip() for each in error.messages)
+        raise ConversionError(f"{ConversionError(*messages)} {_ADVICE}") from error
     differences = search_differences(search, with_languages(found, languages), reads_prompts)
     if differences:
         raise _error(", ".join(differences))

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from keras_attn.convert.activations import activation
+from keras_attn.convert.activations import activation, is_activation
 from keras_attn.convert.architecture import Architecture
 from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING, equals
 from keras_attn.convert.conversion_error import ConversionError
@@ -85,7 +85,7 @@ GPT2_SETTINGS: dict[str, Setting] = {
     "n_layer": mapped("num_layers", 12),
     "n_head": mapped("num_heads", 12),
     "n_inner": mapped("intermediate_dim, by default 4 times the size of the vectors"),
-    "activation_function": mapped("activation", "gelu_new"),
+    "activation_function": mapped("activation", "gelu_new", is_activation("activation_function")),
     "layer_norm_epsilon": mapped("epsilon", 1e-5),
     "scale_attn_weights": mapped("scale of the queries", True),
     "scale_attn_by_inverse_layer_idx": mapped("scale of the queries of each block", False),
@@ -174,7 +174,7 @@ OPT_SETTINGS: dict[str, Setting] = {
     "ffn_dim": mapped("intermediate_dim", 3072),
     "max_position_embeddings": mapped("max_length of the positions", 2048),
     "num_attention_heads": mapped("num_heads", 12),
-    "activation_function": mapped("activation", "relu"),
+    "activation_function": mapped("activation", "relu", is_activation("activation_function")),
     "enable_bias": mapped("use_bias", True),
     "dropout": mapped("dropout, for training", 0.1),
     "attention_dropout": mapped("attention_dropout, for training", 0.0),
@@ -245,10 +245,10 @@ LLAMA_SETTINGS: dict[str, Setting] = {
     "num_attention_heads": mapped("num_heads", 32),
     "num_key_value_heads": mapped("num_key_value_heads"),
     "head_dim": mapped("key_dim"),
-    "hidden_act": mapped("activation of the gate", "silu"),
+    "hidden_act": mapped("activation of the gate", "silu", is_activation("hidden_act", True)),
     "rms_norm_eps": mapped("epsilon", 1e-6),
     "tie_word_embeddings": mapped("whether the output layer uses the embedding", False),
-    "rope_parameters": mapped("rotary positions"),
+    "rope_parameters": mapped("rotary positions", check=lambda settings: _rope_theta(settings)),
     "rope_theta": mapped("max_wavelength of the rotary positions", 10000.0),
     "rope_scaling": refused("scaled rotary positions", None),
     "attention_dropout": mapped("attention_dropout, for training", 0.0),
@@ -269,9 +269,8 @@ def build_llama(
     """Builds a model of Llama's family. See `Architecture`."""
     options, features = architecture.options, settings["hidden_size"]
     heads, key_value_heads = settings["num_attention_heads"], settings["num_key_value_heads"]
-    head_dim, gate = settings["head_dim"], settings["hidden_act"]
-    if options["is_gemma"] and gate == "gelu":
-        gate = "gelu_pytorch_tanh"  # in configurations of Gemma, gelu means the tanh form
+    head_dim = settings["head_dim"]
+    gate = _gemma_gate(settings) if options["is_gemma"] else settings["hidden_act"]
     block = {
         "num_heads": heads,
         "intermediate_dim": settings["intermediate_size"],
@@ -334,6 +333,12 @@ def _attention_biases(options, settings):
 
 def _has_mlp_bias(settings):
     return bool(settings.get("mlp_bias", False))
+
+
+def _gemma_gate(settings):
+    """Returns the activation of the gate, which the configurations of Gemma can call gelu."""
+    gate = settings["hidden_act"]
+    return "gelu_pytorch_tanh" if gate == "gelu" else gate
 
 
 def _rope_theta(settings):
@@ -405,7 +410,11 @@ GEMMA = _llama(
         "num_attention_heads": mapped("num_heads", 16),
         "num_key_value_heads": mapped("num_key_value_heads", 16),
         "head_dim": mapped("key_dim", 256),
-        "hidden_act": mapped("activation of the gate", "gelu_pytorch_tanh"),
+        "hidden_act": mapped(
+            "activation of the gate",
+            "gelu_pytorch_tanh",
+            lambda settings: activation(_gemma_gate(settings), gated=True),
+        ),
         "hidden_activation": refused("a different gate activation", None, "gelu_pytorch_tanh"),
         "tie_word_embeddings": mapped("whether the output layer uses the embedding", True),
         "bos_token_id": mapped("start token of text prompts", 2),

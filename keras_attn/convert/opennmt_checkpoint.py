@@ -7,9 +7,7 @@ import numpy as np
 from keras_attn._backend.tensorflow_checkpoint import TensorFlowCheckpoint
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.weight_files import FLOATS
-
-STATE = "checkpoint"
-"""Name of the text file that names the newest checkpoint of a folder."""
+from keras_attn_checks.checkpoint_folder import STATE
 
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _RECURRENT = r"model/(encoder|decoder)/.*(cell|rnn|lstm|gru|bridge).*"
@@ -94,14 +92,6 @@ class OpenNMTCheckpoint:
     def _has_attention(self, side):
         prefix = f"model/{side}/layers/0/self_attention/"
         return any(name.startswith(prefix) for name in self.shapes)
-
-
-def is_opennmt_checkpoint(path: str | PathLike[str]) -> bool:
-    """Returns whether a path is a TensorFlow checkpoint, or a folder with such checkpoints."""
-    path = Path(path)
-    if path.is_dir():
-        return (path / STATE).is_file() or any(path.glob("*.index"))
-    return path.with_name(f"{path.name}.index").is_file()
 
 
 def _newest(folder):

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.opennmt_settings import END, PAD, START
+from keras_attn.convert.problems import Problems
 from keras_attn.convert.settings import Settings
 from keras_attn.convert.weight_copy import WeightCopy
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
@@ -30,6 +31,9 @@ ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "swish": "silu", "silu": "si
 SHARING = ("NONE", "SOURCE_TARGET_INPUT", "TARGET", "ALL", "AUTO")
 """Values of `share_embeddings`, in the order of their numbers in OpenNMT-tf."""
 
+POSITIONS = ("SinusoidalPositionEncoder", "PositionEmbedder", None)
+"""Values of `position_encoder_class`."""
+
 SOURCE = "model/examples_inputter/features_inputter/embedding"
 TARGET = "model/examples_inputter/labels_inputter/embedding"
 OUTPUT = "model/decoder/output_layer"
@@ -41,7 +45,8 @@ def build_opennmt(
     """Builds encoder and decoder, and copies the variables.
 
     Args:
-        settings: `Settings` of the arguments of `opennmt.models.Transformer`.
+        settings: `Settings` of the arguments of `opennmt.models.Transformer`, which
+            `check_arguments` has accepted.
         controls: Dict with the optional bools `start` and `end`: whether the sources have a start
             token and an end token.
         copy: `WeightCopy` of the checkpoint.
@@ -52,12 +57,8 @@ def build_opennmt(
     Raises:
         ConversionError: If an argument is not supported.
     """
-    features, heads, hidden = (
-        _positive(settings, name) for name in ("num_units", "num_heads", "ffn_inner_dim")
-    )
-    if features % heads:
-        raise _error("num_units", features, f"a multiple of num_heads={heads}")
-    num_layers = _num_layers(settings)
+    features, heads = settings["num_units"], settings["num_heads"]
+    hidden, num_layers = settings["ffn_inner_dim"], _num_layers(settings)
     share = _sharing(settings, copy)
     source = _embedding(copy, SOURCE, features)
     target = source if share in ("SOURCE_TARGET_INPUT", "ALL") else None
@@ -109,6 +110,38 @@ def build_opennmt(
     return encoder, decoder
 
 
+def check_arguments(settings: Settings) -> None:
+    """Checks the arguments of a Transformer.
+
+    Args:
+        settings: `Settings` of the arguments of `opennmt.models.Transformer`.
+
+    Raises:
+        ConversionError: If arguments are not supported. The message names all of them.
+    """
+    problems = Problems()
+    sizes = {}
+    for name in ("num_units", "num_heads", "ffn_inner_dim"):
+        with problems.collect():
+            sizes[name] = _positive(settings, name)
+    with problems.collect():
+        if {"num_units", "num_heads"} <= sizes.keys():
+            features, heads = sizes["num_units"], sizes["num_heads"]
+            if features % heads:
+                raise _error("num_units", features, f"a multiple of num_heads={heads}")
+    with problems.collect():
+        _num_layers(settings)
+    with problems.collect():
+        _share_name(settings)
+    with problems.collect():
+        _choose(settings, "ffn_activation", ACTIVATIONS)
+    with problems.collect():
+        if settings["position_encoder_class"] not in POSITIONS:
+            name = "position_encoder_class"
+            raise _error(name, settings[name], f"one of {POSITIONS}")
+    problems.raise_all()
+
+
 def _positive(settings, name):
     value = settings[name]
     if not isinstance(value, int) or value < 1:
@@ -125,13 +158,19 @@ def _num_layers(settings):
     return pair
 
 
-def _sharing(settings, copy):
+def _share_name(settings):
     """Returns the embeddings that are shared, as a name in `SHARING`."""
     share = settings["share_embeddings"]
     if isinstance(share, int) and 0 <= share < len(SHARING):
         share = SHARING[share]
     if share not in SHARING:
         raise _error("share_embeddings", share, f"one of {SHARING}")
+    return share
+
+
+def _sharing(settings, copy):
+    """Returns the embeddings that are shared. The variables decide between the cases of `AUTO`."""
+    share = _share_name(settings)
     if share == "AUTO":  # in OpenNMT-tf, ALL if both sides have the same vocabulary
         share = "TARGET" if TARGET in copy else "ALL"
     return share
@@ -150,9 +189,6 @@ def _positions(side, settings, copy):
         return LearnedPositions(rows - FIRST_POSITION, offset=FIRST_POSITION)
     if name == "SinusoidalPositionEncoder":
         return SinusoidalPositions("halves", offset=FIRST_POSITION)
-    if name is not None:
-        known = ("SinusoidalPositionEncoder", "PositionEmbedder", None)
-        raise _error("position_encoder_class", name, f"one of {known}")
     return None
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.problems import Problems
 from keras_attn.convert.search_settings import SearchSettings
 from keras_attn.convert.settings import (
     Setting,
@@ -238,19 +239,23 @@ def opennmt_search(settings: Settings) -> SearchSettings:
         "max_length": int(settings["params/maximum_decoding_length"]),
         "relative_max_length": None,
     }
-    if top_k != 1 and beams > 1:
-        raise ConversionError(
-            f"Expected params/beam_width in {settings.file} to be 1 with sampling. Received: "
-            f"params/beam_width={beams}, params/sampling_topk={top_k}. Change one of these."
-        )
+    problems = Problems()
+    with problems.collect():
+        if top_k != 1 and beams > 1:
+            raise ConversionError(
+                f"Expected params/beam_width in {settings.file} to be 1 with sampling. Received: "
+                f"params/beam_width={beams}, params/sampling_topk={top_k}. Change one of these."
+            )
     hypotheses = settings["infer/n_best"]
     hypotheses = int(settings["params/num_hypotheses"] if hypotheses is None else hypotheses)
     hypotheses = hypotheses or beams
-    if hypotheses > beams:
-        raise ConversionError(
-            f"Expected params/num_hypotheses in {settings.file} of at most params/beam_width="
-            f"{beams}. Received: {hypotheses}. Change one of these."
-        )
+    with problems.collect():
+        if hypotheses > beams:
+            raise ConversionError(
+                f"Expected params/num_hypotheses in {settings.file} of at most params/beam_width="
+                f"{beams}. Received: {hypotheses}. Change one of these."
+            )
+    problems.raise_all()
     if top_k != 1:
         temperature = float(settings["params/sampling_temperature"])
         arguments |= {"top_k": top_k or None, "temperature": temperature}

@@ -2,13 +2,17 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.problems import Problems
+from keras_attn.convert.search_refusals import (
+    check_ngrams,
+    check_renormalization,
+    check_repetition_penalty,
+    refusal,
+)
 from keras_attn.convert.settings import Settings
 
 STOPS: dict[bool | str, str] = {True: "collected", False: "heuristic", "never": "exact"}
 """Dict from `early_stopping` of transformers to `stop` of `BeamDecoder`."""
-
-ADVICE = "Change the setting in the file. keras_attn.replace_search can change the search later."
 
 DEFAULT_NEW_TOKENS = 20
 """Number of tokens that `generate` of transformers writes if no length is set."""
@@ -45,67 +49,89 @@ def search_settings(
         `SearchSettings`.
 
     Raises:
-        ConversionError: If no search of keras_attn returns the same results.
+        ConversionError: If no search of keras_attn returns the same results. The message names all
+            settings that are the reason.
     """
-    end = _single_id(settings, "eos_token_id")
-    if end is None:
-        raise _error(settings, "eos_token_id", None, "an end token", "Add eos_token_id.")
-    start = _single_id(settings, "decoder_start_token_id")
-    start = _single_id(settings, "bos_token_id") if start is None else start
-    if start is None and reads_prompts:
-        start = end  # a prompt is never empty, so no search uses this start token
-    if start is None:
-        advice = "Add decoder_start_token_id."
-        raise _error(settings, "decoder_start_token_id", None, "a start token", advice)
-    pad = _single_id(settings, "pad_token_id")
-    suppressed = _suppressed(settings, end)
-    forced_end = _single_id(settings, "forced_eos_token_id")
-    if forced_end not in (None, end):
-        raise _error(
-            settings, "forced_eos_token_id", forced_end, f"eos_token_id={end}, or null", ""
-        )
+    problems = Problems()
+    ids = _special_ids(settings, reads_prompts, problems)
+    start, end, suppressed = ids["start_token_id"], ids["end_token_id"], []
+    with problems.collect():
+        suppressed = _suppressed(settings, end)
     arguments: dict[str, Any] = {
+        **ids,
+        "suppressed_token_ids": suppressed,
+        **_lengths(settings, max_positions, reads_prompts),
+    }
+    with problems.collect():
+        arguments["min_length"] = _min_length(settings, reads_prompts)
+    with problems.collect():
+        arguments |= _forced_ids(settings, end)
+    ngrams = int(settings["no_repeat_ngram_size"])
+    if ngrams:
+        with problems.collect():
+            check_ngrams(settings, ngrams, start, end, suppressed, reads_prompts)
+        arguments["no_repeat_ngram_size"] = ngrams
+    beams, hypotheses = int(settings["num_beams"]), int(settings["num_return_sequences"])
+    penalty = float(settings["repetition_penalty"])
+    if penalty != 1:
+        with problems.collect():
+            check_repetition_penalty(settings, penalty, start, suppressed, beams, reads_prompts)
+        arguments["repetition_penalty"] = penalty
+    name, impossible = "GreedyDecoder", ()
+    with problems.collect():
+        if settings["do_sample"]:
+            name = "SamplingDecoder"
+            arguments |= _sampling(settings, beams, hypotheses)
+        elif beams > 1:
+            name = "BeamDecoder"
+            arguments |= _beams(settings, beams, hypotheses)
+        elif hypotheses > 1:
+            advice = "A greedy search returns one hypothesis."
+            raise refusal(settings, "num_return_sequences", hypotheses, "1", advice)
+    if name == "BeamDecoder" and settings["renormalize_logits"]:
+        check_renormalization(settings, arguments, problems)
+        impossible = tuple(suppressed)
+    problems.raise_all()
+    return SearchSettings(name, arguments, impossible)
+
+
+def _special_ids(settings, reads_prompts, problems):
+    """Returns the ids of start, end and padding."""
+    start = end = pad = None
+    with problems.collect():
+        end = _single_id(settings, "eos_token_id")
+        if end is None:
+            raise refusal(settings, "eos_token_id", None, "an end token", "Add eos_token_id.")
+    with problems.collect():
+        start = _single_id(settings, "decoder_start_token_id")
+        start = _single_id(settings, "bos_token_id") if start is None else start
+        if start is None and reads_prompts:
+            start = end  # a prompt is never empty, so no search uses this start token
+        elif start is None:
+            advice = "Add decoder_start_token_id."
+            raise refusal(settings, "decoder_start_token_id", None, "a start token", advice)
+    with problems.collect():
+        pad = _single_id(settings, "pad_token_id")
+    return {
         "start_token_id": start,
         "end_token_id": end,
         "pad_token_id": end if pad is None else pad,
-        "suppressed_token_ids": suppressed,
-        "min_length": _min_length(settings, reads_prompts),
-        **_lengths(settings, max_positions, reads_prompts),
     }
+
+
+def _forced_ids(settings, end):
+    """Returns the arguments for a forced first token and a forced end token."""
+    arguments: dict[str, Any] = {}
+    forced_end = _single_id(settings, "forced_eos_token_id")
+    if end is not None and forced_end not in (None, end):
+        expected = f"eos_token_id={end}, or null"
+        raise refusal(settings, "forced_eos_token_id", forced_end, expected, "")
     if forced_end is not None:
         arguments["force_end_token"] = True
     forced_first = _single_id(settings, "forced_bos_token_id")
     if forced_first is not None:
         arguments["forced_prefix_ids"] = [forced_first]
-    ngrams = int(settings["no_repeat_ngram_size"])
-    if ngrams:
-        _check_ngrams(settings, ngrams, start, end, suppressed, reads_prompts)
-        arguments["no_repeat_ngram_size"] = ngrams
-    beams, hypotheses = int(settings["num_beams"]), int(settings["num_return_sequences"])
-    penalty = float(settings["repetition_penalty"])
-    if penalty != 1:
-        _check_repetition_penalty(settings, penalty, start, suppressed, beams, reads_prompts)
-        arguments["repetition_penalty"] = penalty
-    if settings["do_sample"]:
-        if beams > 1:
-            raise _error(settings, "num_beams", beams, "num_beams=1 with do_sample", "")
-        arguments["num_hypotheses"] = hypotheses
-        arguments |= _sampling(settings)
-        return SearchSettings("SamplingDecoder", arguments)
-    if beams == 1:
-        if hypotheses > 1:
-            advice = "A greedy search returns one hypothesis."
-            raise _error(settings, "num_return_sequences", hypotheses, "1", advice)
-        return SearchSettings("GreedyDecoder", arguments)
-    arguments |= _beams(settings, beams, hypotheses)
-    impossible = ()
-    if settings["renormalize_logits"]:
-        for name in ("min_length", "no_repeat_ngram_size"):
-            if arguments.get(name):
-                expected = f"{name}=0 with renormalize_logits and beams"
-                raise _error(settings, name, arguments[name], expected, "")
-        impossible = tuple(suppressed)
-    return SearchSettings("BeamDecoder", arguments, impossible)
+    return arguments
 
 
 def with_languages(search: SearchSettings, languages: Mapping[str, Any]) -> SearchSettings:
@@ -131,7 +157,7 @@ def with_languages(search: SearchSettings, languages: Mapping[str, Any]) -> Sear
 def _beams(settings, beams, hypotheses):
     early_stopping = settings["early_stopping"]
     if early_stopping not in STOPS:
-        raise _error(settings, "early_stopping", early_stopping, f"one of {tuple(STOPS)}", "")
+        raise refusal(settings, "early_stopping", early_stopping, f"one of {tuple(STOPS)}", "")
     stop = STOPS[early_stopping]
     return {
         "beam_width": beams,
@@ -144,9 +170,12 @@ def _beams(settings, beams, hypotheses):
     }
 
 
-def _sampling(settings):
+def _sampling(settings, beams, hypotheses):
+    if beams > 1:
+        raise refusal(settings, "num_beams", beams, "num_beams=1 with do_sample", "")
     top_k = settings["top_k"]
     return {
+        "num_hypotheses": hypotheses,
         "temperature": float(settings["temperature"]),
         "top_k": int(top_k) or None,
         "top_p": float(settings["top_p"]),
@@ -175,7 +204,7 @@ def _min_length(settings, reads_prompts):
         return int(new)
     if total and reads_prompts:
         expected = "min_new_tokens, because min_length counts the prompt"
-        raise _error(settings, "min_length", total, expected, "Use min_new_tokens.")
+        raise refusal(settings, "min_length", total, expected, "Use min_new_tokens.")
     return max(0, total - 1)
 
 
@@ -183,35 +212,10 @@ def _suppressed(settings, end):
     words = settings["bad_words_ids"] or []
     long = [word for word in words if len(word) != 1]
     if long:
-        raise _error(settings, "bad_words_ids", long[0], "single tokens", "")
+        raise refusal(settings, "bad_words_ids", long[0], "single tokens", "")
     # transformers ignores the end token in bad_words_ids.
     single = [int(word[0]) for word in words if word != [end]]
     return sorted({*single, *(settings["suppress_tokens"] or [])})
-
-
-def _check_ngrams(settings, size, start, end, suppressed, reads_prompts):
-    """Refuses `no_repeat_ngram_size` if n-grams can contain the start token or a prompt."""
-    is_never_generated = start in suppressed or (start == end and size > 1)
-    if reads_prompts or not is_never_generated:
-        counted = "the prompt" if reads_prompts else f"the start token {start}"
-        expected = f"0, because transformers also counts n-grams with {counted}"
-        raise _error(settings, "no_repeat_ngram_size", size, expected, "")
-
-
-def _check_repetition_penalty(settings, penalty, start, suppressed, beams, reads_prompts):
-    """Checks that the penalty of transformers changes the same tokens by the same amount."""
-    if reads_prompts:
-        reason = "transformers also penalizes the tokens of the prompt"
-    elif beams > 1:
-        reason = "beam search in transformers changes log probabilities, in keras_attn logits"
-    elif start not in suppressed:
-        reason = (
-            f"transformers also penalizes the start token {start}. Add [{start}] to bad_words_ids "
-            "if the model never generates this token"
-        )
-    else:
-        return
-    raise _error(settings, "repetition_penalty", penalty, f"1.0, because {reason}", "")
 
 
 def _single_id(settings, name):
@@ -219,12 +223,5 @@ def _single_id(settings, name):
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise _error(settings, name, value, "one id", "A search has one token of this kind.")
+        raise refusal(settings, name, value, "one id", "A search has one such token.")
     return value
-
-
-def _error(settings, name, value, expected, advice):
-    return ConversionError(
-        f"Expected {name} in {settings.file} to be {expected}. Received: {name}={value!r}. "
-        f"{advice or ADVICE}"
-    )

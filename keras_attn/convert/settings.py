@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.problems import Problems
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Setting:
         treatment: String, `"mapped"`, `"irrelevant"` or `"refused"`.
         note: String, the argument that the key is mapped to, or the reason for the treatment.
         default: Value of a missing key, for mapped keys.
+        check: Function of all settings that raises a `ConversionError` if the model cannot have the
+            value of a mapped key. Defaults to `None`: no check.
         harmless: Function `(value, settings)` for refused keys. It returns whether the value of the
             key does not change results.
     """
@@ -31,11 +34,12 @@ class Setting:
     note: str
     default: Any = None
     harmless: Callable[[Any, Any], bool] | None = None
+    check: Callable[[Any], Any] | None = None
 
 
-def mapped(note: str, default: Any = None) -> Setting:
+def mapped(note: str, default: Any = None, check: Callable[[Any], Any] | None = None) -> Setting:
     """Returns the treatment of a key that the converter reads."""
-    return Setting("mapped", note, default)
+    return Setting("mapped", note, default, check=check)
 
 
 def irrelevant(reason: str) -> Setting:
@@ -126,9 +130,11 @@ class Settings(Mapping[str, Any]):
 
         Raises:
             ConversionError: If a key that is not in `ignored` is unknown, or is refused and its
-                value is not harmless.
+                value is not harmless, or if the model cannot have the value of a mapped key. The
+                message names all such keys.
         """
         ignored, reports, wrong = set(ignored), [], []
+        problems = Problems()
         for name, value in self.values_in_file.items():
             setting = self.table.get(name)
             if setting is not None and setting.treatment != "refused":
@@ -140,12 +146,18 @@ class Settings(Mapping[str, Any]):
             else:
                 reason = "an unknown setting" if setting is None else setting.note
                 wrong.append(f"{name}={value!r} ({reason})")
-        if wrong:
-            raise ConversionError(
-                f"Expected settings in {self.file} that can be converted exactly. Received: "
-                f"{'; '.join(wrong)}. If a setting does not change the results that you need, "
-                "accept it with --ignore-setting NAME or ignore_settings=[NAME]."
-            )
+        with problems.collect():
+            if wrong:
+                raise ConversionError(
+                    f"Expected settings in {self.file} that can be converted exactly. Received: "
+                    f"{'; '.join(wrong)}. If a setting does not change the results that you need, "
+                    "accept it with --ignore-setting NAME or ignore_settings=[NAME]."
+                )
+        for setting in self.table.values():
+            if setting.check is not None:
+                with problems.collect():
+                    setting.check(self)
+        problems.raise_all()
         return reports
 
     def _report(self, name, treatment, note):

@@ -1,5 +1,6 @@
 """T5 and its successors: T5 1.1, Flan-T5, mT5 and ByT5."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +46,9 @@ SETTINGS: dict[str, Setting] = {
     "num_layers": mapped("num_layers of the encoder", 6),
     "num_decoder_layers": mapped("num_layers of the decoder"),
     "num_heads": mapped("num_heads", 8),
-    "feed_forward_proj": mapped("activation", "relu"),
+    "feed_forward_proj": mapped(
+        "activation", "relu", lambda settings: activation(*_activation_name(settings))
+    ),
     "layer_norm_epsilon": mapped("epsilon", 1e-6),
     "relative_attention_num_buckets": mapped("num_buckets of the position bias", 32),
     "relative_attention_max_distance": mapped("max_distance of the position bias", 128),
@@ -202,7 +205,9 @@ MT5 = Architecture(
         "d_ff": mapped("intermediate_dim", 1024),
         "num_layers": mapped("num_layers of the encoder", 8),
         "num_heads": mapped("num_heads", 6),
-        "feed_forward_proj": mapped("activation", "gated-gelu"),
+        "feed_forward_proj": dataclasses.replace(
+            SETTINGS["feed_forward_proj"], default="gated-gelu"
+        ),
     },
     build,
     copy_weights,

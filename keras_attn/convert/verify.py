@@ -9,6 +9,7 @@ from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.verify_encoder import encoder_outputs
 from keras_attn.models.generation_model import GenerationModel
+from keras_attn_checks.installed import require_originals
 
 TOLERANCE = 1e-3
 """Maximum difference of logits. It is relative to the largest logit if this is above 1."""
@@ -130,15 +131,8 @@ def _checked(result):
 
 
 def _libraries():
-    try:
-        names = ("torch", "transformers")
-        torch, transformers = (importlib.import_module(name) for name in names)
-    except ImportError as error:
-        raise ImportError(
-            f"Expected PyTorch and transformers, to run the original model. Received: {error}. "
-            "Install them with `pip install keras-attn[verify]`."
-        ) from error
-    return torch, transformers
+    require_originals()
+    return importlib.import_module("torch"), importlib.import_module("transformers")
 
 
 def _tensor(torch, ids):

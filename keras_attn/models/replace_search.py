@@ -3,10 +3,8 @@ from typing import Any
 
 from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn.models.generation_model import GenerationModel, check_generation_model
-from keras_attn.search.beam_decoder import BeamDecoder
-from keras_attn.search.greedy_decoder import GreedyDecoder
-from keras_attn.search.sampling_decoder import SamplingDecoder
 from keras_attn.search.search import Search
+from keras_attn_checks.search_names import unknown_arguments_problem
 
 
 @accepts_numpy_numbers
@@ -58,10 +56,7 @@ def replace_search(
     known = _arguments(search_class)
     unknown = sorted(set(settings) - known)
     if unknown:
-        raise ValueError(
-            f"Expected arguments of {search_class.__name__}: {', '.join(sorted(known))}. "
-            f"Received: {', '.join(unknown)}.{_class_hint(search_class, unknown)}"
-        )
+        raise ValueError(unknown_arguments_problem(search_class.__name__, unknown, known))
     config = search.get_config()
     arguments = {name: value for name, value in config.items() if name in known}
     default = {search.pad_token_id, search.start_token_id} - {search.end_token_id}
@@ -81,18 +76,6 @@ def replace_search(
         source_start_token_id=model.source_start_token_id,
         name=model.name,
     )
-
-
-def _class_hint(search_class, unknown):
-    """Returns which search class has the unknown arguments, for an error message."""
-    others = [
-        each.__name__
-        for each in (BeamDecoder, GreedyDecoder, SamplingDecoder)
-        if each is not search_class and set(unknown) <= _arguments(each)
-    ]
-    if not others:
-        return ""
-    return f" For arguments of {others[0]}, pass it as search_class or with --search-class."
 
 
 def _arguments(search_class):

@@ -22,6 +22,7 @@ from keras_attn.search import logits, prefix
 from keras_attn.search.length_penalty import FORMS
 from keras_attn.search.loop import run_search
 from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repetition
+from keras_attn_checks.search_names import other_name_hint
 
 
 class Search(Layer):
@@ -542,6 +543,9 @@ class Search(Layer):
             "return_alignments": self.return_alignments,
             "return_token_log_probs": self.return_token_log_probs,
         }
+
+    def _advice_for(self, name):
+        return other_name_hint(name) or super()._advice_for(name)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

@@ -10,11 +10,10 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.model_card import ModelCard
 from keras_attn.training.series_columns import SeriesColumns
+from keras_attn_checks.run_folder import read_run, require_kind, require_run_file
 
 FORMAT = 1
 DESCRIPTION = "run.json"
-CHECKPOINT_CONFIG = "config.json"
-"""File in each checkpoint of Hugging Face transformers. A run directory does not contain it."""
 MODEL = "model.keras"
 SIDES = ("source", "target")
 IDS = ("pad_token_id", "start_token_id", "end_token_id")
@@ -75,7 +74,7 @@ class RunDirectory:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path = Path(path)
-        description = self._read()
+        description = read_run(self.path)
         try:
             self.kind = _string(description["kind"])
             self.model_path = self.path / _string(description["model"])
@@ -173,24 +172,10 @@ class RunDirectory:
                 ended.
             ValueError: If the run has a different kind, or the file is damaged.
         """
-        if kind not in (None, self.kind):
-            raise ValueError(
-                f"Expected a run of the kind {kind!r}. Received: kind={self.kind!r} in "
-                f"{str(self.path)!r}. Load the model with keras.saving.load_model, and export it "
-                "with export_functional_onnx."
-            )
-        self._require(self.model_path.name)
+        if kind is not None:
+            require_kind(self.path, self.kind, kind)
+        require_run_file(self.path, self.model_path.name)
         return keras.saving.load_model(self.model_path, compile=False)
-
-    def _read(self):
-        self._require(DESCRIPTION)
-        try:
-            return json.loads((self.path / DESCRIPTION).read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ValueError(
-                f"Expected JSON in {str(self.path / DESCRIPTION)!r}. Received: {error}. Train "
-                "again, or write the file with keras_attn.training.RunDirectory.create."
-            ) from error
 
     def _tokenizer_arguments(self, side):
         """Returns file name, format and arguments of a tokenizer, or `None` without a tokenizer."""
@@ -210,7 +195,7 @@ class RunDirectory:
         if arguments is None:
             return None
         name, kind, arguments = arguments
-        self._require(name)
+        require_run_file(self.path, name)
         # `import keras_attn` must not load keras_attn.text.
         from keras_attn.text.hugging_face_tokenizer import HuggingFaceTokenizer
         from keras_attn.text.language import Language
@@ -219,25 +204,6 @@ class RunDirectory:
         languages = {name: Language(**each) for name, each in arguments[LANGUAGES].items()}
         formats = {"sentencepiece": SentencePieceTokenizer, "tokenizers": HuggingFaceTokenizer}
         return formats[kind].load(self.path / name, **{**arguments, LANGUAGES: languages})
-
-    def _require(self, name):
-        if not (self.path / name).is_file():
-            if not self.path.exists():
-                raise FileNotFoundError(
-                    f"Expected the path of a run directory. Received: {str(self.path)!r}, which "
-                    "does not exist. Check the path."
-                )
-            if name == DESCRIPTION and (self.path / CHECKPOINT_CONFIG).is_file():
-                raise FileNotFoundError(
-                    f"Expected a run directory, with {name}. Received: {str(self.path)!r}, a "
-                    "checkpoint of transformers. Convert it first, with `keras-attn convert "
-                    f"{self.path} RUN`, and pass RUN."
-                )
-            raise FileNotFoundError(
-                f"Expected the directory of a training run, with {name}. Received: "
-                f"{str(self.path)!r}, in which {name} is missing. Wait for the end of the "
-                "training, or create the directory with keras_attn.training.RunDirectory.create."
-            )
 
 
 def _string(value):

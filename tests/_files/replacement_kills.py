@@ -20,8 +20,10 @@ import types
 from pathlib import Path
 
 # A package without the imports of its __init__, which need a backend.
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
 package = types.ModuleType("keras_attn")
-package.__path__ = [str(Path(__file__).parents[2] / "keras_attn")]
+package.__path__ = [str(ROOT / "keras_attn")]
 sys.modules["keras_attn"] = package
 
 from keras_attn._files import exchange_paths as exchange_module  # noqa: E402

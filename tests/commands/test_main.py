@@ -65,7 +65,7 @@ def test_interrupt_exits_with_130(monkeypatch, tmp_path):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(COMMANDS["export"], "_export", interrupt)
+    monkeypatch.setattr(COMMANDS["export"], "check_export", interrupt)
     assert main(["export", "onnx", str(tmp_path), str(tmp_path / "model.onnx")]) == 130
 
 

@@ -63,7 +63,7 @@ def test_other_paths_than_checkpoints_are_named(folder, tmp_path):
     from_transformers(folder).save(tmp_path / "RUN")
     with pytest.raises(ConversionError, match="a run directory, which is already converted"):
         from_transformers(tmp_path / "RUN")
-    with pytest.raises(ConversionError, match="a file. Pass the folder"):
+    with pytest.raises(ConversionError, match="a file. Pass its folder"):
         from_transformers(folder / "config.json")
 
 

@@ -124,6 +124,21 @@ def test_opennmt_arguments_without_counterpart_are_refused(folder, tmp_path, cha
         from_opennmt_tf(folder, model_type=str(path))
 
 
+def test_opennmt_arguments_and_configuration_are_refused_together(folder, tmp_path):
+    path, config = tmp_path / "description.py", tmp_path / "own.yml"
+    text = "ffn_activation=tf.nn.elu, share_embeddings=7, num_units=10, num_heads=4"
+    path.write_text(f"model = lambda: Transformer(maximum_relative_position=20, {text})")
+    params = {"decoding_noise": [{"dropout": 0.1}], "sampling_topk": 5, "num_hypotheses": 8}
+    config.write_text(yaml.safe_dump({"params": params}))
+    with pytest.raises(ConversionError) as info:
+        from_opennmt_tf(folder, model_type=str(path), config=config)
+    assert "Received: 7 problems." in str(info.value)
+    for name in ("maximum_relative_position", "ffn_activation", "share_embeddings", "num_units"):
+        assert f"{name}=" in str(info.value)
+    for each in ("noise in the results", "to be 1 with sampling", "at most params/beam_width=4"):
+        assert each in str(info.value)
+
+
 def test_opennmt_model_type_is_required_without_a_description(folder):
     with pytest.raises(ConversionError, match="Pass the name of the model .*--model-type"):
         from_opennmt_tf(folder)

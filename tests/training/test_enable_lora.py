@@ -11,6 +11,7 @@ from keras_attn import (
     GenerationModel,
     MultiHeadAttention,
     TrainingModel,
+    TransformerEncoderBlock,
     transformer_seq2seq,
 )
 from keras_attn.training import SequenceCrossentropy, enable_lora, merge_lora
@@ -104,6 +105,26 @@ def test_lora_export_merges_a_copy():
     assert not any("lora" in weight.name for weight in copy.weights)
     np.testing.assert_allclose(numpy_of(copy(inputs)), before, atol=1e-5)
     np.testing.assert_array_equal(numpy_of(trainer(inputs)), before)
+
+
+@requires_tensorflow("an export traces with TensorFlow")
+@pytest.mark.parametrize("form", ["onnx", "litert"])
+def test_lora_export_of_a_functional_model_has_merged_kernels(tmp_path, form):
+    pytest.importorskip("tf2onnx" if form == "onnx" else "ai_edge_litert")
+    from keras_attn import export
+
+    inputs = keras.Input((5, 8), name="inputs")
+    outputs = keras.layers.Dense(3)(TransformerEncoderBlock(2, 16)(inputs))
+    model = keras.Model(inputs, outputs)
+    before = numpy_of(model(X))
+    randomize(enable_lora(model, 2, 8, ("query", "output"), ("expansion",)))
+    expected = numpy_of(model(X))
+    assert np.abs(expected - before).max() > 0.1
+    path = tmp_path / "model"
+    function = getattr(export, f"export_functional_{form}")
+    assert function(model, path, X) <= 1e-5  # the largest difference between Keras and the file
+    np.testing.assert_array_equal(numpy_of(model(X)), expected)
+    assert b"lora" not in path.read_bytes()
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])

@@ -133,7 +133,7 @@ def write_functional_litert(
     metadata = {} if describe is None else describe(function.dimensions(arrays, batches, fixed))
     signature = [with_batch_size(spec, batch_size) for spec in function.signature]
     with atomic_replace(path, is_file=True) as partial, pause_garbage_collection():
-        content = convert_to_litert({SIGNATURE: (function, signature)}, model.variables)
+        content = convert_to_litert({SIGNATURE: (function, signature)}, function.weights)
         run = litert_runner(content)
 
         largest = max(

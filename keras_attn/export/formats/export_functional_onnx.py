@@ -122,7 +122,7 @@ def write_functional_onnx(
     with without_tensor_float_32(), new_onnx_file(path, model.variables) as file:
         batches, fixed = expected_batches(function, arrays, dynamic_sizes)
         dimensions = function.dimensions(arrays, batches, fixed)
-        converted = convert(trace(function.traceable(), function.signature, model.variables))
+        converted = convert(trace(function.traceable(), function.signature, function.weights))
         metadata = {} if describe is None else describe(dimensions)
         clean(converted, dimensions, metadata, (*PASSES, top_k_of_no_rows))
         run = file.write(converted)

@@ -16,12 +16,12 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.external_data import require_one_file
 from keras_attn.export.formats.file_format import check_text_tokenizers, describe_card
-from keras_attn.export.formats.onnx_file import FIRST_BYTES
 from keras_attn.export.require import require
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.text_graph import MAX_CHARACTERS, add_text
 from keras_attn.models.replace_search import replace_search
+from keras_attn_checks.output_path import ONNX_BEGINNING
 
 PROGRAM = Path(__file__).with_name("run_text_model.py")
 
@@ -120,7 +120,7 @@ def export_onnx_text(
         )
     if function.search.return_token_log_probs:  # the caller would not know the tokens
         model = replace_search(model, return_token_log_probs=False)
-    with atomic_replace(path, is_file=True, first_bytes=FIRST_BYTES) as partial:
+    with atomic_replace(path, is_file=True, first_bytes=ONNX_BEGINNING) as partial:
         report = export_onnx(
             model,
             partial,

@@ -19,10 +19,9 @@ from keras_attn.export.formats.external_data import (
 from keras_attn.export.passes import lower_constants
 from keras_attn.export.require import require_utf8
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
+from keras_attn_checks.output_path import ONNX_BEGINNING
 
 CHECKSUM = "keras_attn.file_checksum"
-FIRST_BYTES = b"\x08"
-"""First byte of an ONNX file, the tag of `ir_version`. Files of other formats are not replaced."""
 
 
 class OnnxFile:
@@ -92,7 +91,7 @@ def new_onnx_file(
     require_utf8(path)
     is_file = not external_data and variables_size(weights) <= LIMIT
     with (
-        atomic_replace(path, is_file, FIRST_BYTES) as partial,
+        atomic_replace(path, is_file, ONNX_BEGINNING) as partial,
         tempfile.TemporaryDirectory(prefix=".partial-", dir=partial.parent) as others,
         pause_garbage_collection(),
     ):

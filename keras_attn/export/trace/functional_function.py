@@ -57,6 +57,11 @@ class FunctionalFunction:
         return function
 
     @property
+    def weights(self) -> Any:
+        """List of all `keras.Variable`s that the function reads. Merged kernels are new ones."""
+        return self.model.variables
+
+    @property
     def signature(self) -> Any:
         """List of `tf.TensorSpec`: the inputs."""
         import tensorflow as tf

@@ -1,0 +1,79 @@
+"""Settings of `generate` that no search of this library can have."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.problems import Problems
+from keras_attn.convert.settings import Settings
+
+ADVICE = "Change the setting in the file. keras_attn.replace_search can change the search later."
+
+
+def refusal(
+    settings: Settings, name: str, value: Any, expected: str, advice: str = ""
+) -> ConversionError:
+    """Returns the error of a setting.
+
+    Args:
+        settings: `Settings` of the file.
+        name: String, name of the setting.
+        value: Its value.
+        expected: String, which values can be converted.
+        advice: String, what to do. Defaults to `""`: the setting can be changed after the
+            conversion.
+    """
+    return ConversionError(
+        f"Expected {name} in {settings.file} to be {expected}. Received: {name}={value!r}. "
+        f"{advice or ADVICE}"
+    )
+
+
+def check_ngrams(
+    settings: Settings,
+    size: int,
+    start: int | None,
+    end: int | None,
+    suppressed: Sequence[int],
+    reads_prompts: bool,
+) -> None:
+    """Refuses `no_repeat_ngram_size` if n-grams can contain the start token or a prompt."""
+    is_never_generated = start in suppressed or (start == end and size > 1)
+    if reads_prompts or not is_never_generated:
+        counted = "the prompt" if reads_prompts else f"the start token {start}"
+        expected = f"0, because transformers also counts n-grams with {counted}"
+        raise refusal(settings, "no_repeat_ngram_size", size, expected, "")
+
+
+def check_repetition_penalty(
+    settings: Settings,
+    penalty: float,
+    start: int | None,
+    suppressed: Sequence[int],
+    beams: int,
+    reads_prompts: bool,
+) -> None:
+    """Checks that the penalty of transformers changes the same tokens by the same amount."""
+    if reads_prompts:
+        reason = "transformers also penalizes the tokens of the prompt"
+    elif beams > 1:
+        reason = "beam search in transformers changes log probabilities, in keras_attn logits"
+    elif start not in suppressed:
+        reason = (
+            f"transformers also penalizes the start token {start}. Add [{start}] to bad_words_ids "
+            "if the model never generates this token"
+        )
+    else:
+        return
+    raise refusal(settings, "repetition_penalty", penalty, f"1.0, because {reason}", "")
+
+
+def check_renormalization(
+    settings: Settings, arguments: Mapping[str, Any], problems: Problems
+) -> None:
+    """Checks that only suppressed tokens are left out of the softmax."""
+    for name in ("min_length", "no_repeat_ngram_size"):
+        if arguments.get(name):
+            with problems.collect():
+                expected = f"{name}=0 with renormalize_logits and beams"
+                raise refusal(settings, name, arguments[name], expected, "")

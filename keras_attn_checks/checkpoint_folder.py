@@ -1,0 +1,72 @@
+from pathlib import Path
+
+from keras_attn_checks.path_kind import CONFIG, RUN, describe_path
+
+STATE = "checkpoint"
+"""Name of the text file that names the newest TensorFlow checkpoint of a folder."""
+
+
+def folder_problem(folder: Path) -> str | None:
+    """Returns why a path is no checkpoint folder of transformers, and what to do.
+
+    Args:
+        folder: Path that `keras-attn convert` received.
+
+    Returns:
+        String, the message of an error. `None` if the folder has a `config.json`.
+    """
+    if folder.is_dir():
+        if (folder / CONFIG).is_file():
+            return None
+        return (
+            f"Expected a folder with {CONFIG}. Received: folder={str(folder)!r}, "
+            f"{_describe_folder(folder)}"
+        )
+    if folder.exists():
+        return (
+            f"Expected the path of a folder. Received: folder={str(folder)!r}, "
+            f"{_describe_file(folder)}"
+        )
+    name = str(folder)
+    if not folder.is_absolute() and name.count("/") <= 1 and not name.startswith("."):
+        return (
+            f"Expected the path of a folder. Received: folder={name!r}, which does not exist. If "
+            "this is the name of a model on the Hugging Face Hub, download it first: `pip install "
+            f"huggingface_hub`, then `hf download {name} --local-dir {folder.name}`, and "
+            f"convert the folder {folder.name!r}."
+        )
+    return (
+        f"Expected the path of a folder. Received: folder={name!r}, which does not exist. Check "
+        "the path."
+    )
+
+
+def is_opennmt_checkpoint(path: Path) -> bool:
+    """Returns whether a path is a TensorFlow checkpoint, or a folder with such checkpoints."""
+    if path.is_dir():
+        return (path / STATE).is_file() or any(path.glob("*.index"))
+    path = path.with_suffix("") if path.suffix == ".index" else path
+    return path.with_name(f"{path.name}.index").is_file()
+
+
+def _describe_folder(path):
+    """Returns what a folder without `config.json` is, and what to do."""
+    kind = describe_path(path)
+    if kind == "a run directory":
+        return "a run directory, which is already converted. Pass it to `keras-attn export`."
+    if kind == "a directory":
+        return f"in which {CONFIG} is missing. Copy the whole folder of the checkpoint."
+    return f"{kind}, which cannot be converted. Pass the folder of the original checkpoint."
+
+
+def _describe_file(path):
+    """Returns what a file is, and what to do."""
+    kind, folder = describe_path(path), path.parent
+    if (folder / RUN).is_file():
+        return (
+            f"{kind} of a run directory, which is already converted. Pass {str(folder)!r} to "
+            "`keras-attn export`."
+        )
+    if (folder / CONFIG).is_file():
+        return f"{kind}. Pass its folder, {str(folder)!r}."
+    return f"{kind}. Pass the folder that contains {CONFIG}, the weights and the tokenizers."

@@ -1,0 +1,80 @@
+import json
+from pathlib import Path
+from typing import Any
+
+from keras_attn_checks.path_kind import CONFIG, RUN, describe_path
+
+
+def require_run_file(folder: Path, name: str) -> None:
+    """Checks that a run directory has a file.
+
+    Args:
+        folder: Path of the run directory.
+        name: String, name of the file.
+
+    Raises:
+        FileNotFoundError: If the directory or the file does not exist. The message says what the
+            path is instead.
+    """
+    if (folder / name).is_file():
+        return
+    if not folder.exists():
+        raise FileNotFoundError(
+            f"Expected the path of a run directory. Received: {str(folder)!r}, which does not "
+            "exist. Check the path."
+        )
+    kind = describe_path(folder)
+    if name == RUN and not folder.is_dir():
+        parent = folder.parent
+        advice = f"Pass its directory, {str(parent)!r}."
+        if not (parent / RUN).is_file():
+            advice = "Create a run directory with keras_attn.training.RunDirectory.create."
+        raise FileNotFoundError(
+            f"Expected a run directory, with {name}. Received: {str(folder)!r}, {kind}. {advice}"
+        )
+    if name == RUN and (folder / CONFIG).is_file():
+        raise FileNotFoundError(
+            f"Expected a run directory, with {name}. Received: {str(folder)!r}, a checkpoint of "
+            f"transformers. Convert it first, with `keras-attn convert {folder} RUN`, and pass RUN."
+        )
+    if name == RUN and kind != "a directory":
+        raise FileNotFoundError(
+            f"Expected a run directory, with {name}. Received: {str(folder)!r}, {kind}. Pass the "
+            "run directory from which it was exported."
+        )
+    raise FileNotFoundError(
+        f"Expected the directory of a training run, with {name}. Received: {str(folder)!r}, in "
+        f"which {name} is missing. Wait for the end of the training, or create the directory with "
+        "keras_attn.training.RunDirectory.create."
+    )
+
+
+def read_run(folder: Path) -> Any:
+    """Returns the content of the `run.json` of a run directory.
+
+    Raises:
+        FileNotFoundError: If the directory or the file does not exist.
+        ValueError: If the file is not JSON.
+    """
+    require_run_file(folder, RUN)
+    try:
+        return json.loads((folder / RUN).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"Expected JSON in {str(folder / RUN)!r}. Received: {error}. Train again, or write the "
+            "file with keras_attn.training.RunDirectory.create."
+        ) from error
+
+
+def require_kind(folder: Path, kind: str, required: str) -> None:
+    """Checks the kind of a run directory.
+
+    Raises:
+        ValueError: If the kind is not the required one.
+    """
+    if kind != required:
+        raise ValueError(
+            f"Expected a run of the kind {required!r}. Received: kind={kind!r} in "
+            f"{str(folder)!r}. Load the model with keras.saving.load_model, and export it with "
+            "export_functional_onnx."
+        )

@@ -1,0 +1,107 @@
+"""Arguments of searches, and the names that `generate` of transformers has for them."""
+
+from collections.abc import Collection, Iterable
+
+_ALL = (
+    "end_token_id",
+    "force_end_token",
+    "forced_prefix_ids",
+    "length_penalty",
+    "length_penalty_form",
+    "max_length",
+    "min_length",
+    "no_repeat_ngram_size",
+    "pad_token_id",
+    "relative_max_length",
+    "repetition_penalty",
+    "return_alignments",
+    "return_token_log_probs",
+    "score_prefix",
+    "start_token_id",
+    "suppressed_token_ids",
+)
+
+SEARCH_ARGUMENTS = {
+    "BeamDecoder": frozenset(
+        {
+            *_ALL,
+            "beam_width",
+            "coverage_penalty",
+            "diversity_strength",
+            "num_groups",
+            "num_hypotheses",
+            "patience",
+            "stop",
+        }
+    ),
+    "GreedyDecoder": frozenset(_ALL),
+    "SamplingDecoder": frozenset(
+        {*_ALL, "min_p", "num_hypotheses", "seed", "temperature", "top_k", "top_p"}
+    ),
+}
+"""Dict from the search classes to the names of their arguments, without `decoder`."""
+
+OTHER_NAMES = {
+    "bad_words_ids": "suppressed_token_ids=[ID, ...], for words of one token",
+    "beam_size": "beam_width",
+    "begin_suppress_tokens": None,
+    "bos_token_id": "start_token_id",
+    "decoder_start_token_id": "start_token_id",
+    "diversity_penalty": "diversity_strength, with num_groups",
+    "do_sample": "SamplingDecoder as search_class or --search-class",
+    "early_stopping": "stop='collected' for True, 'heuristic' for False, 'exact' for \"never\"",
+    "eos_token_id": "end_token_id",
+    "forced_bos_token_id": "forced_prefix_ids=[ID]",
+    "forced_eos_token_id": "force_end_token=True",
+    "max_new_tokens": "max_length, and relative_max_length=None",
+    "max_tokens": "max_length",
+    "min_new_tokens": "min_length",
+    "min_tokens": "min_length",
+    "num_beam_groups": "num_groups",
+    "num_beams": "beam_width",
+    "num_return_sequences": "num_hypotheses",
+    "output_attentions": "return_alignments",
+    "output_scores": "return_token_log_probs",
+    "penalty_alpha": None,
+    "renormalize_logits": None,
+    "suppress_tokens": "suppressed_token_ids",
+    "typical_p": None,
+}
+"""Dict from names of transformers and other libraries to ours. `None` if there is no counterpart.
+Names that are equal here, such as `length_penalty` and `temperature`, are not listed."""
+
+
+def unknown_arguments_problem(
+    search_class: str | None, unknown: Iterable[str], known: Collection[str]
+) -> str:
+    """Returns the message of an error for unknown arguments of a search.
+
+    Args:
+        search_class: String, name of the class. `None` if the class is not known yet.
+        unknown: Names of the unknown arguments.
+        known: Names that the class accepts.
+    """
+    unknown = sorted(unknown)
+    parts = [
+        f"Expected arguments of {search_class or 'a search'}: {', '.join(sorted(known))}.",
+        f"Received: {', '.join(unknown)}.",
+        *(hint for name in unknown if (hint := other_name_hint(name))),
+    ]
+    others = {name for name in unknown if name not in OTHER_NAMES}
+    for each, names in SEARCH_ARGUMENTS.items():
+        if search_class not in (None, each) and others and others <= names:
+            parts.append(
+                f"For arguments of {each}, pass it as search_class or with --search-class."
+            )
+            break
+    return " ".join(parts)
+
+
+def other_name_hint(name: str) -> str | None:
+    """Returns a sentence about a name of another library, or `None` if the name is unknown."""
+    if name not in OTHER_NAMES:
+        return None
+    own = OTHER_NAMES[name]
+    if own is None:
+        return f"No search has a setting such as {name}."
+    return f"Instead of {name}, use {own}."

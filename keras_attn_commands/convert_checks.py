@@ -1,0 +1,55 @@
+"""Checks of `keras-attn convert` before it imports Keras."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from keras_attn_checks.checkpoint_folder import folder_problem, is_opennmt_checkpoint
+from keras_attn_checks.installed import require_originals
+from keras_attn_checks.output_path import check_output_path
+from keras_attn_checks.path_kind import CONFIG
+from keras_attn_commands.existing_paths import require_file
+
+
+def check_conversion(arguments: argparse.Namespace, opennmt_options: Sequence[str]) -> bool:
+    """Checks the paths and the options of the command.
+
+    Args:
+        arguments: Arguments of the command.
+        opennmt_options: Names of the arguments that only checkpoints of OpenNMT-tf have.
+
+    Returns:
+        Bool, whether the checkpoint is one of OpenNMT-tf.
+
+    Raises:
+        OSError: If a path does not exist or must not be replaced.
+        ValueError: If the folder is no checkpoint, or an option does not fit the checkpoint.
+        ImportError: If a library that an option needs is not installed.
+    """
+    folder = arguments.folder
+    is_opennmt = not (folder / CONFIG).is_file() and is_opennmt_checkpoint(folder)
+    values = {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in opennmt_options}
+    given = {option: value for option, value in values.items() if value is not None}
+    if is_opennmt:
+        if arguments.verify:
+            raise ValueError(
+                "Expected a checkpoint of transformers with --verify. Received: "
+                f"{str(folder)!r}, a checkpoint of OpenNMT-tf. Omit --verify."
+            )
+        for option, value in given.items():
+            if option != "--model-type" or value.endswith(".py"):
+                require_file(option, Path(value))
+    else:
+        problem = folder_problem(folder)
+        if problem is not None:
+            raise ValueError(problem)
+    if given and not is_opennmt:
+        option = next(iter(given))
+        raise ValueError(
+            f"Expected a checkpoint of OpenNMT-tf with {option}. Received: {str(folder)!r}, "
+            f"which has no TensorFlow checkpoint. Omit {option}, or check the path."
+        )
+    if arguments.verify:
+        require_originals()
+    check_output_path(arguments.out, is_file=False)
+    return is_opennmt

@@ -1,0 +1,46 @@
+"""Hides the log lines that TensorFlow's C++ code writes while it is imported."""
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+
+LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+"""Environment variable of TensorFlow: 0 all lines, 1 no information, 2 no warnings, 3 no errors."""
+
+_STDERR = 2
+_HIDDEN = re.compile(
+    rb"([IW]\d{4} |\d{4}-\d\d-\d\d [\d:.]+: [IW] |WARNING: All log messages before absl|"
+    rb"To enable the following instructions: )"
+)
+
+
+@contextlib.contextmanager
+def quiet_import() -> Iterator[None]:
+    """Context manager that hides information and warnings of C++ code in its block.
+
+    It sets the log level for the rest of the process. TensorFlow 2.21 writes some lines before it
+    reads the level, so the lines of the block are also filtered. All other output, such as
+    tracebacks, appears at the end of the block. If the user has set the log level, nothing changes.
+    """
+    if LOG_LEVEL in os.environ:
+        yield
+        return
+    os.environ[LOG_LEVEL] = "2"
+    try:
+        stderr = os.dup(_STDERR)
+    except OSError:  # the process has no standard error
+        yield
+        return
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), _STDERR)
+        try:
+            yield
+        finally:
+            os.dup2(stderr, _STDERR)
+            os.close(stderr)
+            log.seek(0)
+            shown = b"".join(line for line in log if not _HIDDEN.match(line))
+            if shown:
+                os.write(_STDERR, shown)
