@@ -415,7 +415,7 @@ GEMMA = _llama(
             "gelu_pytorch_tanh",
             lambda settings: activation(_gemma_gate(settings), gated=True),
         ),
-        "hidden_activation": refused("another gate", None, "gelu_pytorch_tanh"),
+        "hidden_activation": refused("a different gate activation", None, "gelu_pytorch_tanh"),
         "tie_word_embeddings": mapped("whether the output layer uses the embedding", True),
         "bos_token_id": mapped("start token of text prompts", 2),
         "attention_bias": mapped("use_bias", False),

@@ -159,7 +159,7 @@ def _num_layers(settings):
 
 
 def _share_name(settings):
-    """Returns the setting of the shared embeddings, as a name in `SHARING`."""
+    """Returns the embeddings that are shared, as a name in `SHARING`."""
     share = settings["share_embeddings"]
     if isinstance(share, int) and 0 <= share < len(SHARING):
         share = SHARING[share]
@@ -169,7 +169,7 @@ def _share_name(settings):
 
 
 def _sharing(settings, copy):
-    """Returns the embeddings that are shared, as a name in `SHARING` except `AUTO`."""
+    """Returns the embeddings that are shared. The variables decide between the cases of `AUTO`."""
     share = _share_name(settings)
     if share == "AUTO":  # in OpenNMT-tf, ALL if both sides have the same vocabulary
         share = "TARGET" if TARGET in copy else "ALL"

@@ -244,7 +244,7 @@ def opennmt_search(settings: Settings) -> SearchSettings:
         if top_k != 1 and beams > 1:
             raise ConversionError(
                 f"Expected params/beam_width in {settings.file} to be 1 with sampling. Received: "
-                f"params/beam_width={beams}, params/sampling_topk={top_k}. Change one of them."
+                f"params/beam_width={beams}, params/sampling_topk={top_k}. Change one of these."
             )
     hypotheses = settings["infer/n_best"]
     hypotheses = int(settings["params/num_hypotheses"] if hypotheses is None else hypotheses)
@@ -253,7 +253,7 @@ def opennmt_search(settings: Settings) -> SearchSettings:
         if hypotheses > beams:
             raise ConversionError(
                 f"Expected params/num_hypotheses in {settings.file} of at most params/beam_width="
-                f"{beams}. Received: {hypotheses}. Change one of them."
+                f"{beams}. Received: {hypotheses}. Change one of these."
             )
     problems.raise_all()
     if top_k != 1:

@@ -86,7 +86,7 @@ def search_settings(
             name = "BeamDecoder"
             arguments |= _beams(settings, beams, hypotheses)
         elif hypotheses > 1:
-            advice = "greedy search returns one hypothesis"
+            advice = "A greedy search returns one hypothesis."
             raise refusal(settings, "num_return_sequences", hypotheses, "1", advice)
     if name == "BeamDecoder" and settings["renormalize_logits"]:
         check_renormalization(settings, arguments, problems)
@@ -101,14 +101,14 @@ def _special_ids(settings, reads_prompts, problems):
     with problems.collect():
         end = _single_id(settings, "eos_token_id")
         if end is None:
-            raise refusal(settings, "eos_token_id", None, "an end token", "Add eos_token_id to it.")
+            raise refusal(settings, "eos_token_id", None, "an end token", "Add eos_token_id.")
     with problems.collect():
         start = _single_id(settings, "decoder_start_token_id")
         start = _single_id(settings, "bos_token_id") if start is None else start
         if start is None and reads_prompts:
             start = end  # a prompt is never empty, so no search uses this start token
         elif start is None:
-            advice = "Add decoder_start_token_id to it."
+            advice = "Add decoder_start_token_id."
             raise refusal(settings, "decoder_start_token_id", None, "a start token", advice)
     with problems.collect():
         pad = _single_id(settings, "pad_token_id")
@@ -213,7 +213,7 @@ def _suppressed(settings, end):
     long = [word for word in words if len(word) != 1]
     if long:
         raise refusal(settings, "bad_words_ids", long[0], "single tokens", "")
-    # transformers never forbids the end token.
+    # transformers ignores the end token in bad_words_ids.
     single = [int(word[0]) for word in words if word != [end]]
     return sorted({*single, *(settings["suppress_tokens"] or [])})
 

@@ -26,8 +26,8 @@ class Setting:
         default: Value of a missing key, for mapped keys.
         check: Function of all settings that raises a `ConversionError` if the model cannot have the
             value of a mapped key. Defaults to `None`: no check.
-        harmless: Function of a value and of all settings that returns whether a refused key has a
-            value that does not change results.
+        harmless: Function `(value, settings)` for refused keys. It returns whether the value of the
+            key does not change results.
     """
 
     treatment: str
@@ -129,8 +129,9 @@ class Settings(Mapping[str, Any]):
             ignored: Names of keys to accept although they are refused or unknown.
 
         Raises:
-            ConversionError: If a key is unknown, or refused and not harmless, or the model cannot
-                have the value of a mapped key. The message names all such keys.
+            ConversionError: If a key that is not in `ignored` is unknown, or is refused and its
+                value is not harmless, or if the model cannot have the value of a mapped key. The
+                message names all such keys.
         """
         ignored, reports, wrong = set(ignored), [], []
         problems = Problems()
