@@ -55,5 +55,5 @@ def test_a_tokenizer_with_fewer_ids_than_the_model_is_warned_of(tokenizers):
     from keras_attn.export.trace.search_function import SearchFunction
 
     sizes = [each.vocabulary_size for each in tokenizers]
-    with pytest.warns(UserWarning, match=f"target tokenizer has {sizes[1]} ids, the model 60"):
+    with pytest.warns(UserWarning, match=f"tokenizer has {sizes[1]} ids, but the model has 60"):
         SearchFunction(make_translator(vocabulary_sizes=(sizes[0], 60)), *tokenizers)
