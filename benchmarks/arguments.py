@@ -27,9 +27,9 @@ def argument_parser(doc, threads=None, seed=None):
 
 
 def settings_of(args, **others):
-    """Returns a dict of `others`, followed by the arguments that a results file records.
+    """Returns a dict of the arguments and of `others`, for a results file.
 
-    The folder of the results and absolute paths are left out, because they depend on the machine.
+    The dict does not contain `out` and absolute paths, because these depend on the machine.
     """
     settings = {
         name: str(value) if isinstance(value, Path) else value

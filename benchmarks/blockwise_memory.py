@@ -2,12 +2,17 @@
 
     python benchmarks/blockwise_memory.py
 
-Measures three tasks: causal self-attention of one sequence, forward; the same with the gradients of
-query, keys and values; and the additive score of 64 queries in chunks of 64 keys, forward and
-backward. Each measurement runs in a separate process, and the blockwise and the plain form take
-turns. The memory is the peak resident size of the process minus its size before the first long
-sequence, so it does not include libraries and code. The time is the median of the calls after the
-first. The results are the medians of the rounds.
+Measures three tasks:
+
+- causal self-attention of one sequence, only the forward pass;
+- causal self-attention of one sequence, with the gradients of query, keys and values;
+- the additive score of 64 queries, with all gradients. The blockwise form processes 64 keys at a
+  time.
+
+Each measurement runs in a separate process, and the blockwise and the plain form take turns. The
+memory is the peak resident size of the process minus its resident size before the first long
+sequence, so it does not include libraries and code. The time is the median over all calls except
+the first. The results are the medians of the rounds.
 
 Writes `benchmarks/results/blockwise_memory.json`.
 """
@@ -20,7 +25,7 @@ from time_and_memory import medians, time_and_memory
 
 MODELS = {"dot": "causal self-attention", "additive": "additive score"}
 FORMS = ("blockwise", "plain")
-QUERIES = CHUNK_SIZE = 64  # of the additive score
+QUERIES = CHUNK_SIZE = 64  # for the additive score: number of queries, keys in a chunk
 
 
 def main():
@@ -73,7 +78,7 @@ def row_of(attention, gradients, tokens, args):
 
 
 def measure(args, form, attention, gradients, tokens):
-    """Returns the seconds of a call and the peak MiB for each length."""
+    """Returns the seconds of a call and the peak MiB for one length, in a list."""
     import tensorflow as tf
 
     attend = dot(form, args) if attention == "dot" else additive(form)

@@ -1,16 +1,21 @@
-"""Bits per character of LSTMs that were trained with carried states and without, for equal times.
+"""Bits per character of LSTMs that are trained with and without carried states, in equal CPU time.
 
     python benchmarks/carried_states.py --data TINYSHAKESPEARE --minutes 8
 
-TINYSHAKESPEARE is a folder with `train.txt` (or `train.txt.gz`) and `valid.txt`. Three models of
-characters with the same layers are trained for the same CPU time: with windows of 64 characters
-that start from the final state of the previous window (truncated backpropagation through time),
-with windows of 64 and with windows of 256 that start from zeros. The batches have the same number
-of rows. The learning rate falls linearly to zero during the time. Each model runs in a separate
-process.
+TINYSHAKESPEARE is a folder with `train.txt` (or `train.txt.gz`) and `valid.txt`. Three
+character-level models with the same layers are trained for the same CPU time:
 
-Each model predicts the validation text twice: with states that are carried through the text, and in
-windows that start from zeros and have the same length as in its training.
+- windows of 64 characters, each of which starts from the final state of the previous window
+  (truncated backpropagation through time);
+- windows of 64 characters, each of which starts from zeros;
+- windows of 256 characters, each of which starts from zeros.
+
+The batches have the same number of rows. The learning rate decreases linearly to zero during the
+training. Each model is trained in a separate process.
+
+After the training, each model predicts the validation text twice: with states that are carried
+through the text, and in windows that start from zeros. These windows are as long as the windows of
+the training.
 
 Writes `benchmarks/results/carried_states-NAME.json`.
 """
@@ -32,12 +37,12 @@ SIDES = {
 def main():
     parser = argument_parser(__doc__, threads=1, seed=1)
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--name", default="tinyshakespeare", help="of the results file")
+    parser.add_argument("--name", default="tinyshakespeare", help="name of the results file")
     parser.add_argument("--minutes", type=float, default=8.0, help="CPU minutes of each training")
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--units", type=int, default=256)
     parser.add_argument("--learning-rate", type=float, default=4e-3)
-    parser.add_argument("--rounds", type=int, default=1, help="trainings, with different seeds")
+    parser.add_argument("--rounds", type=int, default=1, help="trainings of each model")
     args = parser.parse_args()
     found = measure_in_turn(__file__, list(SIDES), args, data=str(args.data.resolve()))
     rows = [{"model": side, **each} for side in SIDES for each in found[side]]
@@ -76,7 +81,7 @@ def measure(args, side, data):
     model.compile(optimizer, loss, jit_compile=False)
 
     class CpuTime(keras.callbacks.Callback):
-        """Lowers the learning rate to zero and ends the training after the CPU time."""
+        """Decreases the learning rate to zero, and stops after `--minutes` of CPU time."""
 
         steps, started = 0, None
 
@@ -103,7 +108,7 @@ def measure(args, side, data):
         callbacks=[timer, *([CarryStates()] if carried else [])],
     )
 
-    # The same layers for other lengths, without a state between batches.
+    # A model with the same weights for any length, which starts each batch from zeros.
     free = keras.layers.LSTM(args.units, return_sequences=True)
     texts = keras.Input((None,), dtype="int32")
     reader = keras.Model(texts, output(free(embedding(texts))))
@@ -116,7 +121,7 @@ def measure(args, side, data):
         return float(np.sum(losses) / count / np.log(2))
 
     def rows_of(length):
-        """Rows `(rows, length + 1)`; each label is predicted once."""
+        """Returns windows `(rows, length + 1)` in which each character is a label once."""
         starts = range(0, len(valid) - length, length)
         return np.stack([valid[start : start + length + 1] for start in starts])
 

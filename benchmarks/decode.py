@@ -3,22 +3,23 @@
     python benchmarks/decode.py RUN --name multi30k
 
 RUN is a run directory of `examples/train_translation.py --model transformer --positions
-sinusoidal`. `keras_attn.export.export_ctranslate2` writes them for CTranslate2. Two models are
+sinusoidal`. `keras_attn.export.export_ctranslate2` writes the model for CTranslate2. Two models are
 measured: the trained model, whose hypotheses end at the end token, and a model of base size with
 random weights, whose hypotheses are forced to the length of the longest reference in each batch.
-Both sides read the same batches of ids (the sentences of RUN/test.source, sorted by length) and
-return ids, with a beam width of 4. Tokenizers are not measured.
+Both engines, ONNX Runtime and CTranslate2, read the same batches of ids (the sentences of
+RUN/test.source, sorted by length) and return ids, with a beam width of 4. Tokenizers are not
+measured.
 
-Each measurement runs in a separate process, and the sides take turns. The machine must be idle.
-Each side is measured with one worker that uses all threads, and with several workers that use one
-thread each. With several workers, CTranslate2 is also measured with its other matrix library. After
+Each measurement runs in a separate process, and the engines take turns. The machine must be idle.
+Each engine is measured with one worker that uses all threads, and with several workers that use one
+thread each. With several workers, CTranslate2 is also measured without MKL (`CT2_USE_MKL=0`). After
 the first round, only the settings that were fastest for at least one batch size are measured again.
-The result for each batch size is the best median.
+The result for each batch size is the median of the fastest setting.
 
 Writes `benchmarks/results/decode-NAME.json`: tokens per second, including end tokens, if any.
-`--profile` profiles our side on one thread instead, and writes `decode_profile-NAME.json`: the
-share of the matrix products, the speed if the products took all of the time, and the shares of the
-slowest other operators. Profiling slows down small operators.
+`--profile` profiles ONNX Runtime on one thread instead. It writes `decode_profile-NAME.json`: the
+share of the time in matrix products, the speed if only the matrix products took time, and the
+shares of the slowest other operators. Profiling slows down small operators.
 """
 
 import statistics
@@ -55,7 +56,7 @@ def main():
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--profile", action="store_true", help="profile our side instead of comparing"
+        "--profile", action="store_true", help="profile ONNX Runtime instead of comparing"
     )
     args = parser.parse_args()
     if args.profile:
@@ -119,8 +120,9 @@ def write_models(model, folder, args):
         decoder,
         **{
             **BEAM,
+            # Limit in the comparison by `export_onnx`. Each timed call passes its own limit.
             "max_length": 8 if suppressed else BEAM["max_length"],
-        },  # limit in the checks of the export
+        },
         length_penalty_form="average_with_end",  # the form of CTranslate2
         relative_max_length=None,
         suppressed_token_ids=suppressed,
@@ -145,7 +147,7 @@ def write_models(model, folder, args):
 
 
 def compare(model, precision, folder, batches, args, found):
-    """Measures both sides in turn. Returns a row for each batch size."""
+    """Measures both engines in turn. Returns a row for each batch size."""
     sides = [("onnx", 1, 1), ("onnx", args.threads, 1)]  # engine, workers, whether to use MKL
     sides += [("ctranslate2", 1, 1), ("ctranslate2", args.threads, 1)]
     sides.append(("ctranslate2", args.threads, 0))
@@ -178,7 +180,7 @@ def compare(model, precision, folder, batches, args, found):
 
 
 def profile(model, precision, folder, batches, args, found):
-    """Profiles our side. Returns a row for each batch size."""
+    """Profiles ONNX Runtime. Returns a row for each batch size."""
     settings = {
         **BEAM,
         "measure": "profile",

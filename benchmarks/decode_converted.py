@@ -6,20 +6,23 @@
         --transformers FOLDER --name opus_mt-h100 --device cuda
 
 The files are exports of one model in several precisions. FOLDER is the checkpoint from which the
-model was converted; `transformers` must be installed. `--ctranslate2` are directories that
-`keras-attn export ctranslate2` wrote without tokenizers, one for each precision; their names end
-like those of the files. Each file is compared with the peers of its precision. A GPU needs
-`keras-attn-runtime[gpu]`.
+model was converted; `transformers` must be installed. The directories of `--ctranslate2` were
+written by `keras-attn export ctranslate2` without tokenizers, one for each precision. The names of
+files and directories end with the precision, such as `-int8`. Each file is compared with the peers
+of the same precision. A GPU needs `keras-attn-runtime[gpu]`.
 
 The sources have random lengths and ids. The settings of the model must force the length of all
-hypotheses, for example with `min_length`, so that all sides compute the same number of steps. Each
-measurement runs in a separate process, in turn. It translates a batch once for the warm-up, and
-then `--repeats` times. On a GPU, ONNX Runtime computes float32 without TensorFloat-32
-(`use_tf32=0`), as PyTorch does by default.
+hypotheses, for example with `min_length`, so that all files and peers compute the same number of
+steps. The files and peers take turns, and each measurement runs in a separate process. A
+measurement translates a batch once for the warm-up, and then `--repeats` times. On a GPU, ONNX
+Runtime computes float32 without TensorFloat-32 (`use_tf32=0`), as PyTorch does by default.
 
-Writes `benchmarks/results/decode_converted-NAME.json`: generated tokens of the best hypotheses per
-second, and the fraction of the sources with the same best hypothesis as the first file on the CPU
-and as the peer. For a GPU also the number of nodes that copy tensors between the CPU and the GPU.
+Writes `benchmarks/results/decode_converted-NAME.json`. For each file and batch size, it contains:
+
+- the generated tokens of the best hypotheses per second;
+- the fraction of the sources with the same best hypothesis as the first file on the CPU;
+- the fraction of the sources with the same best hypothesis as the peer;
+- for a GPU, the number of nodes that copy tensors between the CPU and the GPU.
 """
 
 import statistics
@@ -39,16 +42,18 @@ PROVIDERS = {"cpu": "cpu", "cuda": [("cuda", {"use_tf32": "0"})]}
 
 def main():
     parser = argument_parser(__doc__, threads=1, seed=1)
-    parser.add_argument("files", nargs="+", help="the float32 file first")
+    parser.add_argument("files", nargs="+", help="exported ONNX files, the float32 file first")
     parser.add_argument("--name", required=True, help="name of the results file")
     parser.add_argument("--transformers", default="", help="folder of the checkpoint")
-    parser.add_argument("--ctranslate2", nargs="*", default=[], help="directories of CTranslate2")
+    parser.add_argument(
+        "--ctranslate2", nargs="*", default=[], help="directories of CTranslate2 models"
+    )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32, 128])
-    parser.add_argument("--source-length", type=int, default=24, help="of the longest source")
+    parser.add_argument("--source-length", type=int, default=24, help="ids of the longest source")
     parser.add_argument("--length", type=int, default=24, help="tokens of each hypothesis")
-    parser.add_argument("--beam-width", type=int, default=4, help="of the model, for CTranslate2")
-    parser.add_argument("--repeats", type=int, default=5, help="batches in each measurement")
+    parser.add_argument("--beam-width", type=int, default=4, help="beam width of CTranslate2")
+    parser.add_argument("--repeats", type=int, default=5, help="timed batches of a measurement")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     once = Namespace(**{**vars(args), "rounds": 1, "repeats": 1, "device": "cpu"})
@@ -121,7 +126,7 @@ def agreement(ours, theirs):
 
 
 def measure(args, side):
-    """Returns speeds, best ids and scores by batch size, the load time and copying nodes."""
+    """Returns load time, copying nodes, and speeds, best ids and scores by batch size."""
     begin = time.perf_counter()
     if side.endswith(".onnx"):
         translate, vocabulary_size = open_file(side, args)
@@ -170,7 +175,7 @@ def open_file(path, args):
 
 
 def open_checkpoint(folder, precision, args):
-    """Returns the same for a checkpoint of transformers."""
+    """Does the same as `open_file` for a checkpoint of transformers."""
     import torch
     from transformers import AutoModelForSeq2SeqLM
 
@@ -201,7 +206,7 @@ def open_checkpoint(folder, precision, args):
 
 
 def open_ctranslate2(folder, args):
-    """Returns the same for a model of CTranslate2, whose tokens are decimal ids."""
+    """Does the same as `open_file` for a model of CTranslate2, whose tokens are decimal ids."""
     import json
 
     import ctranslate2
@@ -226,7 +231,7 @@ def open_ctranslate2(folder, args):
 
 
 def copying_nodes(path):
-    """Returns the number of nodes of a session with CUDA that copy between the CPU and the GPU."""
+    """Counts the nodes of a CUDA session that copy tensors between the CPU and the GPU."""
     import onnx
     import onnxruntime
 

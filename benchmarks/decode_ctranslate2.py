@@ -1,7 +1,7 @@
 """CTranslate2 side of `decode.py`, which starts this script with a file of settings.
 
-The model was written by `keras_attn.export.export_ctranslate2` without tokenizers: its tokens are
-ids as decimal numbers, except those of special ids. CTranslate2 adds the end token of the source.
+The model was written by `keras_attn.export.export_ctranslate2` without tokenizers. Its tokens are
+the ids as decimal numbers, except the special tokens. CTranslate2 adds the end token of the source.
 """
 
 import json

@@ -4,9 +4,9 @@
 
 Exports a Transformer (128 features, 4 + 4 layers) and a recurrent translator (256 units, Bahdanau
 attention) with random weights and 8,000 ids, in float32 and int8. Each measurement loads a file in
-a separate process, and translates one source of 12 ids again and again with a beam width of 4. The
-end token is suppressed, so that all hypotheses have `--length` tokens. Both engines use one thread.
-The engines take turns, and the results are medians. The machine must be idle.
+a separate process, and translates the same source of 12 ids `--sentences` times with a beam width
+of 4. The end token is suppressed, so that all hypotheses have `--length` tokens. Both engines use
+one thread. The engines take turns, and the results are medians. The machine must be idle.
 
 Writes `benchmarks/results/decode_litert.json`: milliseconds per sentence, MiB of the file and
 seconds to load it.
@@ -31,7 +31,7 @@ SOURCE_LENGTH = 12
 def main():
     parser = argument_parser(__doc__, threads=1, seed=1)
     parser.add_argument("--length", type=int, default=24, help="tokens of each hypothesis")
-    parser.add_argument("--sentences", type=int, default=50, help="in each measurement")
+    parser.add_argument("--sentences", type=int, default=50, help="translations in a measurement")
     parser.add_argument("--rounds", type=int, default=9)
     args = parser.parse_args()
     load, rows = load_average(), []
@@ -52,7 +52,7 @@ def main():
 
 
 def models(seed):
-    """Returns a dict of translators that never end before the maximum length."""
+    """Returns a dict of translators whose hypotheses end only at the length limit."""
     import keras_attn
 
     parts = {
@@ -75,7 +75,7 @@ def models(seed):
             keras_attn.BeamDecoder(
                 decoder,
                 beam_width=4,
-                max_length=8,  # in the comparison of the export
+                max_length=8,  # limit in the comparison by the export
                 relative_max_length=None,
                 suppressed_token_ids=[0, 1, 2],
             ),

@@ -1,7 +1,7 @@
-"""Our side of `decode.py` and `decode_rnn.py`: an exported file in ONNX Runtime.
+"""ONNX Runtime side of `decode.py` and `decode_rnn.py`, which start this script.
 
 Several workers translate several batches at the same time. Each worker has its own session, because
-threads that share a session wait for its memory pool.
+threads that share a session wait for the memory pool of this session.
 """
 
 import collections
@@ -17,7 +17,7 @@ from onnx_session import open_session
 from translation_side import best_hypotheses, pad, read_settings
 
 MOST_PROFILED = 20
-"""Batches of a size: the events of a thousand sentences are hundreds of megabytes."""
+"""Maximum number of batches in a profile. The profile of 1,000 sentences has hundreds of MB."""
 
 
 def main():
@@ -58,7 +58,7 @@ def profile(settings):
         translated = list(zip(batches, lengths, strict=True))[:: -(-len(batches) // MOST_PROFILED)]
         prefix = str(Path(settings["model"]).parent / "profile")
         session = open_session(settings["model"], settings["threads"], profile_prefix=prefix)
-        translate(session, *translated[0], settings)  # the first call allocates
+        translate(session, *translated[0], settings)  # warm-up
         hypotheses = [translate(session, *batch, settings) for batch in translated]
         events = json.loads(Path(session.end_profiling()).read_text())
         calls = [event for event in events if event["name"] == "model_run"]
@@ -67,7 +67,8 @@ def profile(settings):
         for event in events:
             operator = event.get("args", {}).get("op_name")
             is_kernel = event["name"].endswith("_kernel_time") and event["ts"] > first_call_ended
-            # The events of a loop include the operators inside it, which have their own events.
+            # The event of a loop includes the time of the operators inside the loop, and these have
+            # events of their own.
             if is_kernel and operator not in ("Loop", "If"):
                 seconds[operator] += event["dur"] / 1e6
         rows[size] = {"seconds": seconds, "hypotheses": sum(hypotheses, [])}

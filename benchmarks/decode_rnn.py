@@ -4,14 +4,13 @@
 
 RUN is a run directory of `examples/train_translation.py --data DIR` with Bahdanau or Luong
 attention and default values of the other options. The script exports the model as ONNX and as
-SavedModel, and writes the weights for PyTorch, which runs the same search in a Python loop. All
-sides read the same batches of ids (the sentences of RUN/test.source, sorted by length) and return
-ids.
-Tokenizers are not measured. Each side translates one batch at a time, with all threads.
+SavedModel, and writes the weights for PyTorch, which runs the same search in a Python loop. These
+three sides read the same batches of ids (the sentences of RUN/test.source, sorted by length) and
+return ids. Tokenizers are not measured. Each side translates one batch at a time, with all threads.
 
-Before the timing, all sides translate all sentences. The script stops unless at least 99 % of the
-best hypotheses are equal. Then each measurement runs in a separate process, the sides take turns,
-and the result is the median of the rounds. The machine must be idle.
+Before the timing, all sides translate all sentences. The script stops if less than 99 % of the best
+hypotheses are equal. For the timing, the sides take turns. Each measurement runs in a separate
+process, and the result is the median of the rounds. The machine must be idle.
 
 Writes `benchmarks/results/decode_rnn-NAME.json`: tokens per second, including end tokens.
 """
@@ -61,7 +60,7 @@ def main():
     parser.add_argument("--peer-python", default=sys.executable, help="Python with PyTorch")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument(
-        "--sentences", type=int, help="sentences, of evenly spaced lengths; default: all"
+        "--sentences", type=int, help="number of sentences, of evenly spaced lengths; default: all"
     )
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()

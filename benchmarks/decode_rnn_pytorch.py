@@ -1,7 +1,7 @@
 """PyTorch side of `decode_rnn.py`, which starts this script.
 
 Loads the weights that `decode_rnn.py` wrote. The search equals
-`keras_attn.BeamDecoder(stop="collected")`, written in PyTorch style: a loop over the steps, which
+`keras_attn.BeamDecoder(stop="collected")`. It is written in PyTorch style: a loop over the steps
 collects results in lists and removes finished sentences.
 """
 
@@ -12,7 +12,7 @@ import translation_side
 from torch_seq2seq import TorchSeq2Seq
 
 START, END = 1, 2
-NEVER = slice(0, 2)  # padding and start token
+NEVER = slice(0, 2)  # ids that no hypothesis contains: padding and the start token
 
 
 def main():
@@ -29,7 +29,7 @@ def main():
 
 @torch.inference_mode()
 def search(model, source_ids, settings):
-    """Returns the best ids, without end token, and the score of each sentence of `(B, S)`."""
+    """Returns the best ids, without end token, and their score for each row of `source_ids`."""
     width, penalty = settings["beam_width"], settings["length_penalty"]
     factor, margin = settings["relative_max_length"]
     limits = factor * (source_ids != 0).sum(dim=1) + margin  # (B,)
@@ -41,7 +41,7 @@ def search(model, source_ids, settings):
     memory, state = model.encode(source_ids)
     state = [part.repeat_interleave(width, dim=0) for part in state]  # (B*K, ...)
     log_probs = torch.full((len(source_ids), width), -math.inf)
-    log_probs[:, 0] = 0.0  # all beams start equal, so only the first counts
+    log_probs[:, 0] = 0.0  # at first all beams are equal, so expand only one
     token_ids = torch.full((len(source_ids), width, 1), START)  # (B, K, t)
     step = 0
     while len(sentences):

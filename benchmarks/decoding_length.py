@@ -3,12 +3,12 @@
     python benchmarks/decoding_length.py
 
 Exports the same Transformer twice: with its key-value cache, and with a decoder without cache,
-which recomputes all tokens in each step. The weights are random, and the model never emits the end
-token. Both files compute the keys and values of the source once. The cache has blocks of 32 steps.
-Search, loop and file format are the same. Each round opens both files in turn, each in a separate
-process. The time of a step is the time of the whole call divided by the number of steps; the result
-is the median of the rounds. A measurement without cache is skipped if it would take longer than
-`--longest` seconds, assuming that the time grows with the square of the length.
+which computes all previous tokens again in each step. The weights are random, and the model never
+emits the end token. Both files compute the keys and values of the source once. The cache has blocks
+of 32 steps. Search, loop and file format are the same. Each round opens both files in turn, each in
+a separate process. The time of a step is the time of the whole call divided by the number of steps;
+the result is the median of the rounds. A measurement without cache is skipped if it would take
+longer than `--longest` seconds, assuming that the time grows with the square of the length.
 
 Writes `benchmarks/results/decoding_length.json`.
 """
@@ -42,7 +42,9 @@ def main():
         "--cache-block-size", type=int, default=32, help="steps of a block; 0: one block"
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--longest", type=float, default=30, help="limit of seconds without cache")
+    parser.add_argument(
+        "--longest", type=float, default=30, help="maximum seconds of a measurement without cache"
+    )
     args = parser.parse_args()
     load = load_average()
 
@@ -72,7 +74,7 @@ def write_translator(path, size, form, args):
     make = getattr(keras_attn, f"transformer_{size}")
     encoder, decoder = make(VOCABULARY_SIZE, VOCABULARY_SIZE, seed=args.seed)
     arguments = {
-        # Limit in the comparison with Keras. Each call passes its own limit.
+        # Limit in the comparison by `export_onnx`. Each timed call passes its own limit.
         "max_length": 8,
         "relative_max_length": None,
         "suppressed_token_ids": [0, 1, 2],  # padding, start and end
@@ -89,7 +91,7 @@ def write_translator(path, size, form, args):
 
 
 def without_cache(decoder):
-    """Returns a decoder with the weights of `decoder`, whose state contains only the tokens."""
+    """Returns a decoder with the weights of `decoder`. Its state contains only the tokens."""
     import keras
     from keras import ops
 
@@ -110,7 +112,8 @@ def without_cache(decoder):
         def initial_state(self, memory, beam_width=1, alignments=False, max_length=256):
             mask = memory["blocks"][0]["mask"]  # (B, 1, S)
             token_ids = ops.zeros((ops.shape(mask)[0] * beam_width, 1), dtype="int32")
-            # Compute the positions, because TensorFlow would make a known size static in the loop.
+            # Select no columns with computed indices. If the size 0 were known, TensorFlow would
+            # not allow the size to grow in the loop.
             (nothing,) = ops.nonzero(ops.zeros((1,), dtype="bool"))
             return {"token_ids": ops.take(token_ids, nothing, axis=1)}  # (B*K, 0)
 
@@ -124,7 +127,7 @@ def without_cache(decoder):
             outputs = self.decoder.stack.normalize(vectors)[:, -1]  # (B*K, D)
             return self.decoder.project(outputs), {"token_ids": token_ids}
 
-        def get_config(self):  # the exporter reads it
+        def get_config(self):  # the exporter calls this method
             return {
                 **super().get_config(),
                 "decoder": keras.saving.serialize_keras_object(self.decoder),
@@ -156,7 +159,7 @@ def measure(args, form, directory):
                 )
             return time.perf_counter() - started
 
-        translate(args.lengths[0])  # the first call allocates
+        translate(args.lengths[0])  # warm-up
         found[batch_size], seconds, last = {}, 0.0, args.lengths[0]
         for length in args.lengths:
             if form == "recomputed" and seconds * (length / last) ** 2 > args.longest:

@@ -5,9 +5,9 @@
 
 The second command writes benchmarks/results/forecasting-NAME.json with the MASE of each target. It
 needs an environment with statsforecast (2.1 was used), but does not import Keras. AutoETS fits one
-model to each series and origin, with all values before the origin. It does not support seasons
-above 24. For longer seasons, it runs twice: without a season, and on the series from which MSTL has
-removed the season.
+model to each series and origin (start of a forecast), with all values before the origin. It does
+not support seasons above 24. For longer seasons, it runs twice: without a season, and on the series
+from which MSTL has removed the season.
 """
 
 import argparse
@@ -21,20 +21,20 @@ LONGEST_SEASON = 24
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("run", type=Path, help="folder with test.npz")
-parser.add_argument("--name", required=True, help="of the results file")
-parser.add_argument("--command", required=True, help="how the run was made")
-parser.add_argument("--seed", type=int, default=1, help="of the run")
+parser.add_argument("--name", required=True, help="name of the results file")
+parser.add_argument("--command", required=True, help="command that made the run")
+parser.add_argument("--seed", type=int, default=1, help="seed of the run")
 parser.add_argument("--max-series", type=int, help="number of series to compare. Default: all")
 
 
 def filled(values):
-    """Values with linear interpolation of missing ones, which AutoETS does not support."""
+    """Fills missing values by linear interpolation, because AutoETS does not support them."""
     known = ~np.isnan(values)
     return np.interp(np.arange(len(values)), np.flatnonzero(known), values[known])
 
 
 def peers(season):
-    """Dict from the name of a peer to a function that makes its model."""
+    """Returns a dict from the name of a peer to a function that creates its model."""
     try:
         from statsforecast.models import MSTL, AutoETS
     except ImportError as error:

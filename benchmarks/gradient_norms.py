@@ -2,21 +2,21 @@
 
     python benchmarks/gradient_norms.py
 
-A `SimpleRNN`, a `GRU` and an `LSTM` read one of four symbols, followed by random symbols of another
-four. They learn to output the first symbol at the last step. During the training, the script
-records
+A `SimpleRNN`, a `GRU` and an `LSTM` read one of four symbols, followed by random symbols from a
+second set of four. The models learn to output the first symbol at the last step. During the
+training, the script records
 
     g_d = || d loss / d s_{T-d} ||      (d = 0 ... T-1, mean over the examples of a batch)
 
-This is the norm of the gradient with respect to the state d steps before the last step T. For an
-LSTM, the state consists of both of its states. Vanishing gradients fall exponentially with d
-([Bengio et al., 1994](https://doi.org/10.1109/72.279181)). Exploding gradients rise with d, and one
-update can then undo the training. Clipping the global norm of the gradient prevents this ([Pascanu
-et al., 2013](https://arxiv.org/abs/1211.5063)). The initial recurrent weights are orthogonal
-matrices.
+This is the norm of the gradient with respect to the state d steps before the last step T. The state
+of an LSTM consists of two tensors, h and c. Vanishing gradients fall exponentially with d ([Bengio
+et al., 1994](https://doi.org/10.1109/72.279181)). Exploding gradients rise with d, and one update
+can then undo the progress of the training. Clipping the global norm of the gradient prevents this
+([Pascanu et al., 2013](https://arxiv.org/abs/1211.5063)). The initial recurrent weights are
+orthogonal matrices.
 
-Each cell is trained with Adam. The `SimpleRNN` is also trained with SGD, whose updates are
-proportional to the gradients, so that clipping matters most.
+Each cell is trained with Adam. The `SimpleRNN` is also trained with SGD. The updates of SGD are
+proportional to the gradients, so clipping has the largest effect.
 
 Writes `benchmarks/results/gradient_norms.json` and `docs/gradient_norms.png`.
 """
@@ -33,8 +33,8 @@ from results_file import versions, write_results
 CELLS = {"SimpleRNN": keras.layers.SimpleRNNCell, "GRU": keras.layers.GRUCell}
 CELLS["LSTM"] = keras.layers.LSTMCell
 COLORS = {"SimpleRNN": "#d55e00", "GRU": "#0072b2", "LSTM": "#009e73"}
-NUM_SYMBOLS = 4  # that are to be output; as many others follow
-COURSES = ("before", "after", "losses")  # lists in the rows
+NUM_SYMBOLS = 4  # size of each of the two sets of symbols
+COURSES = ("before", "after", "losses")  # keys of the lists in a row
 
 
 def main():
@@ -45,7 +45,7 @@ def main():
     parser.add_argument("--updates", type=int, default=1000)
     parser.add_argument("--adam", type=float, default=0.01, help="learning rate of Adam")
     parser.add_argument("--sgd", type=float, default=0.5, help="learning rate of SGD")
-    parser.add_argument("--clip", type=float, default=1.0, help="largest global norm")
+    parser.add_argument("--clip", type=float, default=1.0, help="maximum global norm")
     args = parser.parse_args()
     rows = []
     trainings = [(name, "adam") for name in CELLS] + [("SimpleRNN", "sgd")]
@@ -63,7 +63,7 @@ def main():
 
 
 def train(name, optimizer, clip, args):
-    """Returns the norms at the first and in the last updates, and the losses."""
+    """Returns the norms at the first update, their means at the last 20, and the losses."""
     keras.utils.set_random_seed(args.seed)
     cell = CELLS[name](args.units)  # Keras' recurrent initializer is orthogonal
     cell.build((args.batch, 2 * NUM_SYMBOLS))
@@ -83,7 +83,8 @@ def train(name, optimizer, clip, args):
             joined = []
             for step in range(args.steps):
                 _, states = cell(tf.one_hot(symbols[:, step], 2 * NUM_SYMBOLS), states)
-                # The next step reads parts of this tensor, so its gradient is that of all states.
+                # The next step reads parts of this tensor, so its gradient contains the gradients
+                # of all states.
                 joined.append(tf.concat(states, axis=-1))  # (batch, states)
                 states = tf.split(joined[-1], sizes, axis=-1)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(

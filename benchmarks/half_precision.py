@@ -1,12 +1,12 @@
-"""Quality of a recipe that is trained in mixed_bfloat16 and in float32, with several seeds.
+"""Quality of a model that is trained in mixed_bfloat16 and in float32, with several seeds.
 
     python benchmarks/half_precision.py
 
-Trains the translator of dates of `examples/dates.py`, an RNN with attention, with the same batches
-in both precisions, and reports the share of unseen dates that greedy search translates without an
-error, and the validation loss. Each training runs in a separate process. The difference is within
-the noise if the ranges of the seeds overlap. Processors without bfloat16 instructions are slower in
-bfloat16, so this benchmark compares no times.
+Trains an RNN with attention that translates dates (see `examples/dates.py`), with the same batches
+in both precisions. Reports the validation loss, and the share of unseen dates that greedy search
+translates without an error. Each training runs in a separate process. The difference between the
+precisions is within the noise if the ranges of their results overlap. Processors without bfloat16
+instructions are slower in bfloat16, so this benchmark compares no times.
 
 Writes `benchmarks/results/half_precision.json`.
 """
@@ -24,7 +24,7 @@ POLICIES = ("float32", "mixed_bfloat16")
 
 def main():
     parser = argument_parser(__doc__, threads=1, seed=1)
-    parser.add_argument("--seeds", type=int, default=3, help="number of seeds, from --seed")
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds; --seed is the first")
     parser.add_argument("--train", type=int, default=20000, help="number of dates")
     parser.add_argument("--test", type=int, default=1000, help="number of unseen dates")
     parser.add_argument("--epochs", type=int, default=8)
@@ -66,7 +66,7 @@ def measure(args, policy):
         for split, count in (("train", args.train), ("test", args.test))
     )
     characters = sorted({each for texts in train for text in texts for each in text})
-    ids = {each: index for index, each in enumerate(characters, start=4)}  # 3 is unknown
+    ids = {each: index for index, each in enumerate(characters, start=4)}  # 3: unknown character
 
     def encode(texts, before=(), after=()):
         rows = [[*before, *(ids.get(each, 3) for each in text), *after] for text in texts]

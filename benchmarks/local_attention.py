@@ -4,22 +4,23 @@
 
 Compares `LocalAttention(LuongAttention())` (windowed) with `LuongAttention()` (full) in four tasks:
 
-- a decoding step: one query per sentence, prepared memory;
-- 64 queries, prepared memory;
+- a decoding step: one query per sentence, without the preparation of the memory;
+- 64 queries, without the preparation of the memory;
 - 64 queries, including the preparation of the memory;
 - a training step with 64 queries, including the preparation of the memory and the gradients of
   weights, queries and values.
 
-The window and the number of queries do not depend on the source length. Only the preparation, the
-mask and the returned weights (one number per position) grow with the source.
+The preparation of the memory is the projection of the values to keys. The window and the number of
+queries do not depend on the source length. Only the preparation, the mask and the returned weights
+(one number per position) grow with the source.
 
-The time is the median of all calls after the first. The memory use is the peak resident size of the
-process minus its resident size before the first measured source. It includes the source and its
-preparation, even if the preparation is not timed. Each combination of attention and task runs in
-its own process, in order of increasing source length. Windowed and full attention take turns, and
-the results are the medians of the rounds. The slopes are fitted to the logarithms of time and
-length, for sources of at least `--slope-from` positions. A slope of 0 means constant time; a slope
-of 1 means that the time is proportional to the length.
+The time is the median of all calls after the first. The memory is the peak resident size of the
+process minus its resident size before the first measured source. The memory includes the source and
+its preparation, even if the preparation is not timed. Each combination of attention and task runs
+in its own process, in order of increasing source length. Windowed and full attention take turns,
+and the results are the medians of the rounds. A slope is fitted to the logarithms of time and
+source length, for sources of at least `--slope-from` positions. A slope of 0 means constant time; a
+slope of 1 means that the time is proportional to the length.
 
 Writes `benchmarks/results/local_attention.json`.
 """
@@ -51,7 +52,7 @@ def main():
     parser.add_argument("--slope-from", type=int, default=512, help="shortest length for the slope")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--features", type=int, default=256)
-    parser.add_argument("--window", type=int, default=10, help="half of the window")
+    parser.add_argument("--window", type=int, default=10, help="half of the window, in positions")
     parser.add_argument("--calls", type=int, default=20, help="calls; the first is not timed")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()

@@ -2,12 +2,12 @@
 
     python benchmarks/loss_memory.py
 
-Computes the cross-entropy of tokens with label smoothing from their features and the output kernel,
-with all gradients: with `linear_crossentropy`, and with `crossentropy_per_token` of the product.
-Each measurement runs in a separate process, and the two losses take turns. The memory is the peak
-resident size of the process minus its size before the first batch of this size, so it does not
-include libraries, kernel and code. The time is the median of the calls after the first. The results
-are the medians of the rounds.
+Two functions compute the cross-entropy with label smoothing, and the gradients of the token
+features and the output kernel: `linear_crossentropy`, and `crossentropy_per_token` of the logits,
+the product of features and kernel. Each measurement runs in a separate process, and the two
+functions take turns. The memory is the peak resident size of the process minus its resident size
+before the first batch of `tokens` tokens, so it does not include libraries, kernel and code. The
+time is the median over all calls except the first. The results are the medians of the rounds.
 
 Writes `benchmarks/results/loss_memory.json`.
 """

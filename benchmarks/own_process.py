@@ -39,11 +39,11 @@ def run(command, threads):
 
 
 def measure_in_turn(script, sides, args, **what):
-    """Measures each side `args.rounds` times, in turn, each time in a separate process.
+    """Measures all sides in turn, in `args.rounds` rounds. Each measurement has its own process.
 
     Args:
         script: path of a script that ends with `main_or_measurement(main, measure)`.
-        sides: list of names.
+        sides: list of strings, names of the alternatives that are compared.
         args: arguments of the script.
         **what: further arguments of `measure(args, side, **what)`.
 

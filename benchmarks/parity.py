@@ -1,4 +1,4 @@
-"""Compares Keras, SavedModel and ONNX on the same sentences, and scores with teacher forcing.
+"""Compares Keras, SavedModel and ONNX on the same sentences, and checks scores by teacher forcing.
 
     python benchmarks/parity.py RUN SAVED_MODEL ONNX --name multi30k-en-de-bahdanau
 

@@ -1,4 +1,4 @@
-"""Checks generated tunes in ABC notation: can music21 parse them, are bars complete, are they new?
+"""Checks generated tunes in ABC notation: can music21 parse them, are bars complete, are tunes new?
 
     python examples/train_language_model.py --data FILE.abc --documents --run-dir RUN --samples 200
     python benchmarks/parse_tunes.py RUN FILE.abc       # in an environment with music21
@@ -6,8 +6,8 @@
 The script reads the generated tunes from RUN/samples.txt, and writes the results to RUN/tunes.json.
 As a baseline, it computes the same numbers for RUN/held_out.txt, real tunes that were not used for
 training. In all files, a blank line ends a tune. Novelty compares a tune with the training tunes:
-those in FILE.abc that are not in RUN/held_out.txt. `examples/abc_tunes.py` defines complete bars
-and novelty.
+the tunes in FILE.abc that are not in RUN/held_out.txt. `examples/abc_tunes.py` defines complete
+bars and novelty.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Records the results of an example, RUN/results.json, with machine, versions and date.
+"""Copies the results of an example, RUN/results.json, and adds machine, versions and date.
 
     python examples/train_language_model.py --data FILE --run-dir RUN
     python benchmarks/record_example.py RUN --name language_model-WHAT --model "what it is" \
@@ -20,7 +20,7 @@ PACKAGES = ("keras", "tensorflow", "onnxruntime", "sentencepiece")
 
 
 def flat(values, prefix=""):
-    """Returns a dict without dicts in it, such as `{"en_true": 1.0}` of `{"en": {"true": 1.0}}`."""
+    """Flattens nested dicts, such as `{"en": {"true": 1.0}}` to `{"en_true": 1.0}`."""
     found = {}
     for name, value in values.items():
         if isinstance(value, dict):
@@ -40,7 +40,7 @@ args = parser.parse_args()
 
 report = json.loads((args.run_dir / "results.json").read_text())
 arguments = report.pop("arguments")
-for name in ("run_dir", "out"):  # folders of the user
+for name in ("run_dir", "out"):  # paths on the user's machine
     arguments.pop(name, None)
 report.pop("minutes", None)
 names = [name for name in report if name == "onnx" or name.endswith("_onnx")]
@@ -57,7 +57,7 @@ if (args.run_dir / "tunes.json").exists():
     rows.append({"model": f"{args.model}: real tunes, held out", **tunes["held_out"]})
 if (args.run_dir / "kept" / "tunes.json").exists():
     kept = json.loads((args.run_dir / "kept" / "tunes.json").read_text())
-    del kept["tunes"]  # the novelty of each
+    del kept["tunes"]  # a list of the novelty of each tune
     rows.append({"model": f"{args.model}: tunes that were kept", **kept})
 write_results(
     FOLDER / f"{args.name}.json",

@@ -1,13 +1,13 @@
-"""Peak memory and time of training steps of layers in a `keras.RematScope` and of plain layers.
+"""Peak memory and time of training steps with and without a `keras.RematScope`.
 
     python benchmarks/rematerialization.py
 
-Trains a Transformer language model and an RNN with attention. The backward pass computes each block
-of the Transformer and each step of the RNN again. Each measurement runs in a separate process, and
-the two forms take turns. The memory is the peak resident size of the process minus its size after
-steps with short sequences, so it does not include libraries, weights, moments and code. The time is
-the median CPU time of the steps after the first, on one thread. The results are the medians of the
-rounds.
+Trains a Transformer language model and an RNN with attention. In a `keras.RematScope`, the backward
+pass computes each block of the Transformer and each step of the RNN again. Each measurement runs in
+a separate process, and the two forms take turns. The memory is the peak resident size of the
+process minus its resident size after training steps with short sequences, so it does not include
+libraries, weights, moments and code. The time is the median CPU time over all steps except the
+first, on one thread. The results are the medians of the rounds.
 
 Writes `benchmarks/results/rematerialization.json`.
 """

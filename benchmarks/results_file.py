@@ -20,7 +20,8 @@ def write_results(path, rows, found_versions, seed, **facts):
         rows: list of dicts, one for each measurement; see `report.py` for their keys.
         found_versions: dict of package versions, as returned by `versions`.
         seed: int, seed of the random inputs, or of the training if a run is measured.
-        **facts: further entries, such as the settings. Can replace the command.
+        **facts: further entries, such as the settings. The entry `command` replaces the command of
+            this process.
     """
     results = {
         "benchmark": path.stem.partition("-")[0],

@@ -1,4 +1,4 @@
-"""Memory of the runtime's command for many lines, and whether its output is complete and in order.
+"""Measures the memory of the runtime's command for many lines, and checks its output.
 
     python benchmarks/runtime_stress.py build/demo/translator.onnx --lines 1000000
 
@@ -64,7 +64,7 @@ def translations(args):
 
 
 def drawn(sources, args):
-    """Yields the lines, the same in each call, without storing all of them."""
+    """Yields random lines without storing all of them. Each call yields the same lines."""
     generator = random.Random(args.seed)
     for _ in range(args.lines):
         yield generator.choice(sources)

@@ -8,8 +8,8 @@ import time
 def time_and_memory(prepare, sizes, calls, clock=time.perf_counter):
     """Returns the time of a call and the peak memory so far, for each size.
 
-    The memory is the peak resident size of the process minus its size before the first of the
-    sizes, so it does not include libraries and code.
+    The memory is the peak resident size of the process minus its resident size before the first
+    call with an item of `sizes`, so it does not include libraries and code.
 
     Args:
         prepare: function that takes a size and returns the function to time, without arguments.
@@ -34,7 +34,7 @@ def time_and_memory(prepare, sizes, calls, clock=time.perf_counter):
 
 
 def median_seconds(call, calls, clock=time.perf_counter):
-    """Returns the median time of the calls, without the first."""
+    """Returns the median time of all calls except the first."""
     seconds = []
     for _ in range(calls):
         started = clock()

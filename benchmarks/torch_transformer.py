@@ -8,9 +8,9 @@ class TorchTransformer(nn.Module):
     """Pre-norm `nn.TransformerEncoder` and `nn.TransformerDecoder` with one embedding.
 
     Source, target and output share the embedding. The layers call PyTorch's
-    `scaled_dot_product_attention`. Dropout is applied at the same places as in our model: to the
-    embedded inputs, to the attention weights, inside the feed-forward network, and before each
-    residual sum.
+    `scaled_dot_product_attention`. Dropout is applied at the same places as in the model of
+    keras_attn: to the embedded inputs, to the attention weights, inside the feed-forward network,
+    and before each residual sum.
 
     Args:
         vocabulary_size, embedding_dim, num_layers, num_heads, intermediate_dim: ints.
@@ -59,7 +59,7 @@ class TorchTransformer(nn.Module):
             self.embed(target_ids),
             memory,
             tgt_mask=causal,
-            tgt_is_causal=True,  # lets attention ignore the mask
+            tgt_is_causal=True,  # attention uses its causal form instead of the mask
             memory_key_padding_mask=padding,
         )  # (B, T, D)
         return outputs @ self.embedding.weight.t()  # (B, T, V)

@@ -1,12 +1,12 @@
-"""Training speed of our model with Bahdanau attention and of the same model in PyTorch.
+"""Training speed of an RNN with Bahdanau attention in keras_attn and in PyTorch.
 
     python benchmarks/train_rnn.py --data DIR --source en --target de
 
 Trains both models on the same batches of `DIR/train.en` and `DIR/train.de` (plain or `.gz`), or,
-without `--data`, on generated ids with the lengths of such captions. Model, loss, clipping and
+without `--data`, on generated ids with the lengths of image captions. Model, loss, clipping and
 optimizer are the same. The script first checks this: with the same weights and without dropout, the
-losses must be equal. Then the sides are timed several times, in turn, each time in a separate
-process, and the result is the median. The time of our side includes everything that
+losses must be equal. Then the two libraries take turns in several rounds. Each measurement runs in
+a separate process, and the result is the median. The time of keras_attn includes everything that
 `compile_for_training` and `fit` do, including metrics.
 
 Writes `benchmarks/results/train_rnn-NAME.json`.

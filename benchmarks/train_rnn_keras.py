@@ -3,8 +3,8 @@
     python benchmarks/train_rnn_keras.py SETTINGS
 
 Reads SETTINGS as JSON and prints JSON. If `measure` is `"losses"`, the script writes the initial
-weights for the peer and prints the losses of three steps. If it is `"rate"`, the script prints the
-speed after a warm-up, in target tokens per second.
+weights for the peer and prints the losses of three steps. If `measure` is `"rate"`, the script
+prints the speed after a warm-up, in target tokens per second.
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
     python benchmarks/train_rnn_pytorch.py SETTINGS
 
-Reads and prints the same JSON as `train_rnn_keras.py`, and loads the weights that it wrote.
+Loads the weights that `train_rnn_keras.py` wrote. Reads and prints the same JSON as that script.
 """
 
 import training_side_pytorch

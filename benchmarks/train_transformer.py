@@ -1,14 +1,14 @@
-"""Training speed of our Transformer and of the layers of PyTorch and KerasHub.
+"""Training speed of a Transformer in keras_attn, and with the layers of PyTorch and KerasHub.
 
     python benchmarks/train_transformer.py --data DIR --source en --target de
 
 Trains a small (d=128) and a base (d=512) model on the same batches of `DIR/train.en` and
-`DIR/train.de` (plain or `.gz`), or, without `--data`, on generated ids with the lengths of
+`DIR/train.de` (plain or `.gz`), or, without `--data`, on generated ids with the lengths of image
 captions. Model, loss, clipping and optimizer are the same. The script first checks this: with the
-same weights and without dropout, the losses of all sides must be equal. Then the sides are timed
-several times, in turn, each time in a separate process, and the result is the median. KerasHub's
-blocks have no dropout inside the feed-forward network, so our side is also timed without it. The
-same matrix products alone, in TensorFlow, are timed as a further side.
+same weights and without dropout, the losses of all libraries must be equal. Then the libraries take
+turns in several rounds. Each measurement runs in a separate process, and the result is the median.
+KerasHub's blocks have no dropout inside the feed-forward network, so keras_attn is also timed
+without this dropout. The script also times the matrix products of the model alone, in TensorFlow.
 
 Writes `benchmarks/results/train_transformer-NAME.json`.
 """

@@ -2,10 +2,11 @@
 
     python benchmarks/train_transformer_kerashub.py SETTINGS
 
-Reads and prints the same JSON as `train_transformer_keras.py`, and loads the weights that it wrote.
-The model consists of KerasHub layers. It uses our loss, optimizer and metrics, so that only the
-layers differ. KerasHub's blocks have no dropout inside the feed-forward network, so our side is
-also measured without it. The other dropout is the same.
+Loads the weights that `train_transformer_keras.py` wrote. Reads and prints the same JSON as that
+script. The model consists of KerasHub layers. It uses the loss, optimizer and metrics of
+keras_attn, so that only the layers differ. KerasHub's blocks have no dropout inside the
+feed-forward network, so keras_attn is also measured without this dropout. All other dropout is
+equal.
 """
 
 import keras
@@ -19,7 +20,7 @@ from keras_hub.layers import (
     TransformerEncoder,
 )
 
-# Layer names of a block: KerasHub's and ours.
+# Dict from the layer names in a block of KerasHub to the names in a block of keras_attn.
 LAYERS = {
     "self_attention_layer": "self_attention",  # in an encoder
     "self_attention": "self_attention",  # in a decoder
@@ -79,8 +80,7 @@ def final_norm(side):
 
 
 def our_path(path):
-    """Returns the path in our model that corresponds to a KerasHub path such as
-    `encoder-0/self_attention_layer/query/kernel`."""
+    """Converts a KerasHub path, `encoder-0/self_attention_layer/query/kernel`, to our path."""
     first, *rest = path.split("/")
     if first == "target_embedding":
         return "encoder/stack/target_embedding/embeddings"

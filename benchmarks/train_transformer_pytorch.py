@@ -2,7 +2,8 @@
 
     python benchmarks/train_transformer_pytorch.py SETTINGS
 
-Reads and prints the same JSON as `train_transformer_keras.py`, and loads the weights that it wrote.
+Loads the weights that `train_transformer_keras.py` wrote. Reads and prints the same JSON as that
+script.
 """
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 import training_side_pytorch
 from torch_transformer import TorchTransformer
 
-# Layer names of a block: PyTorch's in the encoder, PyTorch's in the decoder, and ours.
+# Dicts from the layer names in an encoder or decoder block of PyTorch to the names in keras_attn.
 LAYERS = {
     "encoder": {"norm1": "attention_norm", "norm2": "feed_forward_norm"},
     "decoder": {
@@ -38,7 +39,7 @@ def main():
 
 
 def state_of(weights, num_layers):
-    """Returns the state dict of a `TorchTransformer` with our weights."""
+    """Converts weights of keras_attn to the state dict of a `TorchTransformer`."""
     state = {"embedding.weight": weights["encoder/stack/target_embedding/embeddings"]}
     for side, own_layers in LAYERS.items():
         state |= under(f"{side}.norm", norm(weights, f"{side}/stack/final_norm"))

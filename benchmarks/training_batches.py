@@ -31,7 +31,7 @@ def find_file(data, suffix):
 
 
 def generated_corpus(vocabulary_size, seed, num_pairs=29000):
-    """Returns random ids with the lengths of English and German captions with 8,000 pieces.
+    """Returns random ids with the lengths of English and German captions in 8,000 subwords.
 
     The lengths are approximately log-normal. The logarithm of the English lengths is 2.61 +- 0.32;
     the logarithm of the German lengths is larger by 0.02 +- 0.18.

@@ -1,4 +1,4 @@
-"""Code shared by the PyTorch sides of the training benchmarks; same output as with Keras."""
+"""Code shared by the PyTorch sides of the training benchmarks, like `training_side_keras`."""
 
 import json
 import sys
@@ -44,8 +44,9 @@ def make_train_step(model, settings):
     optimizer = torch.optim.Adam(
         weights, settings["learning_rate"], eps=settings["epsilon"], fused=True
     )
-    # PyTorch distributes the smoothed mass over all classes, including the label; our loss
-    # distributes it over the other classes. Slightly more smoothing gives the same loss.
+    # PyTorch distributes the smoothed probability over all classes, including the label. The loss
+    # of keras_attn distributes it over the wrong classes. A slightly larger value gives the same
+    # loss.
     smoothing = settings["label_smoothing"]
     smoothing *= settings["vocabulary_size"] / (settings["vocabulary_size"] - 1)
 

@@ -1,7 +1,8 @@
-"""Measures the training speed of several sides: ours and one or more peers.
+"""Measures the training speed of several sides: keras_attn and one or more peers.
 
-A side is a command whose last argument is settings as JSON. It prints JSON. Each measurement runs
-in a separate process. The first side is ours. It writes the initial weights, which the peers load.
+A side is a command. Its last argument is a JSON object of settings, and it prints its results as
+JSON. Each measurement runs in a separate process. The first side is keras_attn. It writes the
+initial weights, and the peers load them.
 """
 
 import json
@@ -34,7 +35,7 @@ def training_parser(doc):
 
 
 def side_settings(args, directory):
-    """Returns the settings of all sides, except those of the model."""
+    """Returns the settings of all sides, except the settings of the model."""
     return {
         **TRAINING,
         "batches": str(directory / "batches.npz"),
@@ -85,7 +86,7 @@ def measure(command, settings):
 
 
 def comparison(model, peer, rates, losses, their_side, our_side="ours"):
-    """Returns a row of the results: the medians of our side and of a peer, and their ratio."""
+    """Returns a row of the results: the medians of keras_attn and of a peer, and their ratio."""
     ours, theirs = (statistics.median(rates[side]) for side in (our_side, their_side))
     row = {
         "model": model,

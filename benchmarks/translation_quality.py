@@ -74,7 +74,7 @@ def export(run_dir, beam_width, path):
 
 
 def translate(path, sources, threads):
-    """Translates with the runtime's command. Returns the lines and the seconds with start-up."""
+    """Translates with the runtime's command. Returns lines, and seconds including start-up."""
     command = [sys.executable, "-m", "keras_attn_runtime", str(path), "--threads", str(threads)]
     text = "".join(f"{line}\n" for line in sources)
     started = time.perf_counter()

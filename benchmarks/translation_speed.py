@@ -1,7 +1,7 @@
 """Measures the translation speed of several sides.
 
-A side is a script whose argument is the name of a JSON file of settings. It prints JSON. Each
-measurement runs in a separate process.
+A side is a script. Its argument is the path of a JSON file of settings, and it prints its results
+as JSON. Each measurement runs in a separate process.
 """
 
 import json
@@ -19,7 +19,7 @@ MOST_OTHERS = 50  # maximum number of listed sentences
 def read_test_set(run_dir):
     """Returns the source ids of the test set, sorted by length, and the lengths of the references.
 
-    Both include end tokens.
+    Source ids and lengths include the end tokens.
     """
     sides, run = [], RunDirectory(run_dir)
     for side in ("source", "target"):

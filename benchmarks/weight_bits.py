@@ -2,12 +2,12 @@
 
     python benchmarks/weight_bits.py
 
-Multiplies by a sequence of square matrices. Their number is the number of matrices in a decoder, so
-that the matrices of the larger size do not fit in the cache. The rows are the hypotheses of a step:
-1 is greedy search of one text, 4 is a beam, 128 is a beam in a batch of 32.
-`keras_attn.export.passes` quantizes the files, as in an export. Each precision is measured several
-times, in turn, each time in a separate process; the result is the median. `error` is the error of
-the result of one product, relative to its norm.
+Multiplies inputs by a sequence of square matrices. There are as many matrices as in a decoder, so
+the matrices of the larger size do not fit in the cache. The inputs have one row for each hypothesis
+of a step: 1 row for a greedy search of one text, 4 rows for a beam, and 128 rows for the beams of
+32 texts. `keras_attn.export.passes` quantizes the files, as in an export. The precisions take turns
+in several rounds. Each measurement runs in a separate process, and the result is the median.
+`error` is the norm of the error of one product, divided by the norm of the exact product.
 
 Writes `benchmarks/results/weight_bits.json`.
 """
@@ -37,7 +37,7 @@ def main():
         "--products",
         type=int,
         default=84,
-        help="number of matrices; 84 are 14 for each of 6 layers",
+        help="number of matrices; 84 is 14 in each of 6 layers",
     )
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 32, 128])
     parser.add_argument("--calls", type=int, default=10, help="calls; the first is not timed")

@@ -1,7 +1,6 @@
 """Tunes in ABC notation: parsing, complete bars, novelty, and MIDI files. It needs music21.
 
-music21 reads ABC and writes MIDI. The same notes are therefore checked and written. pretty_midi is
-not used, because it only writes MIDI.
+music21 both reads ABC and writes MIDI, so the notes in a MIDI file are the notes that were checked.
 """
 
 import re
@@ -10,7 +9,7 @@ from unittest import mock
 
 
 def split_tunes(text):
-    """Returns the tunes of a text, which blank lines divide."""
+    """Splits a text into tunes at blank lines."""
     return [tune.strip("\n") for tune in re.split(r"\n\s*\n", text) if tune.strip()]
 
 
@@ -18,7 +17,7 @@ def parse_tune(tune):
     """Returns the score of a tune, or `None` if music21 cannot parse it or it has no notes."""
     from music21 import converter, stream
 
-    # Older files use `!` at the end of a line of the score.
+    # Remove the `!` with which older ABC files end a line of the score.
     tune = re.sub("!$", "", tune, flags=re.MULTILINE)
     try:
         score = converter.parse(tune, format="abc")
@@ -29,7 +28,7 @@ def parse_tune(tune):
 
 
 def complete_bars(score):
-    """Returns whether each bar of a score is complete, as a list, or `None` if it has no meter.
+    """Returns a bool for each bar, whether it is complete, or `None` if the score has no meter.
 
     A bar is complete if the total duration of its notes equals the meter. Bars next to the start or
     end of the tune, to repeats and to double bars may be shorter, because they can contain an
@@ -60,11 +59,11 @@ def complete_bars(score):
 
 
 def bars_of(tune):
-    """Returns whether each bar of a tune is complete, or `None` if the tune cannot be parsed."""
+    """Returns a bool for each bar, whether it is complete, or `None` if parsing fails."""
     if parse_tune(tune) is None:
         return None
-    # music21 splits a bar that is too long into several complete bars. Without this step, the score
-    # has the bars of the text.
+    # By default, music21 splits a bar that is too long into several complete bars. Without this
+    # step (`reBar`), the score has the same bars as the text.
     with mock.patch("music21.abcFormat.translate.reBar"):
         score = parse_tune(tune)
     return None if score is None else complete_bars(score)
@@ -110,6 +109,6 @@ def write_midi(tune, path):
 
     try:
         score = score.expandRepeats()
-    except ExpanderException:  # such as an end of a repeat without a begin
+    except ExpanderException:  # for example, a repeat that has an end but no beginning
         pass
     score.write("midi", fp=Path(path))

@@ -4,9 +4,9 @@
     python examples/attention_map.py RUN --text "en: May 3, 2021" "de: 3. Mai 2021" --html map.html
 
 RUN is a run directory of `train_translation.py`. With `--heads`, the picture shows every layer and
-head of a Transformer: of the cross-attention (`memory`), or of the self-attention in the encoder or
-the decoder. For an ensemble, it shows the first model. With `--html`, the result is an interactive
-page for several sentences, layers and heads.
+head of a Transformer, either of the cross-attention (`memory`), or of the self-attention in the
+encoder or decoder. For an ensemble, the picture shows the first model. With `--html`, the result is
+an interactive page for several sentences, layers and heads.
 """
 
 import argparse
@@ -28,13 +28,13 @@ HEADS = {
 def main():
     parser = argparse.ArgumentParser(description="Draw the attention of a translation.")
     parser.add_argument("run_dir", type=Path, help="run directory of train_translation.py")
-    parser.add_argument("--text", required=True, nargs="+", help="sentences; a picture has one")
+    parser.add_argument("--text", required=True, nargs="+", help="sentence, or several with --html")
     parser.add_argument("--out", type=Path, default=Path("attention.png"), help="picture to write")
     parser.add_argument("--html", type=Path, help="page to write instead of the picture")
     parser.add_argument("--heads", choices=HEADS, help="draw all layers and heads of a Transformer")
     args = parser.parse_args()
     if args.html is None and len(args.text) > 1:
-        parser.error("a picture has one sentence: give one --text, or --html")
+        parser.error("a picture shows one sentence: pass one --text, or pass --html")
 
     run = RunDirectory(args.run_dir)
     translator, source, target = run.load_model(), run.source_tokenizer, run.target_tokenizer

@@ -16,7 +16,7 @@ class CaptionData(NamedTuple):
     captions: dict[str, list[str]]  # by language
 
     def texts(self, number):
-        """Returns the captions of an image as the model learns them, such as `"en: a red star"`."""
+        """Returns the captions of an image with language prefixes, such as `"en: a red star"`."""
         return [f"{language}: {texts[number]}" for language, texts in self.captions.items()]
 
 
@@ -42,7 +42,7 @@ def read_directory(directory, side=scenes.SIDE):
 
     Args:
         directory: path of a directory with image files in `images/` and a file `captions.LANGUAGE`
-            for each language, with one caption per line, in the order of the names of the images.
+            for each language, with one caption per line, in the order of the image names.
         side: int, width and height to which the images are resized.
 
     Returns:
@@ -61,7 +61,7 @@ def read_directory(directory, side=scenes.SIDE):
     counts = {language: len(texts) for language, texts in captions.items()}
     if not paths or not captions or any(count != len(paths) for count in counts.values()):
         raise ValueError(
-            "Expected images in 'images/', and one line for each of them in 'captions.LANGUAGE'. "
+            "Expected images in 'images/', and one line for each image in 'captions.LANGUAGE'. "
             f"Received: {len(paths)} images, lines {counts} in {str(directory)!r}."
         )
     # The runtime resizes in the same way: see `ImageFormat`.

@@ -2,10 +2,10 @@
 
     python examples/caption_images.py --run-dir build/captions
 
-This command trains on synthetic images of scenes, see `scenes.py`, and describes test scenes whose
-combinations of objects do not occur in the training data. With `--data DIR`, the images and
-captions are read from `DIR/train` and `DIR/test`, see `caption_data.read_directory`. The run
-directory then contains
+This command trains on synthetic images of scenes (see `scenes.py`). It then describes test scenes
+whose combinations of objects do not occur in the training data. With `--data DIR`, the images and
+captions are read from `DIR/train` and `DIR/test`, see `caption_data.read_directory`. After the
+training, the run directory contains
 
     run.json, model.keras, target.spm   the model and the tokenizer of the captions
     captions.onnx                       the exported file
@@ -126,7 +126,7 @@ def parse_arguments():
 
 
 def train_tokenizer(path, training):
-    """Trains a vocabulary in which most words of the captions are single pieces."""
+    """Trains a tokenizer. In its vocabulary, most words of the captions are single pieces."""
     lines = [text for number in range(len(training.images)) for text in training.texts(number)]
     path.write_text("\n".join(lines[:20_000]), encoding="utf-8")
     return SentencePieceTokenizer.train(path, VOCABULARY_SIZE, "bpe")
@@ -158,8 +158,8 @@ def make_model(args, image, vocabulary_size):
         embedding = layers.ReversibleEmbedding(vocabulary_size, FEATURES)
         decoder = keras_attn.TransformerDecoder(block, embedding, num_layers=3)
     else:
-        # The initial state of the LSTM is computed from all positions together. The mean of the
-        # positions, as in the paper, would not tell where an object is.
+        # The initial state of the LSTM is computed from all positions together. The paper uses the
+        # mean over the positions, which does not contain where an object is.
         summary = layers.Conv2D(16, 1, activation="relu")(grid)
         outputs["encoder_state"] = [layers.Flatten()(summary)]
         cell = keras_attn.AttentionRNNCell(
@@ -177,7 +177,7 @@ def make_model(args, image, vocabulary_size):
 
 
 def train(args, trainer, batches):
-    """Trains the model; returns the minutes on the clock and of all processor cores."""
+    """Trains the model. Returns the wall-clock minutes and the CPU minutes."""
     steps = args.epochs * len(batches)
     schedule = keras.optimizers.schedules.CosineDecay(
         0.0, steps * 19 // 20, warmup_target=args.learning_rate, warmup_steps=steps // 20 + 1
@@ -190,7 +190,7 @@ def train(args, trainer, batches):
 
 
 def evaluate(translator, test, test_scenes=None):
-    """Returns the fractions of captions that equal the reference and are true of their scene."""
+    """Returns the fraction of captions that equal the reference, and of captions that are true."""
     report = {}
     for language, expected in test.captions.items():
         prefix = f"{language}:"
@@ -218,9 +218,9 @@ def plot_attention(translator, image, language, directory):
     (found,) = translator.generate({"image": image[None]}, target_prefix=f"{language}:")
     first = (
         next((number for number, piece in enumerate(found.pieces) if piece.endswith(":")), -1) + 1
-    )  # after the prefix
+    )  # index of the first piece after the prefix
     count = len(found.pieces)
-    # The images are square, and therefore the grid of the encoder, which is the default.
+    # By default, the positions form a square grid, which is right because the images are square.
     figure = plot_attention_over_image(image, found.pieces[first:], found.alignments[first:count])
     figure.savefig(directory / f"attention-{language}.png", dpi=100)
 

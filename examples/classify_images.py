@@ -34,9 +34,9 @@ keras.utils.set_random_seed(args.seed)
 digits = load_digits()
 order = np.random.permutation(len(digits.target))
 images, labels = digits.images[order, :, :, None].astype("float32") / 16, digits.target[order]
-test, test_labels = images[:360], labels[:360]  # one fifth is for testing only
+test, test_labels = images[:360], labels[:360]  # one fifth of the images
 padded = np.pad(images[360:], ((0, 0), (1, 1), (1, 1), (0, 0)))  # (N, 10, 10, 1)
-# Shift the images by up to one pixel.
+# Augment the training data: shift each image by up to one pixel in each direction.
 train = [padded[:, y : y + 8, x : x + 8] for y in range(3) for x in range(3)]
 train, train_labels = np.concatenate(train), np.tile(labels[360:], 9)
 

@@ -122,7 +122,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", nargs="+", choices=MECHANISMS, help="mechanisms; all by default")
     parser.add_argument("--out", type=Path, help="folder for models, results and the picture")
-    parser.add_argument("--epochs", type=int, default=30, help="most of them; 100 batches each")
+    parser.add_argument(
+        "--epochs", type=int, default=30, help="maximum number of epochs, of 100 batches each"
+    )
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
@@ -202,7 +204,7 @@ def train(task, attention, args):
 
 @keras.saving.register_keras_serializable(package="compare_attention")
 class TwoSources(keras.layers.Layer):
-    """Encodes the parts before and after a separator as two memories."""
+    """Encodes a source of two parts, which a separator divides, as two memories."""
 
     def __init__(self, encoder, **kwargs):
         super().__init__(**kwargs)
@@ -302,7 +304,7 @@ def translate(path, sources):
 
 
 def is_right(found, targets):
-    """Returns which sequences of ids are equal, ignoring padding and end tokens."""
+    """Returns a bool for each row, whether its ids are equal except for padding and end tokens."""
     found, targets = (
         keras.utils.pad_sequences(ids, maxlen=2 * LONGEST, padding="post")
         for ids in (found, targets)
@@ -311,7 +313,7 @@ def is_right(found, targets):
 
 
 def draw(names, out):
-    """Draws one heat map for each mechanism, with the same letters as source."""
+    """Draws one heat map for each mechanism, for the same source letters."""
     import matplotlib.pyplot as plt
 
     from keras_attn.visualize import plot_alignments

@@ -3,11 +3,12 @@
     python examples/compare_sentences.py
 
 This command trains on generated English sentences. In a positive pair, the second sentence states
-the same facts in a different order and with synonyms. In a negative pair, one word also has a
-different meaning.
+the same facts in a different order and with synonyms. A negative pair is made in the same way, but
+one word of the second sentence has a different meaning.
 
-`--data DIR` is a folder of `train.*` and `test*.*` files in two languages. A positive pair is a
-sentence and its translation. In a negative pair, the translation is replaced by a similar sentence.
+With `--data DIR`, the example reads `DIR/train.*` and `DIR/test*.*`, text files in two languages. A
+positive pair is a sentence and its translation. In a negative pair, the translation is replaced by
+a similar sentence.
 """
 
 import argparse
@@ -28,7 +29,9 @@ from keras_attn.visualize import plot_alignments, write_alignment_html
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--data", type=Path, help="folder of parallel text files")
 parser.add_argument("--languages", nargs=2, default=["en", "de"], help="endings of the files")
-parser.add_argument("--max-distance", type=int, help="of attention inside of a sentence")
+parser.add_argument(
+    "--max-distance", type=int, help="maximum distance of attention within a sentence"
+)
 parser.add_argument("--dropout", type=float, default=0.1)
 parser.add_argument("--epochs", type=int, default=10)
 parser.add_argument("--learning-rate", type=float, default=5e-4)
@@ -85,7 +88,7 @@ def translated(split):
     """Returns sentences, each paired with its translation and with a wrong translation."""
     firsts, seconds = (list(read_lines(path)) for path in find_files(split))
     if len(firsts) != len(seconds):
-        raise SystemExit(f"Of {split}, {len(firsts)} and {len(seconds)} lines: they are no pairs.")
+        raise SystemExit(f"Expected pairs of {split}. Received: {len(firsts)} and {len(seconds)}.")
     words = [set(text.lower().split()) for text in seconds]
     if len(set(map(frozenset, words))) < 2:
         raise SystemExit(f"Expected pairs of different sentences. Received: {len(firsts)} pairs.")
@@ -101,7 +104,8 @@ def translated(split):
 train, test = map(translated, ("train", "test")) if args.data else map(generated, (8000, 1000))
 vectorize = keras.layers.TextVectorization(20000)
 vectorize.adapt(train[0] + train[1])
-# As in the paper, every sentence begins with a token to which words without a counterpart align.
+# As in the paper, every sentence begins with an additional token. Words without a counterpart in
+# the other sentence align with it.
 vocabulary = [*vectorize.get_vocabulary(), "(none)"]
 
 

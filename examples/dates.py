@@ -7,9 +7,9 @@
 
 Every source has exactly one correct translation:
 
-- It starts with its language (`en`, `de`, `fr`, `es`).
-- If a date only consists of numbers, the day comes before the month in every language (as in
-  British English), except if the four-digit year comes first.
+- The source starts with its language (`en`, `de`, `fr`, `es`).
+- If a date consists only of numbers, the day comes before the month in every language (as in
+  British English), unless the date begins with a four-digit year.
 - All dates are from 1950-01-01 to 2049-12-31, so a two-digit year is unambiguous: 50 to 99 are 1950
   to 1999, and 00 to 49 are 2000 to 2049.
 - A weekday always matches the date.
@@ -195,7 +195,7 @@ LANGUAGES = {
 def split_of(date):
     """Returns the split of a date: 80 % "train", 10 % "valid" and 10 % "test".
 
-    The split only depends on the date, so test dates never occur in the training data.
+    The split depends on nothing but the date, so test dates never occur in the training data.
     """
     tenth = hashlib.sha256(date.isoformat().encode()).digest()[0] % 10
     return {0: "test", 1: "valid"}.get(tenth, "train")
@@ -288,11 +288,19 @@ def write_files(directory, train, valid, test, seed=0):
 
 def main():
     parser = argparse.ArgumentParser(description="Write parallel files of dates.")
-    parser.add_argument("directory", type=Path, help="where the files go; made if it is missing")
-    parser.add_argument("--train", type=int, default=60000, help="pairs (default: %(default)s)")
-    parser.add_argument("--valid", type=int, default=1000, help="pairs (default: %(default)s)")
-    parser.add_argument("--test", type=int, default=2000, help="pairs (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    parser.add_argument("directory", type=Path, help="output directory; created if it is missing")
+    parser.add_argument(
+        "--train", type=int, default=60000, help="number of training pairs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--valid", type=int, default=1000, help="number of validation pairs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--test", type=int, default=2000, help="number of test pairs (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of the pairs (default: %(default)s)"
+    )
     args = parser.parse_args()
     write_files(args.directory, args.train, args.valid, args.test, args.seed)
 

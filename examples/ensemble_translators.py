@@ -27,12 +27,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
     parser.add_argument("--run-dir", type=Path, required=True, help="output directory")
-    parser.add_argument("--weights", type=float, nargs="+", help="how much each counts")
+    parser.add_argument("--weights", type=float, nargs="+", help="weight of each run")
     parser.add_argument("--average", choices=AVERAGES, default="arithmetic")
     parser.add_argument(
         "--side-by-side",
         action="store_true",
-        help="the runs were trained at the same time: note the minutes of the longest, not the sum",
+        help="the runs were trained in parallel: record the minutes of the longest, not the sum",
     )
     args = parser.parse_args()
     runs = check_runs(args.runs, args.run_dir)
@@ -57,13 +57,13 @@ def main():
 
 
 def check_runs(runs, run_dir):
-    """Loads the runs, and exits if they cannot be combined, before anything is written."""
+    """Loads the runs. Exits if the runs cannot be combined, before any file is written."""
     if (run_dir / "options.json").exists():
-        raise SystemExit(f"{run_dir} holds a training. Choose another --run-dir.")
+        raise SystemExit(f"{run_dir} contains a training. Choose a different --run-dir.")
     opened = []
     for path in runs:
         if path.resolve() == run_dir.resolve():
-            raise SystemExit(f"{path} would be overwritten. Choose another --run-dir.")
+            raise SystemExit(f"{path} would be overwritten. Choose a different --run-dir.")
         try:
             run = RunDirectory(path)
         except (OSError, ValueError) as error:
@@ -73,7 +73,7 @@ def check_runs(runs, run_dir):
             if getattr(run, side).model != getattr(opened[0], side).model:
                 raise SystemExit(
                     f"Expected runs with the same tokenizers. Received: {path} and {runs[0]}, "
-                    f"whose {side}s differ. Train both on the same text with the same tokenizer."
+                    f"whose {side}s differ. Train all on the same text with the same tokenizer."
                 )
     return opened
 

@@ -3,7 +3,7 @@
     python examples/exact_match.py TRANSLATED REFERENCE [--minimum PERCENT]
 
 The command prints the percentage of equal lines and some lines that differ. It fails if the
-percentage is below the minimum. It only requires Python.
+percentage is below the minimum. It requires only Python.
 """
 
 import argparse
@@ -12,10 +12,12 @@ from pathlib import Path
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Share of lines equal to the reference.")
+    parser = argparse.ArgumentParser(description="Count lines that equal the reference.")
     parser.add_argument("translated", type=Path)
     parser.add_argument("reference", type=Path)
-    parser.add_argument("--minimum", type=float, default=0.0, help="percent (default: 0)")
+    parser.add_argument(
+        "--minimum", type=float, default=0.0, help="minimum percentage of equal lines (default: 0)"
+    )
     args = parser.parse_args()
 
     # Split only at newlines: splitlines and read_text also split at other separators.

@@ -10,8 +10,8 @@ directory of `keras-attn convert` or `train_translation.py` on parallel text fil
         --valid-source val.en --valid-target val.de --out TUNED
 
 By default, only low-rank updates of the attention kernels are trained. With `--lora-rank 0`, all
-weights are trained, except those of `--freeze`. The command prints the loss
-before and after the training, and writes a run directory:
+weights are trained except the parts that `--freeze` names. The command prints the validation loss
+before and after the training, and writes a run directory, which you can export:
 
     keras-attn export onnx TUNED tuned.onnx
     keras-attn export transformers TUNED tuned    # if the model was converted from transformers
@@ -50,13 +50,18 @@ def main():
 
 def parse_arguments(values=None):
     parser = argparse.ArgumentParser(description="Fine-tunes a translator on parallel text.")
-    parser.add_argument("--run", type=Path, help="run directory. Default: trains one on dates")
+    parser.add_argument("--run", type=Path, help="run directory. Default: train a model on dates")
     for name in ("source", "target", "valid-source", "valid-target"):
         parser.add_argument(f"--{name}", type=Path, help="text file, plain or .gz")
     parser.add_argument(
         "--out", type=Path, default=Path("build/fine-tuned"), help="output directory"
     )
-    parser.add_argument("--lora-rank", type=int, default=8, help="0: train the weights themselves")
+    parser.add_argument(
+        "--lora-rank",
+        type=int,
+        default=8,
+        help="rank of the low-rank updates. 0: train all weights",
+    )
     parser.add_argument("--lora-alpha", type=float)
     parser.add_argument(
         "--lora-feed-forward", action="store_true", help="also adapt the feed-forward layers"
@@ -65,7 +70,7 @@ def parse_arguments(values=None):
         "--freeze", choices=("encoder", "decoder", "embeddings"), action="append", default=[]
     )
     parser.add_argument("--bfloat16", action="store_true", help="compute in bfloat16")
-    parser.add_argument("--accumulate", type=int, help="number of batches of each update")
+    parser.add_argument("--accumulate", type=int, help="batches for each update")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--learning-rate", type=float, default=0.002)
     parser.add_argument("--tokens-per-batch", type=int, default=2000)
@@ -159,7 +164,7 @@ def fine_tune(args):
     after = evaluate(trainer, validation)
     if args.lora_rank:
         merge_lora(trainer)
-    # The files of the checkpoint of a converted model, for `keras-attn export transformers`.
+    # For a converted model, copy the files that `keras-attn export transformers` needs.
     original = run.files.get("original")
     files = {"original": "original"} if original else None
     tuned = RunDirectory.create(

@@ -1,7 +1,7 @@
 """Exports a language model of KerasHub with a beam search: keras_hub_decoder.py OUT.onnx [PRESET]
 
-This is for models that `keras_attn.convert` does not convert. Their cache has one index for all
-rows, so prompts of different lengths are refused.
+This example is for models that `keras_attn.convert` does not convert. The cache of KerasHub has one
+index for all rows of a batch, so prompts of different lengths are refused.
 """
 
 import sys
@@ -20,7 +20,7 @@ SMALL |= dict(num_query_heads=4, num_key_value_heads=2, head_dim=8, sliding_wind
 
 
 def replace_end(cache, start, updates):  # (B, columns, heads, size)
-    """KerasHub overwrites the last columns of a cache. ONNX can only concatenate instead."""
+    """Replaces `slice_update`, which overwrites the last columns of a cache, by a concatenation."""
     return ops.concatenate([cache[:, : -ops.shape(updates)[1]], updates], axis=1)
 
 
@@ -41,17 +41,19 @@ class HubDecoder(StepDecoder):
 
     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
         known = True if encoder_mask is None else encoder_mask
-        ids = ops.where(known, encoder_outputs, self.vocabulary_size)  # CPUs refuse this id
+        # For padding, use an id out of range, which raises an error on CPUs.
+        ids = ops.where(known, encoder_outputs, self.vocabulary_size)
         with mock.patch.object(ops, "slice_update", replace_end):
             _, cache = self.model._build_cache(ids)
-        return {"cache": cache[:, :, :, :-1], "last": ids[:, -1]}  # the first step reads it again
+        # The first step reads the last token, so the cache does not contain it.
+        return {"cache": cache[:, :, :, :-1], "last": ids[:, -1]}
 
     def first_token_ids(self, memory, start_token_id):
         return memory["last"]
 
     def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
         cache = ops.repeat(memory["cache"], beam_width, axis=0)
-        (columns,) = ops.nonzero(ops.ones((ops.shape(cache)[3],)))  # loops must not know the size
+        (columns,) = ops.nonzero(ops.ones((ops.shape(cache)[3],)))  # loops need a dynamic size
         return {"cache": ops.take(cache, columns, axis=3)}
 
     def step(self, token_ids, state, memory):

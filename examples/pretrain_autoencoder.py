@@ -15,10 +15,10 @@ are generated sentences; only 16 of them have labels. To use your own data, run:
 
     python examples/pretrain_autoencoder.py --data DIR [--unlabelled FILE] [--labelled COUNT]
 
-DIR contains the files `{train,valid}.{pos,neg}`, plain or `.gz`, with one sentence per line.
-Pretraining reads all training sentences without their labels, and the lines of `--unlabelled`.
-There are two differences from the paper: encoder and decoder share only the embedding, and the
-classifier averages all outputs of the LSTM.
+DIR contains the files `{train,valid}.{pos,neg}`, plain or `.gz`, with one sentence per line. The
+pretraining reads all training sentences without their labels, and the lines of the file
+`--unlabelled`. There are two differences from the paper: encoder and decoder share only the
+embedding, and the classifier averages all outputs of the LSTM.
 """
 
 import argparse
@@ -117,7 +117,7 @@ def balanced(pairs, count):
 
 
 def gain(accuracies):
-    """Returns a sentence about the differences between the best pretraining and none."""
+    """Returns a sentence that compares the best pretraining with random weights."""
     scratch = accuracies["random weights"]
     name, best = max(
         ((name, found) for name, found in accuracies.items() if found is not scratch),
@@ -127,12 +127,12 @@ def gain(accuracies):
     mean, least = statistics.mean(differences), min(differences)
     if least > 0:
         return f"Gain of the {name}: {mean:.4f}, with each seed."
-    return f"No reliable gain: the {name} changes the accuracy by {mean:.4f}, least {least:.4f}."
+    return f"No reliable gain: the {name} changes the accuracy by {mean:.4f}, minimum {least:.4f}."
 
 
 def make_encoder(tokenizer, args):
     """Creates an LSTM that reads from left to right."""
-    # `mask_zero`, because the language model also calls the embedding with masked outputs.
+    # The language model calls the embedding with masked outputs, which requires `mask_zero`.
     size = tokenizer.vocabulary_size
     embedding = keras.layers.ReversibleEmbedding(size, args.units, mask_zero=True)
     return keras_attn.RNNEncoder(
@@ -165,7 +165,7 @@ class TextBatches(Batches):
 def train_autoencoder(encoder, batches, valid, tokenizer, args):
     """Trains encoder and decoder to repeat sentences. Returns the perplexity on `valid`."""
     cell = keras.layers.LSTMCell(args.units)
-    # The decoder starts from the final state of the encoder, and sees nothing else of the sentence.
+    # The final state of the encoder is the only input of the decoder from the sentence.
     decoder = keras_attn.RNNDecoder(cell, encoder.embedding, bridge="copy", seed=args.seed)
     model = keras_attn.TrainingModel(encoder, decoder)
     return pretrain(model, "autoencoder", batches, valid, tokenizer, args)
@@ -210,12 +210,16 @@ def parse_arguments():
     parser.add_argument(
         "--labelled", type=int, default=None, help="number of sentences with a label"
     )
-    parser.add_argument("--vocabulary-size", type=int, default=3000, help="maximum")
-    parser.add_argument("--units", type=int, default=None, help="of LSTM and embedding")
+    parser.add_argument(
+        "--vocabulary-size", type=int, default=3000, help="maximum size of the vocabulary"
+    )
+    parser.add_argument("--units", type=int, default=None, help="size of LSTM and embedding")
     parser.add_argument("--dropout", type=float, default=None)
     parser.add_argument("--pretraining-epochs", type=int, default=None)
     parser.add_argument("--epochs", type=int, default=None)
-    parser.add_argument("--learning-rate", type=float, default=None, help="of the classifiers")
+    parser.add_argument(
+        "--learning-rate", type=float, default=None, help="learning rate of the classifiers"
+    )
     parser.add_argument("--batch-size", type=int, default=64)
     args = parser.parse_args()
     for name, value in (REVIEWS if args.data else GENERATED).items():

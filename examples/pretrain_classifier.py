@@ -33,7 +33,7 @@ GENERATED = {
     "labelled": 40,
     "embedding_dim": 64,
     "dropout": 0.0,
-    # The model learns which words belong together suddenly, after about 700 steps.
+    # After about 700 steps, the model suddenly learns which words belong together.
     "pretraining_epochs": 20,
     "epochs": 60,
     "learning_rate": 1e-3,
@@ -96,7 +96,7 @@ def main():
 
 
 def write_sentences(directory, seed):
-    """Writes sentences with two words of one opinion. 40 sentences do not contain all words."""
+    """Writes sentences, each with two words of the same opinion (negative or positive)."""
     directory.mkdir(exist_ok=True)
     generator = random.Random(seed)
     subjects = ["the film", "its plot", "this story", "the music", "old jokes", "her acting"]
@@ -159,7 +159,8 @@ class Batches(keras.utils.PyDataset):
         order = sorted(self.pairs, key=lambda pair: (len(pair[0]), generator.random()))
         starts = range(0, len(order), self.size)
         batches = [order[start : start + self.size] for start in starts]
-        # Keras infers from the first two batches whether the length varies.
+        # Keras infers from the first two batches whether the length varies. Begin with the shortest
+        # and the longest sentences.
         first, rest = batches[:1] + batches[1:][-1:], batches[1:-1]
         generator.shuffle(rest)
         self.batches = first + rest
@@ -223,7 +224,7 @@ def make_encoder(tokenizer, args):
 
 
 def make_schedule(learning_rate, steps):
-    """Linear warmup in the first tenth of the steps, followed by cosine decay to 0."""
+    """Creates a linear warmup in the first tenth of the steps, then a cosine decay to 0."""
     warmup = steps // 10
     return keras.optimizers.schedules.CosineDecay(
         0.0, steps - warmup, warmup_target=learning_rate, warmup_steps=warmup
@@ -250,16 +251,20 @@ def parse_arguments():
     parser.add_argument(
         "--out", type=Path, default=Path("build/pretrained"), help="output directory"
     )
-    parser.add_argument("--labelled", type=int, default=None, help="labels to learn from")
-    parser.add_argument("--vocabulary-size", type=int, default=3000, help="maximum")
+    parser.add_argument("--labelled", type=int, default=None, help="number of labelled sentences")
+    parser.add_argument(
+        "--vocabulary-size", type=int, default=3000, help="maximum size of the vocabulary"
+    )
     parser.add_argument("--pretraining-epochs", type=int, default=None)
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--embedding-dim", type=int, default=None)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--dropout", type=float, default=None)
-    parser.add_argument("--mask-rate", type=float, default=0.15, help="share of missing words")
-    parser.add_argument("--learning-rate", type=float, default=None, help="of the classifiers")
+    parser.add_argument("--mask-rate", type=float, default=0.15, help="share of masked tokens")
+    parser.add_argument(
+        "--learning-rate", type=float, default=None, help="learning rate of the classifiers"
+    )
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()

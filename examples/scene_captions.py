@@ -7,7 +7,8 @@ The caption is determined by the scene. It names the objects row by row, and in 
 right:
 
 - two objects: the first one, its relation to the second one, and the second one;
-- three objects: also the relation of the first one to the third one, whose size is omitted;
+- three objects: additionally the relation of the first one to the third one, and the third one
+  without its size;
 - four objects: two sentences with two objects each, without sizes and without "hollow".
 
 `is_true` parses any caption of this grammar and verifies it against a scene.
@@ -94,10 +95,10 @@ def _name(each, language, is_subject, without_size=False, without_hollow=False):
 
 
 def is_true(text, scene, language):
-    """Returns whether a text is a caption of the grammar that is true of a scene.
+    """Returns whether a text is a caption of this grammar and is true of a scene.
 
     A caption may name any objects of the scene, with or without their sizes. Each name must match a
-    different object, whose attributes and relations must be those in the text.
+    different object that has the attributes and relations in the text.
 
     Args:
         text: string.
@@ -119,8 +120,9 @@ def _parse(text, language):
     """Returns the claims of a caption, or `None` if the text is not a caption.
 
     Returns:
-        Tuple of a list with the attributes of each object and a list of relations: tuples of the
-        index of an object, a key of `RELATIONS` and the index of another object.
+        Tuple `(names, relations)`. `names` is a list with the attributes of each object.
+        `relations` is a list of tuples: the index of the first object, a key of `RELATIONS`, and
+        the index of the second object.
     """
     name, relation = _NAMES[language], "|".join(RELATIONS[language].values())
     conjunction = CONJUNCTIONS[language]

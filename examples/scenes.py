@@ -60,14 +60,14 @@ def split_of(scene):
     """Returns the split of a scene, which depends only on the kinds and colours of its objects."""
     names = sorted(f"{each.colour} {each.kind}" for each in scene.objects)
     number = hashlib.sha256("/".join(names).encode()).digest()[0]
-    return "test" if number < 26 else "valid" if number < 38 else "train"  # 10 % and 5 %
+    return "test" if number < 26 else "valid" if number < 38 else "train"  # test: 10 %, valid: 5 %
 
 
 def generate(count, seed=0, split="train"):
     """Generates random scenes of a split.
 
     Args:
-        count: Integer of at least 0. A larger count appends scenes to the same list.
+        count: Integer of at least 0. The list for a larger count begins with the same scenes.
         seed: Integer. The same seed gives the same scenes.
         split: `"train"`, `"valid"` or `"test"`.
 

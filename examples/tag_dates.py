@@ -25,7 +25,7 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument(
     "--data",
     type=Path,
-    help="folder of {train,test}.{words,tags}, separated by spaces",
+    help="folder of {train,test}.{words,tags}, files of words and tags with spaces between them",
 )
 parser.add_argument("--out", type=Path, default=Path("build/tagger"), help="folder of the results")
 parser.add_argument(

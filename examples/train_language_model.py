@@ -62,7 +62,7 @@ def main():
 
     model = make_model(tokenizer.vocabulary_size, args)
     trainer = keras_attn.TrainingModel(None, model)
-    # Create the searches before the training, so that invalid arguments fail early.
+    # Create the searches before the training, so that invalid arguments raise errors early.
     generator, writer = make_generator(model, tokenizer, args), make_writer(model, tokenizer, args)
     steps_after_warmup = max(1, args.epochs * len(windows) - args.warmup_steps)
     schedule = keras.optimizers.schedules.CosineDecay(
@@ -129,7 +129,7 @@ def read_texts(args):
     if len(train) < (1 if held_out else 2):
         raise SystemExit(
             f"Expected documents to train on and one to hold out. Received: {len(train)} in "
-            f"{args.data}. Divide it by blank lines, or leave --documents out."
+            f"{args.data}. Separate the documents by blank lines, or omit --documents."
         )
     random.Random(args.seed).shuffle(train)
     end = len(train) if held_out else len(train) * 19 // 20
@@ -145,7 +145,7 @@ def to_stream(documents, tokenizer, args):
 
 
 class RandomWindows(keras.utils.PyDataset):
-    """Batches of windows at random positions of the text. Each epoch uses other positions."""
+    """Batches of windows at random positions of the text. Each epoch uses new positions."""
 
     def __init__(self, stream, args):
         super().__init__()
@@ -180,7 +180,7 @@ def overlapping_windows(stream, window):
     """Returns inputs and labels in which each token has a label once.
 
     The first half of each window (except the first window) is only context: its labels are 0. Each
-    token is therefore predicted from at least half a window.
+    token is therefore predicted from a context of at least half a window.
     """
     stride = window // 2
     missing = max(0, window + 1 - len(stream)) or -(len(stream) - 1 - window) % stride
@@ -276,9 +276,14 @@ def parse_arguments():
     parser.add_argument("--warmup-steps", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--samples", type=int, default=10)
-    parser.add_argument("--sample-length", type=int, default=None, help="at most; default: window")
+    parser.add_argument(
+        "--sample-length",
+        type=int,
+        default=None,
+        help="maximum number of sampled tokens; default: --window",
+    )
     parser.add_argument("--temperature", type=float, default=0.8)
-    parser.add_argument("--prompt", default=None, help="what samples begin with")
+    parser.add_argument("--prompt", default=None, help="beginning of the samples")
     args = parser.parse_args()
     if args.data is None and (args.valid or args.documents):
         parser.error("--valid and --documents need --data")

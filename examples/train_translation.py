@@ -21,8 +21,8 @@ Export and run the model:
     keras-attn export onnx RUN translator.onnx
     keras-attn-runtime translate translator.onnx < RUN/test.source
 
-If the training is interrupted, run the same command again to resume it. It reads `options.json`,
-`state`, `epochs` and `corpus-*` in the run directory.
+If the training is interrupted, run the same command again to resume it. The command then reads
+`options.json`, `state`, `epochs` and `corpus-*` in the run directory.
 """
 
 import json
@@ -132,7 +132,7 @@ def train(args):
         validation_batches=validation,
         callbacks=[average, best, clock],
         verbose=2,
-        # These schedules depend on the number of epochs, so allow them to change.
+        # These schedules depend on the number of epochs, so they may differ from the saved state.
         on_mismatch="warn" if args.decay or args.scheduled_sampling else "error",
     )
     average.apply()
@@ -197,7 +197,7 @@ def make_model(args, source_vocabulary_size, target_vocabulary_size):
             attention_dropout=args.attention_dropout,
             activation_dropout=args.activation_dropout,
             positions=args.positions,
-            # Add the start token. Sampled segmentations can be longer by a quarter.
+            # Sampled segmentations can be longer by a quarter. Add 1 for the start token.
             max_length=math.ceil(1.25 * args.max_length) + 1,
             **shared,
         )

@@ -4,22 +4,23 @@
     python examples/translate_corpus.py translator.onnx OUT corpus.txt more.txt --workers 2
     cat OUT/part-*.txt > translated.txt
 
-The files are divided into partitions of lines. A worker translates a partition and writes it to
-`OUT/part-NNNNN.txt`: a temporary file that is renamed when it is complete. So the output contains
-each line once and in order. If a worker is killed, Ray starts it again and repeats its current
-partition. If the whole program is stopped, start it again with the same arguments: it continues
-with the missing partitions.
+The files are divided into partitions of lines. A worker translates a partition, writes a temporary
+file, and renames the complete file to `OUT/part-NNNNN.txt`. The output therefore contains each line
+once and in order. If a worker is killed, Ray starts it again and repeats its current partition. If
+the whole program is stopped, start it again with the same arguments: it continues with the missing
+partitions.
 
 On a cluster (`ray start` on each machine), pass `--address auto`. The model, the corpus and OUT
 must be in a folder that all machines share under the same path.
 
-Ray Data was chosen instead of Spark, because pip installs all of it (Spark needs Java), and its
-actors open the model once and keep it. On Spark, pass the `Translator` to `rdd.mapPartitions`:
+This example uses Ray Data instead of Spark, because pip installs Ray Data completely (Spark needs
+Java), and because an actor of Ray Data opens the model only once. On Spark, pass the `Translator`
+to `rdd.mapPartitions`:
 
     lines.mapPartitions(lambda part: (each.text for each in translator.translate_iterable(part)))
 
-To measure a run of 200,000 dates with the model of `make demo`, in which one of two workers is
-killed:
+To test a run in which one of two workers is killed, translate 200,000 dates with the model of
+`make demo`:
 
     python examples/dates.py DATES --train 1 --valid 1 --test 200000
     python examples/translate_corpus.py build/demo/translator.onnx TWO DATES/test.source --kill-one
@@ -63,7 +64,7 @@ def main():
         raise SystemExit(
             f"Expected all partitions. Received: {lines} lines, without {lost}. Start again."
         )
-    unfinished = list(args.out.glob("*.partial"))  # of workers that were killed
+    unfinished = list(args.out.glob("*.partial"))  # files of workers that were killed
     for path in unfinished:
         path.unlink()
     seconds = time.perf_counter() - started
@@ -116,7 +117,7 @@ def find_partitions(paths, most_lines):
 
 
 def prepare_folder(args, partitions):
-    """Creates the folder. Refuses a folder with results of another model or corpus."""
+    """Creates the folder. Refuses a folder with results of a different model or corpus."""
     args.out.mkdir(parents=True, exist_ok=True)
     files = [args.model] if args.model.is_file() else sorted(args.model.iterdir())
     digest = hashlib.sha256(b"".join(file_digest(path) for path in files)).hexdigest()
@@ -125,7 +126,7 @@ def prepare_folder(args, partitions):
     if path.exists() and path.read_text(encoding="utf-8") != job:
         raise SystemExit(
             f"Expected a new folder, or one with results of the same model, corpus and "
-            f"--partition-lines. Received: {args.out}. Choose another folder."
+            f"--partition-lines. Received: {args.out}. Choose a different folder."
         )
     path.write_text(job, encoding="utf-8")
 
@@ -140,7 +141,7 @@ def part_path(folder, part):
 
 
 def translate(translator, partitions, args):
-    """Yields a row for each partition in the order in which they are finished."""
+    """Yields a row for each partition, in the order of completion."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no statistics to Ray's servers
     import ray
     import ray.data
@@ -157,7 +158,7 @@ def translate(translator, partitions, args):
     else:
         ray.init(address=args.address)
     ray.data.DataContext.get_current().enable_progress_bars = False
-    # One block for each partition: a block is what Ray repeats after a failure.
+    # One block for each partition, because Ray repeats a whole block after a failure.
     dataset = ray.data.from_items(partitions, override_num_blocks=len(partitions))
     dataset = dataset.map(
         PartitionTranslator,
@@ -170,11 +171,11 @@ def translate(translator, partitions, args):
 
 
 class PartitionTranslator:
-    """Translates partitions and writes their files. Each worker creates one.
+    """Translates partitions and writes their files. Each worker creates one instance.
 
     Args:
-        translator: `Translator`. Ray pickles it: the pickle has the path of the file, which each
-            worker opens.
+        translator: `Translator`. Ray pickles this object. The pickle contains the path of the
+            model, and each worker opens the model.
         out: string, the folder of the translated partitions.
     """
 
@@ -183,7 +184,7 @@ class PartitionTranslator:
 
     def __call__(self, partition):
         part, count = partition["part"], partition["lines"]
-        # A search that samples draws the same again if the partition is repeated.
+        # With this seed, a search that samples returns the same texts if the partition is repeated.
         options = {"seed": part} if self.translator.is_stochastic else {}
         temporary = Path(self.out) / f"{uuid.uuid4().hex}.partial"
         written = truncated = 0
@@ -214,11 +215,14 @@ def parse_arguments():
     )
     parser.add_argument("model", type=Path, help="exported ONNX file")
     parser.add_argument("out", type=Path, help="folder of the translated partitions")
-    parser.add_argument("corpus", type=Path, nargs="+", help="UTF-8 text files, a text in a line")
+    parser.add_argument("corpus", type=Path, nargs="+", help="UTF-8 text files, one text per line")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--threads", type=int, default=1, help="threads of each worker")
     parser.add_argument("--partition-lines", type=int, default=1000)
-    parser.add_argument("--address", help="of a Ray cluster, such as auto; default: this machine")
+    parser.add_argument(
+        "--address",
+        help="address of a Ray cluster, such as auto; default: start Ray on this machine",
+    )
     parser.add_argument("--kill-one", action="store_true", help="kill a worker, as a test")
     args = parser.parse_args()
     for name in ("workers", "threads", "partition_lines"):

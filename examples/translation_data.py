@@ -15,9 +15,10 @@ MAY_CHANGE = """
 
 
 def check_run_dir(files, args):
-    """Stores the arguments of a training, and exits if they differ from an earlier training.
+    """Stores the arguments of a training. Exits if a training with different arguments has started.
 
-    If the arguments differ and no training has started, the prepared data are removed.
+    If the arguments differ from an earlier call and no training has started, the prepared
+    tokenizers and corpora are removed.
     """
     run = {name: value for name, value in vars(args).items() if name not in MAY_CHANGE}
     run["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
@@ -28,8 +29,8 @@ def check_run_dir(files, args):
     if trained and (changed or not before):
         what = f"with {changed}" if before else "without options.json"
         raise SystemExit(
-            f"{args.run_dir} holds a training of another text or model, {what}. "
-            "Choose another --run-dir."
+            f"{args.run_dir} contains a training of a different text or model, {what}. "
+            "Choose a different --run-dir."
         )
     if changed:
         for tokenizer in args.run_dir.glob("*.spm"):
@@ -42,7 +43,7 @@ def check_run_dir(files, args):
 
 
 def write_dates(directory, seed):
-    """Writes generated dates. Returns a dict from (split, side) to the six paths."""
+    """Writes generated dates. Returns a dict with the six paths, by `(split, side)`."""
     dates.write_files(directory, train=30000, valid=1000, test=2000, seed=seed)
     return {
         (split, side): directory / f"{split}.{side}"
@@ -52,7 +53,7 @@ def write_dates(directory, seed):
 
 
 def find_files(args):
-    """Returns a dict from (split, side) to the six paths of parallel files."""
+    """Returns a dict with the six paths of the parallel files, by `(split, side)`."""
     patterns = {"train": ["train"], "valid": ["val", "valid", "dev"], "test": ["test", "test*"]}
     files = {}
     for split, stems in patterns.items():
@@ -83,7 +84,7 @@ def copy_test_set(files, run_dir):
     sides = {side: list(read_lines(files["test", side])) for side in ("source", "target")}
     if len(sides["source"]) != len(sides["target"]):
         counts = {str(files["test", side]): len(lines) for side, lines in sides.items()}
-        raise SystemExit(f"The files of the test set must have as many lines. Received: {counts}.")
+        raise SystemExit(f"Expected test files with equal numbers of lines. Received: {counts}.")
     for side, lines in sides.items():
         text = "".join(f"{line}\n" for line in lines)
         with atomic_replace(run_dir / f"test.{side}") as partial:

@@ -124,19 +124,24 @@ def parse_arguments():
     parser = argparse.ArgumentParser(
         description="Trains a translator: text in, text out.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        epilog="Options without a default depend on text and model, see TEXT and MODELS here.",
+        epilog="Options without a default depend on data and model: TEXT and MODELS in the code.",
     )
     parser.add_argument("--run-dir", type=Path, default=Path("build/run"), help="output directory")
     parser.add_argument("--data", type=Path, help="directory of parallel files; default: dates")
     parser.add_argument("--source", help="suffix of the source files")
     parser.add_argument("--target", help="suffix of the target files")
     parser.add_argument("--model", choices=("rnn", "transformer"), default="rnn")
-    parser.add_argument("--layers", type=int, default=None, help="on each side")
+    parser.add_argument("--layers", type=int, default=None, help="number of layers on each side")
     rnn = parser.add_argument_group("RNN")
     rnn.add_argument("--attention", choices=ATTENTIONS, default=None)
     rnn.add_argument("--cell", choices=("lstm", "gru"), default=None)
     rnn.add_argument("--units", type=int, default=None)
-    rnn.add_argument("--no-input-feeding", action="store_true", default=None, help="train faster")
+    rnn.add_argument(
+        "--no-input-feeding",
+        action="store_true",
+        default=None,
+        help="omit input feeding, for faster training",
+    )
     transformer = parser.add_argument_group("Transformer")
     transformer.add_argument("--heads", type=int, default=None)
     transformer.add_argument("--intermediate-dim", type=int, default=None)
@@ -150,7 +155,7 @@ def parse_arguments():
     parser.add_argument(
         "--bfloat16",
         action="store_true",
-        help="multiply in bfloat16 on a CPU: up to twice as fast if it has AMX instructions",
+        help="multiply in bfloat16 on a CPU: up to twice as fast if the CPU has AMX instructions",
     )
     parser.add_argument("--tokenizer", choices=("bpe", "unigram", "char"), default=None)
     parser.add_argument("--separate-vocabularies", action="store_true", default=None)
@@ -164,10 +169,13 @@ def parse_arguments():
         "--scheduled-sampling",
         type=float,
         default=0.0,
-        help="share of target tokens that samples of the model replace at the end of the training",
+        help="share of target tokens that are replaced by samples at the end of the training",
     )
     parser.add_argument(
-        "--decay", type=float, default=None, help="share of the steps in which the rate falls to 0"
+        "--decay",
+        type=float,
+        default=None,
+        help="share of the steps, at the end of the training, in which the rate falls to 0",
     )
     args = parser.parse_args()
     for model, names in OPTIONS.items():

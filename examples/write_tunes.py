@@ -8,7 +8,7 @@
 
 A tune is kept if it has an end, music21 can parse it, all of its bars are complete, and at least
 `--least-novelty` of its melody is new. For each tune, the model samples up to `--draws` times until
-it can keep the result. The folder then contains
+the result is kept. At the end, the folder contains
 
     tune-001.abc ...    the tunes that were kept
     tune-001.mid ...    the same tunes as MIDI files
@@ -30,7 +30,7 @@ def main():
     translator = Translator(args.model)
 
     def draw(count, seed):
-        """Returns tunes. A tune that the length limit has cut is replaced by `None`."""
+        """Returns tunes. A tune that was cut at the length limit is `None`."""
         drawn = translator.translate([args.prompt] * count, seed=seed)
         return [args.prompt + each.text if each.ended else None for each in drawn]
 
@@ -53,13 +53,13 @@ def keep_tunes(draw, args, novelty):
     """Samples tunes until each is accepted or was drawn `args.draws` times.
 
     Args:
-        draw: function of a count and a seed that returns a list of tunes, or `None` for tunes that
-            have no end.
+        draw: function of a count and a seed that returns a list of tunes. A tune without an end is
+            `None`.
         args: Namespace with `tunes`, `draws`, `seed` and `least_novelty`.
         novelty: function that takes a tune and returns the share of its melody that is new.
 
     Returns:
-        List of the tunes that are kept, and list of a dict for each draw.
+        Tuple of the list of kept tunes, and a list with a dict for each draw.
     """
     kept, draws = [], []
     for attempt in range(args.draws):
@@ -100,11 +100,15 @@ def parse_arguments():
     )
     parser.add_argument("model", type=Path, help="writer.onnx of train_language_model.py")
     parser.add_argument("out", type=Path, help="folder of the tunes")
-    parser.add_argument("--corpus", type=Path, required=True, help="tunes of the training")
+    parser.add_argument("--corpus", type=Path, required=True, help="training tunes")
     parser.add_argument("--tunes", type=int, default=20, help="number of tunes to keep")
-    parser.add_argument("--draws", type=int, default=3, help="at most, for each tune")
-    parser.add_argument("--least-novelty", type=float, default=0.0, help="of a tune, in [0, 1]")
-    parser.add_argument("--prompt", default="", help="what the tunes begin with")
+    parser.add_argument(
+        "--draws", type=int, default=3, help="maximum number of samples for each tune"
+    )
+    parser.add_argument(
+        "--least-novelty", type=float, default=0.0, help="minimum novelty of a tune, in [0, 1]"
+    )
+    parser.add_argument("--prompt", default="", help="beginning of the tunes")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     for name in ("tunes", "draws"):

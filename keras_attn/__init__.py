@@ -156,7 +156,7 @@ __all__ = [
 ]
 
 _LAZY = ("convert", "export", "testing", "text", "visualize")
-"""Public packages that are imported at their first use, because they have more dependencies."""
+"""Public packages that are imported at their first use, because they need more dependencies."""
 
 
 if TYPE_CHECKING:

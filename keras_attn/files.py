@@ -1,4 +1,4 @@
-"""Functions that read text files, and write files that several processes use.
+"""Functions that read text files, and that write files safely if several processes use them.
 
 - `read_lines` reads a plain or compressed UTF-8 text file line by line.
 - `atomic_replace` replaces a file or directory when its new content is complete.

@@ -31,7 +31,7 @@ def folder_problem(folder: Path) -> str | None:
     if not folder.is_absolute() and name.count("/") <= 1 and not name.startswith("."):
         return (
             f"Expected the path of a folder. Received: folder={name!r}, which does not exist. If "
-            "it is a name on the Hugging Face Hub, download it first: `pip install "
+            "this is the name of a model on the Hugging Face Hub, download it first: `pip install "
             f"huggingface_hub`, then `hf download {name} --local-dir {folder.name}`, and "
             f"convert the folder {folder.name!r}."
         )

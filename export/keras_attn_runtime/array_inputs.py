@@ -31,8 +31,8 @@ class ArrayReader:
         """Converts each row of the arrays to a `Source`.
 
         Args:
-            arrays: dict from the name of each input to an array whose first axis is the batch, or a
-                list of arrays without that axis.
+            arrays: dict from the name of each input to an array whose first axis is the batch, or
+                to a list of arrays without a batch axis, one for each row.
 
         Returns:
             Iterator of `Source`s.
@@ -40,7 +40,7 @@ class ArrayReader:
         Raises:
             ValueError: if `arrays` is not a dict of arrays, the names are not those of the inputs,
                 or the numbers of rows differ.
-            SentenceError: if the dtype or shape of a row differs from that of the input.
+            SentenceError: if a row does not have the dtype or shape of the input.
         """
         self._require_mapping(arrays)
         if set(arrays) != set(self.inputs):

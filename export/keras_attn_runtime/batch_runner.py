@@ -16,10 +16,11 @@ T = TypeVar("T")
 
 
 class BatchRunner:
-    """Sorts the sentences of each window by length and runs the model on them in batches.
+    """Runs a model on batches of sentences of similar length.
 
-    If the engine fails on a batch, the two halves of the batch are run separately, down to
-    batches of one sentence.
+    Sentences are read in windows of `Options.window_size` sentences. Each window is sorted by
+    length and divided into batches. If the engine fails on a batch, the two halves of the batch are
+    run separately, down to batches of one sentence.
 
     Args:
         model: `ExportedModel`.
@@ -38,8 +39,8 @@ class BatchRunner:
     ) -> Iterator[Translation | Unfinished]:
         """Yields the translation of each source.
 
-        If the call ends early, it yields `UNFINISHED` for the untranslated sources of the current
-        window, then raises `Cancelled` or `DeadlineExceeded`.
+        If the call ends early, the iterator yields `UNFINISHED` for the untranslated sources of the
+        current window, and then raises `Cancelled` or `DeadlineExceeded`.
 
         Args:
             sources: iterable of `Source`.
@@ -67,7 +68,10 @@ class BatchRunner:
             call.stop()  # if the caller stops iterating, other batches may still be running
 
     def submit(self, function: Callable[[], T], call: Call) -> Future[T]:
-        """Runs a function in a worker and returns its future; notifies `call` when it is done."""
+        """Runs a function in a worker thread, and returns its future.
+
+        When the function is done, the worker thread notifies `call`.
+        """
         future: Future[T] = Future()
 
         def job() -> None:
@@ -89,11 +93,11 @@ class BatchRunner:
         """
         call.wait(future.done)
         if future.exception() is not None:
-            call.check()  # runs of a stopped call fail too
+            call.check()  # a run that fails because the call was stopped raises the call's error
         return future.result()
 
     def limits(self, options: Options) -> tuple[int, float]:
-        """Returns the maximum length and length penalty of the options, or else of the file."""
+        """Returns the maximum length and the length penalty. Their defaults are in the file."""
         settings = self._model.settings
         return (
             settings.max_length if options.max_length is None else options.max_length,

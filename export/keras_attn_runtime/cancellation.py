@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 _LONGEST_WAIT = 3600.0
-"""Limit of a single wait in seconds. `Call.wait` repeats it: some systems refuse long timeouts."""
+"""Maximum duration of a single wait in seconds, because some systems refuse long timeouts."""
 
 _live_calls: "weakref.WeakSet[Call]" = weakref.WeakSet()
 _lock = threading.RLock()  # guards `_live_calls`
@@ -61,8 +61,8 @@ class Call:
     """The state of one call: its deadline, its token, and its runs.
 
     The calling thread blocks in `wait` until a worker thread calls `notify`. `stop` terminates all
-    runs of ONNX Runtime, which ends a run between two operators. LiteRT has no such function: its
-    worker thread finishes the run that has begun, and begins no other.
+    runs of ONNX Runtime, which ends a run between two operators. LiteRT cannot terminate a run: its
+    worker thread finishes the current run, and then starts no further run.
 
     Args:
         timeout: float, seconds from now. Default: no deadline.

@@ -7,7 +7,7 @@ from keras_attn_runtime.errors import ModelFileError
 
 KEY = "keras_attn.checksum"
 MODEL_KEY = "keras_attn.model_checksum"  # of the model in a LiteRT file
-CARD = "keras_attn.card"  # not covered by the checksum: users may edit it after the export
+CARD = "keras_attn.card"  # not covered by the checksum: users may edit the card after the export
 
 
 def verify_checksum(metadata: Mapping[str, str]) -> None:

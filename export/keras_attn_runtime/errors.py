@@ -8,7 +8,7 @@ from keras_attn_runtime.translation import Translation
 
 
 class ModelFileError(ValueError):
-    """The file is damaged, not exported by keras_attn, or of a format this version cannot read."""
+    """A file is damaged, was not exported by keras_attn, or has a format that is not supported."""
 
 
 class BatchError(ModelFileError):
@@ -56,10 +56,11 @@ class DeadlineExceeded(TimeoutError):
 
     Attributes:
         index: int, position of the first unfinished sentence in the input, counted from 0.
-        translations: list. For a method that returns a list, it has one item for each sentence that
-            was read: the `Translation`, or `None` if the translation is not finished. For a
-            method that returns an iterator, the list is empty, because the iterator has already
-            yielded the translations of the sentences before number `index`.
+        translations: list of the finished translations. After a method that returns a list, there
+            is one item for each sentence that was read: the `Translation`, or `None` if the
+            translation is not finished. After a method that returns an iterator, the list is empty,
+            because the iterator has already yielded the translations of the sentences before
+            number `index`.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:
@@ -72,7 +73,8 @@ class Cancelled(RuntimeError):
     """A call of a `Translator` was ended by its `cancel_token`.
 
     Attributes:
-        index, translations: see `DeadlineExceeded`.
+        index: int, position of the first unfinished sentence in the input, counted from 0.
+        translations: list of the finished translations, see `DeadlineExceeded`.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:
@@ -99,7 +101,7 @@ def run_failures(
     Args:
         batch: int, number of rows of the batch.
         source_length: int, number of tokens of the longest row, or `None` if the inputs are not
-            ids.
+            token ids.
         engine: string, name of the engine. Default: "ONNX Runtime".
     """
     rows = f"{batch} rows"

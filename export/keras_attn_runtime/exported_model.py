@@ -41,7 +41,9 @@ class ExportedModel(PickledArguments):
 
     Args:
         path: string or path of the file, or of the directory with `model.onnx` and its weights.
-        providers, num_threads: see `create_session`.
+        providers: execution providers of ONNX Runtime, such as "cpu" or "cuda", in order of
+            preference, see `create_session`. Default: "cpu".
+        num_threads: int in [1, 1024], number of threads of one operator. Default: all cores.
         num_sessions: int of at least 1, number of sessions. Concurrent runs in one session wait for
             its shared memory allocator (ONNX Runtime) or for the end of the other run (LiteRT), so
             each worker needs its own session. Default: 1.
@@ -49,13 +51,14 @@ class ExportedModel(PickledArguments):
     Attributes:
         engine: string, "ONNX Runtime" or "LiteRT".
         batch_size: int, the fixed batch size of the file, or `None`. Smaller batches are filled
-            with copies of a row, whose results are dropped.
+            with copies of a row, and the results of the copies are dropped.
         source_length: int, the fixed number of source ids, or `None`. Shorter sources are padded.
         files: list of paths: the file and, if present, the file of its external weights.
         supports_target_prefix: bool, whether the file has the input `prefix_ids`.
         is_stochastic: bool, whether the file has the input `seeds`, because its search samples.
         has_alignments, has_token_log_probs: bools, whether the file has these outputs.
-        source_tokenizer, target_tokenizer: `Tokenizer`s, `None` where the file has none.
+        source_tokenizer, target_tokenizer: `Tokenizer`s, or `None` if the file has no tokenizer for
+            this side.
 
     Raises:
         IsADirectoryError: if the directory has no `model.onnx`.
@@ -187,7 +190,7 @@ class ExportedModel(PickledArguments):
         if sorted(inputs) != sorted(expected) or not set(OUTPUTS) <= set(outputs):
             raise ModelFileError(
                 f"Expected a file with inputs {expected} and outputs {list(OUTPUTS)}. "
-                f"Received: {inputs=}, {outputs=}. Export it again."
+                f"Received: {inputs=}, {outputs=}. Export the model again."
             )
         return outputs
 
@@ -205,9 +208,9 @@ def _tokenizer(
         tokenizer = SentencePieceTokenizer(encoded, side.tokenizer_vocabulary_size)
     if tokenizer.vocabulary_size > side.vocabulary_size:
         raise ModelFileError(
-            f"Expected a {name} tokenizer of at most {side.vocabulary_size} pieces, the model's "
-            f"vocabulary. Received: vocabulary_size={tokenizer.vocabulary_size}. Export it "
-            "again."
+            f"Expected a {name} tokenizer of at most {side.vocabulary_size} pieces, the size of "
+            f"the model's vocabulary. Received: vocabulary_size={tokenizer.vocabulary_size}. "
+            "Export the model again."
         )
     return tokenizer
 
@@ -223,11 +226,14 @@ def _padded(
 ) -> Integers:
     """Pads lists of ids on the right and returns one array `(batch, length)`.
 
-    The default of `length` is that of the longest list. A longer list raises ValueError.
+    The default of `length` is the length of the longest list. A list that is longer than `length`
+    raises ValueError.
     """
     longest = max(map(len, rows))
     if length is not None and longest > length:
-        raise ValueError(f"Expected at most {length} ids, as the file. Received: {longest} ids.")
+        raise ValueError(
+            f"Expected at most {length} ids, the fixed size in the file. Received: {longest} ids."
+        )
     ids = np.full((len(rows), longest if length is None else length), pad_token_id, np.int32)
     for row, values in zip(ids, rows, strict=True):
         row[: len(values)] = values

@@ -69,8 +69,8 @@ def verify_weights_checksum(path: str | PathLike[str], metadata: Mapping[str, st
 def load_unchanged(load: Callable[[], T], *paths: Path) -> T:
     """Loads files, and loads them again if another process replaces them during loading.
 
-    Otherwise the loaded file could differ from the verified one, or files of two exports could be
-    mixed.
+    Without this function, the loaded file could differ from the verified file, or files of two
+    exports could be mixed.
 
     Args:
         load: function without arguments that reads the files.
@@ -104,7 +104,7 @@ def load_unchanged(load: Callable[[], T], *paths: Path) -> T:
 
 
 def weights_of(path: str | PathLike[str]) -> Path:
-    """Returns the path that the external weights of an ONNX file have, if there are any."""
+    """Returns the path of the external weights of an ONNX file. The file may be missing."""
     return Path(path).with_name("model.weights")
 
 

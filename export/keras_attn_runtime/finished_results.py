@@ -31,7 +31,11 @@ def collect_results(
 
 
 def yield_finished(results: Iterable[T | Unfinished]) -> Iterator[T]:
-    """Yields results until the first `Unfinished`, then only consumes results until an error."""
+    """Yields the results before the first `Unfinished`.
+
+    Later results are consumed but not yielded: the iterable raises the error of the call at its
+    end.
+    """
     is_finished = True
     for result in results:
         if isinstance(result, Unfinished):

@@ -20,10 +20,10 @@ OUTPUTS = ("mean", "quantiles")
 
 
 class Forecaster(PickledArguments):
-    """Forecasts series with a file exported by `export_forecaster_onnx`.
+    """Forecasts series with a file from `export_forecaster_onnx` or `export_forecaster_litert`.
 
-    The file scales the series, predicts step by step, and samples the paths. A `Forecaster` can be
-    used by several threads at the same time.
+    The file scales the series, predicts step by step, and samples the paths. Several threads can
+    use a `Forecaster` at the same time.
 
     Args:
         path: string or path of the file, or of the directory with `model.onnx` and its weights.
@@ -71,7 +71,7 @@ class Forecaster(PickledArguments):
         if sorted(self._inputs) != sorted(expected) or not set(OUTPUTS) <= set(self._outputs):
             raise ModelFileError(
                 f"Expected a file with inputs {expected} and outputs {list(OUTPUTS)}. Received: "
-                f"inputs={self._inputs}, outputs={self._outputs}. Export it again."
+                f"inputs={self._inputs}, outputs={self._outputs}. Export the model again."
             )
 
     def __call__(
@@ -84,15 +84,15 @@ class Forecaster(PickledArguments):
         """Forecasts a batch of series.
 
         Args:
-            arrays: dict from the name of each input to an array of numbers: `past_targets` `(batch,
-                past, targets)` in the units of the series, with NaN for missing values, and, if the
-                file has them, `past_covariates` `(batch, past, columns)` and `future_covariates`
-                `(batch, horizon, columns)`, without NaN.
+            arrays: dict from the name of each input to an array of numbers. `past_targets` `(batch,
+                past, targets)` has the units of the series, and NaN for missing values. A file with
+                covariates also needs `past_covariates` `(batch, past, columns)`,
+                `future_covariates` `(batch, horizon, columns)`, or both, without NaN.
             seed: int of at least 0. The n-th series uses the seed `seed + n`. Default: 0.
             seeds: list of ints of at least 0, one for each series, instead of `seed`. Equal seeds
                 give equal paths. Default: none.
-            batch_size: int of at least 1, number of series that run at once. A LiteRT file with a
-                fixed batch size lowers it. Default: 64.
+            batch_size: int of at least 1, maximum number of series that run at once. A file with a
+                fixed batch size runs at most that number. Default: 64.
 
         Returns:
             Dict of float32 arrays: `mean` `(batch, horizon, targets)`, `quantiles` `(batch,
@@ -112,7 +112,7 @@ class Forecaster(PickledArguments):
             seeds = [(seed + row) % 2**31 for row in range(rows)]
         if len(seeds) != rows:
             raise ValueError(
-                f"Expected one of seeds for each of {rows} series. Received: {len(seeds)} seeds."
+                f"Expected one seed for each of {rows} series. Received: {len(seeds)} seeds."
             )
         for each in seeds:
             require_integer("seeds", each, least=0)

@@ -74,7 +74,7 @@ def _identify_directory(path: Path) -> tuple[str, str] | tuple[None, None]:
     if (path / "start.onnx").is_file():
         return (
             "an export of `onnx-steps`",
-            "Its search has no loop: use StreamingTranslator.",
+            "Run it with StreamingTranslator.",
         )
     if (path / "run.json").is_file():
         return "the directory of a training run", _export_run(path)

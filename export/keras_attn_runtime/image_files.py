@@ -24,17 +24,17 @@ FORMATS = {
     "TIFF": (".tif", ".tiff"),
     "WEBP": (".webp",),
 }
-"""The formats that are read, with their suffixes. Pillow would run a program to read others."""
+"""Supported formats and their file suffixes. For some other formats, such as EPS, Pillow would run
+another program."""
 
 MODES = {"gray": "L", "rgb": "RGB", "bgr": "RGB", "rgba": "RGBA"}
-"""Modes of Pillow by the channels of a model."""
+"""Maps the channels of a model to a mode of Pillow."""
 
 EIGHT_BITS = tuple("1 L LA La P PA RGB RGBA RGBX RGBa CMYK HSV LAB YCbCr".split())
 """Modes of Pillow with at most 8 bits per channel."""
 
 MOST_PIXELS = 80_000_000
-"""Limit of the pixels of a file, because a small file can contain billions of pixels. Above this
-limit, Pillow warns."""
+"""Maximum number of pixels of an image. (A small file can contain billions of pixels.)"""
 
 
 def read_image(path: str | os.PathLike[str], expected: Input) -> Array:
@@ -43,8 +43,8 @@ def read_image(path: str | os.PathLike[str], expected: Input) -> Array:
     The pixels are those of `keras.utils.load_img(path, color_mode, target_size, interpolation)`:
     the image is converted to the channels of the model, resized with `PIL.Image.Image.resize` if
     its size differs, and then scaled in float32: `scale * pixel + offset`. Like Keras, the function
-    ignores the orientation in EXIF data. It also ignores transparency, unless the model reads
-    "rgba". If the file is an animation, it reads the first image.
+    ignores the orientation in EXIF data. The function also ignores transparency, unless the model
+    reads "rgba". Of an animation, only the first image is read.
 
     Args:
         path: string or path of a BMP, GIF, JPEG, PNG, PPM, TIFF or WebP file.
@@ -127,7 +127,7 @@ def _decode(path: str | os.PathLike[str]) -> "Image":
         raise ImportError(
             "Image files need Pillow: `pip install keras-attn-runtime[images]`."
         ) from error
-    Image.init()  # imports the decoders that this Pillow contains
+    Image.init()  # imports the decoders of this build of Pillow
     with open(path, "rb") as file:
         if not file.read(1):
             raise ValueError("expected an image. Received: an empty file.")

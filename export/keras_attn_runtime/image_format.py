@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
 CHANNELS = {"gray": 1, "rgb": 3, "bgr": 3, "rgba": 4}
-"""Number of channels by their order."""
+"""Maps the name of a channel order to the number of channels."""
 
 FILTERS = ("nearest", "bilinear", "bicubic")
 
@@ -13,8 +13,8 @@ class ImageFormat:
     Attributes:
         channels: string, order of the channels on the last axis: "gray", "rgb", "bgr" or "rgba".
         scale, offset: tuples of one float for each channel. Pixels are in {0, ..., 255}.
-        resize: string, the filter that resizes images of another size, "nearest", "bilinear" or
-            "bicubic", or `None` if they are refused.
+        resize: string, the filter that resizes images of another size: "nearest", "bilinear" or
+            "bicubic". `None` if images of another size are refused.
     """
 
     channels: str

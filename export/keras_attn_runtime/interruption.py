@@ -14,7 +14,7 @@ T = TypeVar("T")
 Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
 TIMED_OUT = 124  # the exit status after a timeout, as of the command `timeout`
-SIGNAL = 128  # the exit status after a signal, minus the number of the signal, as in a shell
+SIGNAL = 128  # the exit status after signal number n is SIGNAL + n, as in a shell
 
 GRACE = 0.5
 """After a signal or the deadline, the main thread must write a line or end within these seconds."""
@@ -54,7 +54,7 @@ class Interruption:
 
     def __enter__(self) -> Self:
         for number in (signal.SIGINT, signal.SIGTERM):
-            # A shell starts background jobs with SIGINT ignored. They must keep ignoring it.
+            # A shell starts background jobs with SIGINT ignored. The jobs must keep ignoring it.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 early = self._handle if os.getpid() == 1 else signal.SIG_DFL
                 self._before[number] = signal.signal(number, early)
@@ -78,7 +78,7 @@ class Interruption:
         self._receiver.close()
 
     def started(self) -> None:
-        """Installs the signal handlers. Call it before the first output."""
+        """Installs the signal handlers. Call this method before the first output."""
         for number in self._before:
             if self.number is None:
                 signal.signal(number, self._handle)
@@ -90,7 +90,7 @@ class Interruption:
     def hold(self) -> None:
         """Delays KeyboardInterrupt until the next item of `lines` is requested.
 
-        Call it before each line is written.
+        Call this method before each line is written.
         """
         self._held = True
         self._num_lines += 1

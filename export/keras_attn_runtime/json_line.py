@@ -18,8 +18,8 @@ def json_line(
         hypotheses: bool, whether the object has the list `hypotheses`. Default: False.
         alignments: bool, whether the object and each item of `hypotheses` have `alignments`,
             rounded to six decimals. Default: False.
-        file: string, the first entry of the object, the name of the file that was read. Default: no
-            such entry.
+        file: string, name of the file that was read. It becomes the first entry of the object.
+            Default: no such entry.
 
     Returns:
         String. The object has `token_log_probs` if the translation has them. Numbers that JSON does

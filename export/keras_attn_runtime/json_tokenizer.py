@@ -15,7 +15,7 @@ class JsonTokenizer(Tokenizer):
 
     Args:
         encoded_model: string, the content of `tokenizer.json` in base64.
-        side: `Side` of the tokenizer. Its special ids are not decoded.
+        side: `Side` of the tokenizer. The special ids of the side are not decoded.
 
     Raises:
         ImportError: if the package tokenizers is not installed.
@@ -33,7 +33,7 @@ class JsonTokenizer(Tokenizer):
         try:
             text = base64.b64decode(encoded_model, validate=True).decode()
             self._tokenizer = tokenizers.Tokenizer.from_str(text)
-        except Exception as error:  # tokenizers raises errors of this class
+        except Exception as error:  # the package tokenizers raises `Exception` itself
             raise ModelFileError(
                 f"The tokenizer in the file cannot be read ({error}). The file is damaged; export "
                 "it again."

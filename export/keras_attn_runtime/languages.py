@@ -35,7 +35,14 @@ NO_LANGUAGE = Language([], [], [], [])
 
 @dataclass(frozen=True)
 class LanguageIds:
-    """The ids that a pair of languages adds to a source and to the prefix of its translation."""
+    """The ids that a pair of languages adds to a source and to the prefix of its translation.
+
+    Attributes:
+        num_start: int, number of start tokens of a source, before which no id is inserted.
+        source_start: list of ids that are inserted after the start tokens of a source.
+        source_end: list of ids that are appended to a source.
+        target_start: list of ids with which a translation begins.
+    """
 
     num_start: int
     source_start: list[int]

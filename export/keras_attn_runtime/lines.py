@@ -24,7 +24,7 @@ def read_lines(
         errors: "strict", or "replace" to read each invalid byte sequence as U+FFFD.
         max_characters: int, limit of characters of a line. A longer line is cut a few characters
             after the limit, so that memory is bounded and the caller can see that the line is too
-            long. Invalid bytes are found in the whole line. Default: no limit.
+            long. Invalid bytes after the limit are found too. Default: no limit.
 
     Raises:
         SentenceError: if a line is not UTF-8 and errors is "strict".
@@ -55,7 +55,8 @@ def _line(
             raise SentenceError(
                 index,
                 f"expected UTF-8. Received: byte 0x{error.object[error.start]:02x} at byte "
-                f"{begin + error.start} of the line. Convert the file, or replace what is invalid.",
+                f"{begin + error.start} of the line. Convert the file to UTF-8, or replace the "
+                "invalid bytes.",
             ) from error
         if is_last:
             return text

@@ -35,7 +35,7 @@ ReadSettings: TypeAlias = Callable[[Mapping[str, str], Sequence[str]], T]
 
 @dataclass(frozen=True)
 class OpenedModel(Generic[T]):
-    """A file that is loaded.
+    """A loaded model file.
 
     Attributes:
         sessions: list of `EngineSession`s.
@@ -61,9 +61,12 @@ def open_model(
 
     Args:
         path: string or path of the file, or of the directory with `model.onnx` and its weights.
-        read_settings: function of the metadata and of the names of the inputs that returns the
-            settings. The names are empty for a LiteRT file, whose metadata do not need them.
-        providers, num_threads: see `create_session`. A LiteRT file runs on the CPU.
+        read_settings: function `(metadata, input_names)` that returns the settings. `input_names`
+            is empty for a LiteRT file. (Only metadata of format 1 need the names, and LiteRT files
+            have format 2.)
+        providers: execution providers of ONNX Runtime, see `create_session`. A LiteRT file runs on
+            the CPU. Default: "cpu".
+        num_threads: int in [1, 1024], number of threads of one operator. Default: all cores.
         num_sessions: int of at least 1, number of sessions. Default: 1.
 
     Returns:
@@ -86,7 +89,7 @@ def _open_litert(
     num_threads: int | None,
     num_sessions: int,
 ) -> OpenedModel[T]:
-    # The file is read into memory once, so that the loaded model is the verified one.
+    # The file is read only once, so that the loaded bytes are the verified bytes.
     container = LiteRTContainer.from_path(path)
     settings = read_settings(container.metadata, ())
     require_cpu(providers)

@@ -1,4 +1,4 @@
-"""Opens the exports of `onnx-steps` and `litert-steps`, whose search has no loop."""
+"""Opens exports of `onnx-steps` and `litert-steps`: the steps of a search, without its loop."""
 
 from os import PathLike
 from pathlib import Path
@@ -28,11 +28,11 @@ def open_steps(
     num_threads: int | None = None,
     num_sessions: int = 1,
 ) -> tuple[OpenedModel[Settings], list[Sessions]]:
-    """Loads the parts of a search.
+    """Loads the three parts of a search.
 
     Args:
         path: string or path of the directory with `start.onnx`, `step.onnx` and `finish.onnx`, or
-            of the LiteRT file with these signatures.
+            of the LiteRT file with the signatures `start`, `step` and `finish`.
         providers, num_threads, num_sessions: see `open_model`.
 
     Returns:
@@ -52,7 +52,7 @@ def open_steps(
 def _open_litert(
     path: Path, providers: Providers | None, num_threads: int | None, num_sessions: int
 ) -> tuple[OpenedModel[Settings], list[Sessions]]:
-    # The file is read into memory once, so that the loaded model is the verified one.
+    # The file is read only once, so that the loaded bytes are the verified bytes.
     container = LiteRTContainer.from_path(path)
     settings = Settings.from_metadata(container.metadata)
     require_cpu(providers)

@@ -35,26 +35,27 @@ class Options:
     """The arguments of one call of a `Translator`, checked.
 
     Args:
-        max_length: int of at least 0, limit of output tokens of each sentence, the end token
-            counted; 0 returns empty translations. The file also has a limit that depends on the
+        max_length: int of at least 0, limit of output tokens of each sentence, including the end
+            token; 0 returns empty translations. The file also has a limit that depends on the
             source, usually 2 * source length + 10 tokens. Default: the maximum length in the file.
         length_penalty: float of at least 0, exponent of the length in the ranking score; 0 ranks by
             log probability. Default: the length penalty in the file.
         num_hypotheses: int of at least 1, number of hypotheses to return for each sentence, at most
             the number that the file returns. Default: 1.
-        batch_size: int of at least 1, number of sentences in a batch. A file with a fixed batch
-            size, such as most LiteRT files, lowers it. Default: 32.
+        batch_size: int of at least 1, maximum number of sentences in a batch. A file with a fixed
+            batch size, such as most LiteRT files, runs at most that number. Default: 32.
         window: int of at least 1, number of sentences that are read ahead and sorted by length.
             Default: 16 batches.
         seed: int of at least 0, seed of a search that samples. The tokens of the n-th sentence
             depend on `seed` and n, not on the other sentences. Default: a different seed in each
             call.
-        alignments: bool, whether to keep the alignments of a file that has them. They take most of
-            the memory of long translations: a float for each pair of target and source token.
-            Default: True.
+        alignments: bool, whether translations have alignments, if the file returns alignments. The
+            alignments take most of the memory of long translations: a float for each pair of target
+            and source token. Default: True.
         source_language: string, language of the sources, for a file with several languages, see
             `Side.languages`. Default: the language in the file, if there is one.
-        target_language: string, language of the translations, like `source_language`.
+        target_language: string, language of the translations, for a file with several languages.
+            Default: the language in the file, if there is one.
         timeout: float of at least 0, limit of the whole call in seconds, including reading the
             input and waiting for other calls. After this time the call raises `DeadlineExceeded`.
             With a `timeout` or a `cancel_token`, an iterable input that is not a list, tuple or
@@ -108,8 +109,8 @@ class Options:
         unknown = sorted(set(options) - set(known))
         if unknown:
             raise TypeError(
-                f"Expected options out of {known}. Received: {', '.join(unknown)}. Set other "
-                "options of the search in the export."
+                f"Expected options out of {known}. Received: {', '.join(unknown)}. Other settings "
+                "of the search are set in the export."
             )
         return cls(**options)
 

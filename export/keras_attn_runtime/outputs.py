@@ -30,14 +30,14 @@ def check_outputs(outputs: Mapping[str, object], batch: int, settings: Settings)
 
     Args:
         outputs: dict of arrays by output name, see `ExportedModel.run`.
-        batch: int, sentences in the batch.
+        batch: int, number of sentences in the batch.
         settings: `Settings` of the file.
 
     Returns:
         `outputs`, unchanged.
 
     Raises:
-        ModelFileError: if an output has another rank, shape or dtype, if a token id is outside of
+        ModelFileError: if an output has a wrong rank, shape or dtype, if a token id is outside of
             the target vocabulary, or if a length is negative or greater than the number of ids.
     """
     hypotheses = (batch, settings.num_hypotheses)

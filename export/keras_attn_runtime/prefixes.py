@@ -24,7 +24,7 @@ class PrefixReader:
 
     Args:
         side: `Side` of the target.
-        max_characters: int, limit of characters (code points) of a text; a longer one is refused.
+        max_characters: int, limit of characters (code points) of a text. Longer texts are refused.
     """
 
     def __init__(self, side: Side, max_characters: int) -> None:
@@ -66,7 +66,10 @@ class PrefixReader:
         tokenizer: Tokenizer,
         end_token_id: int,
     ) -> Iterator[Source]:
-        """Adds whole translations, one string for each source, as prefixes with end token."""
+        """Adds whole translations as prefixes, followed by the end token.
+
+        `targets` has one string for each source.
+        """
 
         def read(text: object) -> list[int]:
             return [*self._encoded(text, "target", tokenizer), end_token_id]

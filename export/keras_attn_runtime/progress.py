@@ -11,7 +11,7 @@ class Progress:
     was closed, end the display but raise no exception.
 
     Args:
-        stream: text stream, usually `sys.stderr`, which can be `None`. `None` means no output.
+        stream: text stream, usually `sys.stderr`, or `None` for no output.
         results: text stream of the output lines, or `None`. If it is a terminal, the number is not
             shown, because it would be mixed with the lines.
         interval: float, minimum number of seconds between two updates. Default: 0.5.

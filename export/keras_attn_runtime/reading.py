@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 def read(items: Iterable[T], call: Call) -> Iterable[T]:
-    """Returns an iterable of the same items that raises an error when the call ends early.
+    """Returns an iterable of the same items. It raises an error when the call ends early.
 
-    For a call without deadline and token it returns `items` unchanged. A list, a tuple or an array
-    cannot block, so the calling thread reads it. Any other iterable is read in another thread, only
-    one item at a time when the item is requested. If the call ends while `next` blocks, this thread
-    remains until `next` returns, and the item is lost.
+    For a call without deadline and token, the function returns `items` unchanged. A list, a tuple
+    or an array cannot block, so the calling thread reads it. Any other iterable is read by a reader
+    thread: one item at a time, when the item is requested. If the call ends while `next` blocks,
+    the reader thread remains until `next` returns, and the item is lost.
 
     Args:
         items: iterable.

@@ -14,7 +14,8 @@ def require_tokens(sources: Iterable[Source]) -> Iterator[Source]:
         if not source.ids:
             raise SentenceError(
                 index,
-                "expected a text with tokens. Received: ids=[]. Remove it, or use skip_unscorable.",
+                "expected a text with tokens. Received: ids=[]. Remove the text and its target, or "
+                "use skip_unscorable.",
             )
         yield source
 
@@ -25,7 +26,7 @@ def scores(
     skip_unscorable: bool = False,
     forced_prefix_ids: Sequence[int] = (),
 ) -> Iterator[Translation | Unfinished | None]:
-    """Yields a `Translation` for each source; its tokens are the prefix of the source.
+    """Yields a `Translation` for each source. The tokens of the translation are the prefix.
 
     Args:
         sources: iterable of `Source`s whose prefixes end with the end token. Unless

@@ -23,11 +23,14 @@ def require_sentences(sentences: Iterable[T], name: str) -> Iterable[T]:
 
 
 def read_prefix(target_prefix: object, call: Call) -> object:
-    """Like `read`, but returns a single prefix for all sentences, or an invalid value, as it is."""
+    """Applies `read` to an iterable of prefixes.
+
+    A single prefix for all sentences, or an invalid value, is returned unchanged.
+    """
     if isinstance(target_prefix, (str, bytes)) or not isinstance(target_prefix, Iterable):
         return target_prefix
     if is_in_memory(target_prefix):
-        return target_prefix  # it may be a single prefix, and reading it cannot block
+        return target_prefix  # reading a list or an array cannot block
     return read(target_prefix, call)
 
 

@@ -13,7 +13,7 @@ from keras_attn_runtime.file_format import SeriesSettings
 from keras_attn_runtime.series_times import Time, next_times, parse_time, time_step
 
 MISSING = ("", "nan", "na", "null")
-"""Cells without a number, in lower case."""
+"""Contents of cells without a number, in lower case."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ def read_series(file: TextIO, settings: SeriesSettings, columns: CsvColumns) -> 
     Args:
         file: the open file.
         settings: the settings of the model.
-        columns: names of the other columns.
+        columns: names of the columns of the times and the series.
 
     Returns:
         List of `CsvSeries`.
 
     Raises:
-        ValueError: if a column is missing, a cell is not a number, a time does not follow the one
-            before it, or a series is shorter than the window.
+        ValueError: if a column is missing, a cell is not a number, the times of a series do not
+            have equal steps, or a series is shorter than the window.
     """
     reader = csv.DictReader(file)
     names = list(reader.fieldnames or ())
@@ -96,7 +96,7 @@ def _series(
         future = f", and horizon={horizon} rows with the future covariates" if horizon else ""
         raise ValueError(
             f"Expected at least window={window} rows of the past{where}{future}. Received: "
-            f"{len(rows)} rows. Add earlier rows; the cells of missing targets are empty."
+            f"{len(rows)} rows. Add earlier rows, with empty cells for missing targets."
         )
     times = _times(rows, settings.horizon, horizon, columns)
     end = len(rows) - horizon
@@ -107,7 +107,7 @@ def _series(
             raise ValueError(
                 f"Expected empty cells of the targets in the last horizon={horizon} rows{where}, "
                 f"which have the future covariates. Received: {known[0]}={row[known[0]]!r} in line "
-                f"{line}. Append the rows of the future."
+                f"{line}. Append rows with the future covariates."
             )
     targets = _numbers(past, settings.targets, can_miss=True)
     if np.isnan(targets).all():
@@ -126,7 +126,7 @@ def _series(
 def _times(
     rows: Sequence[Row], horizon: int, future_rows: int, columns: CsvColumns
 ) -> Sequence[Time]:
-    """Returns the times of the forecast; raises an error for times that are not consecutive."""
+    """Returns the times of the forecast; raises an error for times without equal steps."""
     if columns.time is None:
         return range(1, horizon + 1)
     parsed = [(line, parse_time(row[columns.time] or "", line)) for line, row in rows]
@@ -175,15 +175,16 @@ def write_forecasts(
 ) -> None:
     """Writes forecasts: one row for each series and time step.
 
-    The columns are the name of the series, if there are several; the time, or `step`; and
-    for each target its mean and its quantiles, such as `sales_mean` and `sales_q0.05`.
+    The first columns are the name of the series (if the input has this column) and the time (or
+    `step`, the number of the time step). Each target has columns for its mean and its quantiles,
+    such as `sales_mean` and `sales_q0.05`.
 
     Args:
         file: the open file.
         series: the series that were read.
         results: result of a `Forecaster` for these series, in the same order.
         settings: the settings of the model.
-        columns: names of the other columns.
+        columns: names of the columns of the times and the series.
     """
     writer = csv.writer(file, lineterminator="\n")
     header = [] if columns.series is None else [columns.series]

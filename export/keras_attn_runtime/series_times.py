@@ -13,9 +13,9 @@ class TimeStep:
     """The difference between consecutive times.
 
     Attributes:
-        amount: int for integers, otherwise a `timedelta`; or `None` for months.
+        amount: int between integers, `timedelta` between dates, or `None` for steps of months.
         months: int, number of months between dates on the same day of the month, such as 12 for
-            years. 0 for a constant `amount`.
+            years. 0 if `amount` is the step.
     """
 
     amount: int | datetime.timedelta | None
@@ -27,7 +27,7 @@ def parse_time(text: str, line: int) -> Time:
 
     Args:
         text: string, the cell.
-        line: int, number of its line, for the error message.
+        line: int, number of the line with the cell, for the error message.
 
     Raises:
         ValueError: if the cell is neither an integer nor an ISO date.
@@ -45,14 +45,14 @@ def parse_time(text: str, line: int) -> Time:
 
 
 def time_step(times: Sequence[tuple[int, Time]]) -> TimeStep:
-    """Returns the step between times, which must be the same everywhere.
+    """Returns the step between consecutive times. All steps must be equal.
 
     Args:
-        times: list of pairs of the number of the line and the time.
+        times: list of pairs (number of the line, time).
 
     Raises:
-        ValueError: if there are fewer than two times, they have different kinds, or a time does
-            not follow the one before it.
+        ValueError: if there are fewer than two times, the times have different kinds, or the steps
+            are not equal.
     """
     if len(times) < 2 or len({type(time) for _, time in times}) > 1:
         raise ValueError(
@@ -65,7 +65,7 @@ def time_step(times: Sequence[tuple[int, Time]]) -> TimeStep:
         if time != expected:
             raise ValueError(
                 f"Expected the time {expected} after {before}. Received: {time} in line {line}. "
-                "Sort the rows, and insert the missing ones, with empty cells of the targets."
+                "Sort the rows, and insert missing rows with empty cells for the targets."
             )
     return step
 

@@ -72,7 +72,7 @@ def create_session(
     # Attention weights of masked positions can be denormal numbers, which CPUs process many times
     # slower. This option flushes them to zero, also in the thread that creates the first session.
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
-    options.log_severity_level = 4  # do not log errors, which are raised as exceptions too
+    options.log_severity_level = 4  # errors are not logged, because they are raised
     if num_threads is not None:
         options.intra_op_num_threads = num_threads
     try:
@@ -92,8 +92,9 @@ def create_session(
         if "ai.onnx.contrib" in str(error):
             raise ModelFileError(
                 f"Expected a file whose inputs are ids. Received: {str(path)!r}, whose inputs are "
-                "strings. It needs onnxruntime-extensions instead of this runtime. Export it with "
-                "`onnx` instead of `onnx-text`, or see the docstring of `export_onnx_text`."
+                "strings. The file needs onnxruntime-extensions instead of this runtime. Export "
+                "the model with `onnx` instead of `onnx-text`, or see the docstring of "
+                "`export_onnx_text`."
             ) from error
         foreign = describe_foreign(path)
         if foreign is not None:
@@ -107,8 +108,8 @@ def create_session(
     missing = [name for name in names if name not in session.get_providers()]
     if missing:
         raise ProviderError(
-            f"Expected the session to run on {names}, but {missing} did not start; it would have "
-            f"run on {session.get_providers()}. Check the driver and libraries, or ask for "
+            f"Expected the session to run on {names}, but {missing} did not start. Received: a "
+            f"session on {session.get_providers()}. Check the driver and libraries, or use "
             "providers='cpu'."
         )
     return session
@@ -183,14 +184,14 @@ def _resolve(providers: Providers) -> list[Provider]:
     if unavailable or not names:
         hint = " Install keras-attn-runtime[gpu] for CUDA." if "cuda" in unavailable else ""
         raise ProviderError(
-            f"Expected providers among {sorted(available)}, those of the installed onnxruntime. "
+            f"Expected providers of the installed onnxruntime, {sorted(available)}. "
             f"Received: {providers=}.{hint}"
         )
     for name, (_, options) in zip(names, pairs, strict=True):
         if name == "cpu" and options:
             # ONNX Runtime would ignore the options. The user may have forgotten to pass "cuda".
             raise ProviderError(
-                f"Expected no options for the CPU. Received: {options}. Pass them with the name of "
-                "another provider."
+                f"Expected no options for the CPU. Received: {options}. Remove the options, or "
+                "pass the provider that they belong to."
             )
     return [(available[name], options) for name, (_, options) in zip(names, pairs, strict=True)]

@@ -17,8 +17,7 @@ class SessionPool(Generic[T]):
 
     Args:
         sessions: list of at least one session, or of at least one tuple of sessions.
-        is_exclusive: bool, whether a session may be used by one thread at a time only. Default:
-            False.
+        is_exclusive: bool, whether only one thread at a time may use a session. Default: False.
     """
 
     def __init__(self, sessions: Sequence[T], is_exclusive: bool = False) -> None:
@@ -32,13 +31,14 @@ class SessionPool(Generic[T]):
     def borrow(self, call: Call | None = None) -> Generator[T, None, None]:
         """Yields a session that no other thread uses.
 
-        If all sessions are in use, it yields any of them, or waits if the pool is exclusive.
+        If all sessions are in use, an exclusive pool waits for a free session. Other pools yield a
+        session that is in use.
 
         Args:
             call: `Call` whose end also ends the waiting. Default: none.
 
         Raises:
-            RuntimeError: if `call` is stopped while it waits.
+            RuntimeError: if `call` is stopped while the pool waits for a free session.
         """
         session = self._wait(call) if self._is_exclusive else self._take()
         if session is None:
@@ -61,5 +61,5 @@ class SessionPool(Generic[T]):
         raise RuntimeError("The call was stopped.")
 
     def next(self) -> T:
-        """Returns the sessions in turn, even if they are in use."""
+        """Returns the next session in a fixed rotation, even if the session is in use."""
         return next(self._turns)

@@ -58,7 +58,8 @@ class SourceReader:
         side: `Side` of the source.
         max_source_length: int, limit of tokens of a sentence, start and end token not counted.
         max_source_characters: int, limit of characters (code points) of a text.
-        truncate: bool, whether sentences above a limit are cut. If not, they raise `SentenceError`.
+        truncate: bool, whether sentences above a limit are cut. If False, such sentences raise
+            `SentenceError`.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class SourceReader:
             yield self._source_of_text(index, text, tokenizer)
 
     def read_ids(self, sentences: Iterable[npt.ArrayLike]) -> Iterator[Source]:
-        """Yields the `Source` of each id sequence; raises `SentenceError` for an invalid one."""
+        """Yields the `Source` of each list of ids; raises `SentenceError` for an invalid list."""
         for index, sentence in enumerate(sentences):
             ids = self._checked_ids(index, sentence)
             while ids and ids[-1] == self.side.pad_token_id:
@@ -124,7 +125,8 @@ class SourceReader:
                 f"Received: {len(ids)} tokens. Split it, raise the limit or ask for truncation.",
             )
         ids = ids[: self.max_source_length]
-        # A language model can continue its start token alone. Other models need a token.
+        # A language model can continue a prompt without tokens, because the start token comes
+        # first. Other models need at least one token.
         is_empty = not ids and (self._end or not self._start)
         truncated = truncated or is_too_long
         return Source([] if is_empty else [*self._start, *ids, *self._end], truncated)

@@ -22,8 +22,11 @@ class SteppedModel(ExportedModel):
 
     Args:
         path: string or path of the directory with `start.onnx`, `step.onnx` and `finish.onnx`, or
-            of the LiteRT file with these signatures.
-        providers, num_threads, num_sessions: see `ExportedModel`.
+            of the LiteRT file with the signatures `start`, `step` and `finish`.
+        providers: execution providers of ONNX Runtime, such as "cpu" or "cuda", in order of
+            preference. Default: "cpu".
+        num_threads: int in [1, 1024], number of threads of one operator. Default: all cores.
+        num_sessions: int of at least 1, number of sessions of each part. Default: 1.
 
     Raises:
         ModelFileError: if `path` is a file of another kind, or a file is damaged, was not exported
@@ -77,7 +80,10 @@ class SteppedModel(ExportedModel):
             return search.results()
 
     def _check_signature(self) -> list[str]:
-        """Raises an error if an input of a part is not an output of an earlier part."""
+        """Returns the names of the outputs of the search.
+
+        Raises an error if an input of a part is not an output of an earlier part.
+        """
         start, step, finish = self._parts
         given = {"length_penalty": "float32"} | _types(start.inputs)
         started = given | _types(start.outputs)

@@ -19,8 +19,8 @@ class SteppedSearch:
 
     The object is an iterator. Each `next` runs one step of the search and returns an int32 array
     `(batch, steps)`, padded on the right: the best hypothesis of each sentence so far, or the
-    result of a sentence that is done. The state of the search remains in the memory of the engine,
-    for ONNX Runtime in that of the execution provider.
+    result of a sentence that is done. The state of the search remains in the memory of the engine.
+    For ONNX Runtime, this is the memory of the execution provider, such as a GPU.
 
     Args:
         sessions: tuple of the sessions of start, step and finish.
@@ -29,7 +29,7 @@ class SteppedSearch:
 
     Attributes:
         values: dict from name to value, the state of the search. The method `.numpy()` of a value
-            converts it to an array. In a LiteRT file, they have the batch size of the file.
+            converts it to an array. With a LiteRT file, the arrays have the batch size of the file.
 
     Raises:
         ModelFileError: if the engine fails.

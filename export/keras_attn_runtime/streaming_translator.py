@@ -17,10 +17,10 @@ T = TypeVar("T")
 class StreamingTranslator(Translator):
     """A `Translator` that also returns a translation token by token.
 
-    It reads a directory exported by `keras-attn export onnx-steps`, or a file exported by
-    `keras-attn export litert-steps`. Its translations are the same as those of the single file from
-    `keras-attn export onnx` or `litert`, but it calls the engine once for each token. So LiteRT can
-    be stopped after each token too.
+    The class reads a directory from `keras-attn export onnx-steps`, or a file from `keras-attn
+    export litert-steps`. The translations are the same as with a file from `keras-attn export onnx`
+    or `litert`. But the engine is called once for each token, so a call can be stopped after each
+    token even with LiteRT.
 
     Args:
         path: string or path of the directory or file.
@@ -54,10 +54,19 @@ class StreamingTranslator(Translator):
 
         Args:
             text: string.
-            max_length, length_penalty, seed, source_language, target_language: see `Options`.
-            timeout, cancel_token: see `Options`. The timeout limits the time from this call to the
-                last string.
+            max_length: int of at least 0, limit of output tokens. Default: the limit in the file.
+            length_penalty: float of at least 0, exponent of the length in the ranking score.
+                Default: the exponent in the file.
             target_prefix: string that the translation begins with. Default: no prefix.
+            seed: int of at least 0, seed of a search that samples. Default: a different seed in
+                each call.
+            source_language: string, language of the text, for a file with several languages.
+                Default: the language in the file, if there is one.
+            target_language: string, language of the translation, for a file with several languages.
+                Default: the language in the file, if there is one.
+            timeout: float of at least 0, maximum number of seconds from this call to the last
+                string. Default: no limit.
+            cancel_token: `CancelToken` with which another thread can end the call. Default: none.
 
         Returns:
             Iterator of strings: the best translation so far after each token. The last string is

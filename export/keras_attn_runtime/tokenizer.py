@@ -3,7 +3,7 @@ from collections.abc import Iterable
 
 
 class Tokenizer(ABC):
-    """Base class of the tokenizers that an exported file can hold.
+    """Base class of the tokenizers that an exported file can contain.
 
     Attributes:
         vocabulary_size: int, number of ids.
@@ -19,12 +19,12 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
-        """Converts ids to text; control ids are left out."""
+        """Converts ids to text. Ids of control tokens, such as the end token, are left out."""
 
     @abstractmethod
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns the piece of each id."""
 
     def _known(self, ids: Iterable[int]) -> list[int]:
-        # The vocabulary of the model may be larger; ids that the tokenizer lacks have no piece.
+        # The model may have more ids than the tokenizer. These ids have no piece.
         return [id if 0 <= id < self.vocabulary_size else self.unknown_token_id for id in ids]

@@ -71,10 +71,10 @@ class Translation(Hypothesis):
 
     Attributes:
         hypotheses: tuple of up to `num_hypotheses` `Hypothesis`, best first, or in the order of
-            sampling. There are fewer if the search found fewer. The first has the values of this
-            object.
-        source_pieces: list of strings, the pieces that the model read, the end token included; None
-            if the file has no tokenizer.
+            sampling. The search may find fewer hypotheses. The first hypothesis has the same values
+            as this object.
+        source_pieces: list of strings, the pieces that the model read, including the end token;
+            None if the file has no tokenizer.
         truncated: bool, whether the sentence was longer than `max_source_length` tokens or
             `max_source_characters` and was cut.
     """

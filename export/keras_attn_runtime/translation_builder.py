@@ -92,7 +92,7 @@ class TranslationBuilder:
         )
 
     def _has_ended(self, token_ids: Integers, length: int) -> bool | None:
-        """Returns whether the end token follows the hypothesis; `None` if it is also padding."""
+        """Returns whether the end token follows the hypothesis; `None` if padding is the same."""
         end = self._settings.target.end_token_id
         if end == self._settings.target.pad_token_id:
             return None

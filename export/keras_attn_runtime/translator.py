@@ -37,7 +37,7 @@ SEEDS = 2**31
 """Number of different seeds of a file, 0 to 2**31 - 1."""
 
 CHARACTERS_PER_TOKEN = 32
-"""Default limit of characters, divided by the limit of tokens."""
+"""Ratio of the default limit of characters to the limit of tokens."""
 
 
 class Translator(PickledArguments):
@@ -51,8 +51,9 @@ class Translator(PickledArguments):
 
     ONNX Runtime also ends its runs within milliseconds. LiteRT cannot be cancelled from Python:
     after a call has ended, its worker thread finishes the current batch, which is one sentence if
-    the batch size of the file is 1. Until then, the thread uses CPU time. A later call waits for
-    it, but not beyond its own deadline. If the process ends meanwhile, it waits up to 5 seconds.
+    the batch size of the file is 1. Until then, the thread uses CPU time. The next call waits for
+    the thread, but not beyond the deadline of the next call. If the process ends meanwhile, it
+    waits up to 5 seconds for the thread.
 
     The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
     `num_hypotheses`, `batch_size`, `window`, `seed`, `alignments`, `source_language`,
@@ -71,18 +72,19 @@ class Translator(PickledArguments):
             number of workers.
         num_workers: int in [1, 1024], number of batches that run at the same time. For many
             sentences, two workers with one thread each are faster than one worker with two
-            threads, but each worker loads the model into memory. With a LiteRT file, all threads
-            that use the `Translator` together run at most this number of batches at the same time.
+            threads, but each worker loads the model into memory. If several threads use a
+            `Translator` with a LiteRT file, this is the number of batches of all threads together.
             Default: 1.
         max_source_length: int of at least 1, limit of tokens of a sentence, start and end token
-            not counted. A model with fewer learned positions, and a LiteRT file with a fixed
-            source length, lower the limit. Default: 512.
+            not counted. A model with learned positions, and a LiteRT file with a fixed source
+            length, can have a lower limit. Default: 512.
         truncate: bool. If True, a longer sentence is cut to the limits, and
-            `Translation.truncated` is True. If False, it raises `SentenceError`. Default: False.
+            `Translation.truncated` is True. If False, a longer sentence raises `SentenceError`.
+            Default: False.
         max_source_characters: int of at least 1, limit of characters (code points) of a text. The
             limit is applied before tokenization, whose time can grow with the square of the
-            length. Targets and prefixes have the same limit, or 16,384 if that is more; longer ones
-            raise an error. Default: 32 times the limit of tokens.
+            length. Targets and prefixes have the same limit, but at least 16,384 characters; longer
+            targets and prefixes raise an error. Default: 32 times the limit of tokens.
 
     Attributes:
         settings: `Settings`, the metadata of the file.
@@ -182,7 +184,7 @@ class Translator(PickledArguments):
     ) -> list[Translation]:
         """Translates texts and returns translations with their scores and hypotheses.
 
-        All texts are checked before the first is translated.
+        All texts are checked before the first text is translated.
 
         Args:
             texts: iterable of strings. A text without tokens has the empty translation, except for
@@ -216,7 +218,7 @@ class Translator(PickledArguments):
         Args:
             texts: iterable of strings, read at most one window ahead.
             target_prefix: see `translate`. An iterable is also read at most one window ahead.
-            **options: see `Options`; they are checked at once, not at the first translation.
+            **options: see `Options`. This call checks them, before the first translation.
 
         Returns:
             Iterator of `Translation`, one for each text, in the same order. If a text cannot be
@@ -322,7 +324,7 @@ class Translator(PickledArguments):
             rows: iterable of dicts from the name of each input of the file to an array without a
                 batch axis, read at most one window ahead.
             target_prefix: see `generate`. An iterable is also read at most one window ahead.
-            **options: see `Options`; they are checked at once, not at the first result.
+            **options: see `Options`. This call checks them, before the first result.
 
         Returns:
             Iterator of `Translation`, one for each row, in the same order. If a row cannot be read,
@@ -348,7 +350,7 @@ class Translator(PickledArguments):
 
         The whole target is the `target_prefix` of the search, so there is nothing left to search. A
         file that was exported with `--search beam_width=1` is fastest. All pairs are checked before
-        the first is scored.
+        the first pair is scored.
 
         Args:
             texts: iterable of strings.
@@ -359,7 +361,7 @@ class Translator(PickledArguments):
 
         Returns:
             List of `Translation`, one for each pair, in the same order. `log_prob` and `score` are
-            those of the target; `text` is the target after tokenization and detokenization.
+            the values of the target; `text` is the target after tokenization and detokenization.
 
         Raises:
             SentenceError: if an item is not valid text or too long, a text has no tokens, or the
@@ -386,9 +388,12 @@ class Translator(PickledArguments):
         """Scores given translations lazily, in constant memory: for files of any length.
 
         Args:
-            texts, targets: see `score`; they are read at most one window ahead.
-            skip_unscorable: see `score`.
-            **options: see `score`; they are checked at once, not at the first result.
+            texts: iterable of strings, read at most one window ahead.
+            targets: iterable of strings, the translation of each text, read at most one window
+                ahead.
+            skip_unscorable: bool, whether to yield `None`, instead of raising an error, for a text
+                without tokens and for a target that is longer than the file allows. Default: False.
+            **options: see `score`. This call checks them, before the first result.
 
         Returns:
             Iterator of `Translation`, one for each pair, in the same order. If a pair cannot be
@@ -421,9 +426,9 @@ class Translator(PickledArguments):
         end, padding = self.settings.target.end_token_id, self.settings.target.pad_token_id
         if end is None or end == padding:
             raise ModelFileError(
-                "Expected a file with an end token that is not padding, because a target ends "
-                f"with it. Received: end_token_id={end}, pad_token_id={padding}. Export a model "
-                "with an end token."
+                "Expected a file with an end token that is not padding, because each target ends "
+                f"with the end token. Received: end_token_id={end}, pad_token_id={padding}. Export "
+                "a model with an end token."
             )
         tokenizer = self._require_tokenizer("target")
         sources = self._read_texts(texts, None, call)
@@ -454,9 +459,9 @@ class Translator(PickledArguments):
         options = Options.of(arguments)
         if options.num_hypotheses > self.settings.num_hypotheses:
             raise ValueError(
-                f"Expected num_hypotheses of at most {self.settings.num_hypotheses}, as many as "
-                f"the file returns. Received: num_hypotheses={options.num_hypotheses}. Export it "
-                "with more."
+                f"Expected num_hypotheses of at most {self.settings.num_hypotheses}, the number "
+                f"that the file returns. Received: num_hypotheses={options.num_hypotheses}. Export "
+                "the model with a larger num_hypotheses."
             )
         if options.seed is not None and not self.is_stochastic:
             raise ValueError(
@@ -504,7 +509,7 @@ class Translator(PickledArguments):
         target_prefix: str | Ids | Iterable[str | Ids] | None,
         call: Call,
     ) -> Iterable[Source]:
-        """Adds prefixes to sources: texts if any of them is a string, otherwise ids."""
+        """Adds prefixes to sources. The prefixes are texts if any is a string, otherwise ids."""
         if target_prefix is None:
             return sources
         self._require_target_prefix()
@@ -522,7 +527,7 @@ class Translator(PickledArguments):
             settings = self.settings.source if side == "source" else self.settings.target
             kind = None if settings is None else settings.tokenizer
             raise ModelFileError(
-                f"Expected a file with a {side} tokenizer, because of text. "
+                f"Expected a file with a {side} tokenizer, because texts are read or written. "
                 f"Received: tokenizer={kind!r}. Export it with {side}_tokenizer=..., or give ids "
                 "to `translate_ids`."
             )

@@ -23,9 +23,10 @@ TYPES = {"int32": "TYPE_INT32", "float32": "TYPE_FP32", "float16": "TYPE_FP16"}
 def config(model: ExportedModel, name: str) -> str:
     """Returns the configuration of an exported file, as protobuf text of Triton's `ModelConfig`.
 
-    `max_batch_size` is 0, because the scalars `max_length` and `length_penalty` have no batch axis,
-    which Triton would otherwise add to every input. With 0, `dims` lists all axes, including the
-    batch axis. Triton requires a scalar to be a tensor with one element.
+    `max_batch_size` is 0. With a larger number, Triton would add a batch axis to every input, but
+    the scalars `max_length` and `length_penalty` have no batch axis. With 0, `dims` lists all axes,
+    including the batch axis. A scalar has the `dims` of a tensor with one element, because Triton
+    requires at least one axis.
 
     Args:
         model: `ExportedModel`.
@@ -67,7 +68,7 @@ def write_repository(
     if not re.fullmatch(r"\w[\w.-]*", name, re.ASCII):
         raise ValueError(
             "Expected a name of letters, digits, '_', '-' and '.'. "
-            f"Received: name={name!r}. Choose another one with --name."
+            f"Received: name={name!r}. Choose another name with --name."
         )
     target = Path(repository) / name
     if target.exists():

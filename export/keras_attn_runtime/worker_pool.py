@@ -14,7 +14,7 @@ from keras_attn_runtime.cancellation import stop_all_calls
 LONGEST_EXIT = 5.0
 """Maximum number of seconds that the process waits at exit until its runs have ended.
 
-ONNX Runtime ends terminated runs within milliseconds. LiteRT finishes them.
+ONNX Runtime ends terminated runs within milliseconds. LiteRT cannot terminate a run early.
 """
 
 Job: TypeAlias = Callable[[], None]
@@ -87,7 +87,7 @@ class _Queue:
 
 @atexit.register
 def _end_runs() -> None:
-    """Terminates all runs before the process ends and destroys the objects that they use."""
+    """Terminates all runs at exit, before Python destroys the objects that the runs use."""
     if _is_any_busy():
         stop_all_calls()
     end = time.monotonic() + LONGEST_EXIT

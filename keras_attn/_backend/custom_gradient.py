@@ -1,4 +1,4 @@
-"""Functions with a gradient of their own."""
+"""Functions with a custom gradient."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from keras import ops, tree
 
 
 def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator for a function that returns its outputs and the function of its gradients.
+    """Decorator for a function that returns its outputs and a function for its gradients.
 
     On PyTorch, `ops.custom_gradient` only supports a single output, so this function replaces it.
 

@@ -6,7 +6,7 @@ from keras_attn._types import Tensor
 
 
 def dropout_of_levels(inputs: Tensor, rate: float, seed: Any, num_levels: int) -> Any:
-    """Applies dropout: drops entries whose random level is below a threshold.
+    """Applies dropout: drops entries with a random level below a threshold.
 
     A level is one byte of a random int32, so one random integer is enough for four entries. The
     threshold is `rate * num_levels`, randomly rounded up or down for the whole tensor. The

@@ -11,8 +11,8 @@ from keras_attn._types import Tensor, TensorDict
 def true_indices(mask: Tensor) -> Tensor:
     """Returns the indices of the true entries of a vector.
 
-    `ops.nonzero` splits a matrix of unknown size into its columns on TensorFlow, which LiteRT
-    cannot do.
+    On TensorFlow, `ops.nonzero` splits a matrix of unknown size into columns. LiteRT does not
+    support this split.
 
     Args:
         mask: Boolean tensor of shape `(n,)`.
@@ -31,8 +31,8 @@ def true_indices(mask: Tensor) -> Tensor:
 def gather_rows(tensor: Tensor, rows: Tensor, axis: int = 0) -> Tensor:
     """Returns `tensor[rows]` along an axis, for non-negative row indices.
 
-    `ops.take` also supports negative indices. This support needs five additional nodes per tensor
-    in an exported graph.
+    Unlike `ops.take`, the function does not support negative indices, which need five additional
+    nodes per tensor in an exported graph.
 
     Args:
         tensor: Tensor of any shape.

@@ -1,4 +1,4 @@
-"""Integer operations whose results are int32 even if `jax_enable_x64` is set.
+"""Integer operations with int32 results, even if `jax_enable_x64` is set.
 
 With `jax_enable_x64`, JAX treats Python integers as int64, and sums of int32 are int64. Slices and
 loop carries do not accept a mix of int32 and int64.

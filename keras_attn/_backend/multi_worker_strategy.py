@@ -16,9 +16,10 @@ def multi_worker_strategy() -> Any:
     class MultiWorkerStrategy(tf.distribute.MultiWorkerMirroredStrategy):
         """Supports two reductions in `keras.Model.fit` that the strategy of TensorFlow rejects.
 
-        First, Keras averages the first batches of all replicas to build a model. It only needs
-        their shapes and dtypes, so `reduce` returns a batch of this worker instead. Second, Keras
-        reduces scalars, such as the loss, with `axis=0`, although scalars have no axis.
+        First, Keras averages the first batches of all replicas to build a model. Keras only needs
+        the shapes and dtypes of the result, so `reduce` returns a batch of this worker instead.
+        Second, Keras reduces scalars, such as the loss, with `axis=0`, although scalars have no
+        axis. `reduce` then uses `axis=None`.
         """
 
         def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
@@ -36,6 +37,6 @@ def multi_worker_strategy() -> Any:
         if "program startup" not in str(error):
             raise
         raise RuntimeError(
-            'Expected strategy("multi_worker") before anything that TensorFlow computes. Received: '
-            f"{error}. Create the strategy at the beginning of the program."
+            'Expected a call of strategy("multi_worker") before the first computation of '
+            f"TensorFlow. Received: {error}. Create the strategy at the beginning of the program."
         ) from error

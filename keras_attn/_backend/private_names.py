@@ -1,8 +1,8 @@
 """Uses of undocumented names of Keras, TensorFlow and tf2onnx, and patches of these packages.
 
 No other module imports `keras.src`, `tensorflow.python`, `tensorflow.core` or `tf2onnx`;
-`tests/check_layout.py` checks this. `tests/_backend/test_private_names.py` fails if one of these
-names changes, or if a workaround is no longer necessary.
+`tests/check_layout.py` checks this. `tests/_backend/test_private_names.py` fails if a name in the
+table changes, or if a workaround is no longer necessary.
 
 | name | purpose | version | removable when |
 |---|---|---|---|
@@ -16,6 +16,7 @@ names changes, or if a workaround is no longer necessary.
 | `CompileLoss._user_loss_weights` | a model with loss weights must not fuse the loss | Keras 3.15 | `Model` shows the weights of its losses |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
 | `TimeDistributed.call`, replaced on copies | merging of the time axis and the batch axis | Keras 3.15 | Keras traces an unknown number of steps correctly |
+| `in_symbolic_scope` | unknown sizes, for which PyTorch gets placeholders | Keras 3.15 | sizes stay unknown in the shape inference on PyTorch |
 | `DropoutRNNCell.get_dropout_mask` | detection of cells with dropout | Keras 3.15 | Keras samples no masks in inference |
 | `control_flow_util.GraphOrParentsInXlaContext` | detection of XLA, which needs static shapes | TensorFlow 2.21 | a public function returns whether XLA compiles |
 | `tf_optimizer.OptimizeGraph`, protobuf messages | inlining of compiled functions | TensorFlow 2.21 | tf2onnx inlines functions with `jit_compile=True` |
@@ -114,7 +115,7 @@ def forget_original_parts(value: Any) -> None:
 
 @contextlib.contextmanager
 def unlocked(layer: keras.layers.Layer) -> Iterator[None]:
-    """Context in which weights can be added to a layer that is built."""
+    """Context in which weights can be added to a layer after it is built."""
     tracker = layer._tracker
     was_locked = tracker.locked
     tracker.unlock()
@@ -126,9 +127,9 @@ def unlocked(layer: keras.layers.Layer) -> Iterator[None]:
 
 
 def remove_weight(layer: keras.layers.Layer, name: str, new: Any = None) -> None:
-    """Replaces an attribute with a weight by another weight or `None`.
+    """Replaces the weight in an attribute of a layer by another weight or `None`.
 
-    `delattr` does the same, but runs the garbage collector, which takes a second.
+    `delattr` also removes a weight, but runs the garbage collector, which takes a second.
     """
     with unlocked(layer):
         layer._untrack_variable(getattr(layer, name))
@@ -138,6 +139,13 @@ def remove_weight(layer: keras.layers.Layer, name: str, new: Any = None) -> None
 def has_dropout_masks(layer: keras.layers.Layer) -> bool:
     """Returns whether a layer is a recurrent cell with dropout masks."""
     return hasattr(layer, "get_dropout_mask")
+
+
+def infers_shapes() -> bool:
+    """Returns whether Keras calls the code to infer the shapes of symbolic outputs."""
+    from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+
+    return in_symbolic_scope()
 
 
 # TensorFlow
@@ -234,7 +242,7 @@ def to_onnx(
 
 
 def _optimizers():
-    """Returns the optimizers of tf2onnx that modify our graphs. Speed: others are omitted."""
+    """Returns the optimizers of tf2onnx that modify our graphs. Speed: omits all others."""
     from tf2onnx.optimizer.const_fold_optimizer import ConstFoldOptimizer
     from tf2onnx.optimizer.identity_optimizer import IdentityOptimizer
     from tf2onnx.optimizer.loop_optimizer import LoopOptimizer
@@ -250,12 +258,12 @@ def _optimizers():
 
 @contextlib.contextmanager
 def one_walk_for_all_outputs() -> Iterator[None]:
-    """Patches the search of used nodes in tf2onnx, which halves the time of a conversion.
+    """Halves the time of a conversion by a patch of the search for used nodes in tf2onnx.
 
     tf2onnx searches dozens of times, and each search traverses the graph once per output. A loop
     passes each weight through its body, so a loop with hundreds of weights has hundreds of outputs.
-    The patch traverses the graph only once from all outputs, and finds the same nodes. It affects
-    all threads, so only one thread may use this function at a time.
+    The patched search traverses the graph only once, starting at all outputs, and finds the same
+    nodes. The patch affects all threads, so only one thread may use this function at a time.
     """
     from tf2onnx import graph as tf2onnx_graph
 

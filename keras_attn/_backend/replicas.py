@@ -1,8 +1,8 @@
 """Communication between the replicas of a distribution strategy.
 
 On TensorFlow, `strategy.run` runs the same step on each replica, with a part of the global batch.
-On JAX and PyTorch, one step processes the global batch. There, on one device, and outside of
-`strategy.run`, `num_replicas` is 1 and `sum_over_replicas` returns its inputs unchanged.
+On JAX and PyTorch, one step processes the global batch. On these backends, on one device, and
+outside of `strategy.run`, `num_replicas` is 1 and `sum_over_replicas` returns its inputs unchanged.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ def num_replicas() -> int:
 
 
 def sum_over_replicas(tensors: list[Any]) -> list[Any]:
-    """Sums each tensor of a list over all replicas. The result has no useful gradient."""
+    """Sums each tensor of a list over all replicas. Do not compute gradients of the result."""
     if num_replicas() == 1:
         return tensors
     import tensorflow as tf
@@ -46,8 +46,8 @@ def global_mean(loss_sum: Any, count: Any) -> Any:
 
     Returns:
         Scalar tensor. Its value is the global mean divided by the number of replicas. Its gradient
-        is the gradient of `loss_sum` divided by the global count. Both are 0 if there are no
-        losses.
+        is the gradient of `loss_sum` divided by the global count. Value and gradient are 0 if there
+        are no losses.
     """
     global_sum, global_count = sum_over_replicas([ops.stop_gradient(loss_sum), count])
     global_count = ops.maximum(global_count, 1.0)
@@ -132,8 +132,9 @@ def pad_to_replicas(dataset: Any, replicas: int, ignore_class: int = 0) -> Any:
     The labels of the added rows are `ignore_class` and their sample weights are 0, so losses and
     metrics that ignore this class do not change. The inputs of the added rows are copies of the
     last row. For token ids, only the first id is copied and the rest is 0, because fused GPU
-    kernels of recurrent layers do not support rows of padding only. The padding is required because
-    `fit` with a strategy fails if the first batches of the replicas have different numbers of rows.
+    kernels of recurrent layers do not support rows that contain only padding. The padding is
+    required because `fit` with a strategy fails if the first batches of the replicas have different
+    numbers of rows.
 
     Args:
         dataset: `tf.data.Dataset` of tuples of inputs, labels and sample weights: nested tensors

@@ -8,7 +8,8 @@ from keras_attn._types import Tensor
 def sum_over_rows(tensor: Tensor) -> Any:
     """Sums over all axes except the last axis, `(..., D)` to `(D,)`. Requires TensorFlow.
 
-    Speed: the operator for the gradient of a bias is several times faster than a sum.
+    Speed: `BiasAddGrad`, the operator for the gradient of a bias, is several times faster than a
+        sum.
     """
     import tensorflow as tf
 

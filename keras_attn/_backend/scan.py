@@ -11,10 +11,10 @@ _state = threading.local()
 
 @contextlib.contextmanager
 def growing_scans() -> Iterator[None]:
-    """Context manager in which `scan` appends the collected values to tensors, on TensorFlow.
+    """Context in which `scan` appends collected values to a tensor instead of a `TensorArray`.
 
-    LiteRT has no lists of tensors whose shapes are unknown at the conversion. The context applies
-    to the thread that enters it.
+    The context only affects TensorFlow, in the thread that enters the context. LiteRT supports a
+    `TensorArray` only if the shapes of its tensors are known at the conversion.
     """
     _state.is_growing = True
     try:
@@ -24,7 +24,7 @@ def growing_scans() -> Iterator[None]:
 
 
 def is_growing() -> bool:
-    """Returns whether the thread is in `growing_scans`."""
+    """Returns whether the current thread is in the context `growing_scans`."""
     return getattr(_state, "is_growing", False)
 
 
@@ -43,9 +43,9 @@ def scan(
 ) -> tuple[Any, Any]:
     """Runs a loop over time steps like `ops.scan`.
 
-    On TensorFlow, `ops.scan` stores all values of the carry, and its loop cannot be converted to
-    ONNX. This function only stores the values that `collect` returns, and its loop can be
-    converted. Its loop can be converted to LiteRT if it is traced in `growing_scans`.
+    On TensorFlow, `ops.scan` stores the carry of every step, and the loop cannot be converted to
+    ONNX. This function stores only the values that `collect` returns, and the loop can be converted
+    to ONNX. For a conversion to LiteRT, trace the loop in the context `growing_scans`.
 
     Args:
         step: Function `(carry, inputs of one step) -> carry`.
@@ -119,14 +119,15 @@ def _tensorflow_scan(step, carry, inputs, collect):
 
 
 def _growing_scan(step, carry, inputs, collect):
-    """Like `_tensorflow_scan`, but without lists of tensors."""
+    """Like `_tensorflow_scan`, but without `TensorArray`."""
     import tensorflow as tf
 
     inputs = tree.map_structure(tf.convert_to_tensor, inputs)
     carry = tree.map_structure(tf.convert_to_tensor, carry)
     first = tree.flatten(inputs)[0]
     num_steps = tf.shape(first)[0]
-    # The first entry is dropped: LiteRT cannot run all operators on tensors of size 0.
+    # Start with one entry instead of an empty tensor, because LiteRT cannot run all operators on
+    # tensors of size 0. The entry is dropped after the loop.
     collected = [tf.expand_dims(leaf, 0) for leaf in tree.flatten(collect(carry))]
     shapes = [tf.TensorShape([None, *leaf.shape]) for leaf in tree.flatten(collect(carry))]
     leaves = tree.flatten(carry)

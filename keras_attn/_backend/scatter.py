@@ -20,6 +20,7 @@ def scatter_add(tensor: Tensor, places: Tensor, values: Tensor) -> Tensor:
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        # In ONNX, a converted `ops.scatter` only keeps one value of a repeated index.
+        # For repeated indices, an `ops.scatter` that is converted to ONNX keeps only one of the
+        # values.
         return tf.tensor_scatter_nd_add(tensor, places, values)
     return tensor + ops.scatter(places, values, ops.shape(tensor))

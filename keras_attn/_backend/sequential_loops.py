@@ -1,7 +1,7 @@
 """Loops that run one iteration at a time, to limit memory.
 
-On TensorFlow, the loops of `keras.ops` run ten iterations in parallel, which needs ten times the
-memory.
+On TensorFlow, the loops of `keras.ops` run ten iterations in parallel, and need ten times the
+memory of one iteration.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def map_sequentially(function: Callable[..., Any], blocks: Any) -> Any:
 
     if is_growing():
         first = function(tree.map_structure(lambda block: block[0], blocks))
-        # The loop does not use its carry, but keeps its shape.
+        # Each step ignores the carry. `first` only gives the loop the shape of a result.
         return scan(lambda _, block: function(block), first, blocks, lambda result: result)[1]
     return tf.map_fn(function, blocks, fn_output_signature=blocks[-1].dtype, parallel_iterations=1)
 

@@ -8,7 +8,8 @@ class TensorFlowCheckpoint:
     """Variables in the files of a TensorFlow checkpoint, by name.
 
     Args:
-        prefix: Path without the suffixes `.index` and `.data-00000-of-00001` of its files.
+        prefix: Path of the checkpoint without the suffix of a file (`.index` or
+            `.data-00000-of-00001`).
 
     Attributes:
         shapes: Dict from the names of the variables to their shapes.
@@ -24,7 +25,7 @@ class TensorFlowCheckpoint:
         except ImportError as error:
             raise ImportError(
                 f"Expected TensorFlow, to read the checkpoint {str(prefix)!r}. Received: {error}. "
-                "Install it with `pip install keras-attn[tensorflow]`."
+                "Install TensorFlow with `pip install keras-attn[tensorflow]`."
             ) from error
         self._errors: Any = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
         self._prefix = str(prefix)
@@ -49,6 +50,6 @@ class TensorFlowCheckpoint:
     def _damaged(self, error):
         reason = " ".join(str(error).split())[:200]
         return OSError(
-            f"Expected a TensorFlow checkpoint at {self._prefix!r}. Received: {reason}. Copy its "
-            "files again, .index and .data."
+            f"Expected a TensorFlow checkpoint at {self._prefix!r}. Received: {reason}. Copy the "
+            ".index and .data files of the checkpoint again."
         )

@@ -7,8 +7,8 @@ from keras_attn._types import Tensor
 def top_k(values: Tensor, k: int | Tensor) -> tuple[Tensor, Tensor]:
     """Returns the `k` largest values of the last axis and their indices, largest first.
 
-    Equal values are ordered by their index. `ops.top_k` does not ensure this on PyTorch, where it
-    selects any of them.
+    Equal values are ordered by their index. On PyTorch, `ops.top_k` returns equal values in any
+    order, so this function uses a stable sort instead.
 
     Args:
         values: Tensor of shape `(..., n)`.

@@ -1,4 +1,4 @@
-"""Addresses of the workers of a distributed training, and their start."""
+"""Addresses of the workers of a distributed training, and waiting for all workers."""
 
 import contextlib
 import dataclasses
@@ -17,11 +17,11 @@ ANSWER_SECONDS = 5
 
 @dataclasses.dataclass(frozen=True)
 class WorkerCluster:
-    """Describes the workers of a training and the number of this worker.
+    """Workers of a distributed training, and the number of the worker in this process.
 
     Args:
-        addresses: Tuple of strings `"host:port"`, one for each worker. On JAX, only the address of
-            worker 0 is required.
+        addresses: Tuple of strings `"host:port"`, one for each worker. On JAX, the address of
+            worker 0 is enough.
         index: Int, number of this worker. Worker 0 is the chief, which writes the files.
         num_workers: Int, number of workers.
     """
@@ -79,8 +79,8 @@ class WorkerCluster:
         except ValueError as error:
             received = ", ".join(map("{}={!r}".format, names, values))
             raise ValueError(
-                "Expected the addresses of the workers, divided by commas, their number, and the "
-                f"number of this worker. Received: {received}"
+                "Expected the addresses of the workers (separated by commas), the number of "
+                f"workers, and the number of this worker. Received: {received}"
             ) from error
         return cls(addresses, index, num_workers)._checked()
 
@@ -136,7 +136,8 @@ class WorkerCluster:
         except OSError as error:
             raise OSError(
                 f"Expected a free port for worker {self.index}. Received: {address!r}, "
-                f"{error.strerror or error}. Choose another port for it, in all workers."
+                f"{error.strerror or error}. Set another port for this worker in the variables of "
+                "all workers."
             ) from error
 
     def _gather(self, listener, deadline, timeout):
@@ -151,9 +152,9 @@ class WorkerCluster:
                         missing = sorted(set(range(1, self.num_workers)) - set(joined))
                         raise TimeoutError(
                             f"Expected {self.num_workers} workers within {timeout:g} seconds. "
-                            f"Received: no connection from worker {missing}. Check that each was "
-                            "started and can reach "
-                            f"{self.addresses[0]!r}, then start all workers again."
+                            f"Received: no connection from worker {missing}. Check that every "
+                            f"worker was started and can reach {self.addresses[0]!r}, then start "
+                            "all workers again."
                         ) from None
                     received = _receive(connection, deadline)
                     if "worker" not in received:
@@ -188,13 +189,13 @@ class WorkerCluster:
             if remaining <= 0:
                 raise TimeoutError(
                     f"Expected {self.num_workers} workers within {timeout:g} seconds. Received: no "
-                    f"answer from worker 0 at {self.addresses[0]!r}. Check that it was started and "
-                    "can be reached, then start all workers again."
+                    f"answer from worker 0 at {self.addresses[0]!r}. Check that worker 0 was "
+                    "started and can be reached, then start all workers again."
                 )
             with contextlib.suppress(OSError):
                 with socket.create_connection((host, int(port)), remaining) as connection:
                     _send(connection, {"worker": self.index, "num_workers": self.num_workers})
-                    # Worker 0 may stop waiting at the same deadline. It then sends the reason.
+                    # Worker 0 may stop waiting at the same deadline, and then sends the reason.
                     answer = _receive(connection, deadline + ANSWER_SECONDS)
             if not answer:
                 time.sleep(RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""Communication between the workers of a training. A worker is a process with its own devices.
+"""Communication of workers in distributed training. A worker is a process with its own devices.
 
 With one worker, these functions have no effect.
 """
@@ -28,7 +28,7 @@ def worker_index(model: keras.Model | None) -> int:
 
 
 def num_workers(model: keras.Model | None) -> int:
-    """Returns the number of workers that train a model. It is 1 if `model` is `None`."""
+    """Returns the number of workers that train a model, or 1 if `model` is `None`."""
     if model is None:  # the model of a callback before the training
         return 1
     if keras.backend.backend() == "tensorflow":
@@ -94,7 +94,7 @@ def explain_lost_workers(model: keras.Model) -> Iterator[None]:
     """Raises a clear error if another worker fails while the block runs.
 
     If a worker fails, the backend raises errors about the network connection in all other workers.
-    This context manager replaces them.
+    This context manager replaces these errors.
 
     Raises:
         RuntimeError: If another worker ended or failed.

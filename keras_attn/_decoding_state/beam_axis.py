@@ -24,8 +24,8 @@ def fold_beams_into_queries(
     rows, *time, features = ops.shape(query)
     sizes = (features,) if sizes is None else sizes
     if not time and not isinstance(rows, int):
-        # Use -1, because a division needs nodes in an exported graph. -1 cannot be inferred for an
-        # empty batch, but exported graphs never step an empty batch.
+        # Use -1, because a division would add nodes to an exported graph. -1 cannot be inferred for
+        # an empty batch, but exported graphs never step an empty batch.
         return ops.reshape(query, (batch, -1, *sizes))
     beams = _beams(rows, batch)
     return ops.reshape(query, (batch, beams * time[0] if time else beams, *sizes))

@@ -1,8 +1,8 @@
 """Buffers that grow by one column at each step.
 
-On TensorFlow, and so in exported files, tensors can grow in a loop. In ONNX Runtime, this is much
-faster than updating a buffer of full size. All other backends require constant shapes in a loop, so
-their buffers have all columns from the start.
+On TensorFlow, and so in exported files, tensors can grow in a loop. In ONNX Runtime, appending a
+column is much faster than updating a buffer of full size. All other backends require constant
+shapes in a loop, so their buffers have all columns from the start.
 """
 
 from typing import Any
@@ -29,9 +29,9 @@ def new_buffer(
 ) -> Tensor:
     """Creates an empty buffer.
 
-    If the initial value of a TensorFlow loop has a static number of columns, the number cannot
-    change in the loop. Therefore the function hides from TensorFlow that a growing buffer has 0
-    columns: it gathers columns with an empty tensor of indices, whose size is only known at run
+    If a TensorFlow loop starts with a tensor of a static shape, the shape cannot change in the
+    loop. Therefore the function hides from TensorFlow that a growing buffer has 0 columns: it
+    gathers columns by an empty tensor of indices, and the size of this tensor is known only at run
     time.
 
     Args:
@@ -39,8 +39,8 @@ def new_buffer(
         rest: Tuple, shape of one entry.
         dtype: String, dtype of the entries.
         capacity: Int, number of columns of a buffer that does not grow.
-        growing: Bool, whether the buffer grows. Defaults to `None`: it grows if the backend
-            supports it.
+        growing: Bool, whether the buffer grows. Defaults to `None`: `True` on TensorFlow, `False`
+            on other backends.
 
     Returns:
         Zeros of shape `(batch, beams, 0 or capacity, *rest)`.

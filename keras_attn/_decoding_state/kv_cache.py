@@ -1,14 +1,15 @@
 """Key-value caches for the positions that a decoder has processed.
 
 A cache is a dict of `keys` `(batch, heads, slots, key_dim)` and `values` `(batch, heads, slots,
-value_dim)`. A cache that grows with each position is fast in ONNX Runtime. JAX and XLA require a
-cache with a fixed capacity.
+value_dim)`. In ONNX Runtime, a cache that grows with each position is faster than a cache with a
+fixed capacity. JAX and XLA require a fixed capacity.
 
 The beams of a batch entry share a cache. Each step fills one slot per beam. When a search selects
-beams, it does not reorder the cache. Instead, the *ancestor bias*, float32 `(batch * beams, 1,
-slots)`, is added to the attention scores of each beam. It is 0 for the slots that contain previous
-tokens of the beam, and a large negative number for all other slots. A search only reorders this
-small tensor. The disadvantage is that each beam also computes scores for the slots of other beams.
+beams, it does not reorder the cache. Instead, it reorders a small float32 tensor of shape `(batch *
+beams, 1, slots)`, the *ancestor bias*, which is added to the attention scores of each beam. The
+bias is 0 for the slots that contain previous tokens of the beam, and a large negative number for
+all other slots. The disadvantage is that each beam also computes scores for the slots of other
+beams.
 """
 
 from typing import Any
@@ -38,8 +39,8 @@ def new_cache(
         value_dim: Int, size of each head of the values.
         dtype: String, dtype of the cache.
         capacity: Int, number of slots of a cache that does not grow.
-        growing: Bool, whether the cache grows. Defaults to `None`: it grows if the backend supports
-            it.
+        growing: Bool, whether the cache grows. Defaults to `None`: `True` on TensorFlow, `False` on
+            other backends.
 
     Returns:
         The cache.
@@ -99,7 +100,7 @@ def archive(shared: TensorDict) -> TensorDict:
 
 
 def _emptied(cache):
-    slots = num_slots(cache)  # Use this instead of `:0`, so that the number of slots is dynamic.
+    slots = num_slots(cache)  # The slice `slots:` is empty like `:0`, but has a dynamic size.
     return {name: values[:, :, slots:] for name, values in cache.items()}
 
 

@@ -16,8 +16,9 @@ class Dropout(keras.layers.Dropout):
 
     Dropout was introduced by [Srivastava et al.,
     2014](https://jmlr.org/papers/v15/srivastava14a.html). Keras samples one random float for each
-    value. This layer samples one random integer for four values, and its gradient is a single
-    product. On other backends, or with a `noise_shape`, the layer uses the implementation of Keras.
+    value. This layer samples one random integer for four values, and computes the gradient with a
+    single product. On other backends, or with a `noise_shape`, the layer uses the implementation of
+    Keras.
 
     Args:
         rate: Float in [0, 1], probability that a value is replaced by 0. All other values are
@@ -46,7 +47,8 @@ class Dropout(keras.layers.Dropout):
         drawn = seed
         if seed is None and keras.backend.backend() == "torch":
             # Without a seed, Keras uses the global generator of PyTorch instead of the state of the
-            # layer, so that a resumed training would draw other numbers.
+            # layer. Resumed training would then sample different numbers than uninterrupted
+            # training.
             drawn = random.randint(1, 10**9)
         super().__init__(rate, noise_shape, drawn, **kwargs)
         self.seed = seed

@@ -10,14 +10,14 @@ from keras_attn._types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LayerNormalization(keras.layers.LayerNormalization):
-    """Faster version of `keras.layers.LayerNormalization` on TensorFlow (1.5 times in training).
+    """Layer normalization that trains 1.5 times faster than the Keras layer on TensorFlow.
 
         n  = (x - mean x) / sqrt(var x + epsilon)
         y  = gamma n + beta
         dx = (h - mean h - n mean(h n)) / sqrt(var x + epsilon),    h = gamma dy
 
     Here dy is the gradient of the loss with respect to the outputs, and dx is the gradient with
-    respect to the inputs. Means are over the last axis.
+    respect to the inputs. The mean and the variance (var) are over the last axis.
 
     Layer normalization was introduced by [Ba et al., 2016](https://arxiv.org/abs/1607.06450). The
     custom gradient dx needs fewer tensors of the size of the inputs than the gradient of Keras.
@@ -58,7 +58,7 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
 
 def _normalization(epsilon):
-    """Returns a function of inputs, gamma and beta, with a custom gradient."""
+    """Returns a function of inputs, gamma and beta that has a custom gradient."""
 
     @custom_gradient
     def normalize(x, gamma, beta):

@@ -16,7 +16,7 @@ SETTINGS = "lora"
 class LowRankAdaptation:
     """Base class of layers with kernels that can be adapted by LoRA.
 
-    A layer returns its kernels from `lora_targets`, and uses `adapted_kernel` in its call.
+    A subclass returns its kernels from `lora_targets`, and calls `adapted_kernel` in its `call`.
 
     Attributes:
         lora_rank: Int, rank of the updates, or `None` without LoRA.
@@ -40,7 +40,7 @@ class LowRankAdaptation:
         a_initializer: InitializerLike = "he_uniform",
         b_initializer: InitializerLike = "zeros",
     ) -> None:
-        """Freezes kernels and adds trainable low-rank updates to them (LoRA).
+        """Freezes kernels and adds trainable low-rank updates (LoRA).
 
             W = W_0 + (lora_alpha / rank) A B
 
@@ -51,8 +51,8 @@ class LowRankAdaptation:
         `keras_attn.training.enable_lora`.
 
         Args:
-            rank: Positive int, number of columns of A and rows of B, at most the smaller size of
-                each kernel.
+            rank: Positive int, number of columns of A and rows of B, at most the smaller dimension
+                of each kernel.
             lora_alpha: Positive float. The update is multiplied by `lora_alpha / rank`. Defaults to
                 `rank`.
             kernels: List of strings, names of the kernels to adapt. Defaults to `None`: all.
@@ -61,8 +61,8 @@ class LowRankAdaptation:
                 of the layer do not change.
 
         Raises:
-            ValueError: If an argument is out of range, the layer is not built, frozen or quantized,
-                has a `kernel_constraint`, or already has LoRA.
+            ValueError: If an argument is out of range; if the layer is not built; or if the layer
+                is frozen or quantized, has a `kernel_constraint`, or already has LoRA.
         """
         layer: Any = self
         name = f"{type(self).__name__} {layer.name!r}"
@@ -99,8 +99,9 @@ class LowRankAdaptation:
                         shape=shape,
                         initializer=initializer,
                         regularizer=getattr(layer, "kernel_regularizer", None),
-                        # As in Keras: small updates need float32. The product is computed in
-                        # float32 too, so a merged kernel has the same values.
+                        # Use float32 as in Keras, because updates are small. The product A B is
+                        # computed in float32 too, so that a merged kernel has the same values as
+                        # kernel plus update.
                         dtype="float32",
                         autocast=False,
                     )
@@ -135,12 +136,12 @@ class LowRankAdaptation:
                 )
             if rank > min(kernel.shape):
                 raise ValueError(
-                    f"Expected rank to be at most {min(kernel.shape)}, the smaller size of the "
-                    f"kernel {kernel.path!r}. Received: rank={rank}."
+                    f"Expected rank to be at most {min(kernel.shape)}, the smaller dimension of "
+                    f"the kernel {kernel.path!r}. Received: rank={rank}."
                 )
 
     def adapted_kernel(self, name: str, kernel: Any) -> Tensor:
-        """Returns the kernel `(input_dim, output_dim)`, with its update if it has one."""
+        """Returns the kernel `(input_dim, output_dim)`, plus its update if LoRA adapts it."""
         if name not in self.lora_kernels:
             return kernel
         kernel = ops.convert_to_tensor(kernel)
@@ -165,7 +166,8 @@ class LowRankAdaptation:
         for name, (layer, kernel) in self.lora_targets().items():
             if name in self.lora_kernels:
                 attribute = next(key for key, value in vars(layer).items() if value is kernel)
-                # On TensorFlow, a variable that is created from `kernel.value` shares its memory.
+                # On TensorFlow, a variable that is created from `kernel.value` shares the memory of
+                # `kernel`.
                 value = ops.convert_to_numpy(kernel)
                 own = keras.Variable(value, dtype=kernel.dtype, name=kernel.name)
                 remove_weight(layer, attribute, own)
@@ -190,12 +192,13 @@ class LowRankAdaptation:
             if (self.lora_rank, self.lora_kernels) != (int(rank), kernels):
                 raise ValueError(
                     f"Expected LoRA of rank {self.lora_rank} for the kernels {self.lora_kernels}. "
-                    f"Received: a file with rank {int(rank)} for {kernels}. Load it into a model "
-                    "without LoRA."
+                    f"Received: a file with rank {int(rank)} for {kernels}. Load the file into a "
+                    "model without LoRA."
                 )
             self.lora_alpha = alpha
         elif self.lora_kernels:
-            # The file has no updates: they become zero, but A keeps values with a gradient.
+            # The file has no updates. Set B to zero, so that the updates are zero. Keep A, because
+            # B has no gradient if A is zero.
             for name in self.lora_kernels:
                 a, b = (getattr(self, f"lora_{name}_{part}") for part in "ab")
                 values[str(len(values))] = ops.convert_to_numpy(a)

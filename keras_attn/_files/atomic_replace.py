@@ -36,19 +36,19 @@ def atomic_replace(
     first_bytes: bytes = b"",
     like: str | PathLike[str] | None = None,
 ) -> Iterator[Path]:
-    """Context manager that yields a temporary path. Its content replaces `path` on success.
+    """Context manager that yields a temporary path, whose content replaces `path` on success.
 
-    The block must write a file or a directory to the temporary path. This path has the same name as
-    `path` and is in a new directory in the same parent directory. The new content is flushed to
-    disk (fsync) before it replaces `path`. If the block raises an exception, the new content is
-    removed. If the process is killed, the next call for the same `path` removes the temporary
-    directory. Several processes may write the same path at the same time; the content of the last
-    process to finish remains.
+    The `with` block must write a file or a directory to the temporary path. The temporary path has
+    the same name as `path`, and is in a new directory in the parent directory of `path`. The new
+    content is flushed to disk (fsync) before it replaces `path`. If the block raises an exception,
+    the new content is removed. If the process is killed, the next call for the same `path` removes
+    the temporary directory. Several processes may write the same path at the same time; the content
+    of the last process to finish remains.
 
-    A file is replaced in one step, so a reader finds either the old or the new file. The same is
-    true for a directory on Linux and macOS if the file system can exchange two directories (ext4,
-    XFS, Btrfs, tmpfs, overlayfs, APFS). On other file systems (NFS, Windows, directories of a
-    container image), the function first moves the old directory away, and then moves the new
+    A file is replaced in one step, so a reader finds either the old or the new file. A directory is
+    also replaced in one step on Linux and macOS, if the file system can exchange two directories
+    (ext4, XFS, Btrfs, tmpfs, overlayfs, APFS). On other file systems (NFS, Windows, directories of
+    a container image), the function first moves the old directory away, and then moves the new
     directory to `path`. Between the two steps, `path` does not exist. If the process is killed at
     this point, the next call restores the old directory.
 
@@ -57,7 +57,7 @@ def atomic_replace(
     name.
 
     If a process opens several files of a directory during a replacement, some files can be old and
-    others new. `keras_attn_runtime` detects this and reads the directory again.
+    others new. `keras_attn_runtime` detects such a mixture and reads the directory again.
 
     Args:
         path: Final path. An existing file, an empty directory, and a directory that contains an
@@ -157,7 +157,7 @@ def _replace_in_two_steps(new, path):
     If the process ends between the two steps, `working_directory` restores the old directory.
     """
     previous = new.with_name(PREVIOUS)
-    if os.path.lexists(previous):  # an earlier attempt moved it
+    if os.path.lexists(previous):  # moved in an earlier attempt
         remove(previous)
     try:
         os.rename(path, previous)
@@ -175,13 +175,14 @@ def _move_by_copying(path, target):
     shutil.copytree(path, copy, symlinks=True)
     flush_to_disk(copy)
     os.rename(copy, target)
-    for main in EXPORTS:  # first, so that an incomplete directory is no export
+    # Remove main files first, so that a partly removed directory is not recognized as an export.
+    for main in EXPORTS:
         (path / main).unlink(missing_ok=True)
     shutil.rmtree(path)
 
 
 def _is_whole(path):
-    """Returns whether a path exists and is not the rest of an interrupted `_move_by_copying`."""
+    """Returns whether a path exists, and was not partly removed by `_move_by_copying`."""
     if not path.is_dir() or path.is_symlink():
         return os.path.lexists(path)
     names = names_in(path)

@@ -1,4 +1,4 @@
-"""Checkpoint files with arrays and metadata. They are written atomically and verified."""
+"""Checkpoint files with arrays and metadata, written atomically and verified when they are read."""
 
 import json
 import tempfile
@@ -36,7 +36,7 @@ def write_checkpoint(
     Args:
         path: Path of the file.
         arrays: List of NumPy arrays.
-        facts: Dict that JSON can represent, the metadata.
+        facts: Dict of metadata that JSON can represent.
         like: Path of a file whose mode and owner are copied, see `atomic_replace`. Defaults to
             `None`.
     """

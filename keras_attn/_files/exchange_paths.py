@@ -16,7 +16,7 @@ _CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EX
 def exchange_paths(first: str | PathLike[str], second: str | PathLike[str]) -> bool:
     """Exchanges two files or directories of the same file system atomically.
 
-    Both paths exist at any time, with the old or the new content. Symbolic links are exchanged
+    Both paths exist at all times, with the old or the new content. Symbolic links are exchanged
     themselves, not their targets.
 
     Args:

@@ -1,4 +1,4 @@
-"""Temporary directories that are removed even if a process was killed."""
+"""Temporary directories. If a process is killed, the next process removes its directories."""
 
 import contextlib
 import errno
@@ -14,12 +14,13 @@ from pathlib import Path
 import filelock
 
 PREVIOUS = "previous"
-"""Name of the old content of the final path after it was moved to a working directory."""
+"""Name of the old content of the final path, once it has been moved to a working directory."""
 
 _LOCK = "lock"
 _PREFIX = ".partial-"
 _LONGEST = 128
-"""Maximum number of bytes of a name that is part of another name. File systems allow 143 to 255."""
+"""Maximum number of bytes of a name that becomes part of a temporary name. File systems allow names
+of 143 to 255 bytes."""
 
 
 @contextlib.contextmanager
@@ -29,20 +30,20 @@ def working_directory(
     """Context manager that creates a directory in the parent of `path`, and removes it afterwards.
 
     The directory has a unique name, so several processes can write the same path at the same time,
-    even in containers in which they have the same process id. The directory contains a lock, which
-    shows that the process is running, because the operating system releases the lock when the
-    process ends. The next `working_directory` for the same path removes the directories of killed
-    processes, if the file system supports locks.
+    even in containers, where the processes can have the same id. The directory contains a lock. A
+    lock that is held shows that the process is running, because the operating system releases the
+    lock when the process ends. The next `working_directory` for the same path removes the
+    directories of killed processes, if the file system supports locks.
 
     Args:
         path: Final path. Its parent directory must exist.
-        is_whole: Function of `path` that returns whether its content is complete. If it is not
-            complete, `PREVIOUS` is moved from the working directory of an ended block or process to
-            `path`.
+        is_whole: Function that takes `path` and returns whether its content is complete. If the
+            content is incomplete after a block or process has ended, the old content, `PREVIOUS` in
+            its working directory, is moved back to `path`.
 
     Yields:
         Path of the directory. Its name begins with `.partial-` and ends with the name of `path`, or
-        with its checksum if the name is long.
+        with the checksum of this name if it is long.
     """
     path = Path(path)
     _recover(path, is_whole)
@@ -57,7 +58,7 @@ def working_directory(
 
 
 def short_name(name: str) -> str:
-    """Returns a name, or its checksum if the name is too long to be part of another name."""
+    """Returns a name, or its checksum if the name is too long to be part of a temporary name."""
     encoded = os.fsencode(name)
     return name if len(encoded) <= _LONGEST else hashlib.sha256(encoded).hexdigest()[:32]
 
@@ -83,7 +84,7 @@ def _recover(path, is_whole):
     with contextlib.suppress(PermissionError):  # a directory without read permission
         left = [each for each in path.parent.iterdir() if pattern.fullmatch(each.name)]
     for directory in left:
-        # Skip directories of running processes, of other users, and without support for locks.
+        # Skip directories of running processes and of other users, and file systems without locks.
         with contextlib.suppress(filelock.Timeout, OSError):
             lock = _acquire(directory)
             try:
@@ -97,8 +98,8 @@ def _acquire(directory):
 
     Raises:
         Timeout: If another process holds the lock.
-        FileNotFoundError: If another process removed the directory. The moment of the removal
-            decides which of the two errors is raised.
+        FileNotFoundError: If another process removed the directory. Depending on the time of the
+            removal, `FileExistsError` is raised instead.
         FileExistsError: See `FileNotFoundError`.
         OSError: If the file system does not support locks.
     """
@@ -113,7 +114,8 @@ def _acquire(directory):
 def _is_at_its_path(lock, path):
     """Returns whether the locked file still exists and was not replaced by another file."""
     # filelock has no public access to the file descriptor; the attribute is private since 3.11.
-    # Without it, only a removed lock file is detected, not a new lock file of another process.
+    # Without the descriptor, the function detects a removed lock file, but not a lock file that
+    # another process has created again.
     descriptor = getattr(getattr(lock, "_context", None), "lock_file_fd", None)
     try:
         found = os.stat(path)

@@ -79,12 +79,12 @@ def check_token_ids(**token_ids: int | Sequence[int]) -> None:
         if any(not isinstance(each, numbers.Integral) or each < 0 for each in ids):
             raise ValueError(
                 f"Expected {name} to be {kind} of at least 0. Received: {name}={value!r}. Pass "
-                "token ids, for instance those of the special tokens of a tokenizer."
+                "token ids, for instance the ids of the special tokens of a tokenizer."
             )
 
 
 def check_optional_token_ids(**token_ids: Any) -> None:
-    """Checks token ids like `check_token_ids`. `None` is valid and means no such token."""
+    """Checks token ids like `check_token_ids`, but accepts `None`, which means no such token."""
     check_token_ids(**{name: value for name, value in token_ids.items() if value is not None})
 
 
@@ -126,7 +126,7 @@ def check_same_batch(layer: keras.layers.Layer, **inputs: Any) -> None:
         received = ", ".join(f"{name} with shape {shape}" for name, shape in shapes.items())
         raise ValueError(
             f"Expected inputs of {type(layer).__name__} with the same batch size. Received: "
-            f"{received}. Pass the same number of rows, or one row for all."
+            f"{received}. Pass the same number of rows, or one row for the whole batch."
         )
 
 
@@ -170,14 +170,14 @@ def is_finite(value: object) -> TypeGuard[float]:
 def check_second_input(
     layer: keras.layers.Layer, name: str, value: T | None, alternative: str = ""
 ) -> T:
-    """Raises a `ValueError` if a layer with two inputs only gets the first input.
+    """Raises a `ValueError` if a layer with two inputs gets only the first input.
 
     Args:
         layer: Layer, for the error message.
         name: String, name of the call argument.
         value: Value or shape of the argument.
-        alternative: String, a sentence for the error message that says what to do without this
-            input. Defaults to `""`.
+        alternative: String, further advice for the error message, such as how to create a layer
+            without this input. Defaults to `""`.
 
     Returns:
         `value`.

@@ -17,7 +17,7 @@ def build_activation(activation: object, shape: StaticShape) -> None:
 
 
 def ensure_built(layer: keras.layers.Layer, *shapes: Any) -> None:
-    """Builds a layer if it is not built yet. Shared and loaded layers can already be built.
+    """Builds a layer unless it is already built, for example a shared or loaded layer.
 
     Args:
         layer: Keras layer.

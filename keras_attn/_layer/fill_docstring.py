@@ -14,7 +14,7 @@ def fill_docstring(base: type) -> Callable[[Class], Class]:
 
     A line `{{arguments}}`, `{{call_arguments}}` or `{{returns}}` is replaced by the section `Args`,
     `Call arguments` or `Returns` of `base`. The entry `decoder` of `Args` is omitted, because each
-    search documents this argument itself.
+    subclass of `Search` documents this argument itself.
 
     Args:
         base: Class whose docstring contains the sections.

@@ -5,7 +5,7 @@ def get_vocabulary_size(layer: object) -> int | None:
         layer: Layer with an `embedding` that has an `input_dim`, or with a `vocabulary_size`.
 
     Returns:
-        Int, or `None` if it is unknown.
+        Int, or `None` if the size is unknown.
     """
     embedding = getattr(layer, "embedding", None)
     return getattr(embedding, "input_dim", getattr(layer, "vocabulary_size", None))

@@ -9,7 +9,7 @@ from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn._layer.rematerialization import is_rematerialized, release_parts, rematerialized
 
 KERAS_ARGUMENTS = {"activity_regularizer", "autocast", "dtype", "input_shape", "name", "trainable"}
-"""Arguments of `keras.layers.Layer`. All layers accept them."""
+"""Arguments of `keras.layers.Layer`, which all layers accept."""
 
 OTHER_WAYS = {
     "dropout": "Only MultiHeadAttention and the Transformer blocks have dropout. For other layers, "
@@ -20,15 +20,15 @@ OTHER_WAYS = {
     "score_mode": 'Use LuongAttention("dot") or LuongAttention("concat", units=...).',
     "use_scale": "Use LuongAttention(..., scale=True) or BahdanauAttention(..., normalize=True).",
 }
-"""Advice for arguments that only layers of Keras have."""
+"""Advice for arguments of Keras layers that layers of this package do not have."""
 
 
 class Layer(keras.layers.Layer):
     """Base class of the layers of this package.
 
     The class fixes `stateless_call` and `keras.RematScope`, because the implementations of Keras
-    ignore the sublayers of a layer. It also raises helpful errors for arguments and calls that
-    layers of Keras support, but layers of this package do not.
+    ignore the sublayers of a layer. It also raises errors with advice for arguments and calls that
+    Keras layers support, but layers of this package do not.
 
     Args:
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -38,8 +38,8 @@ class Layer(keras.layers.Layer):
     """
 
     is_container = False
-    """Bool, whether a `keras.RematScope` applies to the sublayers separately, not to the layer as a
-    whole.
+    """Bool. If `True`, a `keras.RematScope` applies to each sublayer. If `False`, it applies to the
+    layer as a whole.
     """
 
     if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class Layer(keras.layers.Layer):
             raise ValueError(
                 f"Expected tensors as separate arguments of {type(self).__name__}: "
                 f"{', '.join(names)}. Received: {names[0]}={type(args[0]).__name__} of "
-                f"{len(args[0])}. Unlike layers of Keras that take [query, value, key], pass each "
-                "tensor by itself, in this order or by name."
+                f"{len(args[0])}. Pass each tensor as an argument, in this order or by name. Only "
+                "Keras layers accept a list [query, value, key]."
             )
         scope = remat_mode(self)
         if scope is not None and scope.mode != "activations":
@@ -107,8 +107,8 @@ class Layer(keras.layers.Layer):
         message = f"{type(self).__name__!r} object has no attribute {name!r}."
         if not name.startswith("_") and not self.__dict__.get("built", True):
             message += (
-                " Expected a layer that is built, because its weights are created then. Received: "
-                "built=False. Call the layer, or `build` with the shapes of its inputs, first."
+                " Expected a layer that is built, because `build` creates the weights. Received: "
+                "built=False. First call the layer, or its method `build` with the input shapes."
             )
         raise AttributeError(message)
 
@@ -122,7 +122,8 @@ class Layer(keras.layers.Layer):
     ) -> tuple[Any, ...]:
         """Calls the layer without side effects, see `keras.layers.Layer.stateless_call`.
 
-        The method of Keras calls `call` directly, so `training` has no effect in sublayers.
+        This method replaces the method of Keras, which calls `call` directly, so that `training`
+        has no effect in sublayers.
 
         Args:
             trainable_variables: Sequence with the values of all trainable variables.
@@ -169,7 +170,7 @@ class Layer(keras.layers.Layer):
         return rematerialized(self, layer_call)
 
     def rematerialized(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Calls a method. If the layer has a `keras.RematScope`, the backward pass recomputes it.
+        """Calls a method, which the backward pass recomputes if the layer has a `keras.RematScope`.
 
         Args:
             method: Bound method of the layer.

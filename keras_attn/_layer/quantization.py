@@ -1,10 +1,11 @@
 """Disables the quantization of Keras for models with layers of this package.
 
-`keras.Model.quantize` quantizes every layer that has no sublayers. It warns about layers that do
-not support this, and skips them. In layers of this package, it would only quantize the inner dense
-layers, and the saved model could not be loaded. Keras has no hook for the outer layers, so this
-module wraps `keras.Model.quantize` when the package is imported. Models without layers of this
-package are not affected.
+`keras.Model.quantize` quantizes every layer that has no sublayers. Layers that do not support
+quantization are skipped with a warning. In layers of this package, Keras would quantize only the
+inner dense layers, and the saved model could not be loaded. Keras has no method that a layer could
+override to prevent this quantization of its sublayers. Therefore this module wraps
+`keras.Model.quantize` when the package is imported. Models without layers of this package are not
+affected.
 """
 
 import functools

@@ -3,11 +3,13 @@
 A checkpoint is a function that the backward pass computes again. Keras 3.15 passes keyword
 arguments, including `training`, to the checkpoint functions of the backends. TensorFlow does not
 accept keyword arguments in a graph, and JAX traces them, so layers with such arguments fail. In
-addition, the backward pass samples different random numbers. In this module, a checkpoint only has
-positional tensor arguments. They include the state of the layer and its random seeds.
+addition, the backward pass samples other random numbers than the forward pass. In this module, a
+checkpoint has only positional tensor arguments. These tensors include the variables of the layer
+and the states of its random number generators.
 
-The module uses the private attribute `_remat_mode` of Keras, the scope in which a layer was
-created. The module can be removed when `rematerialized_call` of Keras supports keyword arguments.
+The module uses the private attribute `_remat_mode` of Keras layers, which contains the settings of
+the `keras.RematScope` in which a layer was created. The module can be removed when
+`rematerialized_call` of Keras supports keyword arguments.
 """
 
 import math
@@ -23,10 +25,11 @@ from keras_attn._layer.flatten_layers import flatten_layers
 
 
 class CallContext(keras.layers.Layer):
-    """Calls a function as a layer is called: Keras passes `training` and casts the inputs.
+    """Runs a function in the call of a layer: Keras passes `training` and applies autocasting.
 
     Call arguments:
-        inputs: Tensor, or `None`. The function gets its implicit mask, but not the tensor.
+        inputs: Tensor, or `None`. The function gets the implicit mask of this tensor, but not the
+            tensor itself.
         function: Function of `(mask, training)`.
         mask: Keras passes this argument.
         training: Keras passes this argument.
@@ -52,9 +55,10 @@ def release_parts(layer: keras.layers.Layer, all_parts: bool) -> None:
 
     Args:
         layer: Layer.
-        all_parts: Bool. `True` disables the checkpoints of all sublayers. Use it if the layer is
-            recomputed as a whole, because further checkpoints would only repeat computations.
-            `False` only disables the checkpoints of layers of Keras, which would fail.
+        all_parts: Bool. `True` disables the checkpoints of all sublayers. Use this value if the
+            layer is recomputed as a whole, because further checkpoints would only repeat
+            computations. `False` disables only the checkpoints of Keras layers, because these
+            checkpoints would fail.
     """
     for part in flatten_layers([layer]):
         if part is not layer and (all_parts or not hasattr(part, "is_container")):
@@ -158,7 +162,7 @@ def _checkpoint(function, operands):
     """Calls a function as a checkpoint. The function maps tensors to a tuple of tensors."""
     if keras.backend.backend() != "tensorflow":
         return keras.remat(function)(*operands)
-    # TensorFlow warns about gradients of integers, so only pass floats through the checkpoint.
+    # TensorFlow warns about gradients of integers, so pass only floats through the checkpoint.
     is_float = [each.dtype.is_floating for each in operands]
     others = [each for each, is_ in zip(operands, is_float, strict=True) if not is_]
     forward = {}

@@ -7,15 +7,16 @@ from keras_attn._backend.integers import sum_int32
 from keras_attn._types import Tensor
 
 WHOLE = 2.0**30
-"""Integer that represents the probability 1. Sums of integers do not depend on the order."""
+"""Factor that maps probabilities to integers, because integer sums do not depend on the order."""
 
 
 def draw_index(probs: Tensor, uniforms: Tensor) -> Tensor:
     """Samples an index for each row by inverse transform sampling.
 
     The function first samples a block of about `sqrt(V)` adjacent indices, and then an index in
-    this block. It therefore compares fewer sums with a random number. This is faster, and rounding
-    differences between runtimes rarely change the result.
+    this block. The function therefore compares fewer sums with a random number than a search over
+    all indices. Fewer comparisons are faster, and rounding differences between runtimes rarely
+    change the result.
 
     Args:
         probs: Float32 tensor of shape `(rows, V)`, probabilities. The sum of a row is at most 1.
@@ -40,4 +41,4 @@ def _draw(parts, uniform):
     sums = ops.cumsum(parts, axis=-1)
     share = ops.cast(uniform * ops.cast(sums[:, -1:], "float32"), "int32")
     index = sum_int32(sums <= share, axis=-1, keepdims=True)
-    return ops.minimum(index, parts.shape[-1] - 1)  # for rows of NaN
+    return ops.minimum(index, parts.shape[-1] - 1)  # rows of NaN have no such index

@@ -11,9 +11,10 @@ def uniform_numbers(seeds: Tensor, *sizes: int | Tensor) -> Tensor:
         h[b]    = mix(seeds[b] + c)
         h[b, j] = mix(h[b] + (j + 1) c)
 
-    Each further axis is computed like j. The arithmetic is on 32-bit integers, and c is
-    0x9E3779B9. The function `mix` is the finalizer of
-    [MurmurHash3](https://github.com/aappleby/smhasher/wiki/MurmurHash3). It maps equally spaced
+    Each further axis is computed like the axis of j, from the numbers h of the previous axes. The
+    result is the upper 24 bits of h, divided by 2**24. The arithmetic is on 32-bit integers, and c
+    is 0x9E3779B9. The function `mix` is the finalizer of
+    [MurmurHash3](https://github.com/aappleby/smhasher/wiki/MurmurHash3). `mix` maps equally spaced
     numbers to random numbers ([Steele et al., 2014](https://doi.org/10.1145/2660193.2660195)).
 
     Args:

@@ -12,7 +12,7 @@ _objects: contextvars.ContextVar[dict[Any, Any] | None] = contextvars.ContextVar
 
 @contextlib.contextmanager
 def sharing_scope() -> Iterator[None]:
-    """In this scope, `deserialize_shared` returns one layer for each `shared_object_id`.
+    """Context in which `deserialize_shared` returns the same layer for the same `shared_object_id`.
 
     Keras opens a similar scope in `load_model`, but not in `keras.models.model_from_json`,
     `clone_model` and `from_config`. A nested scope uses the layers of the outer scope.

@@ -11,8 +11,9 @@ from keras_attn._layer.argument_checks import check_compute_dtype
 class LayerTemplate:
     """Creates layers with the configuration of a template.
 
-    The class exists because a plain dict is not suitable: Keras tracks dicts that are attributes of
-    a layer, and a copy of such a dict copies the whole layer.
+    A layer with copies has a `LayerTemplate` as attribute, instead of a dict with the
+    configuration. Keras tracks dicts that are attributes of layers, and a copy of a tracked dict
+    copies the whole layer.
 
     Args:
         layer: Keras layer, the template. Its weights are ignored.
@@ -21,7 +22,7 @@ class LayerTemplate:
         kept_alive: List of layers that must not be freed. When Keras loads a model, it identifies
             layers by their memory addresses. If a serialized layer were freed, a new layer could
             get the same address. The list is stored here and not in a layer, because Keras would
-            save it with the layer.
+            save the list with the layer.
     """
 
     def __init__(self, layer: keras.layers.Layer) -> None:
@@ -33,7 +34,7 @@ class LayerTemplate:
         """Returns the serialized layer."""
         config = copy.deepcopy(self._config)
         _remove(config, "build_config")  # new layers may have different shapes
-        _remove(config, "shared_object_id")  # all new layers would be the same layer
+        _remove(config, "shared_object_id")  # else all new layers would be loaded as one layer
         return config
 
     def new_layer(self, **arguments: Any) -> Any:
@@ -53,7 +54,7 @@ class LayerTemplate:
 
 
 def serialize_without_warning(layer: keras.layers.Layer) -> dict[str, Any]:
-    """Serializes a layer without the warning that a lambda cannot be loaded.
+    """Serializes a layer without the warning of Keras that a lambda cannot be loaded.
 
     Raises:
         ValueError: If Keras cannot serialize a callable of the layer.
@@ -65,8 +66,8 @@ def serialize_without_warning(layer: keras.layers.Layer) -> dict[str, Any]:
         except TypeError as error:
             raise ValueError(
                 "Expected a layer that can be copied by its configuration. Received: "
-                f"{type(layer).__name__}, {error} Pass a function (def or lambda) instead of "
-                "functools.partial and of objects without get_config."
+                f"{type(layer).__name__}, {error} Pass a function (def or lambda) instead of a "
+                "functools.partial or of an object without get_config."
             ) from error
 
 
@@ -110,10 +111,10 @@ def _restored(value, own, custom_objects):
 
 
 def check_template_dtype(owner: keras.layers.Layer, name: str, layer: keras.layers.Layer) -> None:
-    """Raises a `ValueError` if a template has an explicit dtype that its copies do not have.
+    """Raises a `ValueError` if a template has an explicit dtype that its copies will not have.
 
-    The copies have the dtype of `owner`. A template with the global dtype is accepted, because its
-    dtype was probably not set.
+    The copies have the dtype of `owner`. A template with the global dtype is accepted, because the
+    user probably did not set its dtype.
 
     Args:
         owner: Layer that creates the copies.
@@ -126,7 +127,7 @@ def check_template_dtype(owner: keras.layers.Layer, name: str, layer: keras.laye
 
 
 def with_dtype(config: dict[str, Any], dtype: Any) -> dict[str, Any]:
-    """Returns a copy of a serialized layer with a different dtype, also for its sublayers."""
+    """Returns a copy of a serialized layer in which the layer and its sublayers have `dtype`."""
     config = copy.deepcopy(config)
     if isinstance(dtype, keras.DTypePolicy) and not isinstance(
         dtype, keras.dtype_policies.DTypePolicyMap

@@ -4,10 +4,10 @@ from typing import Any
 
 
 def plain_function(function: Any) -> Any:
-    """Wraps a callable that Keras cannot serialize in a function.
+    """Converts a callable to a function if Keras cannot serialize the callable.
 
-    Keras only serializes functions (by name) and objects with `get_config`. Stacks copy layers by
-    their configuration, so they do not support other callables.
+    Keras only serializes functions (by name) and objects with `get_config`. Stacks such as
+    `TransformerStack` copy layers by their configuration, so they do not support other callables.
 
     Args:
         function: Result of a function such as `keras.activations.get` or `keras.initializers.get`.

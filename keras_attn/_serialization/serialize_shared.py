@@ -4,11 +4,11 @@ import keras
 
 
 def serialize_shared(layer: object) -> dict[str, Any]:
-    """Serializes a layer that several layers may share, so that it is still shared when loaded.
+    """Serializes a layer with an id, so that layers that share it also share the loaded layer.
 
-    Keras adds a `shared_object_id` to the configuration of an object that occurs again. If the
-    first configuration is nested in the configuration of another layer, the id is missing there.
-    Therefore this function adds the id to every occurrence.
+    Keras adds a `shared_object_id` to the configurations of an object that occurs more than once,
+    but not to a first configuration that is nested in the configuration of another layer. Therefore
+    this function adds the id to every occurrence.
 
     Keras uses the ids in `save` and `keras.saving.load_model`. `deserialize_shared` uses the ids in
     a `sharing_scope`; `GenerationModel` and `TrainingModel` open this scope. Without a scope,

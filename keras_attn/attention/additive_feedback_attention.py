@@ -10,7 +10,7 @@ from keras_attn.masks import wide_dtype
 
 
 class AdditiveFeedbackAttention(FeedbackAttention):
-    """Base class of additive attention with features of previous alignments.
+    """Base class of additive attention with features of previous attention weights.
 
         e_ts = v . tanh(W_q q_t + W_k k_s + f_ts + b)
 
@@ -20,8 +20,8 @@ class AdditiveFeedbackAttention(FeedbackAttention):
 
     Args:
         units: Positive int, size of the projected queries and keys.
-        cumulative: Bool. If `True`, the features are computed from the sum of all previous weights.
-            If `False`, they are computed from the weights of the previous step.
+        cumulative: Bool. Whether the features are computed from the sum of all previous weights
+            (`True`) or from the weights of the previous step (`False`).
         **kwargs: Arguments of `AttentionMechanism`.
 
     Raises:
@@ -46,7 +46,7 @@ class AdditiveFeedbackAttention(FeedbackAttention):
         raise NotImplementedError(f"{type(self).__name__} must override `build_features`.")
 
     def compute_features(self, alignments: Tensor) -> Tensor:
-        """Computes features of previous alignments.
+        """Computes features of previous attention weights.
 
         Args:
             alignments: Tensor of shape `(batch, beams, source)`: the weights of the previous step,

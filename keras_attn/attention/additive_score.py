@@ -23,10 +23,11 @@ def additive_score(
 
         e_ts = v . tanh(q_t + k_s + b)
 
-    Without chunks, the tanh has `batch * target * source * units` values. Training stores them for
-    the backward pass. With chunks, memory only holds the tanh of `chunk_size` keys at a time. The
-    backward pass computes it again. Let h_ts = tanh(q_t + k_s + b), and let g_ts be the gradient of
-    the loss with respect to e_ts. The gradients are:
+    Without `chunk_size`, the tanh has `batch * target * source * units` values, and training stores
+    these values for the backward pass. With `chunk_size`, memory only holds the tanh of
+    `chunk_size` keys at a time, and the backward pass computes the tanh of each chunk again. Let
+    h_ts = tanh(q_t + k_s + b), and let g_ts be the gradient of the loss with respect to e_ts. The
+    gradients are:
 
         z_ts = g_ts v (1 - h_ts^2)
         dq_t = sum_s z_ts,  dk_s = sum_t z_ts,  dv = sum_ts g_ts h_ts
@@ -73,7 +74,7 @@ def _chunked(query, chunks, vector):
             of_vector = ops.sum(upstream * hidden, axis=(0, 1, 2))  # (U,)
             inner = upstream * vector * (1.0 - ops.square(hidden))  # (B, T, s, U)
             of_keys = ops.sum(inner, axis=1)  # (B, s, U)
-            # The chunk is no longer needed, so its gradient overwrites it in the buffer.
+            # Overwrite the chunk in the buffer with its gradient: the chunk is no longer needed.
             chunks = ops.slice_update(chunks, slice_starts(number, 0, 0, 0), of_keys[None])
             of_query = ops.sum(inner, axis=2)  # (B, T, U)
             sums = add_same_shape(query_sum, of_query), add_same_shape(vector_sum, of_vector)

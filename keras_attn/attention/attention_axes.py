@@ -13,14 +13,14 @@ from keras_attn._types import Tensor
 
 
 class AttentionAxes:
-    """Reshapes inputs `(batch, ..., features)` to `(rows, time, features)`, and reverses it.
+    """Reshapes inputs `(batch, ..., features)` to `(rows, time, features)`, and results back.
 
     Args:
         axes: Tuple of ints, the axes to attend over. Negative axes count from the end. `None`
             selects all axes between batch and features.
         query: Tensor of shape `(batch, ..., features)`.
-        value: Tensor of shape `(batch, ..., features)`. It has the same sizes as `query` in all
-            axes that are not attended over.
+        value: Tensor of shape `(batch, ..., features)`. All axes except the attended axes and the
+            features have the same sizes as in `query`.
 
     Raises:
         ValueError: If an axis is not between batch and features.

@@ -23,11 +23,12 @@ class AttentionMechanism(AttentionSteps, Layer):
         a_ts = exp(e_ts) / sum_s' exp(e_ts')        (sum over the unmasked positions)
         c_t  = sum_s a_ts m_s
 
-    A subclass overrides `compute_scores`. It creates its weights in `build_weights`, and overrides
-    `project_keys` if it projects the keys.
+    A subclass overrides `compute_scores`. A subclass with weights creates them in `build_weights`.
+    A subclass that projects the keys overrides `project_keys`.
 
-    `prepare_memory` computes all values that do not depend on the query. `attend` uses this memory
-    for any number of queries, for example at each decoding step. `call` runs both methods.
+    `prepare_memory` computes all tensors that do not depend on the query. `attend` uses this memory
+    for any number of queries, for example at each decoding step. `call` runs `prepare_memory` and
+    `attend`.
 
     Args:
         kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
@@ -50,7 +51,7 @@ class AttentionMechanism(AttentionSteps, Layer):
         value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
             passes this argument.
         mask: Must be `None`. A Keras wrapper, such as `TimeDistributed`, passes a single mask. The
-            layer cannot know whether it is the mask of `query` or of `value`.
+            layer cannot know whether this mask belongs to `query` or to `value`.
 
     Returns:
         Context of shape `(batch, target, value_dim)`. If `return_attention_scores=True`, a tuple of
@@ -63,13 +64,13 @@ class AttentionMechanism(AttentionSteps, Layer):
     Raises:
         ValueError: If `probability_fn` is unknown; if `value` is missing; if `query`, `value` or
             `key` does not have rank 3; or if a mask has the wrong shape, or values other than 0 and
-            1. Inside a compiled function, the values of a mask cannot be checked. There, an
-            additive float mask would have the opposite effect: 0 would mean masked, and -1e9 would
-            mean unmasked.
+            1. Inside a compiled function, the layer cannot check the values of a mask. An additive
+            float mask then has the opposite effect: positions with 0 are masked, and positions with
+            -1e9 are not.
 
     Example:
 
-    A mechanism with a custom score only needs one method:
+    To define a custom score, override `compute_scores`:
 
     >>> import numpy as np
     >>> class NegativeDistance(AttentionMechanism):
@@ -156,7 +157,7 @@ class AttentionMechanism(AttentionSteps, Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
-        """Computes all values that do not depend on the query.
+        """Computes all tensors that do not depend on the query.
 
         Args:
             value: Tensor of shape `(batch, source, value_dim)`.
@@ -194,7 +195,7 @@ class AttentionMechanism(AttentionSteps, Layer):
         return ops.matmul(weights, memory["values"]), weights  # (B, T, D), (B, T, S)
 
     def project_keys(self, key: Tensor) -> Tensor:
-        """Projects keys of shape `(batch, source, key_dim)`. By default, the keys are unchanged."""
+        """Projects keys of shape `(batch, source, key_dim)`. By default, returns `key`."""
         return key
 
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:

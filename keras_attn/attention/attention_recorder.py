@@ -1,4 +1,4 @@
-"""Records the attention weights of all layers of an unchanged model."""
+"""Records the attention weights of all layers without changes to the model."""
 
 import contextlib
 import contextvars
@@ -20,21 +20,23 @@ _recording: contextvars.ContextVar[tuple[dict[str, Any], dict[str, Any]] | None]
 def record_attention_scores() -> Iterator[dict[str, Any]]:
     """Records the weights of all attention layers that are called inside a `with` block.
 
-    Call the model eagerly with `model(inputs)`. `predict` and `fit` trace a compiled function, in
-    which weights are symbolic.
+    Call the model eagerly with `model(inputs)`. `predict` and `fit` compile the model, so attention
+    weights have no values there.
 
     If a layer is called several times, its weights are concatenated along the target axis, so that
-    the steps of a loop form one alignment. For a search, use the argument `return_alignments`
-    instead, because a search reorders its hypotheses. Weights of blockwise attention
-    (`flash_attention=True`) are not recorded, because they are never stored. On JAX, loops over
-    time are compiled. There, call an attention RNN with `return_attention_scores=True` instead.
+    the steps of a loop form one alignment. For a search, use the argument `return_alignments` of
+    the search instead, because a search reorders its hypotheses. Weights of blockwise attention
+    (`flash_attention=True`) are not recorded, because blockwise attention does not store weights.
+    On JAX, loops over time are compiled, so call an attention RNN with
+    `return_attention_scores=True` instead.
 
     Returns:
-        Context manager that yields a dict, to which each call of a layer adds weights. The keys are
-        the paths of the attention layers, such as `"encoder/stack/block_0/self_attention"`. If two
-        layers have the same path, for example in an `EnsembleDecoder` of loaded models, the key of
-        the second layer ends with `"#2"`. The values are NumPy arrays of shape `(batch, heads,
-        target, source)`, or `(batch, target, source)` for mechanisms with one head.
+        Context manager that yields a dict. Each call of a layer adds its weights to the dict. The
+        keys are the paths of the attention layers, such as
+        `"encoder/stack/block_0/self_attention"`. If two layers have the same path, for example in
+        an `EnsembleDecoder` of loaded models, the key of the second layer ends with `"#2"`. The
+        values are NumPy arrays of shape `(batch, heads, target, source)`, or `(batch, target,
+        source)` for mechanisms with one head.
 
     Raises:
         ValueError: If weights are symbolic, or the weights of a layer cannot be concatenated.

@@ -37,20 +37,27 @@ class AttentionSteps:
     """Bool, whether a step depends on the state of the previous step."""
 
     can_exceed_max_length = True
-    """Bool, whether the number of steps may exceed the `max_steps` of `initial_state`."""
+    """Bool, whether the number of steps may exceed the argument `max_steps` of `initial_state`."""
 
     attends_to_source = True
     """Bool, whether the weights refer to source positions."""
 
     def primary_source(self, values: Any) -> Any:
-        """Selects the encoder output or mask to which the attention weights refer."""
+        """Selects the encoder output or mask that the returned attention weights belong to.
+
+        By default, there is one source, and `values` is returned unchanged.
+
+        Args:
+            values: Encoder output or mask. `CombinedAttention` also accepts a dict with one value
+                for each of its layers.
+        """
         return values
 
     def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:
         """Adds a padding mask of the queries to a prepared memory.
 
-        By default, the mask is ignored. `IntraDecoderAttention` uses it, because it attends to
-        queries.
+        By default, the mask is ignored. `IntraDecoderAttention` uses the mask, because its keys are
+        previous queries.
 
         Args:
             memory: Dict returned by `prepare_memory`.
@@ -73,7 +80,7 @@ class AttentionSteps:
                 number is unknown.
 
         Returns:
-            Dict of tensors of shape `(rows, ...)`. It is empty for attention without a state.
+            Dict of tensors of shape `(rows, ...)`. The dict is empty for attention without a state.
         """
         return {}
 
@@ -91,7 +98,7 @@ class AttentionSteps:
         Args:
             query: Tensor of shape `(rows, query_dim)`.
             memory: Dict returned by `prepare_memory`. Its tensors have the shape `(batch, ...)`.
-                The beams of a batch entry share them.
+                The beams of a batch entry share these tensors.
             state: Dict returned by `initial_state` or by the previous step.
 
         Returns:

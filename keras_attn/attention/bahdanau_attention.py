@@ -25,7 +25,8 @@ class BahdanauAttention(AttentionMechanism):
 
     As in TensorFlow Addons, g is initialized to sqrt(1 / units), and b is initialized to 0.
 
-    `keras.layers.AdditiveAttention` uses the same formula without the projections W_q and W_k.
+    `keras.layers.AdditiveAttention` computes the first equation without the projections W_q and
+    W_k.
 
     Args:
         units: Positive int, size of the projected queries and keys.

@@ -38,14 +38,14 @@ def blockwise_attention(
         )
     if attention_mask is not None and len(attention_mask.shape) != 2:
         raise ValueError(
-            "Expected attention_mask of shape (batch, source) with flash_attention=True. "
+            "Expected attention_mask of shape (batch, source) if flash_attention=True. "
             f"Received: attention_mask with shape {tuple(attention_mask.shape)}. Use "
             "use_causal_mask and sliding_window for restrictions that depend on the query."
         )
     if position_bias is not None and not callable(position_bias):
         raise ValueError(
-            "Expected position_bias to be a layer with flash_attention=True. Received: a tensor of "
-            f"shape {tuple(position_bias.shape)}. Pass the layer that computes this tensor."
+            "Expected position_bias to be a layer if flash_attention=True. Received: position_bias "
+            f"with shape {tuple(position_bias.shape)}. Pass the layer that computes this tensor."
         )
     if attention_mask is not None:
         padding = masks.both(padding, masks.boolean(attention_mask, "attention_mask"))

@@ -32,17 +32,17 @@ def blockwise_dot_product(
     """Computes the context of `scaled_dot_product` without storing all attention weights.
 
     The function processes the queries in blocks. Each block attends to all keys. The weights are
-    not stored; the backward pass computes the weights of each block again. The memory per head is
-    therefore proportional to `block_size * source` instead of `target * source`, in inference and
-    in training. The backward pass computes the following gradients, where `Q`, `W` and `O` are the
-    queries, weights and context of a block, and `dX` is the gradient of the loss with respect to
-    `X`:
+    not stored; the backward pass computes the weights of each block again. The memory for each head
+    is therefore proportional to `block_size * source` instead of `target * source`, in inference
+    and in training. The backward pass computes the gradients below. `Q`, `S`, `W` and `O` are the
+    queries, scores, weights and context of a block. `K` and `V` are all keys and values. `dX` is
+    the gradient of the loss with respect to `X`, and `∘` is the elementwise product:
 
         dV += Wᵀ dO,  dW = dO Vᵀ,  dS = W ∘ (dW - rowsum(W ∘ dW)),  dQ = dS K,  dK += dSᵀ Q
 
-    The method was introduced by [Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682). The
-    backward pass is the one of FlashAttention ([Dao et al.,
-    2022](https://arxiv.org/abs/2205.14135), appendix B.2).
+    The method was introduced by [Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682).
+    FlashAttention has the same backward pass ([Dao et al., 2022](https://arxiv.org/abs/2205.14135),
+    appendix B.2).
 
     Args:
         query: Float tensor of shape `(batch, heads, target, head_dim)`, already scaled.
@@ -56,10 +56,10 @@ def blockwise_dot_product(
         sliding_window: Positive int. A query at position t may only attend to keys at positions s
             with `|t - s| < sliding_window`. Defaults to `None`: no limit.
         bias: Function of `query_positions` int32 `(1, t)` and `key_positions` int32 `(1, s)`. It
-            returns floats `(1, heads or 1, t, s)`, which are added to the scores. The result must
-            only depend on the differences of the positions, as with ALiBi and the bias of T5,
-            because the function is called once for all differences. If the function is a layer with
-            weights, its weights are trained. Defaults to `None`.
+            returns floats `(1, heads or 1, t, s)`, which are added to the scores. The bias must
+            only depend on the difference of the two positions, as in ALiBi and T5, because the
+            function is called once for all differences. If the function is a layer with weights,
+            its weights are trained. Defaults to `None`.
         start_index: Int or scalar int32 tensor, position of the first query. The first key is at
             position 0. Defaults to `0`.
         block_size: Positive int, maximum number of queries in a block. Defaults to `512`.
@@ -119,7 +119,8 @@ def blockwise_dot_product(
                 query_gradient, score_gradient, *addends = block_gradients(
                     context_gradient, weights, query_block, *shared[:2]
                 )
-                # The block is no longer needed, so its gradient overwrites it in the buffer.
+                # Overwrite the block in the buffer with its gradient: the block is no longer
+                # needed.
                 blocks = ops.slice_update(
                     blocks, slice_starts(number, 0, 0, 0, 0), query_gradient[None]
                 )
@@ -141,7 +142,8 @@ def blockwise_dot_product(
 
     inputs = [split(query, num_blocks, size), keys, values]
     if bias is not None:
-        # Column c is the bias for key position - query position = c - (num_blocks * size - 1).
+        # Column c is the bias for keys that are c - (num_blocks * size - 1) positions after the
+        # query.
         last_query = ops.reshape(start_index + num_blocks * size - 1, (1, 1))
         key_positions = ops.arange(num_blocks * size + source, dtype="int32")[None, :]
         distance_bias = bias(last_query, key_positions)  # (1, H or 1, 1, N*t+S)
@@ -184,7 +186,7 @@ def sum_over_queries(weights: Tensor, vectors: Tensor, groups: int) -> Tensor:
     Args:
         weights: Tensor of shape `(batch, heads, target, source)`.
         vectors: Tensor of shape `(batch, heads, target, dim)`.
-        groups: Int, number of groups. `heads` is a multiple of it.
+        groups: Int, number of groups, a divisor of `heads`.
 
     Returns:
         Tensor of shape `(batch, groups, source, dim)`.
@@ -198,9 +200,9 @@ def sum_over_queries(weights: Tensor, vectors: Tensor, groups: int) -> Tensor:
 def skew(columns: Tensor, heads: int, size: int | Tensor, source: int | Tensor) -> Tensor:
     """Expands a bias per distance to a bias per pair of positions.
 
-    Row `i` of the result is `columns`, shifted to the right by `i`. The function computes it by
-    reshaping `size` copies of `columns` to rows that are one element shorter ([Huang et al.,
-    2018](https://arxiv.org/abs/1809.04281), section 3.4.1).
+    The element `[i, j]` of the result is `columns[size - 1 - i + j]`, so each row is the previous
+    row shifted to the right by one. The function reshapes `size` copies of `columns` to rows that
+    are one element shorter ([Huang et al., 2018](https://arxiv.org/abs/1809.04281), section 3.4.1).
 
     Args:
         columns: Tensor of shape `(1, heads, 1, source + size)`. Column `size - 1` is the bias of

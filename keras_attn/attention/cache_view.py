@@ -10,25 +10,25 @@ from keras_attn.positions.position_range import position_range
 
 @dataclasses.dataclass(frozen=True)
 class CacheView:
-    """Describes the slots of a key-value cache: where new tokens go, and what they may attend to.
+    """Slots of a key-value cache: the slots for new tokens, and the slots to attend to.
 
     Args:
-        slot: Int or scalar int32 tensor, number of used slots. This is also the slot of the first
-            new position.
+        slot: Int or scalar int32 tensor, number of used slots, and therefore the index of the slot
+            that the first new token fills.
         start_index: Int, scalar int32 tensor or int32 tensor of shape `(batch,)`, position of the
             first new token. Defaults to `slot`, which is correct for caches without beams and
             padding.
         key_positions: Int32 tensor of shape `(1 or batch, slots)`, position of the token in each
-            slot of the cache, including the new tokens. It is negative for slots that must not be
+            slot of the cache, including the new tokens. Slots with a negative position are not
             attended to. Defaults to the slot numbers, which is correct for caches without beams and
             padding.
-        ancestor_bias: Float32 tensor of shape `(batch, 1, beams, slots)`, added to the scores. It
-            restricts each beam to its own slots in a shared cache, see `kv_cache`. Defaults to
-            `None`: no beams.
-        archive: Second cache, which is not copied at each step. Its slots come before the slots of
-            the cache. Defaults to `None`.
-        growing: Bool, whether the cache grows. Defaults to `None`: it grows if the backend supports
-            it.
+        ancestor_bias: Float32 tensor of shape `(batch, 1, beams, slots)`, added to the scores. In a
+            cache that beams share, this bias restricts each beam to its own slots, see
+            `keras_attn._decoding_state.kv_cache`. Defaults to `None`: no beams.
+        archive: Dict, a second cache with earlier tokens, which a step reads but does not copy. Its
+            slots come before the slots of the growing cache. Defaults to `None`: no second cache.
+        growing: Bool, whether the cache grows. Defaults to `None`: `True` on TensorFlow, `False` on
+            other backends.
 
     Example:
 
@@ -59,15 +59,15 @@ class CacheView:
 
     @property
     def num_beams(self) -> int:
-        """Int, number of beams that share the cache. It is 1 without beams."""
+        """Int, number of beams that share the cache, 1 without beams."""
         return 1 if self.ancestor_bias is None else self.ancestor_bias.shape[2]
 
     def positions(self, cache: TensorDict, num_new: int | Tensor) -> tuple[Tensor, Tensor]:
         """Returns query positions `(1 or batch, new)` and key positions `(1 or batch, slots)`.
 
         Args:
-            cache: The extended cache.
-            num_new: Int or scalar int32 tensor, number of new positions.
+            cache: The cache after the new tokens were added.
+            num_new: Int or scalar int32 tensor, number of new tokens.
         """
         key_positions = self.key_positions
         if key_positions is None:
@@ -85,7 +85,7 @@ class CacheView:
         return both(position_mask(query_positions, key_positions, causal, sliding_window), is_used)
 
     def _ends_with_query(self, query_positions):
-        """Returns whether all slots are at or before the query, so no causal mask is needed."""
+        """Returns whether no slot comes after the query. A causal mask is not needed then."""
         if self.ancestor_bias is not None:
             return True
         is_single = query_positions.shape[1] == 1 and self.key_positions is None

@@ -34,8 +34,8 @@ class CombinedAttention(AttentionSteps, Layer):
         gate          e_ti = v . tanh(W q_t + U_i c_ti)
                       c_t  = sum_i softmax_i(e_ti) P_i c_ti
 
-    The gate is the hierarchical attention combination of [Libovický and Helcl,
-    2017](https://arxiv.org/abs/1704.06567), equations 8 to 10.
+    Here v, W, U_i and P_i are trainable weights. The gate is the hierarchical attention combination
+    of [Libovický and Helcl, 2017](https://arxiv.org/abs/1704.06567), equations 8 to 10.
 
     Args:
         attentions: Dict from names to layers: `AttentionMechanism`, `MultiHeadAttention` or
@@ -49,21 +49,22 @@ class CombinedAttention(AttentionSteps, Layer):
 
     Call arguments:
         query: Tensor of shape `(batch, target, query_dim)`.
-        value: Dict from names of `attentions` to tensors of shape `(batch, source, value_dim)`. It
-            must contain the name of the first layer. Layers whose names are missing use the tensor
-            and the mask of the first layer. If `value` is a tensor, all layers use it.
+        value: Dict from names of `attentions` to tensors of shape `(batch, source, value_dim)`. The
+            dict must contain the name of the first layer. Layers whose names are missing use the
+            tensor and the mask of the first layer. If `value` is a tensor, all layers use this
+            tensor.
         attention_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may
             be attended to. If `value` is a dict, `attention_mask` is a dict of masks. Values
-            without padding need no mask in this dict. It is combined with `value_mask`. Defaults to
-            `None`.
-        return_attention_scores: Bool, whether to also return the weights of the first attention.
+            without padding need no mask in this dict. `attention_mask` is combined with
+            `value_mask`. Defaults to `None`.
+        return_attention_scores: Bool, whether to also return the weights of the first layer.
             Defaults to `False`.
         value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`, or a
             dict of such masks. Keras passes this argument.
         query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Only
-            `IntraDecoderAttention` uses it. Keras passes this argument.
+            `IntraDecoderAttention` uses this mask. Keras passes this argument.
         mask: Must be `None`. A Keras wrapper, such as `TimeDistributed`, passes a single mask. The
-            layer cannot know whether it is the mask of `query` or of `value`.
+            layer cannot know whether this mask belongs to `query` or to `value`.
 
     Returns:
         Context of shape `(batch, target, features)`. If `return_attention_scores=True`, a tuple of
@@ -74,8 +75,8 @@ class CombinedAttention(AttentionSteps, Layer):
 
     Raises:
         ValueError: If `attentions` is empty; if `combination` or `units` is invalid; if `value` is
-            missing, or has keys that are not in `attentions`; or if one of `value` and its mask is
-            a dict and the other is not.
+            missing, or has keys that are not in `attentions`; or if only one of `value` and its
+            mask is a dict.
 
     Example:
 
@@ -98,7 +99,7 @@ class CombinedAttention(AttentionSteps, Layer):
         super().__init__(**kwargs)
         if not isinstance(attentions, dict) or not attentions:
             raise ValueError(
-                "Expected attentions to be a dict from names to attentions, at least one. "
+                "Expected attentions to be a dict of at least one attention layer by name. "
                 f"Received: attentions={attentions}."
             )
         check_compute_dtype(
@@ -248,11 +249,11 @@ class CombinedAttention(AttentionSteps, Layer):
         return zip(self.names, self.attentions, strict=True)
 
     def primary_source(self, values: Any) -> Any:
-        """Selects the value of the first layer from a dict. Returns other values unchanged."""
+        """Returns the entry of the first layer if `values` is a dict, otherwise `values`."""
         return values.get(self.names[0]) if isinstance(values, dict) else values
 
     def _of(self, name, value, mask=None):
-        """Returns the value and the mask of a layer."""
+        """Returns the value and the mask of the attention layer `name`."""
         if not isinstance(value, dict) and not isinstance(mask, dict):
             return value, mask
         given, masked = _names(value), _names(mask) if mask is not None else []
@@ -262,9 +263,9 @@ class CombinedAttention(AttentionSteps, Layer):
             or not set(masked) <= set(given)
         ):
             raise ValueError(
-                f"Expected value to be a dict with names of {self.names}, {self.names[0]!r} among "
-                "them, and attention_mask a dict with names of value. "
-                f"Received: value with {given}, attention_mask with {masked}."
+                f"Expected value to be a dict with keys from {self.names}, including "
+                f"{self.names[0]!r}, and attention_mask to be a dict with keys of value. "
+                f"Received: value with keys {given}, attention_mask with keys {masked}."
             )
         name = name if name in value else self.names[0]
         return value[name], None if mask is None else mask.get(name)
@@ -311,4 +312,4 @@ class CombinedAttention(AttentionSteps, Layer):
 
 
 def _names(values):
-    return list(values) if isinstance(values, dict) else ["no names"]
+    return list(values) if isinstance(values, dict) else ["(not a dict)"]

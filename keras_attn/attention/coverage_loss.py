@@ -25,5 +25,5 @@ def coverage_loss(weights: Tensor, mask: Mask) -> Tensor:
     overlap = ops.sum(ops.minimum(weights, before), axis=-1)  # (B, T)
     mask = ops.cast(mask, "float32")
     (count,) = sum_over_replicas([ops.sum(mask)])
-    # Keras averages the added losses over the replicas.
+    # Multiply by the number of replicas, because Keras averages the added losses over the replicas.
     return num_replicas() * ops.sum(overlap * mask) / ops.maximum(count, 1.0)

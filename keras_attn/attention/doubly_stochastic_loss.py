@@ -30,6 +30,6 @@ def doubly_stochastic_loss(weights: Tensor, mask: Mask, source_mask: Mask | None
         squares = squares * ops.cast(source_mask, "float32")
     is_real = ops.max(mask, axis=1)  # (B,)
     (count,) = sum_over_replicas([ops.sum(is_real)])
-    # Keras averages the added losses over the replicas.
+    # Multiply by the number of replicas, because Keras averages the added losses over the replicas.
     total = ops.sum(ops.sum(squares, axis=1) * is_real)
     return num_replicas() * total / ops.maximum(count, 1.0)

@@ -34,7 +34,8 @@ def split_heads(
 ) -> list[Tensor]:
     """Splits concatenated projections into heads.
 
-    If the heads of all projections have the same size, they are transposed together and then split.
+    If the heads of all projections have the same size, one transposition of all heads precedes the
+    split.
 
     Args:
         projected: Tensor of shape `(batch, time, sum of sizes)`, or `(batch * beams, sum of sizes)`

@@ -29,15 +29,16 @@ class IntraDecoderAttention(AttentionSteps, Layer):
     cell.
 
     Args:
-        mechanism: `AttentionMechanism` that computes the scores. Mechanisms with a state,
-            `LocalAttention` and `LocationAttention` are not supported.
+        mechanism: `AttentionMechanism` that computes the scores. `LocalAttention`,
+            `LocationAttention` and mechanisms with a state are not supported.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         query: Tensor of shape `(batch, target, query_dim)`.
-        value: Ignored. The argument exists because an attention RNN passes its encoder outputs.
+        value: Ignored. The argument exists because an attention RNN passes encoder outputs to every
+            attention layer.
         attention_mask: Boolean tensor of shape `(batch, target)`; `True` marks positions that may
-            be attended to. It is combined with the implicit mask. Defaults to `None`.
+            be attended to. `attention_mask` is combined with the implicit mask. Defaults to `None`.
         return_attention_scores: Bool, whether to also return the weights. Defaults to `False`.
         query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Keras
             passes this argument.
@@ -52,8 +53,8 @@ class IntraDecoderAttention(AttentionSteps, Layer):
         Masked queries, the current query and later queries get a weight of exactly 0.
 
     Raises:
-        ValueError: If `mechanism` is not supported. Also if the layer runs step by step, as in a
-            search, and the maximum number of steps is unknown.
+        ValueError: If `mechanism` is not supported, or if the layer runs step by step (as in a
+            search) without a maximum number of steps.
 
     Example:
 
@@ -98,7 +99,7 @@ class IntraDecoderAttention(AttentionSteps, Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
-        """Returns the mask, which provides the batch size. Keys and values are previous queries."""
+        """Returns a memory with only a mask, because keys and values are the previous queries."""
         return {"mask": masks.attention_mask(value, attention_mask)}
 
     def mask_queries(self, memory: TensorDict, query_mask: Mask | None) -> TensorDict:
@@ -109,8 +110,8 @@ class IntraDecoderAttention(AttentionSteps, Layer):
     ) -> int | Tensor:
         if max_steps is None:
             raise ValueError(
-                "Expected max_steps, because attention to previous steps stores all of them. "
-                "Received: max_steps=None."
+                "Expected max_steps, because attention to previous queries allocates memory for "
+                "all steps. Received: max_steps=None."
             )
         return max_steps
 

@@ -25,12 +25,12 @@ class IntraSentenceAttention(Layer):
 
     The layer was introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), section
     3.4, equations 7 and 8. All distances above `max_distance`, in both directions, share one bias.
-    Both sequences use the same F and d. They do not attend to each other.
+    Both sequences use the same F and d. The sequences do not attend to each other.
 
     Args:
         transform: Keras layer F that maps `(batch, time, features)` to `(batch, time, units)`, for
             instance `keras.layers.Dense(200, "relu")`.
-        max_distance: Positive int, largest distance in tokens that has its own bias. Defaults to
+        max_distance: Positive int, largest distance (in tokens) with its own bias. Defaults to
             `10`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -42,20 +42,20 @@ class IntraSentenceAttention(Layer):
         second_mask: Boolean tensor of shape `(batch, second)`. Defaults to the implicit mask of
             `second`, which Keras passes.
         mask: Must be `None`. A Keras wrapper, such as `TimeDistributed`, passes a single mask. The
-            layer cannot know to which of the two inputs it belongs.
+            layer cannot know whether this mask belongs to `first` or to `second`.
 
     Returns:
         Tuple of tensors of shapes `(batch, first, features)` and `(batch, second, features)`.
         `record_attention_scores` stores the weights under the names `first` and `second`.
 
     Masking:
-        Masked tokens get a weight of exactly 0. If all tokens of a sequence are masked, its results
-        are zeros. Results at masked positions are undefined. The results have the implicit masks of
-        the inputs.
+        Masked tokens get a weight of exactly 0. If all tokens of a sequence are masked, the results
+        for this sequence are zeros. Results at masked positions are undefined. The results have the
+        implicit masks of the inputs.
 
     Raises:
-        ValueError: If `max_distance` is not a positive integer, `second` is missing, or a mask does
-            not fit.
+        ValueError: If `max_distance` is not a positive integer; if `second` is missing; or if a
+            mask has the wrong shape, or values other than 0 and 1.
 
     Example:
 

@@ -58,5 +58,5 @@ class LinearScoreAttention(AttentionMechanism):
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         query = ops.matmul(query, self.query_kernel) + self.bias  # (B, T, 1)
         # Use indexing instead of a transposition. If a transposition of an axis of size 1 follows a
-        # matrix product, the optimizers of tf2onnx replace it by a wrong reshape.
+        # matrix product, the optimizers of tf2onnx replace the transposition by a wrong reshape.
         return query + keys[:, :, 0][:, None]  # (B, T, S)

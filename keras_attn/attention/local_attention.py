@@ -32,8 +32,8 @@ class LocalAttention(AttentionMechanism):
         p_t  = S sigmoid(v_p . tanh(W_p q_t))                        (S: length of the source)
         a_ts = softmax_s(e_ts) exp(-(s - p_t)^2 / (2 sigma^2))       (|s - p_t| <= D, sigma = D / 2)
 
-    With `alignment="monotonic"` (local-m), the center is the step t. This is suitable if source and
-    target have a similar length and word order:
+    With `alignment="monotonic"` (local-m), the center is the step t. Use this alignment if source
+    and target have a similar length and word order:
 
         p_t  = min(t, S - 1)
         a_ts = softmax_s(e_ts)                                       (|s - p_t| <= D)
@@ -45,8 +45,8 @@ class LocalAttention(AttentionMechanism):
 
     Args:
         mechanism: `AttentionMechanism` that computes the scores. `LocationAttention`,
-            `LocalAttention` and `FeedbackAttention` are not supported, because their scores do not
-            only depend on a query and a key.
+            `LocalAttention` and `FeedbackAttention` are not supported, because their scores depend
+            on more than one query and one key.
         window: Positive int, half width D of the window. Defaults to `10`.
         units: Positive int, number of rows of W_p. Defaults to the size of the query.
         alignment: String, `"predictive"` (local-p) or `"monotonic"` (local-m). Defaults to
@@ -65,9 +65,9 @@ class LocalAttention(AttentionMechanism):
 
     Masking:
         Masked positions and positions outside of the window get a weight of exactly 0. With
-        `"predictive"`, the weights sum to less than 1, because they are multiplied by the Gaussian.
-        If all positions are masked for a query, its weights and its context are 0. A mask of the
-        queries is ignored.
+        `"predictive"`, the weights sum to less than 1, because the weights of the softmax are
+        multiplied by a Gaussian. If all positions are masked for a query, its weights and its
+        context are 0. A mask of the queries is ignored.
 
     Raises:
         ValueError: If `mechanism` is not supported, `window` or `units` is not a positive integer,
@@ -211,7 +211,7 @@ class LocalAttention(AttentionMechanism):
     def _place(self, weights, positions, source):
         """Scatters the weights `(B, T, W)` of the windows to all positions, `(B, T, S)`."""
         batch, target = ops.shape(weights)[0], ops.shape(weights)[1]
-        # Positions range from -window to source + window, so these columns are distinct.
+        # Positions range from -window to source + window, so each position gets its own column.
         columns = source + 2 * self.window + 1
         rows = ops.reshape(ops.arange(batch * target, dtype="int32"), (batch, target, 1))
         places = rows * columns + positions + self.window  # (B, T, W)
@@ -266,7 +266,7 @@ def _windows(vectors, rows, width):
 
 
 def check_scores_pairs(mechanism: object) -> None:
-    """Raises a `ValueError` unless the scores of a mechanism only depend on a query and a key."""
+    """Raises a `ValueError` unless the scores of a mechanism depend only on a query and a key."""
     if (
         not isinstance(mechanism, AttentionMechanism)
         or isinstance(mechanism, (LocationAttention, LocalAttention))

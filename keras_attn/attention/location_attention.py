@@ -18,7 +18,7 @@ class LocationAttention(AttentionMechanism):
 
     The mechanism was introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), equation
     8. If the source has fewer than `max_length` positions, only the first scores are used, as in
-    the paper. If it has more, the additional positions get a weight of 0.
+    the paper. If the source has more positions, the additional positions get a weight of 0.
 
     Args:
         max_length: Positive int, number of source positions that can be attended to.

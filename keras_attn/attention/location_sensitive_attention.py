@@ -20,17 +20,17 @@ class LocationSensitiveAttention(AdditiveFeedbackAttention):
 
     Here F * a is a convolution of the attention weights with the filters F. The mechanism was
     introduced by [Chorowski et al., 2015](https://arxiv.org/abs/1506.07503), equations 8 and 9, for
-    speech recognition. If similar sounds occur repeatedly, the features help the model to move on
-    to the next one. With `cumulative=True`, the input of the convolution is the sum of all previous
-    weights, as in Tacotron 2 ([Shen et al., 2018](https://arxiv.org/abs/1712.05884), section 2.2).
+    speech recognition. The features help the model to move on to the next sound, even if similar
+    sounds occur repeatedly. With `cumulative=True`, the input of the convolution is the sum of all
+    previous weights, as in Tacotron 2 ([Shen et al., 2018](https://arxiv.org/abs/1712.05884),
+    section 2.2).
 
     Args:
         units: Positive int, size of the projected queries and keys.
         filters: Positive int, number of features per position, the rows of F. Defaults to `32`.
         kernel_size: Positive int, width of the convolution in positions. Defaults to `31`.
-        cumulative: Bool. If `True`, the features are computed from the sum of all previous weights.
-            If `False`, they are computed from the weights of the previous step. Defaults to
-            `False`.
+        cumulative: Bool. Whether the features are computed from the sum of all previous weights
+            (`True`) or from the weights of the previous step (`False`). Defaults to `False`.
         kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
         probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.

@@ -12,7 +12,7 @@ from keras_attn.attention.attention_mechanism import AttentionMechanism, check_s
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(AttentionMechanism)
 class LuongAttention(AttentionMechanism):
-    """Attention with the scores dot, general and concat.
+    """Attention with a dot, general or concat score.
 
         dot      e_ts = q_t . k_s
         general  e_ts = q_t . W k_s

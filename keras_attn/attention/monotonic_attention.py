@@ -17,7 +17,7 @@ from keras_attn.masks import wide_dtype
 
 MODES = ("parallel", "recursive", "hard")
 LEAST_PROBABILITY = 1e-10
-"""Lower bound of the probability of skipping positions, a divisor in the parallel mode."""
+"""Lower bound of the probability of skipping positions, by which the parallel mode divides."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -25,9 +25,9 @@ LEAST_PROBABILITY = 1e-10
 class MonotonicAttention(FeedbackAttention):
     """Monotonic attention: the attended position only moves forward in the source.
 
-    A step begins at the position that the previous step selected. At each position, it either
-    selects the position, with the probability p_ts, or continues with the next position. The scores
-    e_ts are computed by another mechanism:
+    A step begins at the position that the previous step selected. At each position s, the step t
+    selects the position with the probability p_ts, and otherwise continues with the next position.
+    The scores e_ts are computed by another mechanism:
 
         p_ts = sigmoid(e_ts + r + noise)
         a_ts = p_ts sum_{j <= s} a_{t-1,j} prod_{j <= l < s} (1 - p_tl)
@@ -41,12 +41,12 @@ class MonotonicAttention(FeedbackAttention):
     Args:
         mechanism: `AttentionMechanism` that computes the scores. `FeedbackAttention` and
             `LocalAttention` are not supported.
-        mode: String, how the weights are computed. `"parallel"` uses cumulative sums. It is fast,
-            but inexact for probabilities close to 1, and only correct while the probability of
-            skipping all previous positions is above 1e-10 (for example, 33 positions with
+        mode: String, how the weights are computed. `"parallel"` uses cumulative sums. This mode is
+            fast, but inexact for probabilities close to 1, and only correct while the probability
+            of skipping all previous positions is above 1e-10 (for example, 33 positions with
             probability 0.5). `"recursive"` is an exact loop over the source. `"hard"` is for
-            inference in linear time. Starting at the previously selected position, it assigns a
-            weight of 1 to the first position with e_ts + r > 0. This mode has no gradient: train
+            inference in linear time. This mode assigns a weight of 1 to the first position with
+            e_ts + r > 0 at or after the previously selected position. It has no gradient: train
             with a different mode and with noise, then set the attribute `mode` before inference or
             export. Defaults to `"parallel"`.
         sigmoid_noise: Non-negative float, standard deviation of the Gaussian noise that is added to
@@ -58,8 +58,8 @@ class MonotonicAttention(FeedbackAttention):
         seed: Int, seed of the noise. Defaults to `None`: a random seed.
         kernel_initializer: Ignored: the mechanism has no weight matrices. Defaults to
             `"glorot_uniform"`.
-        probability_fn: Must be `"softmax"`, the default. The layer ignores it, because `mode`
-            determines how weights are computed.
+        probability_fn: Must be `"softmax"`, the default, because `mode` determines how the weights
+            are computed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -99,8 +99,8 @@ class MonotonicAttention(FeedbackAttention):
         if self.probability_fn != "softmax":
             raise ValueError(
                 'Expected probability_fn="softmax" for monotonic attention. Received: '
-                f"probability_fn={self.probability_fn!r}. Choose how weights are computed with "
-                "`mode`."
+                f"probability_fn={self.probability_fn!r}. Set mode to choose how the weights are "
+                "computed."
             )
         if mode not in MODES:
             raise ValueError(f"Expected mode to be one of {MODES}. Received: mode={mode!r}.")
@@ -217,9 +217,10 @@ class _NoiseOfSteps(keras.layers.Layer):
 
 
 def _expected_parallel(chosen, before):
-    """Computes a = p c cumsum(a' / c), appendix C.1 of the paper.
+    """Computes a = p c cumsum(a' / c), appendix C.1 of Raffel et al., 2017.
 
-    Here c is the probability of skipping all previous positions, and a' are the previous weights.
+    Here p are the probabilities `chosen`, a' are the previous weights `before`, and c is the
+    probability of skipping all previous positions.
     """
     log_passed = ops.log(ops.clip(1.0 - chosen, LEAST_PROBABILITY, 1.0))  # (B, K, S)
     passed = ops.exp(ops.cumsum(log_passed, axis=-1) - log_passed)
@@ -228,7 +229,11 @@ def _expected_parallel(chosen, before):
 
 
 def _expected_recursive(chosen, before):
-    """Computes q_s = (1 - p_{s-1}) q_{s-1} + a'_s and a_s = p_s q_s, equations 13 and 14."""
+    """Computes q_s = (1 - p_{s-1}) q_{s-1} + a'_s and a_s = p_s q_s, equations 13 and 14.
+
+    Here p are the probabilities `chosen`, a' are the previous weights `before`, and q_s is the
+    probability of reaching position s.
+    """
 
     def step(carry, inputs):
         chosen, before = inputs

@@ -45,20 +45,20 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
     Multi-head attention was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762),
     section 3.2.2.
 
-    The layer has the arguments of `keras.layers.MultiHeadAttention` with the same meaning, and the
-    same weights in the same order. The weights are matrices of shape `(features, heads *
-    head_size)`. To copy the weights of the Keras layer, reshape them:
-    `layer.set_weights([w.reshape(own.shape) ...])`. In addition, this layer supports grouped
-    key-value heads, rotary positions, position biases, prepared memories and a key-value cache. It
-    does not support output shapes with several axes, `activity_regularizer` and `quantize`.
-    `enable_lora(rank)` adapts its kernels with low-rank updates, see
-    `keras_attn.training.enable_lora`.
+    The layer supports the arguments of `keras.layers.MultiHeadAttention` with the same meaning. Its
+    weights have the same order as in the Keras layer, but the kernels are matrices of shape
+    `(features, heads * head_size)`. To copy the weights of the Keras layer, reshape each array to
+    the shape of the weight with the same index in `layer.weights`, then pass the list of arrays to
+    `layer.set_weights`. In addition, this layer supports grouped key-value heads, rotary positions,
+    position biases, prepared memories and a key-value cache. The layer does not support output
+    shapes with several axes, `activity_regularizer` or `quantize`. `enable_lora(rank)` adapts the
+    kernels with low-rank updates, see `keras_attn.training.enable_lora`.
 
     Args:
         num_heads: Positive int, number of query heads.
         key_dim: Positive int, size of each head of queries and keys.
         value_dim: Positive int, size of each head of values. Defaults to `key_dim`.
-        dropout: Float in [0, 1), dropout rate of the weights. Defaults to `0.0`.
+        dropout: Float in [0, 1), dropout rate of the attention weights. Defaults to `0.0`.
         use_bias: Bool, whether the projections have biases. Defaults to `True`.
         output_shape: Positive int, or tuple of one positive int, size of the output. Defaults to
             the size of the query.
@@ -68,9 +68,10 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         sliding_window: Positive int. A query at position t only attends to keys at positions s with
             `|t - s| < sliding_window`. Defaults to `None`: no limit.
         flash_attention: Bool, whether `call` computes attention in blocks, with memory that is
-            linear in the length ([Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682)). It
-            does not support `return_attention_scores` and dropout. A `position_bias` must be a
-            layer that only depends on distances. Defaults to `None`: not in blocks.
+            linear in the length ([Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682)).
+            Blockwise attention supports neither `return_attention_scores` nor dropout. A
+            `position_bias` must then be a layer whose result only depends on the distance of two
+            positions. Defaults to `None`: not in blocks.
         kernel_initializer: Initializer of the kernels of the projections. Defaults to
             `"glorot_uniform"`.
         bias_initializer: Initializer of the biases of the projections. Defaults to `"zeros"`.
@@ -84,9 +85,10 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
             additional projection of the query ([Qiu et al.,
             2025](https://arxiv.org/abs/2505.06708)). Defaults to `False`.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
-        num_key_value_heads: Positive int, number of key and value heads. Each of them is shared by
-            a group of query heads ([Ainslie et al., 2023](https://arxiv.org/abs/2305.13245)). With
-            1, the layer computes multi-query attention. Defaults to `num_heads`.
+        num_key_value_heads: Positive int, number of key and value heads. Each key and value head is
+            shared by a group of query heads ([Ainslie et al.,
+            2023](https://arxiv.org/abs/2305.13245)). With 1, the layer computes multi-query
+            attention. Defaults to `num_heads`.
         rotary: `RotaryPositions` layer that rotates queries and keys, for self-attention. Defaults
             to `None`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -98,32 +100,34 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         value: Tensor of shape `(batch, source, features)`. Defaults to `query`: self-attention.
         key: Tensor of shape `(batch, source, features)`. Defaults to `value`.
         query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. In
-            self-attention, it masks the keys. The outputs for masked queries are undefined. Keras
-            passes this argument.
+            self-attention, the keys of masked positions get a weight of 0. The outputs for masked
+            queries are undefined. Keras passes this argument.
         value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`. Keras
             passes this argument.
         key_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `key`. Keras
             passes this argument.
         attention_mask: Boolean tensor of shape `(batch, source)`, `(batch, target, source)` or
             `(batch, heads or 1, target, source)`; `True` marks positions that may be attended to.
-            It is combined with the implicit masks. In Keras, a mask of rank 2 has the shape
-            `(target, source)`. Pass such a mask as `mask[None]`. An additive float mask (0 and
-            -1e9) raises an error; pass it as `position_bias`. Inside a compiled function, there is
-            no error: 0 would mean masked, and -1e9 would mean unmasked. Defaults to `None`.
+            `attention_mask` is combined with the implicit masks. In the Keras layer, a mask of rank
+            2 has the shape `(target, source)`; pass such a mask as `mask[None]`. An additive float
+            mask (0 and -1e9) raises an error; pass such a mask as `position_bias`. Inside a
+            compiled function, an additive mask raises no error and has the opposite effect:
+            positions with 0 are masked, and positions with -1e9 are not. Defaults to `None`.
         return_attention_scores: Bool, whether to also return the weights. Defaults to `False`.
         training: Bool, whether dropout is active. Defaults to `None`: the value of the calling
             layer, as usual in Keras.
         use_causal_mask: Bool, whether a query may only attend to keys at its own and earlier
             positions. Defaults to `False`.
         position_bias: Float tensor that is broadcast to `(batch, heads, target, source)` and added
-            to the scores, or a layer that computes this tensor, such as `AlibiBias`. In a
-            functional model, do not pass a layer with weights, but the output of the layer. If
-            inputs have more than 3 axes, the first axis of the bias must be 1. Defaults to `None`.
-        start_index: Int or int32 scalar, position of the first query and key. If inputs have 3
-            axes, it can also be an int32 tensor of shape `(batch,)`. Defaults to `0`.
+            to the scores, or a layer that computes this tensor, such as `AlibiBias`. If a layer
+            with weights computes the bias in a functional model, pass the output of this layer
+            instead of the layer. If inputs have more than 3 axes, the first axis of the bias must
+            be 1. Defaults to `None`.
+        start_index: Int or int32 scalar, position of the first query and key. For inputs with 3
+            axes, an int32 tensor of shape `(batch,)` is also supported. Defaults to `0`.
         mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Wrappers of
-            Keras pass this argument. It must be `None` if `value` is passed, because wrappers only
-            pass the mask of the first input.
+            Keras pass this argument. `mask` must be `None` if `value` is passed, because wrappers
+            only pass the mask of the first input.
 
     Returns:
         Output of shape `(batch, target, output_shape)`. If `return_attention_scores=True`, a tuple
@@ -131,8 +135,8 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         source)`.
 
     Masking:
-        Masked positions get a weight of exactly 0. If all positions of a query are masked, its
-        output is the bias of the output projection.
+        Masked positions get a weight of exactly 0. If all positions are masked for a query, the
+        output for this query is the bias of the output projection.
 
     Raises:
         ValueError: If an argument is out of range, or not supported with `flash_attention=True`; if
@@ -235,7 +239,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         output_size = query_shape[-1] if self.output_size is None else self.output_size
         self._add_projection("query", query_shape[-1], self.num_heads * self.key_dim)
         self._add_projection("key", key_shape[-1], self.num_key_value_heads * self.key_dim)
-        if self.use_gate:  # same order of weights as in the layer of Keras
+        if self.use_gate:  # same order of weights as in the Keras layer
             self._add_projection("gate", query_shape[-1], heads_size)
         self._add_projection("value", value_shape[-1], self.num_key_value_heads * self.value_dim)
         self._add_projection("output", heads_size, output_size)
@@ -362,7 +366,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
-        """Computes all values that do not depend on the query.
+        """Computes all tensors that do not depend on the query.
 
         Args:
             value: Tensor of shape `(batch, source, features)`.
@@ -381,9 +385,9 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         """
         if self.rotary is not None or self.sliding_window is not None:
             raise ValueError(
-                "Expected a layer without rotary positions and sliding window, because a prepared "
-                f"memory has no query positions. Received: rotary={self.rotary}, "
-                f"sliding_window={self.sliding_window}. Set both to None, or use `call` or `step`."
+                "Expected a layer without rotary positions and without a sliding window, because a "
+                f"prepared memory has no query positions. Received: rotary={self.rotary}, "
+                f"sliding_window={self.sliding_window}. Set both to None, or use call or step."
             )
         value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
         keys, values = self._project_memory(value if key is None else key, value)
@@ -416,8 +420,9 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         # A call of Dropout without `training` would make Keras disable training for later layers.
         dropout = self.dropout_layer if self.dropout else None
         if mask.shape[2] == 1:
-            # Speed: masked values are 0, so masked weights only need to be exactly 0 in the result.
-            # This saves an operator in every step.
+            # Speed: the values of masked positions are 0, so masked weights do not affect the
+            # context. Only the returned weights are multiplied by the mask. This saves an operator
+            # in every step.
             bias = masks.scores_of_mask(mask)
             heads, weights = scaled_dot_product(*inputs, bias=bias, dropout=dropout)
             weights = weights * ops.cast(mask, weights.dtype)
@@ -453,7 +458,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
             query: Tensor of shape `(batch, new_positions, features)`, or `(batch, features)` for a
                 single position. With beams: `(batch * beams, features)`, one position per beam.
             cache: Cache returned by `new_cache` or by the previous step.
-            view: `CacheView`, describes the new slots and the slots that may be attended to.
+            view: `CacheView` with the slots for the new positions and the slots to attend to.
             position_bias: See the call arguments.
 
         Returns:
@@ -471,7 +476,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
             [part["values"] for part in parts],
             _with_heads(view.mask(*positions, self.sliding_window)),
             add_biases(compute_position_bias(position_bias, *positions), view.ancestor_bias),
-            # A search with beams is never part of training, so it needs no dropout.
+            # No dropout with beams, because searches with beams are not part of training.
             self.dropout_layer if self.dropout and view.ancestor_bias is None else None,
         )
         return self._combine(heads, query), weights, cache
@@ -487,11 +492,15 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         return queries, keys, heads[2]
 
     def _project(self, inputs, *names, beams=1):
-        """Computes projections in one matrix product, each `(B, heads, T or K, head_size)`."""
+        """Computes the projections `names` in one matrix product.
+
+        Returns:
+            List of tensors of shape `(B, heads, T or K, head_size)`, one for each name.
+        """
         # Use the sizes of `inputs`, not the sizes of the product: `model.export(format="onnx")`
-        # runs the optimizers of tf2onnx. With the sizes of the product, they write 0 ("size of the
-        # input") into the shape of the next reshape, and then remove the previous reshape. The 0
-        # then refers to a different input.
+        # runs the optimizers of tf2onnx. With the sizes of the product, these optimizers write 0
+        # ("same size as the input") into the shape of the next reshape, and then remove the reshape
+        # before it. The 0 then refers to a different input.
         leading = ops.shape(inputs)[:-1]
         counts = [self.num_heads if name == "query" else self.num_key_value_heads for name in names]
         head_dims = [self.value_dim if name == "value" else self.key_dim for name in names]
@@ -534,7 +543,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         return ops.cast(self.rotary(heads, start_index=start_index), self.compute_dtype)
 
     def _turn_beams(self, heads, start_index):
-        """Applies `_turn` to heads `(batch, heads, beams, size)`; all beams have one position."""
+        """Applies `_turn` to heads `(batch, heads, beams, size)`, which have the same position."""
         if self.rotary is None:
             return heads
         batch, num_heads, beams, size = ops.shape(heads)
@@ -599,7 +608,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        # A configuration of the layer of Keras has no key "rotary".
+        # A configuration of the Keras layer has no key "rotary".
         rotary = keras.saving.deserialize_keras_object(config.get("rotary"))
         return cls(**{**config, "rotary": rotary})
 
@@ -627,7 +636,7 @@ def _check_features(dropout, rotary, activity_regularizer, flash_attention):
     check_dropout("dropout", dropout)
     if rotary is not None and not callable(getattr(rotary, "call", None)):
         raise ValueError(
-            f"Expected rotary to be a RotaryPositions or None. Received: rotary={rotary!r}."
+            f"Expected rotary to be a RotaryPositions layer or None. Received: rotary={rotary!r}."
         )
     if activity_regularizer is not None:
         raise ValueError(
@@ -636,7 +645,7 @@ def _check_features(dropout, rotary, activity_regularizer, flash_attention):
         )
     if flash_attention and dropout:
         raise ValueError(
-            "Expected dropout=0 with flash_attention=True, because the blockwise form has no "
+            "Expected dropout=0 if flash_attention=True, because blockwise attention has no "
             f"dropout. Received: flash_attention=True, dropout={dropout}. Set dropout=0, or "
             "flash_attention=None."
         )

@@ -9,7 +9,7 @@ from keras_attn.masks import wide_dtype
 
 
 def check_position_bias(position_bias: PositionBias | None) -> None:
-    """Raises a `ValueError` for a layer with weights, which functional models would not track."""
+    """Raises a `ValueError` for a layer with weights, because functional models do not track it."""
     if isinstance(position_bias, keras.layers.Layer):
         ensure_built(position_bias, (None, None), (None, None))
         if position_bias.weights:
@@ -27,8 +27,8 @@ def compute_position_bias(
     """Returns the bias for pairs of query and key positions.
 
     Args:
-        position_bias: Layer or function of both positions, a tensor that such a function returned,
-            or `None`.
+        position_bias: Layer or function of query positions and key positions, the tensor that this
+            function returns, or `None`.
         query_positions: Int32 tensor of shape `(1 or batch, target)`.
         key_positions: Int32 tensor of shape `(1 or batch, source)`.
 

@@ -1,9 +1,9 @@
 """Functions that map attention scores to weights, selected by `probability_fn`.
 
 Each function takes scores `(batch, target, source)` and a boolean mask that can be broadcast to
-this shape. It returns weights with the shape and dtype of the scores. Masked positions get a weight
-of exactly 0. The unmasked weights of a row sum to 1. Computations are in float32, or in float64 for
-float64 scores.
+this shape, and returns weights with the shape and dtype of the scores. Masked positions get a
+weight of exactly 0. The unmasked weights of a row sum to 1. Computations are in float32, or in
+float64 for float64 scores.
 """
 
 import math
@@ -34,7 +34,8 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
     masked = masked - ops.stop_gradient(_largest(masked))
     falling = -ops.sort(-ops.stop_gradient(masked), axis=-1)  # (B, T, S)
     rank = 1.0 + ops.cast(ops.arange(ops.shape(masked)[-1], dtype="int32"), dtype)  # (S,)
-    # The condition is true for the highest scores, up to the size of the support.
+    # True for the positions of the support, which come first in `falling`. The support is the set
+    # of positions with a weight above 0.
     is_in_support = 1.0 + rank * falling > ops.cumsum(falling, axis=-1)  # (B, T, S)
     least = -_largest(-ops.where(is_in_support, falling, 0.0))  # (B, T, 1)
     support = ops.cast(masked >= least, dtype)  # (B, T, S)
@@ -47,8 +48,9 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
 def masked_hardmax(scores: Tensor, mask: Tensor) -> Tensor:
     """Assigns a weight of 1 to the position with the highest score, and 0 to all others.
 
-    If several positions have the highest score, the first one is selected. The function has no
-    gradient: train with a different function, then set `probability_fn` for inference.
+    If several positions have the highest score, the first of these positions is selected. The
+    function has no gradient: train with a different function, then set `probability_fn` for
+    inference.
 
     Args:
         scores: Tensor of shape `(batch, target, source)`.

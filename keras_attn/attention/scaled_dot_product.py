@@ -39,9 +39,9 @@ def scaled_dot_product(
             that may be attended to. Defaults to `None`: no masked keys.
         bias: Float tensor, broadcastable to `(batch, heads, target, source)`, added to the scores.
             Defaults to `None`.
-        dropout: Function that maps weights to weights of the same shape. It is applied before the
-            values are averaged. The returned weights are the weights before dropout. Defaults to
-            `None`.
+        dropout: Function that maps weights to weights of the same shape. The context is computed
+            with the result of this function. The returned weights are the weights before dropout.
+            Defaults to `None`.
 
     Returns:
         Tuple of the context `(batch, heads, target, value_dim)` and the weights `(batch, heads,

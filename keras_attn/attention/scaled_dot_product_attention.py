@@ -14,9 +14,10 @@ class ScaledDotProductAttention(AttentionMechanism):
         e_ts = q_t . k_s / sqrt(D)
 
     The mechanism was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762),
-    equation 1. If the D components of both vectors are independent with mean 0 and variance 1, the
-    dot product has the variance D, and the scaled score has the variance 1. The layer has no
-    weights. `MultiHeadAttention` adds projections and several heads.
+    equation 1. Here D is the size of queries and keys. If all components of a query and a key are
+    independent with mean 0 and variance 1, their dot product has the variance D, and the scaled
+    score has the variance 1. The layer has no weights. `MultiHeadAttention` adds projections and
+    several heads.
 
     Args:
         kernel_initializer: Ignored: the mechanism has no weights. Defaults to `"glorot_uniform"`.

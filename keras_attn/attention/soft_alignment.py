@@ -24,7 +24,7 @@ class SoftAlignment(Layer):
 
     The layer was introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), section
     3.1, equations 1 and 2. F is applied once to each token, so the cost of F is linear in the
-    lengths.
+    lengths of the sequences.
 
     Args:
         transform: Keras layer F that maps `(batch, time, features)` to `(batch, time, units)`, for
@@ -41,7 +41,7 @@ class SoftAlignment(Layer):
         return_attention_scores: Bool, whether to also return the attention weights. Defaults to
             `False`.
         mask: Must be `None`. A Keras wrapper, such as `TimeDistributed`, passes a single mask. The
-            layer cannot know to which of the two inputs it belongs.
+            layer cannot know whether this mask belongs to `first` or to `second`.
 
     Returns:
         Tuple of beta `(batch, first, features)` and alpha `(batch, second, features)`. If
@@ -56,8 +56,8 @@ class SoftAlignment(Layer):
         implicit mask of `first`, and alpha has the implicit mask of `second`.
 
     Raises:
-        ValueError: If `transform` is a class instead of a layer, `second` is missing, the batch
-            sizes differ, or a mask does not fit.
+        ValueError: If `transform` is a class instead of a layer; if `second` is missing; if the
+            batch sizes differ; or if a mask has the wrong shape, or values other than 0 and 1.
 
     Example:
 

@@ -14,7 +14,7 @@ class WeightedAverage(Layer):
         w_ts = exp(e_ts) / sum_s' exp(e_ts')          (s, s': the unmasked positions)
         c_t  = sum_s w_ts v_s
 
-    The scores are e, the values v, and the contexts c.
+    Here e are the scores, v are the values, and c are the contexts.
 
     A layer that attends in several directions has one `WeightedAverage` for each direction, so that
     `record_attention_scores` stores the weights under different names.
@@ -32,8 +32,8 @@ class WeightedAverage(Layer):
         Tuple of the context `(batch, target, features)` and the weights `(batch, target, source)`.
 
     Masking:
-        Masked positions get a weight of exactly 0. If all positions of a row are masked, its
-        weights and its context are 0.
+        Masked positions get a weight of exactly 0. If all positions are masked for a target
+        position, its weights and its context are 0.
 
     Example:
 

@@ -20,14 +20,15 @@ GATED = {"gelu_tanh": "geglu", "relu": "reglu", "silu": "swiglu"}
 
 
 def activation(name: Any, gated: bool = False) -> str:
-    """Returns the name in keras_attn of an activation of transformers.
+    """Converts the name of an activation from transformers to keras_attn.
 
     Args:
         name: String, name in transformers.
-        gated: Bool, whether it is the activation of a gate. Defaults to `False`.
+        gated: Bool, whether the activation belongs to a gated feed-forward network. Defaults to
+            `False`.
 
     Raises:
-        ConversionError: If keras_attn has no such activation.
+        ConversionError: If keras_attn does not have the activation.
     """
     own = ACTIVATIONS.get(name)
     if gated:

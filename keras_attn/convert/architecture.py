@@ -18,10 +18,11 @@ class Architecture:
             their weights are created. The encoder is `None` for a language model.
         copy_weights: Function of `(architecture, settings, impossible_token_ids, layers, copy)`
             that maps the variables of encoder and decoder to the weights of a checkpoint, in both
-            directions. The output bias of impossible ids is replaced when it is read.
+            directions. When weights are read, the output bias of impossible ids is replaced by a
+            large negative number.
         is_language_model: Bool, whether the model continues prompts.
-        tokenizer: String, see `read_tokenizers`, or `None`.
-        options: Dict, further differences for `build`.
+        tokenizer: String, kind of the tokenizers, see `read_tokenizers`, or `None`.
+        options: Dict of architecture-specific values for `build` and `copy_weights`.
     """
 
     model_type: str

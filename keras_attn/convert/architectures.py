@@ -17,7 +17,8 @@ def find_architecture(config: dict[str, Any]) -> Architecture:
     """Returns the architecture of a `config.json`.
 
     Raises:
-        ConversionError: If the model type is not supported, or the checkpoint has a different head.
+        ConversionError: If the model type is not supported, or `architectures` does not contain the
+            class of the architecture.
     """
     model_type = config.get("model_type")
     architecture = ARCHITECTURES.get(str(model_type))
@@ -31,6 +32,6 @@ def find_architecture(config: dict[str, Any]) -> Architecture:
     if architecture.model_class not in classes:
         raise ConversionError(
             f"Expected the class {architecture.model_class} among architectures in config.json. "
-            f"Received: architectures={classes}. Convert a checkpoint with this head."
+            f"Received: architectures={classes}. Convert a checkpoint of this class."
         )
     return architecture

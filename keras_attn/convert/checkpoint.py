@@ -26,7 +26,7 @@ class Checkpoint:
         weights: `WeightFiles`.
 
     Raises:
-        ConversionError: If the folder or a file of it is missing or damaged.
+        ConversionError: If the folder or one of its files is missing or damaged.
     """
 
     def __init__(self, folder: str | PathLike[str]) -> None:
@@ -39,7 +39,7 @@ class Checkpoint:
 
     @functools.cached_property
     def weights(self) -> WeightFiles:
-        """Finds the weights, only after the architecture and the settings are accepted."""
+        """`WeightFiles` of the folder, opened at the first access."""
         return WeightFiles(self.path)
 
     def read_json(self, name: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ def checkpoint_settings(
     generation_config: Mapping[str, Any] | None,
     architecture: Architecture,
 ) -> tuple[Settings, Settings]:
-    """Returns the `Settings` of a model and of its search, which can be in the same file.
+    """Returns the `Settings` of a model and the `Settings` of its search.
 
     Args:
         config: Dict, content of `config.json`.
@@ -20,7 +20,7 @@ def checkpoint_settings(
         architecture: `Architecture`.
 
     Returns:
-        Tuple of the `Settings` of the model and those of the search.
+        Tuple of the `Settings` of the model and the `Settings` of the search.
     """
     if generation_config is not None:
         unused = irrelevant(f"{GENERATION_CONFIG} replaces it")
@@ -29,5 +29,6 @@ def checkpoint_settings(
         return Settings(CONFIG, config, table), generation
     table = {**GENERATION, **architecture.settings}
     settings = Settings(CONFIG, config, table)
-    # transformers reads the search settings from the file, without defaults of the architecture.
+    # As in transformers, a missing search setting has the default of `GENERATION`, not the default
+    # of the architecture.
     return settings, Settings(CONFIG, config, {**table, **GENERATION}, True)

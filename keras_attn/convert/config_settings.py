@@ -8,34 +8,34 @@ _OUTPUTS = irrelevant("selects outputs that the converted model does not have")
 
 COMMON: dict[str, Setting] = {
     "model_type": mapped("the architecture"),
-    "architectures": mapped("the class of the model, which must be the one with a search"),
+    "architectures": mapped("the class of the model, which must support generate"),
     "tie_word_embeddings": mapped("whether the output layer uses the embedding", True),
     "_attn_implementation_autoset": irrelevant("selects an implementation with the same results"),
     "_commit_hash": irrelevant("the version of the checkpoint"),
-    "_name_or_path": irrelevant("where the checkpoint came from"),
+    "_name_or_path": irrelevant("the origin of the checkpoint"),
     "_num_labels": _CLASSIFIER,
-    "add_cross_attention": refused("cross-attention of a decoder alone", None, False),
+    "add_cross_attention": refused("cross-attention in a model without an encoder", None, False),
     "auto_map": refused("Python code in the checkpoint", None, {}),
     "attn_implementation": irrelevant("selects an implementation with the same results"),
     "chunk_size_feed_forward": irrelevant("computes the same results in chunks"),
-    "cross_attention_hidden_size": refused("encoder outputs of another size", None),
+    "cross_attention_hidden_size": refused("encoder outputs of a different size", None),
     "dtype": irrelevant("the weights have the dtype of their file, and are converted to float32"),
-    "finetuning_task": irrelevant("a name"),
+    "finetuning_task": irrelevant("the name of a task"),
     "gradient_checkpointing": _TRAINING,
     "id2label": _CLASSIFIER,
-    "is_decoder": refused("a decoder alone", None, False),
+    "is_decoder": refused("a decoder without an encoder", None, False),
     "label2id": _CLASSIFIER,
     "num_labels": _CLASSIFIER,
     "output_attentions": _OUTPUTS,
     "output_hidden_states": _OUTPUTS,
     "output_past": _OUTPUTS,
-    "prefix": irrelevant("pipelines insert it before texts; generate does not"),
+    "prefix": irrelevant("only used by pipelines, not by generate"),
     "problem_type": _CLASSIFIER,
     "pruned_heads": refused("attention heads that were removed", None, {}),
     "quantization_config": refused("quantized weights", None),
     "return_dict": _OUTPUTS,
     "sep_token_id": irrelevant("only used by the tokenizer"),
-    "task_specific_params": irrelevant("pipelines read it; generate does not"),
+    "task_specific_params": irrelevant("only used by pipelines, not by generate"),
     "tf_legacy_loss": _TRAINING,
     "tie_encoder_decoder": refused("an encoder and a decoder with the same weights", None, False),
     "tokenizer_class": irrelevant("only used by the tokenizer"),
@@ -49,11 +49,11 @@ COMMON: dict[str, Setting] = {
 """Keys of all configurations, of transformers 5 and of earlier releases."""
 
 ENCODER_DECODER: dict[str, Setting] = {
-    "is_encoder_decoder": refused("a decoder alone", None, True),
+    "is_encoder_decoder": refused("a model without an encoder", None, True),
 }
 
 DECODER_ONLY: dict[str, Setting] = {
-    "is_encoder_decoder": refused("an encoder and a decoder", None, False),
+    "is_encoder_decoder": refused("a model with an encoder", None, False),
 }
 
 TRAINING = _TRAINING
@@ -61,7 +61,7 @@ CLASSIFIER = _CLASSIFIER
 
 
 def equals(other: str) -> Setting:
-    """Returns the treatment of a second name of a setting."""
+    """Returns the treatment of a key that is a second name of the setting `other`."""
     return refused_unless(
         f"must equal {other}", lambda value, settings: value in (None, settings[other])
     )

@@ -1,5 +1,5 @@
 class ConversionError(ValueError):
-    """A checkpoint cannot be converted exactly. The message says why, and what to do.
+    """A checkpoint cannot be converted exactly. The message contains the reason and advice.
 
     Args:
         *messages: Strings, a message for each problem of the checkpoint.

@@ -18,16 +18,16 @@ MAX_POSITIONS = 512
 
 
 def possible_configs(model: Any) -> list[dict[str, Any]]:
-    """Returns a `config.json` for each architecture that could compute the same as a model.
+    """Returns a `config.json` for each architecture that may be equal to a model.
 
     Args:
         model: `GenerationModel`.
 
     Returns:
-        List of dicts.
+        List of dicts, contents of `config.json`.
 
     Raises:
-        ConversionError: If there is none.
+        ConversionError: If no architecture has an encoder and a decoder of these classes.
     """
     encoder, decoder = getattr(model, "encoder", None), getattr(model, "decoder", None)
     if type(encoder) is TransformerEncoder and type(decoder) is TransformerDecoder:
@@ -40,9 +40,9 @@ def possible_configs(model: Any) -> list[dict[str, Any]]:
     if isinstance(model, GenerationModel):
         kind = f"{type(encoder).__name__} and {type(decoder).__name__}"
     raise ConversionError(
-        "Expected original, or a GenerationModel with a TransformerEncoder and a "
-        f"TransformerDecoder, or with a CausalLanguageModel. Received: {kind}. transformers has "
-        "no such model; for an encoder, pass original, a folder with its config.json."
+        "Expected a GenerationModel with a TransformerEncoder and a TransformerDecoder, or with a "
+        f"CausalLanguageModel. Received: {kind}. transformers has no equal model. To export an "
+        "encoder, pass original, a folder with the config.json of the encoder."
     )
 
 
@@ -160,13 +160,13 @@ def _common(architecture, model):
 
 
 def _activation(block: Any, names: Mapping[str, str]) -> str:
-    """Returns the name of an activation in transformers, or ours if there is none."""
+    """Returns the name of an activation in transformers, or any name if there is none."""
     network = block.feed_forward
     for theirs, own in names.items():
         same = network.activation == own if network.is_gated else _is_function(network, own)
         if same:
             return theirs
-    return next(iter(names))  # the comparison of the configurations reports it
+    return next(iter(names))  # `find_target` reports the difference
 
 
 def _is_function(network, own):

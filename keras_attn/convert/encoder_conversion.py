@@ -58,13 +58,14 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
 
     Args:
         checkpoint: `Checkpoint`.
-        ignore_settings: Names of settings to accept.
+        ignore_settings: Names of settings that are accepted although they are unknown or refused.
 
     Returns:
         `ConvertedEncoder`.
 
     Raises:
-        ConversionError: If the class or a setting is not supported, or weights do not fit.
+        ConversionError: If the class or a setting is not supported, or weights are missing, unused,
+            or have the wrong shape.
     """
     architecture = ENCODERS[checkpoint.config["model_type"]]
     class_name, head = encoder_head(architecture, checkpoint.config)
@@ -109,7 +110,7 @@ def encoder_head(architecture: EncoderArchitecture, config: Mapping[str, Any]) -
             return name, head
     raise ConversionError(
         f"Expected one of the classes {architecture.classes} among architectures in config.json. "
-        f"Received: architectures={classes}. Convert a checkpoint with one of these heads."
+        f"Received: architectures={classes}. Convert a checkpoint of one of these classes."
     )
 
 
@@ -126,7 +127,7 @@ def class_labels(settings: Settings) -> tuple[str, ...]:
     if sorted(by_id) != list(range(len(by_id))) or not by_id:
         raise ConversionError(
             f"Expected id2label in config.json to name the classes 0, 1, 2 ... Received: "
-            f"id2label={names!r}. Change it in the file."
+            f"id2label={names!r}. Correct id2label in the file."
         )
     return tuple(by_id[id_] for id_ in range(len(by_id)))
 

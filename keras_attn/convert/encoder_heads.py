@@ -62,7 +62,7 @@ def build_model(
 
 
 def pooler_name(architecture: EncoderArchitecture, head: str, copy: WeightMapping) -> str:
-    """Returns the name of the layer that pools the first position."""
+    """Returns the name of the layer that pools the first position, in the checkpoint."""
     name = "{encoder}pooler.dense" if head == "encoder" else architecture.pooler[0]
     return name.format(encoder=encoder_prefix(architecture, copy))
 
@@ -104,7 +104,7 @@ def _masked_lm_head(architecture, settings, encoder):
     table = encoder.embedding
     if not settings["tie_word_embeddings"]:
         table = keras.layers.ReversibleEmbedding(size, features, name="output_matrix")
-    # The head of RoBERTa has no setting for its activation.
+    # RoBERTa has no setting for the activation of the head, which is always gelu.
     is_roberta = architecture.masked_lm[2].startswith("lm_head")
     name = "gelu" if is_roberta else architecture.value(settings, "activation")
     epsilon = architecture.value(settings, "epsilon")
@@ -117,8 +117,9 @@ def _copy_masked_lm_head(architecture, settings, head, copy):
     dense, norm, output, bias = architecture.masked_lm
     copy.dense(head.dense, dense)
     copy.norm(head.norm, norm)
-    # Depending on the release, transformers writes the bias under one of two names, or under both.
-    # If the matrix is not tied, the bias of the matrix is used.
+    # Depending on the release, transformers writes the bias under one of two names, or under both
+    # names. If the output matrix is not tied to the embedding, transformers uses the bias with the
+    # name of the matrix.
     is_tied = settings["tie_word_embeddings"]
     names = sorted((bias, f"{output}.bias"), key=lambda name: (name not in copy, name != bias))
     first, second = names if is_tied or names[1] not in copy else names[::-1]
@@ -138,7 +139,7 @@ def _embedding_name(architecture, copy):
 
 
 def _pooled(vectors, function):
-    """Returns the first position `(B, D)` after the dense layer of a pooler."""
+    """Applies the dense layer of a pooler to the first position. Returns `(B, D)`."""
     first = SequencePooling("first", name="first_position")(vectors)  # (B, D)
     return _dense(first, vectors.shape[-1], "pooler", function)
 
@@ -146,7 +147,7 @@ def _pooled(vectors, function):
 def _classify(architecture, head, settings, vectors, num_classes):
     rate = architecture.value(settings, "classifier_dropout")
     if head == "token" and architecture.model_type == "distilbert":
-        rate = None  # its seq_classif_dropout is that of sequence classifiers
+        rate = None  # seq_classif_dropout is for sequence classifiers only
     rate = architecture.value(settings, "dropout") if rate is None else rate
     if head == "sequence":
         vectors = _pooled(vectors, architecture.pooler[1])

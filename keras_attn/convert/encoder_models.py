@@ -15,7 +15,7 @@ from keras_attn.positions.learned_positions import LearnedPositions
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 EPSILON = 1e-12
-"""Epsilon of the normalizations of DistilBERT, which has no setting for it."""
+"""Epsilon of the normalizations of DistilBERT. Its `config.json` has no key for epsilon."""
 
 HEADS = {
     "ForMaskedLM": "masked_lm",
@@ -24,7 +24,7 @@ HEADS = {
     "ForTokenClassification": "token",
     "Model": "encoder",
 }
-"""Dict from the ends of the names of classes in transformers to kinds of heads."""
+"""Dict from suffixes of class names in transformers to kinds of heads."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,20 +33,21 @@ class EncoderArchitecture:
 
     Args:
         model_type: String, `model_type` in `config.json`.
-        class_name: String, the beginning of the names of its classes in transformers.
+        class_name: String, prefix of class names in transformers, such as `"Bert"`.
         settings: Dict from the keys of `config.json` to `Setting`s.
-        keys: Dict from the names of the sizes in keras_attn to the keys of `config.json`.
-        prefix: String, beginning of the names of the weights of the encoder.
-        layer: String, beginning of the names of the weights of a layer, after the prefix.
+        keys: Dict from the names of arguments in keras_attn to the keys of `config.json`.
+        prefix: String, prefix of the encoder's weight names.
+        layer: String, the part of a layer's weight names between `prefix` and the index of the
+            layer.
         attention: Names of query, key, value and output projection of a layer.
         norms: Names of the two normalizations of a layer.
         feed_forward: Names of the two dense layers of a layer.
         masked_lm: Names of dense layer, normalization, output matrix and output bias of the
             masked-language-model head.
-        pooler: Names of the dense layer that pools the first position, and its activation.
+        pooler: Name of the dense layer that pools the first position, and name of its activation.
         classifier: Name of the output layer of a sequence classifier.
         start, end: Strings, default names of the tokens around a text.
-        has_position_offset: Bool, whether positions begin after the id of padding.
+        has_position_offset: Bool, whether the first position is `pad_token_id + 1`, as in RoBERTa.
     """
 
     model_type: str
@@ -66,7 +67,7 @@ class EncoderArchitecture:
     has_position_offset: bool = False
 
     def value(self, settings: Settings, name: str) -> Any:
-        """Returns a size of the model by its name in keras_attn."""
+        """Returns the value of a setting by the name of the argument in keras_attn."""
         return settings[self.keys[name]] if name in self.keys else EPSILON
 
     def head(self, class_name: str) -> str | None:
@@ -127,7 +128,7 @@ def build_encoder(
 
 
 def encoder_prefix(architecture: EncoderArchitecture, copy: WeightMapping) -> str:
-    """Returns the beginning of the names of the weights of the encoder."""
+    """Returns the prefix of the encoder's weight names in a checkpoint."""
     prefix = f"{architecture.prefix}."
     # A checkpoint without a head has no prefix.
     return prefix if f"{prefix}embeddings.word_embeddings.weight" in copy else ""
@@ -170,8 +171,8 @@ def copy_encoder(
 _LABELS: dict[str, Setting] = {
     "id2label": mapped("number and names of the classes"),
     "label2id": irrelevant("the same as id2label"),
-    "num_labels": irrelevant("the number of id2label"),
-    "_num_labels": irrelevant("the number of id2label"),
+    "num_labels": irrelevant("the length of id2label"),
+    "_num_labels": irrelevant("the length of id2label"),
     "architectures": mapped("the class of the model, which determines the head"),
     "use_return_dict": irrelevant("the form of the outputs in Python"),
 }
@@ -230,7 +231,7 @@ DISTILBERT_SETTINGS: dict[str, Setting] = {
     "qa_dropout": TRAINING,
     "initializer_range": TRAINING,
     "sinusoidal_pos_embds": irrelevant("the positions are among the weights"),
-    "tie_weights_": irrelevant("another name of tie_word_embeddings"),
+    "tie_weights_": irrelevant("a second name of tie_word_embeddings"),
 }
 
 _BERT_KEYS = {

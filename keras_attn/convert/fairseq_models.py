@@ -1,4 +1,4 @@
-"""Encoder-decoders that came to transformers from fairseq and Marian."""
+"""Encoder-decoder models that transformers adopted from fairseq and Marian."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ LEARNED_OFFSET = 2
 """Number of rows before the first position in the position tables of BART and mBART."""
 
 IMPOSSIBLE_BIAS = -1e4
-"""Bias of tokens whose probability must be 0. Float16 can represent it, and exp(-1e4) is 0."""
+"""Bias of tokens whose probability must be 0. Float16 can represent -1e4, and exp(-1e4) is 0."""
 
 
 SETTINGS: dict[str, Setting] = {
@@ -58,18 +58,18 @@ SETTINGS: dict[str, Setting] = {
     "num_hidden_layers": equals("encoder_layers"),
     "num_attention_heads": equals("encoder_attention_heads"),
     "hidden_size": equals("d_model"),
-    # Keys of releases before 4.0. Current releases ignore them, and behave as with the harmless
-    # values.
-    "add_bias_logits": refused("an output bias of another form", None, False),
-    "do_blenderbot_90_layernorm": refused("normalizations in another order", None, False),
+    # Keys that transformers reads in releases before 4.0. Current releases ignore them, and compute
+    # the same as with the harmless values.
+    "add_bias_logits": refused("an output bias of a different form", None, False),
+    "do_blenderbot_90_layernorm": refused("normalizations in a different order", None, False),
     "extra_pos_embeddings": irrelevant("the offset of the positions is known"),
     "force_bos_token_to_be_generated": refused("a forced first token", None, False),
 }
-"""Keys of `config.json` that all of these architectures have, with defaults of most of them."""
+"""Keys of `config.json` that all of these architectures have, with the most common defaults."""
 
 
 def _old_keys(final_norm, normalize_before, normalize_embedding, static_positions):
-    """Returns the treatments of keys of releases before 4.0. Current releases fix their values."""
+    """Returns the treatments of keys of releases before 4.0, which accept only the given values."""
     return {
         "add_final_layer_norm": refused("a normalization after the layers", None, final_norm),
         "normalize_before": refused("the place of the normalizations", None, normalize_before),
@@ -171,7 +171,7 @@ def _embedding_tables(architecture, settings, copy):
             # save three copies, and read the copies of encoder and decoder.
             source, target = (name if name in copy else shared[0] for name in (source, target))
         if copy.are_equal(output, target):
-            output = target  # stored once
+            output = target  # equal weights share one variable
     return {
         "source": (source, size),
         "target": (target, target_size),
@@ -180,14 +180,14 @@ def _embedding_tables(architecture, settings, copy):
 
 
 def _names(architecture):
-    """Returns the names of the embeddings of source, target and output, and of a shared one."""
+    """Returns the weight names of the source, target, output and shared embeddings."""
     names = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
     return *names, architecture.options["output"], architecture.options["shared"]
 
 
 def _sharing(architecture, settings):
-    """Returns whether the output layer uses an embedding, and whether both sides share one."""
-    is_tied = settings["tie_word_embeddings"]  # of FSMT, all three embeddings
+    """Returns `(is_tied, is_shared)`. Tied: output and target. Shared: source and target."""
+    is_tied = settings["tie_word_embeddings"]  # in FSMT, this key ties all three embeddings
     shares = "share_encoder_decoder_embeddings"
     if shares in architecture.settings:
         return is_tied, settings[shares]
@@ -224,7 +224,7 @@ def _positions(options, settings):
 
 
 def _copy_positions(side, stack, copy, options, settings):
-    """Copies learned positions, or checks that saved sinusoids are as expected."""
+    """Copies learned positions, or checks that saved sinusoids equal the computed ones."""
     name = f"model.{side}.embed_positions.weight"
     if options["positions"] == "learned":
         copy.copy(stack.positions.embeddings, name)
@@ -244,7 +244,7 @@ def _copy_output_bias(decoder, impossible, copy):
     bias = decoder.output_bias if decoder.head is None else decoder.head.bias
     name = "final_logits_bias"
     if bias is None:
-        return  # of a model that is written; transformers takes 0
+        return  # an exported model can have no output bias; transformers then uses 0
     if name in copy:
         copy.copy(bias, name, shape=(1, bias.shape[0]))
     else:  # a missing bias is 0, as in transformers
@@ -271,7 +271,7 @@ def _copy_stack(side, stack, copy):
 
 
 def _entry(model_type, model_class, changed, old_keys, tokenizer=None, **options):
-    """Returns an `Architecture`. Its settings are `SETTINGS` with some changed."""
+    """Returns an `Architecture`. Its settings are `SETTINGS` with `old_keys` and `changed`."""
     defaults = {
         "output": "lm_head.weight",
         "shared": ("model.shared.weight",),
@@ -370,7 +370,7 @@ FSMT = _entry(
         "activation_function": mapped("activation", "relu", is_activation("activation_function")),
         "scale_embedding": mapped("scale_embedding", True),
         "tie_word_embeddings": mapped("whether all three embeddings are one", False),
-        "decoder": refused("the settings of a decoder", None, {}),
+        "decoder": refused("separate settings of the decoder", None, {}),
     },
     (False, False, False, True),
     normalize_first=False,

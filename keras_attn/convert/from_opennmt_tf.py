@@ -48,28 +48,28 @@ def from_opennmt_tf(
     """Converts a Transformer of OpenNMT-tf 2 to a Keras model.
 
     The model computes the same logits, and a greedy search finds the same ids as OpenNMT-tf. A beam
-    search finds the ids of CTranslate2, which can be more probable than those of OpenNMT-tf. Only
-    TensorFlow is needed, not OpenNMT-tf. The description of the model is read as text; its Python
-    code does not run.
+    search finds the same ids as CTranslate2. These ids can be more probable than the ids that
+    OpenNMT-tf finds. Only TensorFlow is needed, not OpenNMT-tf. The description of the model is
+    read as text; its Python code does not run.
 
-    A SentencePiece model that the configuration names, or a file in the folder whose pieces are
-    those of the vocabulary, becomes the tokenizer. Otherwise, without a tokenization, texts are
-    words between spaces, as in OpenNMT-tf. Other tokenizations have no counterpart here: such a
-    model reads and writes ids.
+    The tokenizer is the SentencePiece model that the configuration names. If the configuration has
+    no tokenization, the folder is searched for a SentencePiece model with the pieces of the
+    vocabulary. If there is none, texts are split at spaces, as in OpenNMT-tf. Other tokenizations
+    are not supported: the converted model then has no tokenizer, and reads and writes ids.
 
     Args:
-        folder: Path of the folder of the model, of its folder `avg` with the average of several
-            checkpoints, or of one checkpoint without its suffix `.index`. The file `checkpoint` in
-            a folder names the newest checkpoint.
+        folder: Path of a model's folder, of its subfolder `avg` with the average of several
+            checkpoints, or of one checkpoint without the suffix `.index`. From a folder, the newest
+            checkpoint is converted, which is named in the file `checkpoint`.
         model_type: String, name in the catalog of OpenNMT-tf, such as `"TransformerBase"`, or path
             of a `model_description.py`. Defaults to `None`: the `model_description.py` in the
             folder, or in the folder above.
-        config: Path of the configuration in YAML. Defaults to `None`: `data.yml` or `config.yml`
-            beside the `model_description.py` or in the folder, if there is one.
+        config: Path of the configuration in YAML. Defaults to `None`: the file `data.yml` or
+            `config.yml` in the folder of the checkpoint or of `model_description.py`, if it exists.
         source_vocabulary: Path of the vocabulary of the sources, a text file with a token in each
-            line. Defaults to `None`: that of the configuration.
-        target_vocabulary: Path of the vocabulary of the targets. Defaults to `None`: that of the
-            configuration.
+            line. Defaults to `None`: the vocabulary that the configuration names.
+        target_vocabulary: Path of the vocabulary of the targets. Defaults to `None`: the vocabulary
+            that the configuration names.
         ignore_settings: Names of settings that are accepted although they are unknown or would
             change results, such as `"params/length_penalty"`. Defaults to `()`.
 
@@ -78,8 +78,8 @@ def from_opennmt_tf(
 
     Raises:
         ConversionError: If the model or a setting is not supported, variables are missing, unused,
-            or have the wrong shape, or a vocabulary does not fit.
-        ImportError: If a library that reads the files is not installed.
+            or have the wrong shape, or a vocabulary does not belong to the model.
+        ImportError: If a library that is needed to read the files is not installed.
 
     Example:
 
@@ -145,14 +145,14 @@ def from_opennmt_tf(
 
 
 def _folders(folder):
-    """Returns the folder and, for that of an average, the folder of its model."""
+    """Returns a list of the folder and, if it is a subfolder such as `avg`, the model's folder."""
     above = folder.absolute().parent
     is_average = not (folder / DESCRIPTION).is_file() and (above / DESCRIPTION).is_file()
     return [folder, above] if is_average else [folder]
 
 
 def _description(model_type, folders) -> tuple[ModelDescription, str]:
-    """Returns the `ModelDescription`, and the name of its file or of the model."""
+    """Returns the `ModelDescription`, and the name of the file or catalog entry that it is from."""
     path = next((f / DESCRIPTION for f in folders if (f / DESCRIPTION).is_file()), None)
     if model_type is not None and not str(model_type).endswith(".py"):
         return describe(str(model_type)), str(model_type)
@@ -161,9 +161,9 @@ def _description(model_type, folders) -> tuple[ModelDescription, str]:
     if path is None or not path.is_file():
         raise ConversionError(
             f"Expected the file {DESCRIPTION} in {str(folders[0])!r}, because a checkpoint does "
-            f"not have the number of heads. Received: model_type={model_type!r}. Pass the name of "
-            "the model in the catalog of OpenNMT-tf with --model-type or model_type=, such as "
-            "TransformerBase."
+            "not contain the number of heads. Received: "
+            f"model_type={model_type!r}. Pass the name of the model in the catalog of OpenNMT-tf "
+            "with --model-type or model_type=, such as TransformerBase."
         )
     return read_description(path.read_text(encoding="utf-8"), str(path)), path.name
 
@@ -192,7 +192,7 @@ def _vocabulary(side, given, size, configuration, folders) -> Vocabulary | None:
 
 
 def _tokenizers(vocabularies, configuration, folders) -> tuple[tuple[Any, Any], str]:
-    """Returns the tokenizers of source and target, and a sentence about them."""
+    """Returns the tokenizers of source and target, and a note for the report."""
     found, notes = [], []
     for side, vocabulary in zip(SIDES, vocabularies, strict=True):
         tokenization = configuration[f"data/{side}_tokenization"]
@@ -200,7 +200,7 @@ def _tokenizers(vocabularies, configuration, folders) -> tuple[tuple[Any, Any], 
         tokenizer, note = opennmt_tokenizer(vocabulary, tokenization, folders)
         found.append(tokenizer)
         notes.append(note)
-    if None in found:  # both or none, because a run directory has ids or texts
+    if None in found:  # a model reads and writes texts, or reads and writes ids
         missing = found.index(None)
         return (None, None), notes[missing]
     source, target = found

@@ -26,7 +26,7 @@ REPORT, LABELS, ORIGINAL = "conversion.txt", "labels.txt", "original"
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
-    """A converted checkpoint.
+    """Result of the conversion of a checkpoint.
 
     Args:
         model: `GenerationModel`; for an encoder, a functional model of `token_ids` and, if tokens
@@ -37,12 +37,12 @@ class Conversion:
         architecture: String, the class in transformers or OpenNMT-tf.
         search: String, the search and its arguments.
         tokenizers: String, the tokenizers that were found.
-        settings: Tuple of `SettingReport`s: how each setting was treated.
+        settings: Tuple of `SettingReport`s, the treatment of each setting.
         card: `ModelCard`.
         kind: String, the `kind` of the run directory. Defaults to `"generation"`.
         labels: Tuple of strings, the names of the classes of a classifier. Defaults to `()`.
-        original: Dict from names to the contents of the files of the checkpoint without its
-            weights, with which `keras_attn.export.export_transformers` writes the model back.
+        original: Dict from file names to contents, the files of the checkpoint except its weights.
+            `keras_attn.export.export_transformers` uses these files to write the model back.
             Defaults to an empty dict.
     """
 
@@ -123,7 +123,7 @@ def from_transformers(
     Raises:
         ConversionError: If the architecture or a setting is not supported, or weights are missing,
             unused, or have the wrong shape.
-        ImportError: If a library that reads the files is not installed.
+        ImportError: If a library that is needed to read the files is not installed.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""Settings of `generate` of transformers for a search of this library."""
+"""Converts a search of keras_attn to settings for `generate` of transformers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,11 +22,11 @@ from keras_attn.search.search import Search
 SEARCHES: dict[str, Any] = {
     each.__name__: each for each in (BeamDecoder, GreedyDecoder, SamplingDecoder)
 }
-"""Dict from names to the classes of searches that `generate` has."""
+"""Dict from names to search classes. `generate` of transformers has an equal search for each."""
 
 IGNORED = {"decoder", "dtype", "name", "return_alignments", "return_token_log_probs", "trainable"}
 _ADVICE = (
-    "Change the search with keras_attn.replace_search or --search NAME=VALUE, for instance "
+    "Change the search with keras_attn.replace_search or --search NAME=VALUE, for example "
     "relative_max_length=null and length_penalty_form=average_with_end."
 )
 WITHOUT_BEAMS = {"length_penalty", "length_penalty_form"}
@@ -40,7 +40,7 @@ def search_differences(
 
     Args:
         search: Search.
-        found: `SearchSettings`.
+        found: `SearchSettings` of `generate`.
         reads_prompts: Bool, whether the model continues prompts, so that no search uses a start
             token. Defaults to `False`.
 
@@ -78,7 +78,7 @@ def generation_config(
         Dict.
 
     Raises:
-        ConversionError: If `generate` has no such search.
+        ConversionError: If `generate` has no equal search.
     """
     if type(search).__name__ not in SEARCHES:
         raise _error(f"{type(search).__name__}, which is none of {tuple(SEARCHES)}")
@@ -106,7 +106,7 @@ def _values(search, reads_prompts):
         values["decoder_start_token_id"] = search.start_token_id
     if reads_prompts and search.relative_max_length is not None:
         del values["max_new_tokens"]
-        values["max_length"] = search.max_length  # with the prompt
+        values["max_length"] = search.max_length  # includes the prompt
     if search.min_length:
         values["min_new_tokens"] = search.min_length
     if search.suppressed_token_ids:

@@ -1,4 +1,4 @@
-"""Keys of `generation_config.json`, and of `config.json` where they are the search settings."""
+"""Keys of the search settings in `generation_config.json`, or else in `config.json`."""
 
 from keras_attn.convert.settings import Setting, irrelevant, mapped, refused, refused_unless
 
@@ -7,7 +7,7 @@ _OUTPUTS = irrelevant("selects outputs that the converted model does not have")
 
 
 def _for_sampling(note, *harmless):
-    """Returns the treatment of a key that only matters with `do_sample`."""
+    """Returns the treatment of a key that changes results only if `do_sample` is true."""
     return refused_unless(
         note, lambda value, settings: value in (None, *harmless) or not settings["do_sample"]
     )
@@ -42,28 +42,28 @@ GENERATION: dict[str, Setting] = {
     "temperature": mapped("temperature, with do_sample", 1.0),
     "top_k": mapped("top_k, with do_sample", 50),
     "top_p": mapped("top_p, with do_sample", 1.0),
-    "min_p": _for_sampling("tokens are cut relative to the best one"),
-    "top_h": _for_sampling("tokens are cut by their entropy"),
+    "min_p": _for_sampling("min-p sampling"),
+    "top_h": _for_sampling("top-h sampling"),
     "typical_p": _for_sampling("typical sampling", 1.0),
-    "epsilon_cutoff": _for_sampling("tokens are cut by their probability", 0.0),
-    "eta_cutoff": _for_sampling("tokens are cut by their entropy", 0.0),
+    "epsilon_cutoff": _for_sampling("epsilon sampling", 0.0),
+    "eta_cutoff": _for_sampling("eta sampling", 0.0),
     # Other changes of the scores.
     "encoder_repetition_penalty": refused("a penalty that reads the source", None, 1.0),
     "encoder_no_repeat_ngram_size": refused("blocks n-grams of the source", None, 0),
-    "exponential_decay_length_penalty": refused("a length penalty of another form", None),
+    "exponential_decay_length_penalty": refused("a length penalty of a different form", None),
     "guidance_scale": refused("classifier-free guidance", None, 1.0, 1),
     "sequence_bias": refused("a bias of token sequences", None, {}),
     "token_healing": refused("changes the end of a prompt", None, False),
     "watermarking_config": refused("a watermark in the scores", None),
     # Other searches.
     "constraints": refused("constrained beam search", None, []),
-    "diversity_penalty": refused("diverse beam search of another form", None, 0.0),
-    "dola_layers": refused("contrasts layers", None),
+    "diversity_penalty": refused("diverse beam search of a different form", None, 0.0),
+    "dola_layers": refused("contrastive decoding of layers (DoLa)", None),
     "force_words_ids": refused("constrained beam search", None, []),
-    "num_beam_groups": refused("diverse beam search of another form", None, 1),
+    "num_beam_groups": refused("diverse beam search of a different form", None, 1),
     "penalty_alpha": refused("contrastive search", None, 0.0),
     # When a search stops.
-    "max_time": refused("a limit of time makes results depend on the machine", None),
+    "max_time": refused("a time limit, which makes results depend on the machine", None),
     "stop_strings": refused("strings that end a text", None, []),
     # Without influence on the results.
     "remove_invalid_values": irrelevant("only changes NaN and infinite logits"),

@@ -1,4 +1,4 @@
-"""Codes of the languages of multilingual checkpoints."""
+"""Language codes of multilingual checkpoints."""
 
 import re
 from typing import Any
@@ -17,7 +17,7 @@ def language_codes(checkpoint: Checkpoint) -> dict[str, int | None]:
         checkpoint: `Checkpoint`.
 
     Returns:
-        Dict from codes to ids, or to `None` if the files only have their order.
+        Dict from codes to ids, or to `None` if the files contain only the order of the codes.
     """
     found = {}
     tokenizer = checkpoint.read_json("tokenizer.json") or {}
@@ -41,7 +41,7 @@ def language_codes(checkpoint: Checkpoint) -> dict[str, int | None]:
 
 
 def require_ids(codes: dict[str, int | None], vocabulary: dict[str, int]) -> None:
-    """Checks that a vocabulary has the ids of the codes that the checkpoint's files contain.
+    """Checks that language codes have the same ids in a vocabulary as in the checkpoint's files.
 
     Args:
         codes: Dict returned by `language_codes`.

@@ -28,8 +28,8 @@ OPT_OFFSET = 2
 
 _CLASSIFIER = irrelevant("only used by heads with a summary")
 _IDS = {
-    "pad_token_id": irrelevant("the search settings have it"),
-    "bos_token_id": mapped("start token of prompts that are texts"),
+    "pad_token_id": irrelevant("the search settings contain it"),
+    "bos_token_id": mapped("start token of text prompts"),
 }
 
 
@@ -45,7 +45,7 @@ def _build_model(
 
     Args:
         settings: `Settings`.
-        size: Int, number of ids.
+        size: Int, size of the vocabulary.
         features: Int, size of the vectors.
         num_layers: Int, number of blocks.
         block: Dict, arguments of `TransformerDecoderBlock`.
@@ -65,7 +65,7 @@ def _build_model(
 
 
 def _copy_tables(model, table, copy):
-    """Maps embedding and output matrix. `table` is the name of the embedding."""
+    """Maps embedding and output matrix. `table` is the name of the embedding in the checkpoint."""
     output = "lm_head.weight"
     copy.copy(model.embedding.embeddings, table)
     if model.head is None:
@@ -92,7 +92,7 @@ GPT2_SETTINGS: dict[str, Setting] = {
     "resid_pdrop": mapped("dropout, for training", 0.1),
     "embd_pdrop": mapped("dropout of the embedding, for training", 0.1),
     "attn_pdrop": mapped("attention_dropout, for training", 0.1),
-    "reorder_and_upcast_attn": irrelevant("computes the same in another order"),
+    "reorder_and_upcast_attn": irrelevant("computes the same results in a different order"),
     "initializer_range": TRAINING,
     "n_ctx": equals("n_positions"),
     "summary_type": _CLASSIFIER,
@@ -167,7 +167,7 @@ OPT_SETTINGS: dict[str, Setting] = {
     **COMMON,
     **DECODER_ONLY,
     **_IDS,
-    "bos_token_id": mapped("start token of prompts that are texts", 2),
+    "bos_token_id": mapped("start token of text prompts", 2),
     "vocab_size": mapped("size of the embedding", 50272),
     "hidden_size": mapped("size of the vectors", 768),
     "num_hidden_layers": mapped("num_layers", 12),
@@ -180,9 +180,9 @@ OPT_SETTINGS: dict[str, Setting] = {
     "attention_dropout": mapped("attention_dropout, for training", 0.0),
     "activation_dropout": TRAINING,
     "do_layer_norm_before": refused("post-norm blocks of OPT-350m", None, True),
-    "_remove_final_layer_norm": refused("no normalization after the blocks", None, False),
+    "_remove_final_layer_norm": refused("no normalization after the last block", None, False),
     "word_embed_proj_dim": refused_unless(
-        "an embedding of another size, as in OPT-350m",
+        "an embedding size other than hidden_size, as in OPT-350m",
         lambda value, settings: value in (None, settings["hidden_size"]),
     ),
     "layer_norm_elementwise_affine": refused("normalizations without weights", None, True),
@@ -237,7 +237,7 @@ LLAMA_SETTINGS: dict[str, Setting] = {
     **COMMON,
     **DECODER_ONLY,
     **_IDS,
-    "bos_token_id": mapped("start token of prompts that are texts", 1),
+    "bos_token_id": mapped("start token of text prompts", 1),
     "vocab_size": mapped("size of the embedding", 32000),
     "hidden_size": mapped("size of the vectors", 4096),
     "intermediate_size": mapped("intermediate_dim", 11008),
@@ -253,7 +253,7 @@ LLAMA_SETTINGS: dict[str, Setting] = {
     "rope_scaling": refused("scaled rotary positions", None),
     "attention_dropout": mapped("attention_dropout, for training", 0.0),
     "max_position_embeddings": irrelevant("rotary positions have no limit"),
-    "pretraining_tp": irrelevant("computes the same in slices"),
+    "pretraining_tp": irrelevant("computes the same results in slices"),
     "initializer_range": TRAINING,
 }
 _BIASES = {
@@ -303,7 +303,7 @@ def copy_llama(
     biases = _attention_biases(options, settings)
     _copy_tables(model, "model.embed_tokens.weight", copy)
     copy.ignore(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
-    # Gemma stores the difference of the scale from 1.
+    # Gemma stores the scale of a normalization minus 1.
     added = 1.0 if options["is_gemma"] else 0.0
     copy.norm(model.stack.final_norm, "model.norm", added)
     for index, each in enumerate(model.stack.blocks):
@@ -325,7 +325,7 @@ def copy_llama(
 
 
 def _attention_biases(options, settings):
-    """Returns the projections of an attention that have biases."""
+    """Returns the names of the attention projections that have a bias."""
     if options["has_bias"]:
         return PROJECTIONS[:3]
     return PROJECTIONS if settings.get("attention_bias", False) else ()
@@ -336,13 +336,13 @@ def _has_mlp_bias(settings):
 
 
 def _gemma_gate(settings):
-    """Returns the activation of the gate, which the configurations of Gemma can call gelu."""
+    """Returns the activation of the gate. In configurations of Gemma, gelu means the tanh form."""
     gate = settings["hidden_act"]
     return "gelu_pytorch_tanh" if gate == "gelu" else gate
 
 
 def _rope_theta(settings):
-    """Returns the base of the rotary frequencies, from old or new keys."""
+    """Returns the base of the rotary frequencies, from `rope_parameters` or `rope_theta`."""
     parameters = dict(settings["rope_parameters"] or {})
     theta = parameters.pop("rope_theta", settings["rope_theta"])
     kind = parameters.pop("rope_type", "default")
@@ -388,11 +388,11 @@ QWEN2 = _llama(
         "intermediate_size": mapped("intermediate_dim", 22016),
         "num_key_value_heads": mapped("num_key_value_heads", 32),
         "bos_token_id": irrelevant("the tokenizer adds no start token"),
-        "use_sliding_window": refused("windows of some layers alone", None, False),
+        "use_sliding_window": refused("sliding windows in some layers only", None, False),
         "sliding_window": irrelevant("only used with use_sliding_window"),
         "max_window_layers": irrelevant("only used with use_sliding_window"),
         "layer_types": refused_unless(
-            "windows of some layers alone",
+            "sliding windows in some layers only",
             lambda value, _: value is None or set(value) <= {"full_attention"},
         ),
     },
@@ -415,9 +415,9 @@ GEMMA = _llama(
             "gelu_pytorch_tanh",
             lambda settings: activation(_gemma_gate(settings), gated=True),
         ),
-        "hidden_activation": refused("another gate", None, "gelu_pytorch_tanh"),
+        "hidden_activation": refused("a different gate activation", None, "gelu_pytorch_tanh"),
         "tie_word_embeddings": mapped("whether the output layer uses the embedding", True),
-        "bos_token_id": mapped("start token of prompts that are texts", 2),
+        "bos_token_id": mapped("start token of text prompts", 2),
         "attention_bias": mapped("use_bias", False),
         "use_bidirectional_attention": refused("attention to later tokens", None, False),
     },

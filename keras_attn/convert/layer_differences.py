@@ -1,4 +1,4 @@
-"""Differences of the configurations of two layers."""
+"""Differences between the configurations of two layers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -29,7 +29,7 @@ _MISSING = object()
 
 
 def layer_differences(found: keras.layers.Layer, expected: keras.layers.Layer) -> list[str]:
-    """Returns the arguments of a layer that differ from those of another layer.
+    """Lists the differences between the arguments of two layers.
 
     Arguments that do not change the results of inference are not compared, such as names, dropout
     rates and initializers.
@@ -47,7 +47,7 @@ def layer_differences(found: keras.layers.Layer, expected: keras.layers.Layer) -
 
 
 def _config(layer):
-    """Returns the configuration of a layer. Sizes of heads that are `None` have their default."""
+    """Returns the configuration of a layer, with defaults instead of head sizes that are `None`."""
     config = layer.get_config()
     if (config.get("embedding") or {}).get("class_name") in ("Embedding", "ReversibleEmbedding"):
         # A ReversibleEmbedding that only embeds is an Embedding.
@@ -69,7 +69,7 @@ def _differences(found: Any, expected: Any, path: str) -> Iterator[str]:
         for name in sorted({*found, *expected}):
             if name in IGNORED or name.endswith(("_initializer", "_regularizer", "_constraint")):
                 continue
-            # The arguments of a serialized layer.
+            # The key "config" contains the arguments of a serialized layer. Omit it in the path.
             own = path if name == "config" else f"{path}.{name}".lstrip(".")
             yield from _differences(found.get(name, _MISSING), expected.get(name, _MISSING), own)
     elif _plain(found) != _plain(expected):

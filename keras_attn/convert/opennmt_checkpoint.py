@@ -14,12 +14,12 @@ _RECURRENT = r"model/(encoder|decoder)/.*(cell|rnn|lstm|gru|bridge).*"
 
 
 class OpenNMTCheckpoint:
-    """Checkpoint of OpenNMT-tf 2: the variables of the model, without those of the optimizer.
+    """Checkpoint of OpenNMT-tf 2: the variables of the model, without variables of the optimizer.
 
     Args:
-        path: Path of a folder, or of a checkpoint without the suffix `.index`. From a folder, the
-            newest checkpoint is read, which is named in the file `checkpoint`. A folder without
-            this file must have a single checkpoint.
+        path: Path of a folder, or of a checkpoint without the suffix `.index`. In a folder, the
+            file `checkpoint` names the newest checkpoint, which is read. A folder without this file
+            must contain a single checkpoint.
 
     Attributes:
         folder: `Path` of the folder.
@@ -39,7 +39,7 @@ class OpenNMTCheckpoint:
         if self.name.startswith("model.ckpt"):
             raise ConversionError(
                 f"Expected a checkpoint of OpenNMT-tf 2. Received: {self.name}, the name that "
-                "OpenNMT-tf 1 gives. Load it once with OpenNMT-tf 2, which saves it in its format."
+                "OpenNMT-tf 1 gives. Load it once with OpenNMT-tf 2, which saves the new format."
             )
         try:
             self._file = TensorFlowCheckpoint(self.folder / self.name)
@@ -61,12 +61,12 @@ class OpenNMTCheckpoint:
         if array.dtype.name not in FLOATS:
             raise ConversionError(
                 f"Expected variables of the dtypes {FLOATS}. Received: {name} of dtype "
-                f"{array.dtype.name}. Use the checkpoint of the training."
+                f"{array.dtype.name}. Use a checkpoint that the training wrote."
             )
         return array.astype("float32")
 
     def _check(self):
-        """Raises an error if the variables are not those of a Transformer."""
+        """Raises an error if the variables do not belong to a Transformer."""
         place = str(self.folder / self.name)
         if not self.shapes:
             raise ConversionError(
@@ -100,7 +100,7 @@ def _newest(folder):
     if (folder / STATE).is_file():
         text = (folder / STATE).read_text(encoding="utf-8")
         found = re.search(r'^model_checkpoint_path: "(.*)"', text, re.MULTILINE)
-        # The path can be that of the machine on which the model was trained.
+        # The folder in this path may only exist on the machine that trained the model.
         name = re.split(r"[/\\]", found[1])[-1] if found else None
         if name in names:
             return name

@@ -50,7 +50,7 @@ CATALOG: dict[str, dict[str, Any]] = {
     "ScalingNmtEnDe": _SCALING,
     "ScalingNmtEnFr": {**_SCALING, "dropout": 0.1, "attention_dropout": 0.0},
 }
-"""Dict from the Transformers in the catalog of OpenNMT-tf 2.32 to their arguments."""
+"""Dict from the names of the Transformers in the catalog of OpenNMT-tf 2.32 to arguments."""
 
 _UNSUPPORTED = {
     "GPT2Small": "Language models",
@@ -70,7 +70,7 @@ class ModelDescription:
     Args:
         class_name: String, a key of `CATALOG`.
         arguments: Dict, the arguments of `opennmt.models.Transformer`. Functions and classes are
-            their names, such as `"relu"`.
+            represented by their names, such as `"relu"`.
     """
 
     class_name: str
@@ -82,7 +82,7 @@ def describe(class_name: str, arguments: Mapping[str, Any] | None = None) -> Mod
 
     Args:
         class_name: String, name in the catalog.
-        arguments: Dict, arguments that replace those of the catalog. Defaults to `None`.
+        arguments: Dict, arguments that override the arguments in the catalog. Defaults to `None`.
 
     Raises:
         ConversionError: If the model is not a Transformer of the catalog.
@@ -99,15 +99,16 @@ def read_description(text: str, file: str) -> ModelDescription:
     """Reads a model description without running it.
 
     The file must define `model` as a model of the catalog, as a call of
-    `opennmt.models.Transformer`, or as a class derived from it whose constructor calls
-    `super().__init__` with literal values.
+    `opennmt.models.Transformer`, or as a subclass of `opennmt.models.Transformer`. The arguments of
+    the call, or of `super().__init__` in the subclass, must be literal values or names.
 
     Args:
         text: String, the content of the file.
         file: String, path of the file, for messages.
 
     Raises:
-        ConversionError: If the file cannot be read in this way, or describes another model.
+        ConversionError: If the file cannot be read in this way, or the model is not a Transformer
+            of the catalog.
     """
     try:
         class_name, arguments = _Reader(text).read()
@@ -163,7 +164,7 @@ class _Reader:
         return name, self._arguments(node)
 
     def _class(self, node):
-        """Reads `super().__init__` of a class."""
+        """Returns the name of the base class and the arguments of `super().__init__`."""
         base = _last_name(node.bases[0])
         for each in ast.walk(node):
             if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):

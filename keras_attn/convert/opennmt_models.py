@@ -19,12 +19,14 @@ from keras_attn.transformer.transformer_decoder_block import TransformerDecoderB
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 EPSILON = 1e-3
-"""Number that Keras adds to the variance in a layer normalization by default."""
+"""Epsilon of the layer normalizations of OpenNMT-tf, the default of Keras."""
 
 FIRST_POSITION = 1
+"""Index of the first position in the position encodings of OpenNMT-tf."""
 
+# The gelu of OpenNMT-tf is the tanh approximation.
 ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "swish": "silu", "silu": "silu"}
-"""Dict from the names of activations of OpenNMT-tf to ours. Its gelu is the one with tanh."""
+"""Dict from names of activations in OpenNMT-tf to names in keras_attn."""
 
 SHARING = ("NONE", "SOURCE_TARGET_INPUT", "TARGET", "ALL", "AUTO")
 """Values of `share_embeddings`, in the order of their numbers in OpenNMT-tf."""
@@ -45,7 +47,8 @@ def build_opennmt(
     Args:
         settings: `Settings` of the arguments of `opennmt.models.Transformer`, which
             `check_arguments` has accepted.
-        controls: Dict with `start` and `end`, whether the sources have these tokens.
+        controls: Dict with the optional bools `start` and `end`: whether the sources have a start
+            token and an end token.
         copy: `WeightCopy` of the checkpoint.
 
     Returns:
@@ -156,7 +159,7 @@ def _num_layers(settings):
 
 
 def _share_name(settings):
-    """Returns which embeddings are one, as a name of `SHARING`."""
+    """Returns the embeddings that are shared, as a name in `SHARING`."""
     share = settings["share_embeddings"]
     if isinstance(share, int) and 0 <= share < len(SHARING):
         share = SHARING[share]
@@ -166,15 +169,15 @@ def _share_name(settings):
 
 
 def _sharing(settings, copy):
-    """Returns which embeddings are one, after `AUTO` is decided by the variables."""
+    """Returns the embeddings that are shared. The variables decide what `AUTO` means."""
     share = _share_name(settings)
-    if share == "AUTO":  # ALL if both sides have the same file as vocabulary
+    if share == "AUTO":  # in OpenNMT-tf, ALL if both sides have the same vocabulary
         share = "TARGET" if TARGET in copy else "ALL"
     return share
 
 
 def _embedding(copy, name, features):
-    # A missing variable is reported with all others.
+    # If the variable is missing, `WeightCopy.finish` reports it together with other missing ones.
     rows = (copy.shape(name) or (1,))[0]
     return keras.layers.ReversibleEmbedding(rows, features)
 
@@ -242,5 +245,5 @@ def _choose(settings, name, table):
 def _error(name, value, expected):
     return ConversionError(
         f"Expected {name} of the model to be {expected}. Received: {name}={value!r}. Models with "
-        "it cannot be converted."
+        "this value cannot be converted."
     )

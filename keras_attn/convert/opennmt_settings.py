@@ -1,4 +1,4 @@
-"""Settings of OpenNMT-tf: the arguments of a Transformer, and the file of the configuration."""
+"""Settings of OpenNMT-tf: the arguments of a Transformer, and the configuration file."""
 
 import importlib
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ PAD, START, END = 0, 1, 2
 """Ids of `<blank>`, `<s>` and `</s>`, which are the same in all vocabularies."""
 
 CONFIGS = ("data.yml", "config.yml")
-"""Names of configurations that are found in the folder of a checkpoint."""
+"""Names of configuration files that are searched in the folder of a checkpoint."""
 
 _TRAINING = irrelevant("only used in training")
 _OUTPUTS = irrelevant("selects outputs that the converted model does not have")
@@ -40,7 +40,7 @@ ARGUMENTS: dict[str, Setting] = {
     "ffn_activation": mapped("activation", "relu"),
     "mha_bias": mapped("biases of the attention", True),
     "position_encoder_class": mapped("positions", "SinusoidalPositionEncoder"),
-    "share_embeddings": mapped("which embeddings are one", "NONE"),
+    "share_embeddings": mapped("the embeddings that are shared", "NONE"),
     "share_encoders": irrelevant("only used with several sources"),
     "maximum_relative_position": refused(
         "relative positions of keys and values, which the attention of this library does not have",
@@ -59,12 +59,12 @@ _PARAMS: dict[str, Setting] = {
     "sampling_topk": mapped("top_k of SamplingDecoder; 1 is no sampling, 0 is all tokens", 1),
     "sampling_temperature": mapped("temperature, with sampling", 1.0),
     "length_penalty": refused_unless(
-        "a length penalty of another form; accept it, and set length_penalty_form='gnmt' and "
+        "a length penalty of a different form; accept it, and set length_penalty_form='gnmt' and "
         "length_penalty at the export",
         lambda value, settings: value in (None, 0) or settings["params/beam_width"] == 1,
     ),
     "coverage_penalty": refused_unless(
-        "a coverage penalty of another form; accept it, and set coverage_penalty at the export",
+        "a coverage penalty of a different form; accept it, and set coverage_penalty at the export",
         lambda value, settings: value in (None, 0) or settings["params/beam_width"] == 1,
     ),
     "num_hypotheses": mapped("num_hypotheses; 0 is beam_width", 1),
@@ -113,9 +113,9 @@ _DATA: dict[str, Setting] = {
         "targets without start or end token", lambda value, _: _has_both(value)
     ),
     "sequence_controls": refused("start and end tokens of sources and targets", None, {}),
-    "source_embedding": irrelevant("initial values of the training"),
-    "target_embedding": irrelevant("initial values of the training"),
-    "embedding": irrelevant("initial values of the training"),
+    "source_embedding": irrelevant("initial values for training"),
+    "target_embedding": irrelevant("initial values for training"),
+    "embedding": irrelevant("initial values for training"),
     "export_vocabulary_assets": _OUTPUTS,
     **dict.fromkeys(
         (
@@ -142,8 +142,8 @@ _INFER: dict[str, Setting] = {
 }
 
 CONFIGURATION: dict[str, Setting] = {
-    "auto_config": mapped("beam_width=4 without params/beam_width", True),
-    "model_dir": irrelevant("the folder is an argument"),
+    "auto_config": mapped("default of params/beam_width: 4 if true, 1 if false", True),
+    "model_dir": irrelevant("the folder is an argument of the conversion"),
     "train": _TRAINING,
     "eval": _TRAINING,
     "score": _OUTPUTS,
@@ -164,7 +164,7 @@ def read_config(path: Path | None) -> Settings:
         `Settings` with keys such as `"params/beam_width"`.
 
     Raises:
-        ConversionError: If the file is missing, or not such a configuration.
+        ConversionError: If the file is missing, or is not a configuration of OpenNMT-tf.
         ImportError: If PyYAML is not installed.
     """
     if path is None:
@@ -209,12 +209,14 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
 
 
 def opennmt_search(settings: Settings) -> SearchSettings:
-    """Maps the settings of the inference of OpenNMT-tf to a search.
+    """Maps the inference settings of OpenNMT-tf to a search.
 
-    By default, OpenNMT-tf has no length penalty and searches until no open hypothesis can become
-    better than the best finished one, which `stop="exact"` does too. But finished hypotheses stay
-    in its beam, which open ones can push out of it before they become worse. Here, as in
-    CTranslate2, finished hypotheses are kept.
+    By default, OpenNMT-tf has no length penalty, and a beam search ends when no open hypothesis can
+    become better than the best finished hypothesis. The converted search has the same rule,
+    `stop="exact"`. There is one difference. In OpenNMT-tf, finished hypotheses occupy places in the
+    beam. Open hypotheses with a higher score can displace finished hypotheses, although the score
+    of an open hypothesis decreases with each further token. The converted search keeps all finished
+    hypotheses, as CTranslate2 does.
 
     Args:
         settings: `Settings` of the configuration.
@@ -223,7 +225,7 @@ def opennmt_search(settings: Settings) -> SearchSettings:
         `SearchSettings`.
 
     Raises:
-        ConversionError: If no search of this library computes the same.
+        ConversionError: If no search of keras_attn finds the same results.
     """
     beams = settings["params/beam_width"]
     beams = (4 if settings["auto_config"] else 1) if beams is None else int(beams)
@@ -242,7 +244,7 @@ def opennmt_search(settings: Settings) -> SearchSettings:
         if top_k != 1 and beams > 1:
             raise ConversionError(
                 f"Expected params/beam_width in {settings.file} to be 1 with sampling. Received: "
-                f"params/beam_width={beams}, params/sampling_topk={top_k}. Change one of them."
+                f"params/beam_width={beams}, params/sampling_topk={top_k}. Change one of these."
             )
     hypotheses = settings["infer/n_best"]
     hypotheses = int(settings["params/num_hypotheses"] if hypotheses is None else hypotheses)
@@ -251,7 +253,7 @@ def opennmt_search(settings: Settings) -> SearchSettings:
         if hypotheses > beams:
             raise ConversionError(
                 f"Expected params/num_hypotheses in {settings.file} of at most params/beam_width="
-                f"{beams}. Received: {hypotheses}. Change one of them."
+                f"{beams}. Received: {hypotheses}. Change one of these."
             )
     problems.raise_all()
     if top_k != 1:
@@ -275,7 +277,7 @@ def source_controls(class_name: str, settings: Settings) -> Mapping[str, Any]:
         settings: `Settings` of the configuration.
 
     Returns:
-        Dict with the keys `"start"` and `"end"`, if they are known.
+        Dict from `"start"` and `"end"` to bools. A missing key means `False`.
     """
     controls = settings["data/source_sequence_controls"]
     if controls is None and class_name.startswith("ScalingNmt"):

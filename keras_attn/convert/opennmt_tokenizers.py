@@ -16,15 +16,15 @@ SPECIAL = ("<blank>", "<s>", "</s>")
 """The first tokens of each vocabulary, with the ids 0, 1 and 2."""
 
 LEAST_MATCH = 0.9
-"""Least fraction of a vocabulary that the pieces of its SentencePiece model have."""
+"""Minimum fraction of a vocabulary's tokens that its SentencePiece model must contain."""
 
 _FILLER = r"averyunlikelytoken\d+"
-"""Tokens that OpenNMT-tf adds to vocabularies, to get sizes that are multiples of 8."""
+"""Tokens that OpenNMT-tf adds to vocabularies so that sizes are multiples of 8."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """Vocabulary of one side. The last id is that of all unknown tokens.
+    """Vocabulary of the sources or targets. All unknown tokens have the id after the last token.
 
     Args:
         path: `Path` of the file.
@@ -36,7 +36,7 @@ class Vocabulary:
 
     @property
     def unknown(self) -> str:
-        """String, a name of the unknown token that no other token has."""
+        """String, the name of the unknown token, which differs from all tokens."""
         return "<unk>" if "<unk>" not in self.tokens else "<unknown>"
 
     def ids(self) -> dict[str, int]:
@@ -56,7 +56,8 @@ def read_vocabulary(path: Path, size: int) -> Vocabulary:
         ConversionError: If the file is not a vocabulary of this size.
     """
     try:
-        # Only line feeds end a line, as in OpenNMT-tf: tokens can be other separators.
+        # Split only at line feeds, as OpenNMT-tf does: a token can be a different separator of
+        # lines, such as U+2028.
         lines = path.read_bytes().decode("utf-8").split("\n")
     except (OSError, ValueError) as error:
         raise ConversionError(
@@ -72,7 +73,7 @@ def read_vocabulary(path: Path, size: int) -> Vocabulary:
     if len(lines) + 1 != size:
         raise ConversionError(
             f"Expected a vocabulary of {size - 1} tokens, because the embedding has {size} rows "
-            f"and the last one is that of unknown tokens. Received: {len(lines)} tokens in "
+            f"and the last row is for unknown tokens. Received: {len(lines)} tokens in "
             f"{str(path)!r}. Check that the vocabulary belongs to the model."
         )
     if len(set(lines)) != len(lines):
@@ -87,13 +88,13 @@ def read_vocabulary(path: Path, size: int) -> Vocabulary:
 def opennmt_tokenizer(
     vocabulary: Vocabulary | None, tokenization: Any, folders: Sequence[Path]
 ) -> tuple[Any, str]:
-    """Returns the tokenizer of one side, and a sentence about it.
+    """Returns the tokenizer of the sources or targets, and a note for the report.
 
     Args:
         vocabulary: `Vocabulary`, or `None` if it is not known.
         tokenization: The tokenization in the configuration: a mapping, the path of a YAML file, or
             `None`.
-        folders: List of `Path`s, folders of the files.
+        folders: List of `Path`s, folders in which files are searched.
 
     Raises:
         ConversionError: If the SentencePiece model in the configuration is missing, or does not
@@ -114,7 +115,7 @@ def opennmt_tokenizer(
         if not missing:
             return _sentencepiece(vocabulary, path), path.name
         reasons.append(f"{path.name} does not have tokens such as {missing[0]!r}")
-    note = "; ".join(["words between spaces, as without a tokenization", *reasons])
+    note = "; ".join(["words between spaces, because no tokenization is known", *reasons])
     if importlib.util.find_spec("tokenizers") is None:
         return None, "none, because words need `pip install keras-attn[tokenizers]`; use ids"
     return _words(vocabulary), note
@@ -124,8 +125,8 @@ def find_file(name: str, folders: Iterable[Path]) -> Path | None:
     """Returns the path of a file that a configuration names, or `None` if there is none.
 
     Args:
-        name: String, a path relative to one of the folders or to the working directory. A file of
-            this name in one of the folders is found too.
+        name: String, a path relative to one of the folders or to the working directory. If there is
+            no such path, a file of the same name directly in one of the folders is found.
         folders: Iterable of `Path`s.
     """
     folders = list(folders)
@@ -176,7 +177,7 @@ def _models(vocabulary, folders):
 
 
 def _missing_pieces(vocabulary, path):
-    """Returns tokens that a SentencePiece model does not have, or none if they are few."""
+    """Returns the tokens that a SentencePiece model does not have, or `[]` if these are few."""
     from keras_attn.text.renumber_pieces import import_sentencepiece_protobuf
 
     protobuf = import_sentencepiece_protobuf()

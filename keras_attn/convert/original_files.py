@@ -28,7 +28,7 @@ ORIGINAL_FILES = (CONFIG, GENERATION_CONFIG, *TOKENIZER_FILES)
 
 
 def read_original_files(folder: Path) -> dict[str, bytes]:
-    """Returns the contents of the files in a folder that are not weights, by name.
+    """Reads the files of a checkpoint except its weights. Returns a dict from names to contents.
 
     Args:
         folder: `Path` of a checkpoint.

@@ -7,7 +7,7 @@ from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.problems import Problems
 from keras_attn.convert.settings import Settings
 
-ADVICE = "Change it in the file, and set it later with keras_attn.replace_search."
+ADVICE = "Change the setting in the file. keras_attn.replace_search can change the search later."
 
 
 def refusal(
@@ -37,7 +37,7 @@ def check_ngrams(
     suppressed: Sequence[int],
     reads_prompts: bool,
 ) -> None:
-    """Checks that no n-gram with the start token or a prompt can repeat, since we ignore these."""
+    """Refuses `no_repeat_ngram_size` if n-grams can contain the start token or a prompt."""
     is_never_generated = start in suppressed or (start == end and size > 1)
     if reads_prompts or not is_never_generated:
         counted = "the prompt" if reads_prompts else f"the start token {start}"
@@ -57,13 +57,11 @@ def check_repetition_penalty(
     if reads_prompts:
         reason = "transformers also penalizes the tokens of the prompt"
     elif beams > 1:
-        reason = (
-            "the beam search of transformers changes log probabilities, and ours changes logits"
-        )
+        reason = "beam search in transformers changes log probabilities, in keras_attn logits"
     elif start not in suppressed:
         reason = (
             f"transformers also penalizes the start token {start}. Add [{start}] to bad_words_ids "
-            "if it is never written"
+            "if the model never generates this token"
         )
     else:
         return

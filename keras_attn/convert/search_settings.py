@@ -24,7 +24,7 @@ class SearchSettings:
 
     Args:
         class_name: String, name of the search class.
-        arguments: Dict, its keyword arguments.
+        arguments: Dict, keyword arguments of the class.
         impossible_token_ids: List of ids whose probability is set to 0 before the other
             probabilities are normalized.
     """
@@ -42,8 +42,8 @@ def search_settings(
     Args:
         settings: `Settings` of `generation_config.json`, or of `config.json` without such a file.
         max_positions: Int, `max_position_embeddings` of the model, or `None`.
-        reads_prompts: Bool, whether the model continues prompts, which `max_length` of transformers
-            counts. Defaults to `False`: a decoder with an encoder.
+        reads_prompts: Bool, whether the model continues prompts. In transformers, `max_length` then
+            includes the prompt. Defaults to `False`: a decoder with an encoder.
 
     Returns:
         `SearchSettings`.
@@ -86,7 +86,7 @@ def search_settings(
             name = "BeamDecoder"
             arguments |= _beams(settings, beams, hypotheses)
         elif hypotheses > 1:
-            advice = "greedy search returns one hypothesis"
+            advice = "A greedy search returns one hypothesis."
             raise refusal(settings, "num_return_sequences", hypotheses, "1", advice)
     if name == "BeamDecoder" and settings["renormalize_logits"]:
         check_renormalization(settings, arguments, problems)
@@ -101,14 +101,14 @@ def _special_ids(settings, reads_prompts, problems):
     with problems.collect():
         end = _single_id(settings, "eos_token_id")
         if end is None:
-            raise refusal(settings, "eos_token_id", None, "an end token", "Add eos_token_id to it.")
+            raise refusal(settings, "eos_token_id", None, "an end token", "Add eos_token_id.")
     with problems.collect():
         start = _single_id(settings, "decoder_start_token_id")
         start = _single_id(settings, "bos_token_id") if start is None else start
         if start is None and reads_prompts:
             start = end  # a prompt is never empty, so no search uses this start token
         elif start is None:
-            advice = "Add decoder_start_token_id to it."
+            advice = "Add decoder_start_token_id."
             raise refusal(settings, "decoder_start_token_id", None, "a start token", advice)
     with problems.collect():
         pad = _single_id(settings, "pad_token_id")
@@ -138,8 +138,8 @@ def with_languages(search: SearchSettings, languages: Mapping[str, Any]) -> Sear
     """Returns a search without a forced language code, if the caller selects the language.
 
     transformers forces the code of the target language as the first token, and
-    `generation_config.json` can name one language. Here, the caller selects a language, and its
-    code becomes a prefix instead.
+    `generation_config.json` can name one language. In keras_attn, the caller selects the language
+    of a call, and the code of this language becomes a prefix.
 
     Args:
         search: `SearchSettings`.
@@ -162,7 +162,8 @@ def _beams(settings, beams, hypotheses):
     return {
         "beam_width": beams,
         "stop": stop,
-        # The pool of transformers holds num_beams hypotheses. With fewer, a search can end earlier.
+        # transformers collects num_beams finished hypotheses. A search that collects fewer can end
+        # earlier.
         "num_hypotheses": beams if stop == "exact" else hypotheses,
         "length_penalty": float(settings["length_penalty"]),
         "length_penalty_form": "average_with_end",
@@ -186,7 +187,7 @@ def _lengths(settings, max_positions, reads_prompts):
     new, total = settings["max_new_tokens"], settings["max_length"]
     if new is None and total is not None:
         total = int(total)
-        if reads_prompts:  # the prompt counts
+        if reads_prompts:  # total includes the prompt
             return {"max_length": total, "relative_max_length": (-1, total)}
         return {"max_length": max(0, total - 1), "relative_max_length": None}
     if new is None:
@@ -197,7 +198,7 @@ def _lengths(settings, max_positions, reads_prompts):
 
 
 def _min_length(settings, reads_prompts):
-    """Returns `min_length`. In transformers, it counts the start token; here, it does not."""
+    """Returns `min_length` without the start token, which transformers includes."""
     new, total = settings["min_new_tokens"], int(settings["min_length"])
     if new is not None:
         return int(new)
@@ -212,7 +213,7 @@ def _suppressed(settings, end):
     long = [word for word in words if len(word) != 1]
     if long:
         raise refusal(settings, "bad_words_ids", long[0], "single tokens", "")
-    # transformers never forbids the end token.
+    # transformers ignores the end token in bad_words_ids.
     single = [int(word[0]) for word in words if word != [end]]
     return sorted({*single, *(settings["suppress_tokens"] or [])})
 
@@ -222,5 +223,5 @@ def _single_id(settings, name):
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise refusal(settings, name, value, "one id", "A search has one such token.")
+        raise refusal(settings, name, value, "one id", "A search has one token of this kind.")
     return value

@@ -22,12 +22,12 @@ class Setting:
 
     Args:
         treatment: String, `"mapped"`, `"irrelevant"` or `"refused"`.
-        note: String, what the key is mapped to, or the reason of the treatment.
+        note: String, the argument that the key is mapped to, or the reason for the treatment.
         default: Value of a missing key, for mapped keys.
         check: Function of all settings that raises a `ConversionError` if the model cannot have the
             value of a mapped key. Defaults to `None`: no check.
-        harmless: Function of a value and of all settings that returns whether a refused key has a
-            value that does not change results.
+        harmless: Function `(value, settings)` for refused keys. It returns whether the value of the
+            key does not change results.
     """
 
     treatment: str
@@ -59,14 +59,14 @@ def refused_unless(reason: str, harmless: Callable[[Any, Any], bool]) -> Setting
 
 @dataclasses.dataclass(frozen=True)
 class SettingReport:
-    """How one key of a JSON file was treated.
+    """Treatment of one key of a JSON file.
 
     Args:
         file: String, name of the file.
         name: String, the key.
         value: The value.
         treatment: String, `"mapped"`, `"irrelevant"`, `"harmless"` or `"ignored"`.
-        note: String, what the key is mapped to, or the reason of the treatment.
+        note: String, the argument that the key is mapped to, or the reason for the treatment.
     """
 
     file: str
@@ -82,7 +82,7 @@ class SettingReport:
 
 
 class Settings(Mapping[str, Any]):
-    """Settings of one JSON file. A missing key has the default of its table.
+    """Settings of one JSON file. A missing key has the default in `table`.
 
     Args:
         file: String, name of the file.
@@ -123,14 +123,15 @@ class Settings(Mapping[str, Any]):
         return sum(each.treatment == "mapped" for each in self.table.values())
 
     def check(self, ignored: Iterable[str] = ()) -> list[SettingReport]:
-        """Returns how each key of the file is treated.
+        """Returns the treatment of each key in the file.
 
         Args:
             ignored: Names of keys to accept although they are refused or unknown.
 
         Raises:
-            ConversionError: If a key is unknown, or refused and not harmless, or the model cannot
-                have the value of a mapped key. The message names all such keys.
+            ConversionError: If a key that is not in `ignored` is unknown, or is refused and its
+                value is not harmless, or if the model cannot have the value of a mapped key. The
+                message names all of these keys.
         """
         ignored, reports, wrong = set(ignored), [], []
         problems = Problems()
@@ -177,7 +178,7 @@ def check_ignored(names: Iterable[str], *parts: Settings) -> None:
     if needless:
         raise ConversionError(
             "Expected ignore_settings to be names of settings in the checkpoint. Received: "
-            f"{needless}, which it does not have. Omit them."
+            f"{needless}, which the checkpoint does not have. Omit them."
         )
 
 

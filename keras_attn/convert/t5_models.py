@@ -32,7 +32,7 @@ def _activation_name(settings):
     name, is_gated = settings["feed_forward_proj"], False
     if name.startswith("gated-"):
         name, is_gated = name.removeprefix("gated-"), True
-    # transformers uses the tanh form where a gate is called gelu.
+    # In transformers, the activation "gated-gelu" uses the tanh approximation.
     return ("gelu_new" if is_gated and name == "gelu" else name), is_gated
 
 
@@ -58,11 +58,11 @@ SETTINGS: dict[str, Setting] = {
     "classifier_dropout": CLASSIFIER,
     "initializer_factor": TRAINING,
     "dense_act_fn": refused_unless(
-        "must belong to feed_forward_proj",
+        "must match feed_forward_proj",
         lambda value, settings: value in (None, _activation_name(settings)[0]),
     ),
     "is_gated_act": refused_unless(
-        "must belong to feed_forward_proj",
+        "must match feed_forward_proj",
         lambda value, settings: value in (None, _activation_name(settings)[1]),
     ),
     "n_positions": irrelevant("relative positions have no limit"),
@@ -142,9 +142,10 @@ def copy_weights(
         copy.check_tied(OUTPUT, SHARED)
     else:
         copy.duplicate(embedding, OUTPUT)
-    # transformers ignores it too: cross-attention has no position bias.
+    # Some checkpoints contain a position bias of cross-attention, which transformers ignores.
     copy.ignore(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight")
-    # T5 does not scale its scores.
+    # T5 does not divide attention scores by sqrt(d_kv), but `MultiHeadAttention` does. Multiply the
+    # query projection by this number.
     scale = settings["d_kv"] ** 0.5
     is_gated = _activation_name(settings)[1]
     for side, layer in (("encoder", encoder), ("decoder", decoder)):

@@ -46,8 +46,8 @@ class Tokenizers:
 
     Args:
         source: `SentencePieceTokenizer`, or `None`.
-        target: `SentencePieceTokenizer`. `None` if the target uses the source tokenizer, or has
-            none.
+        target: `SentencePieceTokenizer`. `None` if the target uses the source tokenizer, or has no
+            tokenizer.
         languages: Tuple of the languages of source and target, BCP 47 tags or `None`.
         note: String, for the report.
     """
@@ -84,7 +84,7 @@ def read_tokenizers(kind: str | None, checkpoint: Checkpoint, ids: TokenizerIds)
         "t5": _single,
     }
     if kind is None:
-        return Tokenizers(note="none, because those of this architecture cannot be converted")
+        return Tokenizers(note="none, because tokenizers of this architecture cannot be converted")
     tokenizers = readers[kind](kind, checkpoint, ids)
     if tokenizers.source is None:
         return Tokenizers(note=f"none, because the folder does not have {TOKENIZER_FILES[kind]}")
@@ -116,12 +116,12 @@ def _marian(kind, checkpoint, ids):
     languages = config.get("source_lang"), config.get("target_lang")
     note = "source.spm and target.spm, with the ids of vocab.json"
     if tags:
-        note += f"; begin sources with a target language, such as {tags[0]}"
+        note += f"; begin each source with a target language, such as {tags[0]}"
     return Tokenizers(source, target, languages, note)
 
 
 def _single(kind, checkpoint, ids):
-    """Reads a SentencePiece model of both sides."""
+    """Reads a SentencePiece model that sources and targets share."""
     from keras_attn.text import checkpoint_vocabularies
 
     model = _read(checkpoint, "spiece.model")
@@ -141,7 +141,7 @@ def _single(kind, checkpoint, ids):
 
 
 def _json(kind, checkpoint, ids):
-    """Reads a `tokenizer.json` of both sides."""
+    """Reads a `tokenizer.json` that sources and targets share."""
     from keras_attn.text import HuggingFaceTokenizer
 
     model = _read(checkpoint, "tokenizer.json")
@@ -169,7 +169,7 @@ def _multilingual(kind, checkpoint, ids):
     model, codes = _read(checkpoint, "sentencepiece.bpe.model"), language_codes(checkpoint)
     if model is None or not codes:
         return Tokenizers()
-    pieces = checkpoint.read_json("vocab.json")  # of M2M100
+    pieces = checkpoint.read_json("vocab.json")  # only M2M100 has it
     if pieces is None:
         vocabulary, control = fairseq_vocabulary(model, list(codes)), [*codes, "<mask>"]
     else:

@@ -1,4 +1,4 @@
-"""Finds the architecture of transformers that can hold a model."""
+"""Finds an architecture of transformers that computes the same results as a model."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -29,18 +29,18 @@ _SHOWN = 6
 """Maximum number of differences in a message."""
 
 _NO_BIAS = "use_output_bias=False instead of True"
-"""Difference of a decoder from architectures with an output bias, which may be 0."""
+"""Accepted difference: transformers uses an output bias of 0 if the checkpoint has none."""
 
 
 @dataclasses.dataclass(frozen=True)
 class TransformersTarget:
-    """Describes how a checkpoint of transformers holds the weights of a model.
+    """Mapping of the weights of a model to a checkpoint of transformers.
 
     Args:
         class_name: String, the class in transformers.
         layers: List of the layers with weights.
-        copy_weights: Function of a `WeightMapping`.
-        new_writer: Function that returns a `WeightWriter`.
+        copy_weights: Function of a `WeightMapping` that maps all variables to weights.
+        new_writer: Function without arguments that returns a new `WeightWriter`.
         generation_config: Dict, content of `generation_config.json`, or `None` without a search.
     """
 
@@ -70,7 +70,7 @@ def find_config(model: Any, languages: Mapping[str, Any] | None = None) -> dict[
         languages: See `find_target`.
 
     Raises:
-        ConversionError: If no architecture computes the same.
+        ConversionError: If no architecture computes the same results as the model.
     """
     errors = []
     for config in possible_configs(model):
@@ -89,7 +89,7 @@ def find_target(
     generation: Mapping[str, Any] | None = None,
     languages: Mapping[str, Any] | None = None,
 ) -> TransformersTarget:
-    """Returns where the weights of a model are in a checkpoint with a `config.json`.
+    """Returns the mapping of a model's weights to a checkpoint with a given `config.json`.
 
     Args:
         model: `GenerationModel`, or functional model of an encoder.
@@ -102,7 +102,7 @@ def find_target(
         `TransformersTarget`.
 
     Raises:
-        ConversionError: If the architecture computes something else than the model.
+        ConversionError: If the architecture does not compute the same results as the model.
     """
     if config.get("model_type") in ENCODERS:
         return _encoder(model, dict(config))
@@ -114,7 +114,7 @@ def _generator(model, config, generation, languages):
     class_name = architecture.model_class
     if not isinstance(model, GenerationModel):
         raise ConversionError(
-            f"Expected a GenerationModel, because config.json is that of a {class_name}. "
+            f"Expected a GenerationModel, because config.json belongs to a {class_name}. "
             f"Received: {type(model).__name__}. Pass the model with its search."
         )
     settings, found_generation = checkpoint_settings(config, generation, architecture)
@@ -163,7 +163,7 @@ def _generator(model, config, generation, languages):
 
 
 def _original_search(settings, positions, is_language_model):
-    """Returns the search of a checkpoint, or `None` if its files have none."""
+    """Returns the search of a checkpoint, or `None` if it is not supported."""
     try:
         return search_settings(settings, positions, is_language_model)
     except ConversionError:
@@ -175,7 +175,7 @@ def _encoder(model, config):
     class_name, head = encoder_head(architecture, config)
     if isinstance(model, GenerationModel) or not hasattr(model, "layers"):
         raise ConversionError(
-            f"Expected a functional model of an encoder, because config.json is that of a "
+            f"Expected a functional model of an encoder, because config.json belongs to a "
             f"{class_name}. Received: {type(model).__name__}. Pass the converted or fine-tuned "
             "model."
         )

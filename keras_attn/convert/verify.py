@@ -12,13 +12,13 @@ from keras_attn.models.generation_model import GenerationModel
 from keras_attn_checks.installed import require_originals
 
 TOLERANCE = 1e-3
-"""Largest accepted difference of logits, divided by the largest logit if that is above 1."""
+"""Maximum difference of logits. It is relative to the largest logit if this is above 1."""
 
 LEAST_EQUAL = 0.95
-"""Least accepted fraction of equal outputs. Rounding can decide between almost equal hypotheses."""
+"""Minimum fraction of equal outputs. Rounding can change the order of almost equal hypotheses."""
 
 _IMPOSSIBLE = -5e3
-"""Lower logits belong to tokens with the probability 0."""
+"""Logits below this number belong to tokens with the probability 0, and are not compared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +27,8 @@ class Verification:
 
     Args:
         num_sources: Int, number of random sources.
-        largest_difference: Float, largest difference of two logits.
+        largest_difference: Float, largest absolute difference between a logit of the converted
+            model and the same logit of the original.
         largest_logit: Float, largest absolute value of a logit.
         equal: Float, fraction of the sources for which both searches find the same ids. For an
             encoder, the fraction of the sources for which both models have the same largest
@@ -56,14 +57,15 @@ def verify(
         folder: Path of the checkpoint.
         model: The converted `GenerationModel`, or the functional model of an encoder.
         num_sources: Int, number of random sources. Defaults to `16`.
-        length: Int, largest number of ids of a source. Defaults to `12`.
+        length: Int, maximum number of ids in a source. Defaults to `12`.
         seed: Int, seed of the sources. Defaults to `0`.
 
     Returns:
         `Verification`.
 
     Raises:
-        ConversionError: If the logits or the outputs differ.
+        ConversionError: If the logits differ by more than a relative tolerance of 0.001, or fewer
+            than 95 % of the outputs are equal.
         ImportError: If PyTorch or transformers is not installed.
 
     Example:
@@ -138,7 +140,7 @@ def _tensor(torch, ids):
 
 
 def _first(search):
-    """Returns an id after which there are probably no special ids."""
+    """Returns the smallest id that is probably not a special token."""
     special = [search.pad_token_id, search.start_token_id, search.end_token_id]
     return 1 + max((id_ for id_ in special if id_ < 8), default=2)
 

@@ -28,9 +28,9 @@ def encoder_outputs(
         seed: Int, seed of the sources.
 
     Returns:
-        Tuple of the outputs of the converted model, those of the original, and a boolean array that
-        marks the sources whose most probable classes are the same. The outputs are logits, or
-        vectors of an encoder without a head, at unmasked positions.
+        Tuple of the outputs of the converted model, the outputs of the original, and a boolean
+        array that marks the sources for which both models have the same most probable classes. The
+        outputs are logits, or vectors of an encoder without a head, at unmasked positions.
     """
     config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
     name = (config.get("architectures") or ["AutoModel"])[0]

@@ -7,7 +7,7 @@ from keras_attn.convert.weight_copy import WeightCopy
 from keras_attn.convert.weight_files import WeightFiles
 
 TOLERANCE = 1e-6
-"""Relative tolerance of a value that was scaled for the checkpoint and back."""
+"""Relative and absolute tolerance. Export and import scale some weights, which rounds them."""
 
 
 class WeightComparison(WeightCopy):
@@ -18,7 +18,7 @@ class WeightComparison(WeightCopy):
         value: Function that returns the value of a variable.
 
     Attributes:
-        differing: List of the paths of variables with other values.
+        differing: List of the paths of variables that differ from the checkpoint.
     """
 
     def __init__(self, files: WeightFiles, value: Callable[[Any], np.ndarray]) -> None:
@@ -33,4 +33,4 @@ class WeightComparison(WeightCopy):
             self.differing.append(variable.path)
 
     def replace(self, variable: Any, indices: Any, value: float) -> None:
-        pass  # the variable and the checkpoint have the new values
+        pass  # the variable and the checkpoint already contain the constant

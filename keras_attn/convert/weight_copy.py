@@ -21,10 +21,10 @@ class WeightSource(Protocol):
 
 
 class WeightCopy(WeightMapping):
-    """Copies the weights of a checkpoint to the variables of a model, and checks that all are used.
+    """Copies weights of a checkpoint to variables of a model, and checks that all weights are used.
 
     Args:
-        files: `WeightFiles`, or another `WeightSource`.
+        files: `WeightSource`, such as `WeightFiles`.
         description: String, the file that describes the weights, for messages. Defaults to
             `"config.json"`.
     """
@@ -65,7 +65,7 @@ class WeightCopy(WeightMapping):
         return np.zeros(shape, "float32")
 
     def assign(self, variable: Any, value: np.ndarray) -> None:
-        """Assigns an array of the shape of a variable."""
+        """Assigns an array to a variable of the same shape."""
         variable.assign(value)
         self._assigned.add(id(variable))
 
@@ -121,7 +121,7 @@ class WeightCopy(WeightMapping):
             return
         self._used.add(name)
         if not self.are_equal(name, source):
-            self._wrong.append(f"{name}, which differs from {source} although both are tied")
+            self._wrong.append(f"{name}, which differs from {source} although the two are tied")
 
     def duplicate(self, variable: Any, name: str) -> None:
         self._used.add(name)
@@ -138,7 +138,7 @@ class WeightCopy(WeightMapping):
         if found.shape != expected.shape:
             self._wrong.append(f"{name} of shape {shape}, which the model computes")
         elif not np.allclose(found, expected, atol=2e-3):
-            self._wrong.append(f"{name}, which has other values than the model computes")
+            self._wrong.append(f"{name}, which has different values than the model computes")
 
     def are_equal(self, name: str, other: str) -> bool:
         shapes = self._files.shapes

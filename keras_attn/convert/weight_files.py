@@ -17,7 +17,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 class WeightFiles:
     """Weights of a checkpoint by name, read from `.safetensors` or `.bin` files, whole or sharded.
 
-    Only names and shapes are read at first; `read` reads one array.
+    The constructor reads only names and shapes; `read` reads one array.
 
     Args:
         folder: `Path` of the checkpoint.
@@ -27,7 +27,7 @@ class WeightFiles:
 
     Raises:
         ConversionError: If there are no weights, or a file is missing or damaged.
-        ImportError: If a library that reads the files is not installed.
+        ImportError: If a library that is needed to read the files is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -98,7 +98,7 @@ class WeightFiles:
                 "install torch`, or save the checkpoint as safetensors with save_pretrained."
             ) from error
         try:
-            # Only tensors, never code: a .bin file is a pickle.
+            # A .bin file is a pickle, which may contain code. Load tensors only.
             state = torch.load(path, map_location="cpu", weights_only=True)
         except (EOFError, OSError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
             raise ConversionError(_damaged(path, error)) from error
@@ -108,7 +108,7 @@ class WeightFiles:
 
 
 def _to_numpy(tensor):
-    # NumPy has no bfloat16; float32 represents each of its values.
+    # NumPy has no bfloat16. Convert to float32, which represents all bfloat16 values exactly.
     return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
 
 

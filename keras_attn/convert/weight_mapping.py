@@ -46,16 +46,16 @@ class WeightMapping(abc.ABC):
 
     @abc.abstractmethod
     def joined(self, variable: Any, names: Sequence[str]) -> None:
-        """Maps one kernel, or one bias, to the weights of several PyTorch `Linear`.
+        """Maps one kernel or one bias to the weights of several PyTorch `Linear` layers.
 
         Args:
-            variable: Variable. Its last axis consists of the outputs of all `Linear`.
+            variable: Variable. Its last axis consists of the outputs of all `Linear` layers.
             names: Names of the weights in the checkpoint, in the order of the outputs.
         """
 
     @abc.abstractmethod
     def split(self, variables: Sequence[Any], name: str, scales: Sequence[float]) -> None:
-        """Maps several variables to one weight, in which they lie side by side.
+        """Maps several variables to one weight, their concatenation along the last axis.
 
         Args:
             variables: Variables of the same shape.
@@ -89,7 +89,7 @@ class WeightMapping(abc.ABC):
     def check_constant(
         self, name: str, compute: Callable[[int], np.ndarray], num_rows: int, first_row: int = 0
     ) -> None:
-        """Checks a weight whose values the model computes. The weight may be missing.
+        """Checks a weight whose values the model computes, such as sinusoids. It may be missing.
 
         Args:
             name: String, name in the checkpoint.

@@ -20,8 +20,8 @@ class WeightWriter(WeightMapping):
 
     Args:
         layers: Layers of the model.
-        is_output_tied: Bool, whether the output layer of the model is an embedding.
-        absent: Beginnings of names that the checkpoint does not have. Defaults to `()`.
+        is_output_tied: Bool, whether the output layer of the model uses an embedding.
+        absent: Prefixes of weight names that the checkpoint does not have. Defaults to `()`.
 
     Attributes:
         weights: Dict from names to float32 arrays.
@@ -82,15 +82,15 @@ class WeightWriter(WeightMapping):
         self._written[id(variable)] = variable
         if np.any(self.value(variable)):
             self._problems.append(
-                f"{variable.path} is not 0, and the architecture has no weight for it. Keep it 0 "
-                "in a fine-tuning with LoRA, or with variable.trainable = False"
+                f"{variable.path} is not 0, and the architecture has no weight for it. Keep it 0: "
+                "fine-tune with LoRA, or set variable.trainable = False"
             )
 
     def replace(self, variable: Any, indices: Sequence[int], value: float) -> None:
-        pass  # the variable has the new values
+        pass  # the variable already contains the constant
 
     def check_tied(self, name: str, source: str) -> None:
-        pass  # transformers ties the weight by a setting
+        pass  # transformers does not write a tied weight a second time
 
     def duplicate(self, variable: Any, name: str) -> None:
         self._write(name, self.value(variable), [variable])
@@ -107,7 +107,7 @@ class WeightWriter(WeightMapping):
         pass
 
     def merged(self, variables: Iterable[Any]) -> list[Any]:
-        """Returns the variables without low-rank updates, which the values of others include."""
+        """Returns the variables except low-rank updates, which `value` adds to the kernels."""
         updates = {
             id(getattr(layer, f"lora_{name}_{part}"))
             for layer, name in self._adapted.values()
@@ -125,7 +125,7 @@ class WeightWriter(WeightMapping):
             ConversionError: If a variable has no weight in the checkpoint.
         """
         left = [each.path for each in variables if id(each) not in self._written]
-        problems = self._problems + [f"{path} has no weight in it" for path in left]
+        problems = self._problems + [f"{path}, for which it has no weight" for path in left]
         if problems:
             others = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
             raise ConversionError(
@@ -137,14 +137,14 @@ class WeightWriter(WeightMapping):
         previous = self._variables.get(name, variables)
         if [id(each) for each in previous] != [id(each) for each in variables]:
             paths = " and ".join(each.path for each in (*previous, *variables))
-            self._problems.append(f"{paths} are one weight in it, {name}")
+            self._problems.append(f"{paths}, for which it has the single weight {name}")
         self._written |= {id(each): each for each in variables}
         self._variables[name] = variables
         self.weights[name] = np.ascontiguousarray(value)
 
 
 def _adapted_kernels(layers):
-    """Returns a dict from the ids of adapted kernels to their layer and name."""
+    """Returns a dict from the `id()` of each kernel with LoRA to its layer and name."""
     found = {}
     for layer in flatten_layers(list(layers)):
         if isinstance(layer, LowRankAdaptation):

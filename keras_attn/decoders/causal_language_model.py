@@ -31,47 +31,49 @@ class CausalLanguageModel(TransformerTokenDecoder):
 
     Args:
         block: `TransformerDecoderBlock` with `cross_attention=False`, the template of all blocks.
-            Each of the `num_layers` blocks is a new block with the same configuration.
+            Each of the `num_layers` blocks is a new block with the configuration of the template.
         embedding: Layer that maps ids `(batch, time)` to vectors.
         head: Layer that maps outputs to logits. Defaults to `None`: the embedding is also the
             output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
             `keras.layers.ReversibleEmbedding`.
         num_layers: Positive int, number of blocks. Defaults to `6`.
-        positions: Layer that is called with `(vectors, start_index)` and adds positions to the
-            vectors, such as `SinusoidalPositions`. Defaults to `None`: no such layer.
+        positions: Layer that is called with `(vectors, start_index)` and adds position encodings to
+            the vectors, such as `SinusoidalPositions`. Defaults to `None`: no position encodings.
         position_bias: Layer that computes a bias for the attention scores of all blocks, such as
-            `AlibiBias` or `RelativePositionBias`. Defaults to `None`.
-        scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
-            Defaults to `False`.
+            `AlibiBias` or `RelativePositionBias`. Defaults to `None`: no bias.
+        scale_embedding: Bool, whether embeddings are multiplied by the square root of the vector
+            size. Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
         growing_cache: Bool, whether the key-value cache grows with each step. If `False`, the cache
             is allocated for `max_length` steps at the start. Only a growing cache can be exported
             to ONNX. Defaults to `None`: the cache grows if the backend supports it.
         cache_block_size: Positive int. After every `cache_block_size` steps, a search moves the
-            content of a growing cache to a second cache. The steps read this second cache, but do
-            not copy it. This speeds up long outputs on TensorFlow and in ONNX. Other backends
-            ignore it. Defaults to `None`: no second cache, which is faster for outputs of sentence
-            length.
+            content of a growing cache to a second cache. Each step copies the growing cache to
+            extend it, but does not copy the second cache. The second cache therefore speeds up long
+            outputs on TensorFlow and in ONNX. Other backends ignore this argument. Defaults to
+            `None`: no second cache. For outputs of the length of a sentence, `None` is faster.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
-        use_output_bias: Bool, whether a bias is added to the logits of the embedding. It requires
+        use_output_bias: Bool, whether a trainable bias is added to the logits. `True` requires
             `head=None`. Defaults to `False`.
         embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BART
-            and mBART. The normalization is of the same type as in the block. Defaults to `False`.
+            and mBART. The normalization layer has the type that the blocks use. Defaults to
+            `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         token_ids: Int32 tensor of shape `(batch, time)`.
-        encoder_outputs: Int32 tensor of shape `(batch, prompt)`, prompts with padding on the right.
-            With prompts, the first token of `token_ids` must be the last token of the prompt (see
-            `first_token_ids`). The layer then stores the attention weights of all positions, even
-            with `flash_attention=True`. Defaults to `None`: no prompts.
+        encoder_outputs: Int32 tensor of shape `(batch, prompt)`, ids of prompts with padding on the
+            right. With prompts, the first token of `token_ids` must be the last token of the prompt
+            (see `first_token_ids`), and the attention weights of all positions need memory, even if
+            the blocks have `flash_attention=True`. Defaults to `None`: no prompts.
         encoder_mask: Boolean tensor of shape `(batch, prompt)`, `False` at padding. Defaults to
-            `None`: prompts without padding.
+            `None`: the prompts have no padding.
         encoder_state: Ignored.
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, prompt)`, the implicit mask of
-            `encoder_outputs`. Keras passes this argument. It is combined with `encoder_mask`.
-        return_features: Bool, whether to return the inputs of the output layer, `(batch, target,
+            `encoder_outputs`. Keras passes this argument. The decoder combines `encoder_mask` and
+            `encoder_outputs_mask`.
+        return_features: Bool, whether to return the inputs of the output layer, `(batch, time,
             features)`, instead of the logits. Defaults to `False`.
 
     Returns:
@@ -291,11 +293,11 @@ def _key_positions(position, slot, slots, prompt_slots, beams=1):
         beams: Int, number of slots per new position. Defaults to `1`.
 
     Returns:
-        Int32 tensor of shape `(B, slots)`. It is -1 for padding. It is also -1 for the last token
-        of the prompt, because this token is also the first new token.
+        Int32 tensor of shape `(B, slots)`. It is -1 for padding, and for the last token of the
+        prompt, because the first step processes the last token again and stores it in a new slot.
     """
     columns = position_range(slots)  # (1, C)
-    first = (position - (slot - prompt_slots) // beams)[:, None]  # (B, 1), of the first new token
+    first = (position - (slot - prompt_slots) // beams)[:, None]  # (B, 1), first new token
     of_prompt = ops.where(columns < first, columns, -1)
     of_new = first + (columns - prompt_slots) // beams
     return ops.where(columns < prompt_slots, of_prompt, of_new)

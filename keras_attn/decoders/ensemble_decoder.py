@@ -17,8 +17,8 @@ from keras_attn.decoders.step_decoder import StepDecoder
 
 AVERAGES = ("arithmetic", "geometric")
 LEAST_LOGIT = -1e37
-"""Maximum over an empty axis of logits."""
-LEAST_PROBABILITY = 1e-37  # avoids log(0), because infinity fails in ONNX loops
+"""Maximum of the logits if the vocabulary axis is empty."""
+LEAST_PROBABILITY = 1e-37  # avoids log(0) = -inf, which fails in ONNX loops
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -28,51 +28,54 @@ class EnsembleDecoder(StepDecoder):
         arithmetic   p(y) = sum_i w_i p_i(y)
         geometric    p(y) = prod_i p_i(y)^w_i / Z
 
-    Here p_i is the prediction of decoder i, w_i is its weight, and Z normalizes the result. Models
-    make different errors if they are trained separately, with different initial weights or
-    architectures. Their average is usually better than each single model, but all models must run
-    at each step ([Sutskever et al., 2014](https://arxiv.org/abs/1409.3215), table 1). fairseq uses
-    the arithmetic mean; Marian and OpenNMT-py use the geometric mean.
+    Here p_i(y) is the probability of token y according to decoder i, w_i is the weight of the
+    decoder, and Z normalizes the product. Models make different errors if they are trained
+    separately, with different initial weights or architectures. Their average is usually better
+    than each single model, but all models must run at each step ([Sutskever et al.,
+    2014](https://arxiv.org/abs/1409.3215), table 1). fairseq uses the arithmetic mean; Marian and
+    OpenNMT-py use the geometric mean.
 
-    The alignments of all decoders with attention are averaged with the same weights. This requires
-    that the sources of these decoders have the same length.
+    The alignments of all decoders with attention are averaged with the weights w_i. The sources of
+    these decoders must have the same length.
 
     Args:
         decoders: List of `StepDecoder`s with the same target vocabulary. Recurrent decoders and
             Transformers can be combined.
-        member_weights: List of positive floats, the weights w_i of the decoders. They are
+        member_weights: List of positive floats, the weights w_i of the decoders. The weights are
             normalized to the sum 1. Defaults to `None`: equal weights.
         average: String. `"arithmetic"` averages the probabilities. `"geometric"` averages the log
-            probabilities; a token is then only likely if it is likely for all decoders. Defaults to
-            `"arithmetic"`.
+            probabilities; a token is then likely only if all decoders give it a high probability.
+            Defaults to `"arithmetic"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         token_ids: Int32 tensor of shape `(batch, target)`, the target tokens, beginning with the
             start token.
         encoder_outputs: Tensor of shape `(batch, source, features)` that all decoders share, or a
-            dict with one tensor per decoder, such as the result of `EnsembleEncoder`. Its keys are
-            the indices of the decoders, `"0"`, `"1"`, ....
-        encoder_mask: Boolean tensor of shape `(batch, source)`, or a dict with one mask per
-            decoder. Defaults to `None`.
-        encoder_state: Nested lists of tensors, or a dict with one state per decoder. Defaults to
-            `None`.
-        query_features: Tensor of shape `(batch, features)`, or a dict with one tensor per decoder.
+            dict from the index of a decoder, `"0"`, `"1"`, ..., to its tensor. `EnsembleEncoder`
+            returns such dicts.
+        encoder_mask: Boolean tensor of shape `(batch, source)`, or a dict from the index of a
+            decoder to its mask. Defaults to `None`.
+        encoder_state: Nested lists of tensors, or a dict from the index of a decoder to its state.
             Defaults to `None`.
+        query_features: Tensor of shape `(batch, features)`, or a dict from the index of a decoder
+            to its tensor. Defaults to `None`.
         encoder_outputs_mask: Boolean tensors of shape `(batch, source)`, the implicit masks of
-            `encoder_outputs`. Keras passes this argument. They are combined with `encoder_mask`.
+            `encoder_outputs`. Keras passes this argument. The decoder combines `encoder_mask` and
+            `encoder_outputs_mask`.
 
     Returns:
-        Float32 logits of shape `(batch, target, vocabulary)` of the averaged distribution. Adding a
-        constant to all logits does not change the distribution, but it changes the effect of a
-        `repetition_penalty`. The constant of the result is the average of the constants of the
-        decoders.
+        Float32 logits of shape `(batch, target, vocabulary)` of the averaged distribution. The
+        logits of each decoder equal its log probabilities plus a constant. The constant of the
+        result is the weighted mean of these constants. This constant only affects the
+        `repetition_penalty` of a search.
 
     Masking:
         Each decoder applies its own masking.
 
     Raises:
-        ValueError: If an argument is out of range, or the decoders have different vocabularies.
+        ValueError: If an argument is out of range, the decoders have different vocabularies, or a
+            dict has keys that are not indices of decoders.
 
     Example:
 
@@ -111,7 +114,7 @@ class EnsembleDecoder(StepDecoder):
             is_finite(weight) and weight > 0 for weight in member_weights
         ):
             raise ValueError(
-                "Expected member_weights to be a positive, finite number for each decoder. "
+                "Expected member_weights with a positive, finite number for each decoder. "
                 f"Received: member_weights={member_weights} for {len(self.decoders)} decoders."
             )
         self.vocabulary_size = next(iter(sizes), None)
@@ -159,8 +162,8 @@ class EnsembleDecoder(StepDecoder):
 
     @property
     def can_exceed_max_length(self) -> bool:
-        # On backends without growing tensors, the default is False, so one True is an explicit
-        # override.
+        # On backends where tensors cannot grow, the default of each decoder is `False`, so a single
+        # `True` was set explicitly.
         of_these = all if growing_buffer.supports_growth() else any
         return of_these(decoder.can_exceed_max_length for decoder in self.decoders)
 
@@ -244,7 +247,8 @@ class EnsembleDecoder(StepDecoder):
             return values
         if not set(values) <= set(self.members):
             raise ValueError(
-                f"Expected a dict with the keys {list(self.members)}. Received: {list(values)}."
+                f"Expected a dict with the indices {list(self.members)} of decoders as keys. "
+                f"Received: a dict with the keys {list(values)}."
             )
         return values.get(name)
 
@@ -291,11 +295,11 @@ class EnsembleDecoder(StepDecoder):
     def _mean(self, logits):
         """Averages a list of logits `(..., V)`, one for each decoder."""
         if self.average == "geometric":
-            return _weighted(logits, self.member_weights)  # up to a constant
+            return _weighted(logits, self.member_weights)  # log probabilities plus a constant
         probabilities = [ops.softmax(each) for each in logits]
         mean = _weighted(probabilities, self.member_weights)
-        # Additive constant of each decoder: logits minus log probabilities, computed at the
-        # maximum.
+        # The constant of each decoder: its logits minus its log probabilities, computed at the
+        # largest logit.
         levels = [
             ops.max(each, axis=-1, keepdims=True, initial=LEAST_LOGIT)
             - ops.log(ops.max(probability, axis=-1, keepdims=True, initial=LEAST_PROBABILITY))

@@ -53,7 +53,7 @@ class RNNDecoder(TokenDecoder):
             ([Xu et al., 2015](https://arxiv.org/abs/1502.03044), equation 14). Defaults to `0.0`.
         pad_token_id: Int, id of padding. Both additional losses ignore steps with this id. Defaults
             to `0`.
-        use_output_bias: Bool, whether a bias is added to the logits of the embedding. It requires
+        use_output_bias: Bool, whether a trainable bias is added to the logits. `True` requires
             `head=None`. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -62,7 +62,8 @@ class RNNDecoder(TokenDecoder):
             start token.
         encoder_outputs: Tensor of shape `(batch, source, features)`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
-            attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
+            attended to. The decoder combines `encoder_mask` and `encoder_outputs_mask`. Defaults to
+            `None`.
         encoder_state: Nested lists or dicts of tensors of shape `(batch, units)`, the final state
             of the encoder. Defaults to `None`.
         return_attention_scores: Bool, whether to also return the attention weights. Defaults to

@@ -28,24 +28,25 @@ class StepDecoder(Layer):
       tensors of shape `(B, ...)` or scalars. A search does not reorder them.
 
     `step` must not change the structure, ranks and dtypes of the state. A decoder must not store
-    tensors in its attributes between calls. It creates all weights in `build`; the default of
-    `build` runs `call` with symbolic inputs. `keras_attn.testing.check_decoder` checks these rules.
+    tensors in its attributes between calls. A decoder creates all weights in `build`; the default
+    implementation runs `call` with symbolic inputs. `keras_attn.testing.check_decoder` checks these
+    rules.
 
     A decoder can override further methods and attributes, which have defaults:
 
-    - `build`, called with the shapes of the arguments of `call`, if the default does not work, for
-      example because the source is not a sequence of float vectors;
+    - `build`, called with the shapes of the arguments of `call`, if the default implementation does
+      not work, for example because the source is not a sequence of float vectors;
     - `select`, if the memory contains tensors whose first axis is not the batch axis;
     - `first_token_ids`, if the memory contains the beginning of the sequence, such as a prompt;
     - `max_tokens`, if the number of positions is limited;
-    - `can_exceed_max_length`, `False` if the state has a fixed size even on TensorFlow;
+    - `can_exceed_max_length`, `False` if the state has a fixed size on every backend;
     - `forbids_tokens`, `True` if the decoder can make all tokens of a step impossible;
     - `primary_source`, if there are several encoder outputs;
     - `cache_block_size` and `archive`, to speed up long outputs of a decoder with a growing state;
     - `output_layer` with `output_bias` and `call(..., return_features=True)`, to support losses
       that are fused with the output layer;
     - `reads_prompts`, `True` for a language model, which needs no encoder;
-    - `vocabulary_size`, or `embedding` with an `input_dim`, which exports read.
+    - `vocabulary_size`, or `embedding` with an `input_dim`, which exporters need.
 
     Args:
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -55,7 +56,7 @@ class StepDecoder(Layer):
             start token.
         encoder_outputs: Tensor of shape `(batch, source, features)`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
-            attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
+            attended to. Defaults to `None`: all positions.
         encoder_state: Nested lists or dicts of tensors of shape `(batch, ...)`, the final state of
             the encoder. Defaults to `None`.
 
@@ -96,8 +97,8 @@ class StepDecoder(Layer):
     """Variable `(V,)` that is added to the outputs of `output_layer`, or `None`."""
 
     reads_prompts = False
-    """Bool, whether the decoder is a language model. Its `encoder_outputs` are the ids of prompts,
-    and are optional in `call`.
+    """Bool, whether the decoder is a language model. The `encoder_outputs` of a language model are
+    the ids of prompts, and are optional in `call`.
     """
 
     is_container = True
@@ -136,9 +137,9 @@ class StepDecoder(Layer):
             alignments: Bool, whether each step stores its attention weights `(B * K, S)` in
                 `state["alignments"]`. A decoder without attention ignores this argument. Defaults
                 to `False`.
-            max_length: Int, maximum number of steps. Decoders with a growing state require it on
-                backends where tensors cannot grow in a loop. After this number of steps, the
-                results are undefined.
+            max_length: Int, maximum number of steps. Decoders with a growing state require
+                `max_length` on backends where tensors cannot grow in a loop. Unless
+                `can_exceed_max_length` is true, the results of further steps are undefined.
 
         Returns:
             Nested dict of tensors of shape `(B * K, ...)`. Tensors in `shared` have the shape `(B,
@@ -175,7 +176,8 @@ class StepDecoder(Layer):
             encoder_outputs: Tensor of shape `(B, S, features)`.
             encoder_mask: Boolean tensor of shape `(B, S)`; `True` marks positions that may be
                 attended to. If `call` also has an argument `encoder_outputs_mask`, Keras passes the
-                implicit mask of `encoder_outputs` there, and `call` must combine both masks.
+                implicit mask of `encoder_outputs` as this argument, and `call` must combine the two
+                masks.
             encoder_state: Nested tensors of shape `(B, ...)`, the final state of the encoder, or
                 `None`.
 
@@ -191,7 +193,7 @@ class StepDecoder(Layer):
         encoder_mask_shape: StaticShape | None = None,
         encoder_state_shape: StaticShape | None = None,
     ) -> None:
-        """Creates all weights. By default, it runs `call` on symbolic inputs.
+        """Creates all weights. The default implementation runs `call` on symbolic inputs.
 
         Args:
             token_ids_shape: Tuple, `(B, T)`.
@@ -245,8 +247,8 @@ class StepDecoder(Layer):
     forbids_tokens = False
     """Bool, whether the decoder can make all tokens of a step impossible, for example a decoder
     that only generates valid JSON. A token is impossible if its logit is at least 5e8 below the
-    others. A step without possible tokens is a dead end. If `forbids_tokens` is `False`, a beam
-    search only checks for dead ends if its own arguments can cause them.
+    logits of possible tokens. A step without possible tokens is a dead end. If `forbids_tokens` is
+    `False`, a beam search only checks for dead ends if its own arguments can cause them.
     """
 
     def primary_source(self, values: Any) -> Any:
@@ -264,8 +266,8 @@ class StepDecoder(Layer):
     def archive(self, state: TensorDict) -> TensorDict:
         """Moves the content of growing buffers to an archive, which the next steps do not copy.
 
-        Only a search whose loop is in the graph, on a backend where tensors can grow, calls this
-        method.
+        A search calls this method only if its loop is part of a graph and the tensors of the
+        backend can grow.
 
         Returns:
             A new state. `step` must return the same logits for the new state as for `state`.
@@ -273,4 +275,4 @@ class StepDecoder(Layer):
         return state
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # losses ignore padding by its label
+        return None  # losses find padding by its label

@@ -19,7 +19,7 @@ class TokenDecoder(StepDecoder):
         head: Layer that maps outputs to logits. Defaults to `None`: the embedding is also the
             output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
             `keras.layers.ReversibleEmbedding`.
-        use_output_bias: Bool, whether a bias is added to the logits of the embedding. It requires
+        use_output_bias: Bool, whether a trainable bias is added to the logits. `True` requires
             `head=None`. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -65,7 +65,7 @@ class TokenDecoder(StepDecoder):
             ensure_built(self.head, output_shape)
         elif output_shape[-1] != embedding_dim:
             raise ValueError(
-                "Expected outputs of the size of the embedding, because there is no head. "
+                "Expected outputs and embedding of the same size, because there is no head. "
                 f"Received: output size={output_shape[-1]}, embedding size={embedding_dim}. "
                 "Use equal sizes, or pass a head."
             )

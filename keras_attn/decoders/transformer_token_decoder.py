@@ -19,26 +19,27 @@ class TransformerTokenDecoder(TokenDecoder):
             output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
             `keras.layers.ReversibleEmbedding`.
         num_layers: Positive int, number of blocks. Defaults to `6`.
-        positions: Layer that is called with `(vectors, start_index)` and adds positions to the
-            vectors, such as `SinusoidalPositions`. Defaults to `None`: no such layer.
+        positions: Layer that is called with `(vectors, start_index)` and adds position encodings to
+            the vectors, such as `SinusoidalPositions`. Defaults to `None`: no position encodings.
         position_bias: Layer that computes a bias for the attention scores of all blocks, such as
-            `AlibiBias` or `RelativePositionBias`. Defaults to `None`.
-        scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
-            Defaults to `False`.
+            `AlibiBias` or `RelativePositionBias`. Defaults to `None`: no bias.
+        scale_embedding: Bool, whether embeddings are multiplied by the square root of the vector
+            size. Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
         growing_cache: Bool, whether the key-value cache grows with each step. If `False`, the cache
             is allocated for `max_length` steps at the start. Only a growing cache can be exported
             to ONNX. Defaults to `None`: the cache grows if the backend supports it.
         cache_block_size: Positive int. After every `cache_block_size` steps, a search moves the
-            content of a growing cache to a second cache. The steps read this second cache, but do
-            not copy it. This speeds up long outputs on TensorFlow and in ONNX. Other backends
-            ignore it. Defaults to `None`: no second cache, which is faster for outputs of sentence
-            length.
+            content of a growing cache to a second cache. Each step copies the growing cache to
+            extend it, but does not copy the second cache. The second cache therefore speeds up long
+            outputs on TensorFlow and in ONNX. Other backends ignore this argument. Defaults to
+            `None`: no second cache. For outputs of the length of a sentence, `None` is faster.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
-        use_output_bias: Bool, whether a bias is added to the logits of the embedding. It requires
+        use_output_bias: Bool, whether a trainable bias is added to the logits. `True` requires
             `head=None`. Defaults to `False`.
         embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BART
-            and mBART. The normalization is of the same type as in the block. Defaults to `False`.
+            and mBART. The normalization layer has the type that the blocks use. Defaults to
+            `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
@@ -63,7 +64,7 @@ class TransformerTokenDecoder(TokenDecoder):
         embedding_norm: bool = False,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # float ids would be rounded
+        kwargs.setdefault("autocast", False)  # half precision would round large ids
         super().__init__(embedding, head, use_output_bias=use_output_bias, **kwargs)
         if cache_block_size is not None:
             check_positive_integer("cache_block_size", cache_block_size)
@@ -85,7 +86,7 @@ class TransformerTokenDecoder(TokenDecoder):
         return growing_buffer.supports_growth(self.growing_cache)
 
     def capacity(self, max_length: int | None, beam_width: int) -> int:
-        """Returns the number of cache slots for `max_length` steps."""
+        """Returns the number of cache slots for `max_length` steps: one per beam and step."""
         if max_length is None and not self.can_exceed_max_length:
             raise ValueError(
                 "Expected max_length for a cache that does not grow. Received: "

@@ -15,7 +15,7 @@ from keras_attn._types import Mask, StaticShape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class EnsembleEncoder(Layer):
-    """Runs one encoder for each decoder of an `EnsembleDecoder` on the same source.
+    """Runs several encoders on the same source, one for each decoder of an `EnsembleDecoder`.
 
     Args:
         encoders: List of encoders with the same source vocabulary, in the order of the decoders.
@@ -24,18 +24,19 @@ class EnsembleEncoder(Layer):
     Call arguments:
         inputs: Input of all encoders: int32 ids of shape `(batch, source)`, or features.
         mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras passes
-            this argument. It is passed to all encoders whose `call` has an argument `mask`.
+            this argument. The encoders whose `call` has an argument `mask` receive it.
 
     Returns:
-        Dict with the keys `encoder_outputs`, `encoder_mask` and, if an encoder returns it,
-        `encoder_state`. Each value is a dict with one result per encoder. Its keys are the indices
-        of the encoders, `"0"`, `"1"`, ....
+        Dict with the keys `encoder_outputs`, `encoder_mask`, and `encoder_state` if an encoder
+        returns a state. Each value is a dict from the index of an encoder, `"0"`, `"1"`, ..., to
+        the result of the encoder.
 
     Masking:
         Each encoder applies its own masking.
 
     Raises:
-        ValueError: If there are no encoders, or they have different vocabularies or special tokens.
+        ValueError: If `encoders` is empty, or the encoders have different vocabularies or special
+            tokens.
 
     Example:
 

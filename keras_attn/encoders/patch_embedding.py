@@ -11,21 +11,23 @@ from keras_attn._types import InitializerLike, StaticShape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class PatchEmbedding(Layer):
-    """Divides an image into square patches and embeds them, row by row.
+    """Divides an image into square patches and maps each patch to a vector.
 
         y[t] = W patch[t] + b
 
-    The embedding was introduced by [Dosovitskiy et al., 2021](https://arxiv.org/abs/2010.11929),
-    equation 1. A `TransformerEncoder` with this embedding is a vision Transformer (ViT):
+    Here patch[t] is a vector with the pixels of patch t; W and b are trainable. The patches are
+    numbered row by row. The embedding was introduced by [Dosovitskiy et al.,
+    2021](https://arxiv.org/abs/2010.11929), equation 1. A `TransformerEncoder` with this embedding
+    is a vision Transformer (ViT). Images of 224 x 224 pixels need 14 * 14 + 1 = 197 positions:
 
         TransformerEncoder(block, PatchEmbedding(16, 768), positions=LearnedPositions(197))
 
     Args:
         patch_size: Positive int, height and width of a patch in pixels. It must divide the height
             and the width of the images.
-        embedding_dim: Positive int, size of the vectors.
-        class_token: Bool, whether to insert a trainable vector before the patches, for example to
-            classify the image. Defaults to `True`.
+        embedding_dim: Positive int, size of the vector of a patch.
+        class_token: Bool, whether to insert a trainable vector before the vectors of the patches. A
+            classifier can read the encoder output at this position. Defaults to `True`.
         kernel_initializer: Initializer of W. Defaults to `"glorot_uniform"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -37,8 +39,8 @@ class PatchEmbedding(Layer):
         with a class token.
 
     Raises:
-        ValueError: If an argument is not a positive integer, or the size of the images is unknown
-            or not a multiple of `patch_size`.
+        ValueError: If `patch_size` or `embedding_dim` is not a positive integer, or if the height
+            or width of the images is unknown or not a multiple of `patch_size`.
 
     Example:
 
@@ -99,12 +101,12 @@ class PatchEmbedding(Layer):
     def _check(self, images_shape):
         if len(images_shape) != 4 or None in images_shape[1:]:
             raise ValueError(
-                "Expected images of shape (batch, height, width, channels), with all sizes except "
-                f"batch known. Received: images with shape {tuple(images_shape)}."
+                "Expected images of shape (batch, height, width, channels) with a known height, "
+                f"width and number of channels. Received: images with shape {tuple(images_shape)}."
             )
         if images_shape[1] % self.patch_size or images_shape[2] % self.patch_size:
             raise ValueError(
-                "Expected patch_size to divide height and width of the images. Received: "
+                "Expected patch_size to divide the height and width of the images. Received: "
                 f"patch_size={self.patch_size}, images with shape {tuple(images_shape)}."
             )
 

@@ -10,25 +10,27 @@ from keras_attn._types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class PromptEncoder(Layer):
-    """Takes the place of an encoder and passes a prompt to a causal language model.
+    """Replaces an encoder: passes the ids of a prompt to a causal language model.
 
-    The layer has no weights. The language model processes the prompt once before the first step.
+    The layer has no weights. The language model processes the prompt once before the first step of
+    a search.
 
     Args:
         vocabulary_size: Positive int, number of ids. It is required for an export to ONNX. Defaults
             to `None`: unknown.
         pad_token_id: Int, id of padding. Defaults to `0`.
-        start_token_id: Int, start token of the prompts, as in the training data, or `None` for no
-            start token. `GenerationModel.generate` and exported files insert it before prompts that
-            are texts. The layer itself does not insert it. Defaults to `None`.
+        start_token_id: Int, start token of the prompts, or `None` for no start token. Use the start
+            token of the training data. `GenerationModel.generate` and exported files insert the
+            start token when they tokenize a prompt. The layer itself does not insert it. Defaults
+            to `None`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         token_ids: Int32 tensor of shape `(batch, prompt)`, with padding on the right.
 
     Returns:
-        Dict with `encoder_outputs`, the ids, and `encoder_mask`, a boolean tensor of shape `(batch,
-        prompt)` that is `False` at padding.
+        Dict with two tensors of shape `(batch, prompt)`. `encoder_outputs` is `token_ids`.
+        `encoder_mask` is boolean, and `False` at padding.
 
     Masking:
         Padding must be on the right. A row that contains only padding is an empty prompt.
@@ -53,7 +55,7 @@ class PromptEncoder(Layer):
         start_token_id: int | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # float ids would be rounded
+        kwargs.setdefault("autocast", False)  # half precision would round large ids
         super().__init__(**kwargs)
         self.supports_masking = True
         check_optional_token_ids(start_token_id=start_token_id)

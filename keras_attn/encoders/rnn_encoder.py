@@ -39,9 +39,9 @@ class RNNEncoder(Layer):
         b_t = cell'(x_t, b_{t+1})
         h_t = [f_t ; b_t]
 
-    With one bidirectional layer, this is the encoder of [Bahdanau et al.,
-    2015](https://arxiv.org/abs/1409.0473), section 3.2. With `bidirectional=False`, the outputs are
-    f_t.
+    Here f_t and b_t are the forward and backward states, and [ ; ] is the concatenation. With one
+    bidirectional layer, this is the encoder of [Bahdanau et al.,
+    2015](https://arxiv.org/abs/1409.0473), section 3.2. With `bidirectional=False`, h_t = f_t.
 
     Args:
         cell: Keras cell, the template of all cells, for example `keras.layers.LSTMCell(256)`. Each
@@ -52,16 +52,17 @@ class RNNEncoder(Layer):
         num_layers: Positive int, number of recurrent layers. Defaults to `1`.
         bidirectional: Bool, whether each layer runs in both directions. The outputs and the states
             of both directions are concatenated. Defaults to `True`.
-        residual: Bool, whether the input of a layer is added to its output if the sizes match.
-            Defaults to `False`.
+        residual: Bool, whether each layer adds its input to its output. If the input and the output
+            have different sizes, nothing is added. Defaults to `False`.
         dropout: Float in [0, 1), dropout rate after the embedding and after each layer. Defaults to
             `0.0`.
         pad_token_id: Int, id of padding. Defaults to `0`.
         start_token_id: Int, start token of the sources, or `None` for no start token.
-            `GenerationModel.generate` and exported files add it to texts. The encoder itself does
-            not add it. Defaults to `None`.
-        end_token_id: Int, end token of the sources, or `None` for no end token. It is added to
-            texts like the start token. Defaults to `2`.
+            `GenerationModel.generate` and exported files insert it before the tokens of a text. The
+            encoder itself does not insert it. Defaults to `None`.
+        end_token_id: Int, end token of the sources, or `None` for no end token.
+            `GenerationModel.generate` and exported files append it to the tokens of a text.
+            Defaults to `2`.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -72,13 +73,14 @@ class RNNEncoder(Layer):
             wrappers pass the implicit mask of `inputs`. Defaults to `None`: ids equal to
             `pad_token_id` are padding; vectors have no padding.
         inputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras
-            passes this argument if you pass `mask`. Both masks are combined.
+            passes this argument if you pass `mask`. The encoder combines `mask` and `inputs_mask`.
 
     Returns:
         Dict with the keyword arguments of a decoder, as in `decoder(target_ids,
         **encoder(source_ids))`: `encoder_outputs` `(batch, source, features)`, the boolean
-        `encoder_mask` `(batch, source)`, and `encoder_state`. The state is a list with one item per
-        layer; each item is a list of the layer's states `(batch, units)`.
+        `encoder_mask` `(batch, source)`, and `encoder_state`. `encoder_state` has one item per
+        layer: a list of the states of the layer, each `(batch, units)`, or `(batch, 2 * units)` if
+        bidirectional.
 
     Masking:
         Padding must be on the right. The final state is the state at the last unmasked position.
@@ -111,7 +113,7 @@ class RNNEncoder(Layer):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # float ids would be rounded
+        kwargs.setdefault("autocast", False)  # half precision would round large ids
         super().__init__(**kwargs)
         self.supports_masking = True
         check_positive_integer("num_layers", num_layers)
@@ -140,20 +142,22 @@ class RNNEncoder(Layer):
         seed = cell.get_config().get("seed")
 
         def direction(number, **kwargs):
-            """Creates the layer of one direction. Each direction has a different seed."""
+            """Creates the layer of one direction. The two directions get different seeds."""
             seeds = {} if seed is None else {"seed": seed + 2 * index + number}
             own = cell
             if seeds or cell.dtype_policy != self.dtype_policy:
                 own = self.cell_template.new_layer(dtype=self.dtype_policy, **seeds)
             check_compute_dtype(self, cell=own)
             layer = recurrent_layer(own, return_sequences=True, return_state=True, **kwargs)
-            self.cell_template.kept_alive += [own, layer]  # `Bidirectional` copies the layer
+            # `Bidirectional` copies the layer, and would free the original (see `LayerTemplate`).
+            self.cell_template.kept_alive += [own, layer]
             return layer
 
         if not self.bidirectional:
             return direction(0)
         backward = None if seed is None else direction(1, go_backwards=True)
-        # `Bidirectional` creates its layers from configurations, in which functions are only names.
+        # `Bidirectional` creates its layers from configurations, which contain only the names of
+        # functions. The scope maps these names to the functions.
         with keras.saving.custom_object_scope(
             restore_objects(serialize_without_warning(cell), cell)
         ):

@@ -18,42 +18,44 @@ from keras_attn.transformer.transformer_stack import TransformerStack
 class TransformerEncoder(Layer):
     """Encodes a sequence with a stack of Transformer blocks.
 
-        x^0 = embedding(ids) + positions            (with embedding_norm: norm of the sum)
-        x^0 = embedding(ids) + token_types(token_type_ids) + positions      (with token_types)
+        x^0 = embedding(ids) + token_types(token_type_ids) + positions
+        x^0 = norm(x^0)                             (with embedding_norm)
         x^l = block_l(x^{l-1})                      (l = 1 ... num_layers)
 
-    The encoder was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section
-    3. If the blocks are pre-norm blocks, a normalization layer follows the last block.
+    The sum for x^0 omits token types and positions if the encoder has no layer for them. The
+    encoder was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
+    If the blocks are pre-norm blocks, a normalization layer follows the last block.
 
     Args:
         block: Transformer block, the template of all blocks, for example
             `TransformerEncoderBlock(8, 2048)`. Each of the `num_layers` blocks is a new block with
-            the same configuration and the dtype of the encoder.
+            the configuration of the template and the dtype of the encoder.
         embedding: Layer that maps ids or images to vectors. Defaults to `None`: the inputs are
             vectors.
         num_layers: Positive int, number of blocks. Defaults to `6`.
-        positions: Layer that is called with `(vectors, start_index)` and adds positions to the
-            vectors, such as `SinusoidalPositions`. Defaults to `None`: no such layer.
+        positions: Layer that is called with `(vectors, start_index)` and adds position encodings to
+            the vectors, such as `SinusoidalPositions`. Defaults to `None`: no position encodings.
         position_bias: Layer that computes a bias for the attention scores of all blocks, such as
-            `AlibiBias` or `RelativePositionBias`. Defaults to `None`.
-        scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
-            Defaults to `False`.
+            `AlibiBias` or `RelativePositionBias`. Defaults to `None`: no bias.
+        scale_embedding: Bool, whether embeddings are multiplied by the square root of the vector
+            size. Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
         pad_token_id: Int, id of padding. Defaults to `0`.
         start_token_id: Int, start token of the sources, or `None` for no start token.
-            `GenerationModel.generate` and exported files add it to texts. The encoder itself does
-            not add it. Defaults to `None`.
-        end_token_id: Int, end token of the sources, or `None` for no end token. It is added to
-            texts like the start token. Defaults to `2`.
+            `GenerationModel.generate` and exported files insert it before the tokens of a text. The
+            encoder itself does not insert it. Defaults to `None`.
+        end_token_id: Int, end token of the sources, or `None` for no end token.
+            `GenerationModel.generate` and exported files append it to the tokens of a text.
+            Defaults to `2`.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BERT,
-            BART and mBART. The normalization is of the same type as in the block. Defaults to
+            BART and mBART. The normalization layer has the type that the blocks use. Defaults to
             `False`.
-        token_types: `keras.layers.Embedding` of the types of the tokens, as in BERT ([Devlin et
-            al., 2019](https://arxiv.org/abs/1810.04805), section 3). In a pair of sentences, the
+        token_types: `keras.layers.Embedding` that maps token types to vectors, as in BERT ([Devlin
+            et al., 2019](https://arxiv.org/abs/1810.04805), section 3). In a pair of sentences, the
             tokens of the first sentence have the type 0, and the tokens of the second sentence have
-            the type 1. Both embeddings must have the same vector size. Defaults to `None`: tokens
-            have no types.
+            the type 1. The `output_dim` of `token_types` must equal the vector size of `embedding`.
+            Defaults to `None`: no token types.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -64,9 +66,9 @@ class TransformerEncoder(Layer):
             wrappers pass the implicit mask of `inputs`. Defaults to `None`: ids equal to
             `pad_token_id` are padding; vectors and images have no padding.
         inputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras
-            passes this argument if you pass `mask`. Both masks are combined.
-        token_type_ids: Int tensor of shape `(batch, source)`, the type of each token. Only with
-            `token_types`. Defaults to `None`: all tokens have the type 0.
+            passes this argument if you pass `mask`. The encoder combines `mask` and `inputs_mask`.
+        token_type_ids: Int tensor of shape `(batch, source)`, the type of each token. This argument
+            requires `token_types`. Defaults to `None`: all tokens have the type 0.
 
     Returns:
         Dict with the keyword arguments of a decoder, as in `decoder(target_ids,
@@ -111,7 +113,7 @@ class TransformerEncoder(Layer):
         token_types: keras.layers.Layer | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # float ids would be rounded
+        kwargs.setdefault("autocast", False)  # half precision would round large ids
         super().__init__(**kwargs)
         self.supports_masking = True
         check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
@@ -157,8 +159,8 @@ class TransformerEncoder(Layer):
             if token_type_ids is not None:
                 raise ValueError(
                     "Expected no token_type_ids, because the encoder has no token_types. Received: "
-                    f"token_type_ids of shape {tuple(token_type_ids.shape)}. Omit them, or create "
-                    "the encoder with token_types=keras.layers.Embedding(2, features)."
+                    f"token_type_ids of shape {tuple(token_type_ids.shape)}. Omit the argument, or "
+                    "create the encoder with token_types=keras.layers.Embedding(2, features)."
                 )
             return None
         if token_type_ids is None:
@@ -185,7 +187,7 @@ class TransformerEncoder(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        config = {"token_types": None, **config}  # earlier files have no types
+        config = {"token_types": None, **config}  # older files lack the key
         token_types = deserialize_shared(config["token_types"])
         arguments = TransformerStack.deserialize_arguments(config)
         return cls(**{**arguments, "token_types": token_types})

@@ -16,8 +16,8 @@ _EXTRAS = {
     "tensorflow_text": "tensorflow",
     "tensorflow": "tensorflow",
 }
-"""Dict from a module to the extra of setup.cfg that installs it. An extra also installs the modules
-of all entries below its own."""
+"""Maps each module to the extra of setup.cfg that installs it. `require` recommends the first entry
+whose module an export needs, so an extra with more dependencies comes first."""
 
 
 def require_tensorflow() -> None:
@@ -36,15 +36,16 @@ def require_tensorflow() -> None:
 
 
 def require(*modules: Any) -> None:
-    """Checks that the requirements of an export are installed. Call it at the start of the export.
+    """Checks that the modules for an export are installed. Every export calls this function first.
 
     Args:
         modules: Names of modules: `"tensorflow"`, `"tensorflow_text"`, `"tf2onnx"`, `"onnx"`,
-            `"onnxruntime"` or `"onnxruntime_extensions"`.
+            `"onnxruntime"`, `"onnxruntime_extensions"` or `"ai_edge_litert"`.
 
     Raises:
-        ImportError: If modules are missing. The message names all of them and how to install them.
-        RuntimeError: If Keras runs on another backend than TensorFlow.
+        ImportError: If modules are missing. The message names the missing modules and the command
+            that installs them.
+        RuntimeError: If the backend of Keras is not TensorFlow.
     """
     disable_telemetry()
     errors = {}
@@ -61,7 +62,7 @@ def require(*modules: Any) -> None:
         ) from next(iter(errors.values()))
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
-            "Expected the TensorFlow backend, with which the export traces the model. "
+            "Expected the TensorFlow backend, because the export traces models with TensorFlow. "
             f"Received: keras backend={keras.backend.backend()!r}. "
             "Load the saved `.keras` file in a process with KERAS_BACKEND=tensorflow."
         )
@@ -83,7 +84,7 @@ def require_utf8(path: str | PathLike[str]) -> None:
 
 
 def _advice(modules, missing):
-    """Yields the extra to install, which contains all modules of the export."""
+    """Yields the parts of the installation advice: an extra of keras-attn, and ONNX Runtime."""
     if set(missing) - {"onnxruntime"}:
         extra = next(extra for module, extra in _EXTRAS.items() if module in modules)
         yield f"them: `pip install keras-attn[{extra}]`"

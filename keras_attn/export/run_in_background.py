@@ -7,16 +7,16 @@ from typing import Any
 
 @contextlib.contextmanager
 def run_in_background(items: Any) -> Iterator[Any]:
-    """Context manager that consumes an iterable in a thread while its block runs.
+    """Consumes an iterable in a thread while the block of the `with` statement runs.
 
-    If the block raises an error, the rest of the iterable is not consumed.
+    At the end of the block, the thread stops after the current item.
 
     Args:
         items: Iterable.
 
     Yields:
-        Function that waits for the thread and returns the list of all items, or raises the error of
-        the iterable.
+        Function that waits for the thread and returns the list of all items. If the iterable raises
+        an error, the function raises the same error.
     """
     stopped = threading.Event()
 

@@ -29,7 +29,7 @@ from keras_attn.rnn.state_bridge import StateBridge
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class AutoregressiveForecaster(Layer):
-    """Predicts the distribution of the next values of time series, one step after the other.
+    """Predicts the distributions of the future values of time series, step by step.
 
         z_t = (y_t - shift) / scale                        (one shift and scale for each series)
         memory = encoder([z_t ; observed_t ; past covariates_t])
@@ -37,19 +37,21 @@ class AutoregressiveForecaster(Layer):
         o_t = cell(i_t)                                    (see `AttentionRNNCell`)
         p(y_t | y_<t) = head([o_t ; i_t])
 
-    An encoder reads the past window. A recurrent cell, usually with attention to the encoded past,
-    then predicts `horizon` steps; each step reads the value of the previous step, as in DeepAR
-    ([Salinas et al., 2017](https://arxiv.org/abs/1704.04110)). A call of this layer uses teacher
-    forcing: each step reads the true previous value. To forecast, create a `PathSampler` with this
-    layer. In a `PathSampler`, each step reads a sampled value.
+    Here observed_t is 1 for an observed value and 0 for a missing value, and position_t is the
+    number of the step, 1 to `horizon`, divided by `horizon`. An encoder reads the past window. A
+    recurrent cell, usually with attention to the encoded past, then predicts `horizon` steps; each
+    step reads the value of the previous step, as in DeepAR ([Salinas et al.,
+    2017](https://arxiv.org/abs/1704.04110)). A call of this layer uses teacher forcing: each step
+    reads the true previous value. To forecast, create a `PathSampler` with this layer. In a
+    `PathSampler`, each step reads a sampled value.
 
     The layer has the methods of a `StepDecoder`, with values instead of token ids. `prepare_memory`
     runs once for each series. `initial_state` creates all tensors that change in each step. `step`
     reads one value of each target and returns the parameters of the next value.
 
-    NaN marks missing values, in the past and in the future. The network reads 0 and an indicator
-    instead. The scale of a series is computed from its observed past values. Series of equal values
-    and series without any observed value are valid.
+    NaN marks missing values, in the past and in the future. In place of a missing value, the
+    network reads 0, with observed_t = 0. The scale of a series is computed from its observed past
+    values. Series of equal values and series without any observed value are valid.
 
     Args:
         cell: `AttentionRNNCell`, Keras cell, or list of Keras cells.
@@ -61,22 +63,22 @@ class AutoregressiveForecaster(Layer):
         num_past_covariates: Int, number of covariates that are known in the past. Defaults to `0`.
         num_future_covariates: Int, number of covariates that are known in the future, such as
             calendar features. Pass their past values as past covariates. Defaults to `0`.
-        lags: List of ints, at least `horizon`. For each lag, a step also reads the value `lag`
-            steps before it, for instance the value of the previous season. The past window must
-            have at least as many steps as the largest lag. Defaults to `()`.
-        scaling: `"std"`: shift and scale are mean and standard deviation of the past window.
-            `"mean_abs"`: the scale is the mean absolute value, and the shift is 0. `"none"`: values
-            are not scaled. A tuple of two lists of D numbers: fixed shift and scale, for windows of
-            a single series, for instance mean and standard deviation of the training data. Defaults
-            to `"std"`.
+        lags: List of ints >= `horizon`. For each lag, a step also reads the value from `lag` steps
+            earlier, for instance the value of the previous season. The past window must have at
+            least as many steps as the largest lag. Defaults to `()`.
+        scaling: String or tuple. `"std"`: shift and scale are the mean and the standard deviation
+            of the past window. `"mean_abs"`: the scale is the mean absolute value of the past
+            window, and the shift is 0. `"none"`: values are not scaled. A tuple of two lists of D
+            numbers contains fixed shifts and scales, for windows of a single series, for instance
+            the mean and the standard deviation of the training data. Defaults to `"std"`.
         bridge: String, `"dense"`, `"copy"` or `"zero"`, method that computes the initial state of
             the cell, see `StateBridge`. Defaults to `"dense"`.
         dropout: Float in [0, 1), dropout rate of the outputs of the cell. Defaults to `0.0`.
-        sampling_probability: Float in [0, 1], or a function of the number of previous training
-            steps, see `keras_attn.training.ScheduledSampling`: the probability that a step in
-            training reads a sampled value instead of the true value ([Bengio et al.,
-            2015](https://arxiv.org/abs/1506.03099), in the parallel form of [Duckworth et al.,
-            2019](https://arxiv.org/abs/1906.04331)). Defaults to `0.0`.
+        sampling_probability: Probability that, during training, a time step reads a sampled value
+            instead of the true value ([Bengio et al., 2015](https://arxiv.org/abs/1506.03099), in
+            the parallel form of [Duckworth et al., 2019](https://arxiv.org/abs/1906.04331)). A
+            float in [0, 1], or a function of the number of previous training steps, see
+            `keras_attn.training.ScheduledSampling`. Defaults to `0.0`.
         seed: Int, seed of dropout and of scheduled sampling. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -318,8 +320,8 @@ class AutoregressiveForecaster(Layer):
         Args:
             memory: Result of `prepare_memory`.
             num_paths: Int, number K of paths of each series. Defaults to `1`.
-            alignments: Bool, whether each step stores its attention weights `(B * K, S)` in
-                `state["cell"]["alignments"]`. Defaults to `False`.
+            alignments: Bool, whether each step stores its attention weights `(B * K, S)`, for B
+                series and S past time steps, in `state["cell"]["alignments"]`. Defaults to `False`.
 
         Returns:
             Nested dict of tensors of shape `(B * K, ...)`. Tensors in `shared` are scalars.
@@ -334,7 +336,7 @@ class AutoregressiveForecaster(Layer):
         return {"cell": state, "shared": {"step": ops.zeros((), dtype="int32")}}
 
     def first_values(self, memory: TensorDict) -> Tensor:
-        """Returns the values that the first step reads, `(B, D)`: the last ones of the past."""
+        """Returns the values that the first step reads, `(B, D)`: the last past values."""
         return memory["last"]
 
     def step(
@@ -364,7 +366,7 @@ class AutoregressiveForecaster(Layer):
         return parameters, {"cell": cell_state, "shared": {"step": step + 1}}
 
     def _decode(self, values, memory, return_attention_scores=False, training=False):
-        """Predicts all steps from the values `(B, H, D)` that they read."""
+        """Predicts all steps. `values`, `(B, H, D)`, contains the previous value of each step."""
         inputs = self._step_inputs(values, memory["inputs"], memory)
         outputs, weights, _ = self.rnn.run(
             inputs,
@@ -380,8 +382,8 @@ class AutoregressiveForecaster(Layer):
         """Returns the inputs of the cell.
 
         Args:
-            values: Float32 tensor of shape `(B, T, D)`: for each step, the values of the step
-                before.
+            values: Float32 tensor of shape `(B, T, D)`: for each step, the values of the previous
+                step.
             known: Float32 tensor of shape `(B, T, F)` or `(B, 1, F)`, all other inputs.
             memory: Result of `prepare_memory`.
 
@@ -400,7 +402,8 @@ class AutoregressiveForecaster(Layer):
         positions = (ops.arange(self.horizon, dtype="float32") + 1.0) / self.horizon
         known = [ops.zeros_like(scaled[:, :1, :1]) + positions[None, :, None]]  # (B, H, 1)
         for lag in self.lags:
-            # Indices instead of a slice, so that JAX infers H steps from an unknown number.
+            # Use indices instead of a slice: JAX then infers H steps even if the number of past
+            # steps is unknown.
             steps = ops.arange(-lag, self.horizon - lag, dtype="int32")
             known += [ops.take(each, steps, axis=1) for each in (scaled, indicators)]  # (B, H, D)
         if self.num_future_covariates:
@@ -414,7 +417,7 @@ class AutoregressiveForecaster(Layer):
         return self.head(features, memory["shift"][:, None], memory["scale"][:, None])
 
     def _replace_values(self, values, memory):
-        """Replaces random values `(B, H, D)` by samples of the prediction for their time step."""
+        """Replaces some values `(B, H, D)`, chosen at random, by samples of the predictions."""
         probability = self.sampling_probability
         if callable(probability):
             probability = ops.clip(ops.cast(probability(self.num_steps), "float32"), 0.0, 1.0)
@@ -445,8 +448,8 @@ class AutoregressiveForecaster(Layer):
             expected = ("batch", "time" if steps is None else steps, features)
             raise ValueError(
                 f"Expected {name} of shape ({', '.join(map(str, expected))}). Received: {name} "
-                f"with shape {shape}. The number of targets is that of the head, and the horizon "
-                "and the numbers of covariates are arguments of the forecaster."
+                f"with shape {shape}. The head defines the number of targets; the forecaster "
+                "defines the horizon and the numbers of covariates."
             )
 
     def get_config(self) -> dict[str, Any]:

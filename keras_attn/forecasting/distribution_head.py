@@ -16,12 +16,12 @@ class DistributionHead(Layer):
         z = (y - shift) / scale
         p(z) = distribution(W features + b)
 
-    Here y is a target value, and shift and scale are numbers for its series. The layer returns one
-    tensor of *parameters*: the parameters of the distribution of z, followed by shift and scale.
-    The methods of a head take this tensor as an argument, so they need no weights.
+    Here y is a target value, and shift and scale normalize its series. The layer returns one tensor
+    of *parameters*: the parameters of the distribution of z, followed by shift and scale. The
+    methods of a head take this tensor as an argument, so they need no weights.
 
     A subclass defines `num_parameters` and overrides `constrain`, `standard_loss`, `standard_mean`,
-    `standard_quantiles` and `standard_sample`. In these methods, all values are values of z.
+    `standard_quantiles` and `standard_sample`. These methods compute with z, not with y.
 
     Args:
         num_targets: Positive int, number D of target variables. Defaults to `1`.
@@ -91,8 +91,8 @@ class DistributionHead(Layer):
             parameters: Result of the layer.
 
         Returns:
-            Float32 tensor of shape `(..., D)`. It is computed from z, so it does not depend on the
-            unit of the series.
+            Float32 tensor of shape `(..., D)`. The loss is computed from z, so it does not depend
+            on the unit of the series.
         """
         standard, shift, scale = _split(parameters)
         return self.standard_loss((ops.cast(targets, "float32") - shift) / scale, standard)

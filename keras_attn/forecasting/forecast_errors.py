@@ -1,4 +1,4 @@
-"""Errors of forecasts, computed with NumPy."""
+"""Error measures of forecasts, computed with NumPy."""
 
 import numpy as np
 
@@ -12,8 +12,8 @@ def mean_absolute_scaled_error(
 
         MASE = mean |y_t - f_t| / mean over the history of |y_t - y_{t - season}|
 
-    The denominator is the error of the seasonal naive forecast in the history. With a value below
-    1, the forecast has a smaller error. See [Hyndman and Koehler,
+    The denominator is the error of the seasonal naive forecast in the history. If the MASE is below
+    1, the error of the forecast is smaller than this error. See [Hyndman and Koehler,
     2006](https://doi.org/10.1016/j.ijforecast.2006.03.001). Missing values, which are NaN, are
     ignored.
 
@@ -24,7 +24,8 @@ def mean_absolute_scaled_error(
         season: Positive int, number of time steps of a season. Defaults to `1`.
 
     Returns:
-        Float. It is NaN if no value is observed, or the history has no differences.
+        Float. It is NaN if no value is observed, or all differences in the history are 0 or
+        missing.
 
     Raises:
         ValueError: If `actual` and `predicted` have different shapes, or the history is not longer
@@ -51,10 +52,10 @@ def sample_crps(actual: TensorLike, samples: TensorLike) -> float:
 
         CRPS = mean |x_i - y| - sum over i, j of |x_i - x_j| / (2 N (N - 1))
 
-    This is the estimate of [Gneiting and Raftery,
+    The formula is the estimate of [Gneiting and Raftery,
     2007](https://doi.org/10.1198/016214506000001437), equation 21, in a form that is unbiased even
-    for few samples. For a single sample, the result is the absolute error. The result is the mean
-    over all values.
+    for few samples. For a single sample, the CRPS is the absolute error. The result is the mean
+    CRPS of all values.
 
     Args:
         actual: Array-like of any shape, the true values y. Missing values, which are NaN, are
@@ -84,7 +85,7 @@ def sample_crps(actual: TensorLike, samples: TensorLike) -> float:
 
 
 def interval_coverage(actual: TensorLike, low: TensorLike, high: TensorLike) -> float:
-    """Computes the share of values in their prediction intervals.
+    """Computes the share of true values that lie in their prediction intervals.
 
     Args:
         actual: Array-like of any shape, the true values. Missing values, which are NaN, are

@@ -12,9 +12,9 @@ from keras_attn.forecasting.distribution_head import DistributionHead
 class ForecastLoss(keras.losses.Loss):
     """Mean loss of a head over all observed values.
 
-        loss = sum over observed y of w head.loss(y, parameters) / number of observed y
+        loss = (sum over observed y of w head.loss(y, parameters)) / (number of observed y)
 
-    Missing values, which are NaN, have no loss and no gradient.
+    Here w is the sample weight. Missing values, which are NaN, have no loss and no gradient.
 
     Args:
         head: `DistributionHead` of the forecaster.
@@ -30,7 +30,8 @@ class ForecastLoss(keras.losses.Loss):
             `None`.
 
     Returns:
-        Float32 scalar. With a strategy, see `keras_attn.training.SequenceCrossentropy`.
+        Float32 scalar. On several devices, the replicas share the loss as described in
+        `keras_attn.training.SequenceCrossentropy`.
 
     Example:
 
@@ -62,7 +63,8 @@ class ForecastLoss(keras.losses.Loss):
         return global_mean(ops.sum(losses), num_values)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Any:
-        # The gradient of NaN would remain NaN after a multiplication by 0.
+        # Replace missing values, because the gradient of NaN would remain NaN after a
+        # multiplication by 0.
         parameters = ops.cast(ops.convert_to_tensor(y_pred), "float32")
         shift = parameters[..., -2]
         return self.head.loss(ops.where(ops.isnan(y_true), shift, y_true), parameters)

@@ -23,8 +23,8 @@ def forecast_windows(
         horizon: Positive int, number of time steps to predict.
         past_covariates: Array-like of shape `(time, C)`, or `None`. Defaults to `None`.
         future_covariates: Array-like of shape `(time, F)`, or `None`. Defaults to `None`.
-        stride: Positive int, number of time steps between the windows. The last window ends with
-            the series. Defaults to `1`.
+        stride: Positive int, number of time steps between the starts of two windows. The last
+            window ends at the end of the series. Defaults to `1`.
 
     Returns:
         Dict of float32 arrays: `past_targets` `(windows, window, D)`, `future_targets` `(windows,

@@ -53,9 +53,9 @@ def forecast_training_model(
 def forecast_model(
     sampler: PathSampler, window: int | None = None, name: str = "forecast_model"
 ) -> keras.Model:
-    """Creates the functional model that forecasts.
+    """Creates the functional model that forecasts with a `PathSampler`.
 
-    Save it with `save`, and export it with `keras_attn.export.export_forecaster_onnx`.
+    Save the model with `save`, and export it with `keras_attn.export.export_forecaster_onnx`.
 
     Args:
         sampler: `PathSampler`.

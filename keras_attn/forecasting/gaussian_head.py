@@ -19,9 +19,10 @@ class GaussianHead(DistributionHead):
         z ~ N(m, s^2)
         loss = (z - m)^2 / (2 s^2) + log s + log(2 pi) / 2
 
-    The loss is the negative log likelihood of z, as in DeepAR ([Salinas et al.,
-    2017](https://arxiv.org/abs/1704.04110), section 3.1). Samples are computed by the method of
-    Box and Muller.
+    Here z is the normalized target (see `DistributionHead`), m is the predicted mean, and s is the
+    predicted standard deviation. The loss is the negative log likelihood of z, as in DeepAR
+    ([Salinas et al., 2017](https://arxiv.org/abs/1704.04110), section 3.1). Samples are computed
+    with the Box-Muller transform.
 
     Args:
         num_targets: Positive int, number D of target variables. Defaults to `1`.

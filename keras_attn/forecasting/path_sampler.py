@@ -55,11 +55,11 @@ class PathSampler(Layer):
     Returns:
         Dict of float32 tensors in the units of the series:
 
-        - `mean` `(batch, H, D)`, the average over the paths of the predicted means;
+        - `mean` `(batch, H, D)`, the predicted means, averaged over the paths;
         - `quantiles` `(batch, H, D, Q)`, quantiles of the paths, linearly interpolated;
         - `paths` `(batch, N, H, D)`, if `return_paths=True`;
-        - `attention_scores` `(batch, H, past)`, the average of the attention weights over the
-          paths, if `return_attention_scores=True`.
+        - `attention_scores` `(batch, H, past)`, the attention weights, averaged over the paths, if
+          `return_attention_scores=True`.
 
     Raises:
         ValueError: If an argument is out of range, or `seeds` are not integers.
@@ -177,8 +177,8 @@ class PathSampler(Layer):
     def _uniforms(self, seeds, batch):
         """Returns random numbers of shape `(H, B * N, D, 2)`.
 
-        They are computed before the loop, because ONNX Runtime has no GPU kernels for bitwise
-        operators.
+        The numbers are computed before the loop, because ONNX Runtime has no GPU kernels for
+        bitwise operators.
         """
         if seeds is None:
             seeds = keras.random.randint(
@@ -216,7 +216,7 @@ def path_quantiles(paths: Tensor, levels: Sequence[float]) -> Any:
 
     Quantile p is at the position (N + 1) p of the sorted values, linearly interpolated, as in
     `numpy.quantile(..., method="weibull")`. The quantiles 0.05 and 0.95 then enclose 90 % of
-    further samples of the same distribution, even if there are few paths.
+    further samples of the same distribution on average, even if there are few paths.
 
     Args:
         paths: Float32 tensor of shape `(B, N, H, D)`, with a static N.

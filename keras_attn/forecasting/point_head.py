@@ -15,7 +15,8 @@ class PointHead(DistributionHead):
 
         loss = |z - m|    or    loss = (z - m)^2
 
-    Samples and quantiles are equal to the prediction, so all paths of a `PathSampler` are equal.
+    Here z is the normalized target (see `DistributionHead`), and m is the prediction. Samples and
+    quantiles are equal to the prediction, so all paths of a `PathSampler` are equal.
 
     Args:
         num_targets: Positive int, number D of target variables. Defaults to `1`.

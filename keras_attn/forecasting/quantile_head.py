@@ -17,11 +17,12 @@ class QuantileHead(DistributionHead):
 
         loss = 2 / Q sum over i of max(l_i (z - q_i), (l_i - 1) (z - q_i))
 
-    This is the pinball loss of the levels l_1 < ... < l_Q ([Koenker and Bassett,
+    Here z is the normalized target (see `DistributionHead`), and q_i is the predicted quantile of
+    level l_i. This is the pinball loss of the levels l_1 < ... < l_Q ([Koenker and Bassett,
     1978](https://doi.org/10.2307/1913643)). The quantiles q_i cannot cross: the layer predicts the
-    lowest quantile and the positive differences of the others. The quantile function is linear
-    between the levels, and continues linearly beyond the first and the last level. Samples are
-    values of this function.
+    lowest quantile and the positive differences between consecutive quantiles. The quantile
+    function is linear between the levels, and continues linearly beyond the first and the last
+    level. Samples are values of this function at random levels.
 
     Args:
         num_targets: Positive int, number D of target variables. Defaults to `1`.
@@ -57,7 +58,7 @@ class QuantileHead(DistributionHead):
         if len(self.levels) < 2:
             raise ValueError(
                 f"Expected at least two levels. Received: levels={levels!r}. "
-                "Use PointHead for the median only."
+                "To predict only the median, use PointHead."
             )
         self.num_parameters = len(self.levels)
 
@@ -85,7 +86,7 @@ class QuantileHead(DistributionHead):
         result = standard[..., 0]
         for index, (low, high) in enumerate(zip(self.levels, self.levels[1:], strict=False)):
             slope = (standard[..., index + 1] - standard[..., index]) / (high - low)
-            # The first and the last part also contain the values beyond the levels.
+            # The first and the last segment also contain the values beyond the levels.
             start = 0.0 if index == 0 else low
             end = 1.0 if index == len(self.levels) - 2 else high
             inside = ops.clip(uniform, start, end)
@@ -93,7 +94,7 @@ class QuantileHead(DistributionHead):
         return result
 
     def _weights(self, levels):
-        """Returns the matrix `(levels, Q)` that maps quantiles to the quantiles of other levels."""
+        """Returns the matrix `(levels, Q)` that maps predicted quantiles to other levels."""
         known = np.array(self.levels)
         rows = []
         for level in levels:

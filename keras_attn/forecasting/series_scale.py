@@ -8,12 +8,13 @@ from keras_attn._types import Tensor
 
 SCALINGS = ("mean_abs", "std", "none")
 SMALLEST_RATIO = 1e-4
-"""Smallest standard deviation, relative to the mean absolute value. Below it, a series counts as
-constant, and its scale is the mean absolute value: a tiny scale would make later values huge."""
+"""Smallest standard deviation, relative to the mean absolute value. Below this ratio, a series
+counts as constant, and its scale is the mean absolute value. A tiny scale would make the scaled
+values of later steps huge."""
 
 
 Scaling: TypeAlias = str | Sequence[Sequence[float]]
-"""A name of `SCALINGS`, or fixed numbers: lists of the shift and the scale of each target."""
+"""An element of `SCALINGS`, or two lists: the shift and the scale of each target."""
 
 
 def series_scale(values: Tensor, observed: Tensor, scaling: Scaling) -> tuple[Any, Any]:
@@ -30,7 +31,7 @@ def series_scale(values: Tensor, observed: Tensor, scaling: Scaling) -> tuple[An
     Args:
         values: Float32 tensor of shape `(batch, time, D)`, with 0 for missing values.
         observed: Float32 tensor of the same shape, 1 for observed and 0 for missing values.
-        scaling: See above.
+        scaling: `Scaling`, see the table above.
 
     Returns:
         Tuple of shift and scale, float32 of shape `(batch, D)`.

@@ -19,9 +19,10 @@ class StudentTHead(DistributionHead):
         loss = (n + 1) / 2 log(1 + ((z - m) / s)^2 / n) + log s + log(n pi) / 2
                - log(Gamma((n + 1) / 2) / Gamma(n / 2))
 
-    The n degrees of freedom are above 2, so the variance is finite. The loss is the negative log
-    likelihood of z. Samples are computed by the polar method of [Bailey,
-    1994](https://doi.org/10.1090/S0025-5718-1994-1219702-8).
+    Here z is the normalized target (see `DistributionHead`), m is the predicted location, and s is
+    the predicted width. The predicted number n of degrees of freedom is above 2, so the variance is
+    finite. The loss is the negative log likelihood of z. Samples are computed with the polar method
+    of [Bailey, 1994](https://doi.org/10.1090/S0025-5718-1994-1219702-8).
 
     Args:
         num_targets: Positive int, number D of target variables. Defaults to `1`.

@@ -23,11 +23,12 @@ def join(sequence: Any, **given: Masks | None) -> Any:
             dict from sequence names to tensors. An explicit mask (`attention_mask` or
             `encoder_mask`) may also have the shape `(batch, target, time)`. All other masks are
             implicit masks with the axes of the sequence except the features. An implicit mask
-            without the time axis applies to all positions of a sequence; a wrapper passes such a
-            mask if its own mask has one entry per sequence. An implicit mask with additional axes
-            is reduced: a position is unmasked if any of its entries is `True`. For example, if
-            `TimeDistributed` wraps a layer that pools words to sentences, the mask of the sentences
-            has the shape `(batch, sentences, words)`.
+            without the time axis applies to all positions of a sequence. A wrapper such as
+            `TimeDistributed` passes such a mask if the wrapper gets a mask with one entry per
+            sequence. An implicit mask with additional axes is reduced: a position is unmasked if
+            any entry of the mask for this position is `True`. For example, if `TimeDistributed`
+            wraps a layer that pools words to sentences, the mask of the sentences has the shape
+            `(batch, sentences, words)`.
 
     Returns:
         Boolean mask of shape `(batch, time)` or with the rank of the explicit mask. If the sequence
@@ -86,9 +87,9 @@ def _fit(sequence, mask, name):
 def boolean(mask: Any, name: str) -> Tensor:
     """Converts a mask to a boolean tensor.
 
-    An additive mask (0 where attention is allowed, -1e9 elsewhere) has the opposite meaning, so it
-    raises an error. In a compiled function, the values are unknown and cannot be checked: every
-    number except 0 becomes `True`.
+    An additive mask (0 where attention is allowed, -1e9 elsewhere) has the opposite meaning, so an
+    additive mask raises an error. In a compiled function, the values are unknown and cannot be
+    checked: every number except 0 becomes `True`.
 
     Args:
         mask: Boolean tensor or array, or a tensor or array of zeros and ones.
@@ -108,9 +109,10 @@ def boolean(mask: Any, name: str) -> Tensor:
         values = values.astype("float32") if is_float else values
         if ((values != 0) & (values != 1)).any() if is_float else (values < 0).any():
             raise ValueError(
-                f"Expected a boolean {name}, True = may be attended, or zeros and ones. "
+                f"Expected a boolean {name} (True: may be attended to), or zeros and ones. "
                 f"Received: {name} of dtype {dtype} with values from {values.min()} to "
-                f"{values.max()}. If it is a mask that is added to scores, pass `{name} == 0`."
+                f"{values.max()}. If this is an additive mask (0: may be attended to), pass "
+                f"{name} == 0."
             )
     return ops.cast(mask, "bool")
 
@@ -162,7 +164,7 @@ def _check_explicit(value, mask, name):
     ):
         raise ValueError(
             f"Expected {name} of shape (batch, source) or (batch, target, source). "
-            f"Received: {name} with shape {tuple(mask.shape)}, for a memory of shape "
+            f"Received: {name} with shape {tuple(mask.shape)}, for a sequence of shape "
             f"{tuple(value.shape)}."
         )
 
@@ -184,10 +186,10 @@ def _fits(size, other):
 
 
 def both(mask: Tensor | None, other: Tensor | None) -> Tensor | None:
-    """Combines two boolean masks: the result is `True` where both masks are. `None` means no mask.
+    """Combines two boolean masks: the result is `True` where both masks are `True`.
 
-    If the ranks differ, the mask of the lower rank is broadcast: a mask `(batch, source)` applies
-    to all queries of a mask `(batch, target, source)`.
+    `None` means no mask. If the ranks differ, the mask of the lower rank is broadcast: a mask
+    `(batch, source)` applies to all queries of a mask `(batch, target, source)`.
     """
     if mask is None or other is None or mask is other:
         return other if mask is None else mask

@@ -7,10 +7,10 @@ from keras import ops
 
 from keras_attn._types import Mask, Tensor
 
-# This value is added to the score of a masked position. It is far below every other score, even
-# without normalization: features of size 1e5 can have scores of 1e10 and more. It is finite,
-# because the softmax of a row of -inf is NaN. The sum of several of these values, or of this value
-# and the lowest float32, is also finite.
+# This value is added to the score of a masked position. The value is far below every other score,
+# even if queries and keys are not normalized: features of size 1e5 can have scores of 1e10 and
+# more. The value is finite, because the softmax of a row of -inf is NaN. The sum of several of
+# these values, or of this value and the lowest float32, is also finite.
 MASKED_SCORE = -1e30
 
 
@@ -59,7 +59,7 @@ def masked_mean(values: Tensor, mask: Mask | None = None) -> Tensor:
         mask: Boolean tensor of shape `(batch, time)`. Defaults to `None`: no masked positions.
 
     Returns:
-        Tensor of shape `(batch, features)`. It is zero if all positions are masked. Sums are
+        Tensor of shape `(batch, features)`. The mean is zero if all positions are masked. Sums are
         computed in float32 or float64, because sums of long sequences overflow in float16.
     """
     if mask is None:

@@ -18,8 +18,8 @@ def ensemble_model(
         p(y_t) = sum_i w_i p_i(y_t)
 
     Here p_i(y_t) is the probability that the model i predicts for the target token y_t. An ensemble
-    of separately trained models is usually better than each single model. Its search takes about
-    the sum of the times of the single models ([Sutskever et al.,
+    of separately trained models is usually better than each single model. The search takes about as
+    long as the searches of all models together ([Sutskever et al.,
     2014](https://arxiv.org/abs/1409.3215), table 1). Recurrent models and Transformers can be
     combined. The models must have the same inputs and the same target ids, so train them with the
     same tokenizers. The ensemble shares the layers of the models, and can be exported like any
@@ -28,8 +28,8 @@ def ensemble_model(
     Args:
         models: List of `GenerationModel`s with one input each. The ensemble uses the search
             settings of the first model.
-        member_weights: List of positive floats, the weights w_i of the models. They are normalized
-            to the sum 1. Defaults to `None`: equal weights.
+        member_weights: List of positive floats, the weights w_i of the models. The weights are
+            normalized to the sum 1. Defaults to `None`: equal weights.
         average: String, `"arithmetic"` (mean of the probabilities, as in the equation) or
             `"geometric"` (mean of the log probabilities). See `EnsembleDecoder`. Defaults to
             `"arithmetic"`.

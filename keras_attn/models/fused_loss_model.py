@@ -18,8 +18,9 @@ class FusedLossModel(ModelOfParts):
     """Base class of models that can train without storing the logits of all tokens.
 
     With a large vocabulary, the logits need more memory than all other tensors of a training step.
-    `keras_attn.training.SequenceCrossentropy(fused=True)` instead computes the loss and its
-    gradient from the features and the kernel of the output layer, in chunks of tokens:
+    `keras_attn.training.SequenceCrossentropy(fused=True)` computes the loss and its gradient
+    without these logits, from the inputs (features) and the kernel of the output layer, in chunks
+    of tokens:
 
         train_step        call -> features --+-> loss.from_features -> loss
                                              |      |
@@ -28,15 +29,15 @@ class FusedLossModel(ModelOfParts):
         everything else   call -> features -> output layer -> logits -> loss, metrics
 
     `compute_loss` passes the features and the output layer to the loss. The loss returns
-    statistics, which `compute_loss` passes to the metrics. The model output has no gradient in such
-    a step. If a metric needs logits, `compute_loss` computes them for the metric.
+    statistics, which `compute_loss` passes to the metrics. In a step with a fused loss, the model
+    output has no gradient. If a metric needs logits, `compute_loss` computes them for the metric.
 
-    The loss is fused in `fit`, `train_on_batch` and `train_step` on TensorFlow. It is not fused if
-    the model is compiled with `run_eagerly` or `loss_weights`, if the output layer computes more
-    than a matrix product and a bias, or if the dtype is float16.
+    The loss is fused in `fit`, `train_on_batch` and `train_step` on TensorFlow. The loss is not
+    fused if the model is compiled with `run_eagerly` or `loss_weights`, if the output layer
+    computes more than a matrix product and a bias, or if the dtype is float16.
 
     A subclass implements `compute_features` and `output_layer`, and sets `output_bias` if it adds a
-    bias to the output.
+    bias to the logits.
     """
 
     output_bias: Any = None

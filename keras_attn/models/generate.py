@@ -135,8 +135,8 @@ def _read_sources(model, inputs, is_text, tokenizer, languages):
     sources = []
     for ids in tokenizer.encode(inputs):
         kept = list(ids[:limit])
-        # A language model can continue its start token. Other models have no input for an empty
-        # text.
+        # An empty text is a valid prompt if the model has only a start token. In all other cases,
+        # it is an empty source, which needs no search.
         is_empty = not kept and (side.add_end or not side.add_start)
         whole = [] if is_empty else side.with_special_ids(kept)
         sources.append((languages.add_to(whole, len(side.start)), len(kept) < len(ids)))
@@ -144,7 +144,7 @@ def _read_sources(model, inputs, is_text, tokenizer, languages):
 
 
 def _read_prefixes(target_prefix, languages, count, tokenizer, model):
-    """Returns the ids with which each result begins, or `None` if no result has such ids."""
+    """Returns a list with the prefix ids of each result, or `None` if all prefixes are empty."""
     if target_prefix is None:
         rows = [[]] * count
     else:
@@ -155,7 +155,7 @@ def _read_prefixes(target_prefix, languages, count, tokenizer, model):
         if len(rows) != count:
             raise ValueError(
                 f"Expected target_prefix to be one prefix, or one for each of the {count} sources. "
-                f"Received: target_prefix with {len(rows)} prefixes. Pass as many as sources."
+                f"Received: target_prefix with {len(rows)} prefixes. Pass {count} prefixes."
             )
         rows = [_prefix_ids(each, tokenizer) for each in rows]
     if not languages.target_start and not any(rows):

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 
 IMPOSSIBLE = -1e9
-"""A search returns this log probability for rows in which it found no hypothesis."""
+"""Log probability that a search returns for missing hypotheses."""
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,8 @@ class Hypothesis:
     Attributes:
         text: String, the detokenized output; `None` without a tokenizer.
         token_ids: List of ints, target ids without start token, end token and padding.
-        pieces: List of strings, the pieces of `token_ids`; `None` if there is no tokenizer with the
-            method `pieces`.
+        pieces: List of strings, the subword pieces of `token_ids`; `None` if there is no tokenizer
+            with the method `pieces`.
         score: Float, score that ranks the hypotheses: the log probability divided by the length
             penalty.
         log_prob: Float, natural logarithm of the probability of all tokens, including the end
@@ -46,8 +46,8 @@ class Generation(Hypothesis):
 
     Attributes:
         hypotheses: Tuple of `Hypothesis`, best first.
-        source_pieces: List of strings, the source pieces with start and end token; `None` if there
-            is no tokenizer with the method `pieces`.
+        source_pieces: List of strings, the subword pieces of the source, including its start and
+            end token; `None` if there is no tokenizer with the method `pieces`.
         truncated: Bool, whether the source was truncated to the maximum length of the encoder.
     """
 
@@ -64,8 +64,8 @@ def hypotheses_of_row(
     Args:
         results: Dict of arrays that a search returned.
         row: Int, index of the source in the batch.
-        source_length: Int, number of source tokens; alignments are truncated to it. `None` keeps
-            all positions.
+        source_length: Int, number of source tokens. Alignments are truncated to this length. `None`
+            keeps all positions.
         search: `Search` with the special ids.
         tokenizer: Tokenizer of the target, or `None`.
 
@@ -119,5 +119,5 @@ def empty_hypothesis(search: Any, has_text: bool) -> Any:
 
 
 def pieces(tokenizer: Any, token_ids: Any) -> Any:
-    """Returns the pieces of ids as strings; `None` for a tokenizer without the method `pieces`."""
+    """Returns the subword pieces of ids, or `None` for a tokenizer without the method `pieces`."""
     return tokenizer.pieces(token_ids) if hasattr(tokenizer, "pieces") else None

@@ -40,9 +40,9 @@ class GenerationModel(ModelOfParts):
             to the encoder as keyword arguments. Defaults to the inputs of `encoder` if it is a
             functional model, otherwise to `source_ids`, int32 of shape `(batch, source)`.
         source_start_token_id: Int, start token of the prompts, for a language model only. Use the
-            start token of the training data. `generate` and exported files insert it before prompts
-            that are texts. The model itself does not insert it. Defaults to `None`: prompts have no
-            start token.
+            start token of the training data. `generate` and exported files insert it when they
+            tokenize a prompt. The model itself does not insert it. Defaults to `None`: prompts have
+            no start token.
         name: String, name of the model. Defaults to `"generation_model"`.
 
     Call arguments:
@@ -178,34 +178,36 @@ class GenerationModel(ModelOfParts):
         target_language: str | None = None,
         target_prefix: Any = None,
     ) -> Any:
-        """Generates a sequence for each source. Texts are mapped to texts, and ids to ids.
+        """Generates a sequence for each source. By default, texts result in texts, and ids in ids.
 
         Args:
             inputs: List of texts; list of lists of ids; or int array of ids of shape `(batch,
                 source)`, padded on the right. Ids must include the special tokens of the training
-                data, such as the end token. If the encoder has other inputs, pass an array, or a
-                dict from input names to arrays.
+                data, such as the end token. If the inputs of the encoder are not ids, pass an
+                array, or a dict from input names to arrays.
             source_tokenizer: Tokenizer of texts, such as `keras_attn.text.SentencePieceTokenizer`.
-                It must not add start or end ids, because `generate` adds those that the encoder
-                expects. Defaults to `None`.
+                It must not add start or end ids, because `generate` adds the start and end ids that
+                the encoder expects. Defaults to `None`.
             target_tokenizer: Tokenizer that converts the generated ids to texts. Defaults to
                 `source_tokenizer` if the inputs are texts. Otherwise the default is `None`: the
                 results are ids.
             batch_size: Positive int, number of sources per batch. Sources of similar lengths are in
-                the same batch. Therefore the batch of a source, and its samples with a
-                `SamplingDecoder`, depend on the other sources. Defaults to `32`.
+                the same batch. The other sources therefore determine the batch of a source, and
+                affect the samples of a `SamplingDecoder`. Defaults to `32`.
             return_details: Bool, whether to return objects with the fields of a `Translation` of
                 `keras_attn_runtime`: `text`, `token_ids`, `pieces`, `score`, `log_prob`, `ended`,
                 `alignments`, `token_log_probs`, `hypotheses`, `source_pieces` and `truncated`.
                 Defaults to `False`.
             verbose: `0` for no output, `1` for a progress bar, `2` for one line. Defaults to `0`.
             source_language: String, language of the texts: one of the `languages` of
-                `source_tokenizer`. Required if there are several. Defaults to `None`.
+                `source_tokenizer`. Required if the tokenizer has several languages. Defaults to
+                `None`.
             target_language: String, language of the results: one of the `languages` of
-                `target_tokenizer`. Required if there are several. Defaults to `None`.
-            target_prefix: Prefix with which every result begins: a text, or a list of ids. Or a
-                list with one prefix for each source. The results include the prefix. Defaults to
-                `None`: no prefix.
+                `target_tokenizer`. Required if the tokenizer has several languages. Defaults to
+                `None`.
+            target_prefix: Prefix of every result, as a text or a list of ids; or a list with one
+                prefix for each source. The results include the prefix. Defaults to `None`: no
+                prefix.
 
         Returns:
             List with the best hypothesis of each source: a string if there is a target tokenizer,

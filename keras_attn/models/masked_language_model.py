@@ -16,12 +16,14 @@ def masked_language_model(
 
         logits = E norm(gelu(W x + b)) + c
 
-    Here x are the outputs of the encoder and E is the embedding matrix of the encoder. The model
-    was introduced by [Devlin et al., 2019](https://arxiv.org/abs/1810.04805) (BERT), section 3.1.
+    Here x is the output of the encoder at a position, and E is the embedding matrix of the encoder;
+    W, b and c are trainable. The model was introduced by [Devlin et al.,
+    2019](https://arxiv.org/abs/1810.04805) (BERT), section 3.1.
 
     Create inputs and labels with `keras_attn.text.mask_tokens`. Compile the model with
-    `keras_attn.training.compile_for_training(model, label_smoothing=0.0)`; this loss ignores the
-    label 0. After the pretraining, pass the encoder to `sequence_classifier` for fine-tuning.
+    `keras_attn.training.compile_for_training(model, label_smoothing=0.0)`; the loss ignores
+    positions with the label 0. After the pretraining, pass the encoder to `sequence_classifier` for
+    fine-tuning.
 
     Args:
         encoder: Layer that returns a dict with `encoder_outputs` and has a

@@ -28,7 +28,7 @@ def source_inputs(encoder: Any, inputs: Any = None) -> Any:
     tensors = inputs if isinstance(inputs, dict) else {getattr(inputs, "name", None): inputs}
     if not tensors or not all(isinstance(each, keras.KerasTensor) for each in tensors.values()):
         raise ValueError(
-            "Expected inputs to be a keras.Input, or a dict of them by their names. Received: "
+            "Expected inputs to be a keras.Input, or a dict from names to keras.Inputs. Received: "
             f"inputs={inputs!r}. Pass, for instance, "
             'inputs=keras.Input((224, 224, 3), name="image").'
         )

@@ -39,7 +39,7 @@ class ModelOfParts(keras.Model):
         return super().compute_output_spec(self._without_names(inputs), training, mask)
 
     def _without_names(self, inputs):
-        """Replaces a dict with one tensor by the tensor, because Keras warns about such a dict."""
+        """Returns the only tensor of a dict, because Keras would warn about the dict."""
         if isinstance(inputs, dict) and not isinstance(self.input, dict):
             return inputs[self.inputs[0].name]
         return inputs
@@ -120,8 +120,8 @@ def encode(encoder: Any, inputs: Any) -> Any:
         raise ValueError(
             "Expected an encoder that returns a dict with the arguments of a decoder, such as "
             '{"encoder_outputs": outputs, "encoder_mask": mask}. Received: '
-            f"encoder={type(encoder).__name__}, which returns {received}. Return a dict from its "
-            'call, or wrap it: keras.Model(inputs, {"encoder_outputs": outputs}).'
+            f"encoder={type(encoder).__name__}, which returns {received}. Return a dict from the "
+            'call, or wrap the encoder: keras.Model(inputs, {"encoder_outputs": outputs}).'
         )
     return encoded
 

@@ -7,11 +7,11 @@ from keras_attn.models.functional_model import functional_model
 from keras_attn.models.model_of_parts import encode
 
 _MODELS: weakref.WeakKeyDictionary[Any, keras.Model] = weakref.WeakKeyDictionary()
-"""The prefix models of the models that are in use, so that each is compiled once."""
+"""Prefix models by `GenerationModel`, so that each prefix model is compiled only once."""
 
 
 def prefix_model(model: Any) -> keras.Model:
-    """Returns a model that also has the prefixes of the search as an input.
+    """Returns a model with an additional input: the prefixes of the search.
 
     Args:
         model: `GenerationModel`.

@@ -23,8 +23,8 @@ def replace_search(
             current search.
         **settings: Arguments of the search to change. If the new `beam_width` is less than the
             current `num_hypotheses`, `num_hypotheses` is reduced to `beam_width`, unless you pass
-            it too. If `suppressed_token_ids` has its default value, it is computed again from the
-            new special ids.
+            `num_hypotheses`. If the search has the default `suppressed_token_ids`, they are
+            computed again from the new special ids.
 
     Returns:
         A `GenerationModel` that shares the encoder and the decoder with `model`.

@@ -5,10 +5,10 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class RequestLanguages:
-    """Ids that the languages of a call of `generate` add to its sources and results.
+    """Ids that `generate` adds to sources and results for their languages.
 
     Args:
-        source_start: Tuple of ids before the text, after the start token.
+        source_start: Tuple of ids between the start token and the text.
         source_end: Tuple of ids after the end token.
         target_start: Tuple of the first ids of the results.
     """
@@ -41,18 +41,20 @@ def request_languages(
     target_language: str | None,
     is_text: bool,
 ) -> RequestLanguages:
-    """Returns the ids of a pair of languages.
+    """Returns the ids that the languages add to sources and results.
 
     Args:
         source_tokenizer: Tokenizer with `languages`, a dict from names to objects with the
             attributes of `keras_attn.text.Language`, or a tokenizer without languages, or `None`.
-        target_tokenizer: The same for the target.
+        target_tokenizer: Tokenizer of the target, with the same valid types.
         source_language: String, or `None`.
         target_language: String, or `None`.
-        is_text: Bool, whether the sources are texts. Ids must include those of the languages.
+        is_text: Bool, whether the sources are texts. Sources that are ids must already include the
+            ids of the languages.
 
     Raises:
-        ValueError: If a language is unknown, or required and missing, or the sources are ids.
+        ValueError: If a language is unknown, a required language is missing, or a language is
+            passed with sources that are ids.
     """
     names = {"source_language": source_language, "target_language": target_language}
     if not is_text:
@@ -60,7 +62,7 @@ def request_languages(
             if value is not None:
                 raise ValueError(
                     f"Expected texts with {name}. Received: {name}={value!r} and sources that are "
-                    "not texts. Pass ids that include those of the languages, and target_prefix."
+                    "not texts. Pass ids that include the ids of the languages, and target_prefix."
                 )
         return RequestLanguages()
     first = _find("source_language", source_language, source_tokenizer)
@@ -73,7 +75,7 @@ def request_languages(
 
 
 def _find(argument, name, tokenizer):
-    """Returns the `Language` of a name, or `None` if the tokenizer has no languages."""
+    """Returns the `Language` with a name, or `None` if the tokenizer has no languages."""
     languages = getattr(tokenizer, "languages", None) or {}
     if name is None and len(languages) <= 1:
         return next(iter(languages.values()), None)

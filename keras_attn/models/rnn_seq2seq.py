@@ -27,17 +27,18 @@ def rnn_seq2seq(
     share_embeddings: bool = False,
     seed: int | None = None,
 ) -> tuple[RNNEncoder, RNNDecoder]:
-    """Returns a recurrent encoder and decoder with attention, with sizes for small corpora.
+    """Returns a recurrent encoder and a recurrent decoder with attention, sized for small corpora.
 
         h_1 .. h_S = bidirectional RNN(x_1 .. x_S)
         s_t = RNN([E y_{t-1} ; a_{t-1}], s_{t-1}),    c_t = attention(s_t, h)
         a_t = tanh(W [s_t ; c_t]),    logits_t = E a_t
 
-    The attention vector a_t and input feeding, which makes a_{t-1} an input of the next step, were
-    introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025). The output layer and the
-    target embedding share the matrix E ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)).
-    `attention="bahdanau"` uses the additive score of [Bahdanau et al.,
-    2015](https://arxiv.org/abs/1409.0473).
+    Here x are the embedded source tokens, and y_{t-1} is the previous target token as a one-hot
+    vector. The attention vector a_t and input feeding, which makes a_{t-1} an input of the next
+    step, were introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025). The output
+    layer and the target embedding share the matrix E ([Press and Wolf,
+    2017](https://arxiv.org/abs/1608.05859)). `attention="bahdanau"` uses the additive score of
+    [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473).
 
     Args:
         source_vocabulary_size: Positive int, number of source ids.
@@ -55,10 +56,10 @@ def rnn_seq2seq(
         input_feeding: Bool, whether the attention vector is an input of the next step. Training is
             faster without input feeding. Defaults to `True`.
         dropout: Float in [0, 1), dropout rate of embeddings and layer outputs. Defaults to `0.3`.
-        share_embeddings: Bool, whether source and target share one embedding. They must then have
-            the same vocabulary. Defaults to `False`.
-        seed: Int, seed of weights and dropout. It does not affect an `attention` layer that you
-            pass. The function passes the seed to `keras.utils.set_random_seed`, which sets the
+        share_embeddings: Bool, whether source and target share one embedding. `True` requires the
+            same vocabulary for source and target. Defaults to `False`.
+        seed: Int, seed of weights and dropout. The seed does not affect an `attention` layer that
+            you pass. The function passes the seed to `keras.utils.set_random_seed`, which sets the
             seeds of Python, NumPy and Keras. Defaults to `None`: no seed is set.
 
     Returns:
@@ -92,8 +93,8 @@ def rnn_seq2seq(
     )
     cells = [CELLS[cell](units) for _ in range(num_layers)]
     if attention is None:
-        # Without attention, the output of the top cell is multiplied by the embedding matrix, so it
-        # must have the size of the embedding.
+        # Without attention, the output of the top cell is multiplied by the embedding matrix, so
+        # this output must have the size of the embedding.
         cells[-1] = CELLS[cell](embedding_dim)
     decoder = RNNDecoder(
         AttentionRNNCell(

@@ -17,7 +17,7 @@ def sequence_classifier(
     inputs: Any = None,
     name: str = "classifier",
 ) -> keras.Model:
-    """Returns a classifier for sentences, images or time series with an encoder.
+    """Returns a classifier of sentences, images or time series: an encoder and an output layer.
 
         logits = W pool(encoder(x)) + b
 

@@ -68,7 +68,7 @@ def source_side(encoder: Any, search: Any, tokenizer: Any = None) -> Side:
 
     Raises:
         ValueError: If encoder and tokenizer have different end tokens, `max_source_length` leaves
-            no room for a piece, or a special id is outside of the vocabulary.
+            no room for a token of the text, or a special id is outside of the vocabulary.
     """
     pad, end = (
         getattr(encoder, name, getattr(tokenizer, name, default))

@@ -52,7 +52,8 @@ class TrainingModel(FusedLossModel):
     Call arguments:
         inputs: Dict from input names to tensors. It contains the inputs of the encoder and
             `target_ids`, an int32 tensor of shape `(batch, target)` that begins with the start
-            token. A language model without prompts also accepts the tensor `target_ids`.
+            token. A language model without prompts also accepts the tensor `target_ids` instead of
+            a dict.
         training: Bool, whether to apply dropout. Keras passes this argument.
         mask: Implicit Keras masks of the inputs. Keras passes this argument.
 
@@ -180,7 +181,7 @@ class TrainingModel(FusedLossModel):
             A `keras.callbacks.History`.
 
         Raises:
-            RuntimeError: If several workers train the model and one of them failed.
+            RuntimeError: If several workers train the model and one worker fails.
         """
         if shuffle is None:
             is_sequence = isinstance(x, keras.utils.PyDataset) and x.num_batches is not None

@@ -59,11 +59,11 @@ def transformer_seq2seq(
         dropout: Float in [0, 1), dropout rate of embeddings and blocks. Defaults to `0.1`.
         positions: String, `"sinusoidal"`, `"learned"`, `"rotary"`, `"alibi"`, or `"relative"` for
             the relative position bias of T5. Defaults to `"sinusoidal"`.
-        max_length: Positive int, maximum sequence length for `"learned"` positions. All other
-            positions have no limit. Defaults to `512`.
-        share_embeddings: Bool, whether source and target share one embedding. They must then have
-            the same vocabulary. Defaults to `False`.
-        seed: Int, seed of weights and dropout. The function passes it to
+        max_length: Positive int, maximum sequence length for `"learned"` positions. All other kinds
+            of positions have no limit. Defaults to `512`.
+        share_embeddings: Bool, whether source and target share one embedding. `True` requires the
+            same vocabulary for source and target. Defaults to `False`.
+        seed: Int, seed of weights and dropout. The function passes the seed to
             `keras.utils.set_random_seed`, which sets the seeds of Python, NumPy and Keras. Defaults
             to `None`: no seed is set.
         dtype: Dtype or policy of all layers. Defaults to `None`: the global policy.

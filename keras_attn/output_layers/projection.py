@@ -14,7 +14,8 @@ def projection_operands(
     Args:
         features: Tensor of shape `(..., D)`.
         layer: Layer that maps features to logits. `is_projection(layer)` must be `True`.
-        bias: Tensor of shape `(V,)` that is added to the output of the layer, or `None`.
+        bias: Tensor of shape `(V,)` that is added to the output of the layer, or `None`. V is the
+            size of the vocabulary.
 
     Returns:
         Tuple of features `(..., F)` and a kernel `(V, F)`, both in the compute dtype of the layer.
@@ -78,7 +79,7 @@ def is_projection(layer: Any) -> bool:
 def can_fuse_projection(layer: Any) -> bool:
     """Returns whether a loss can compute the logits of a layer in chunks.
 
-    It is `False` for float16, because the gradient is summed over tokens before it is divided by
-    their number, and the sum can overflow.
+    The result is `False` for float16, because the sum of the gradients of all tokens can overflow
+    before it is divided by the number of tokens.
     """
     return is_projection(layer) and layer.compute_dtype != "float16"

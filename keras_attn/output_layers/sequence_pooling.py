@@ -25,8 +25,8 @@ class SequencePooling(Layer):
     Call arguments:
         encoder_outputs: Tensor of shape `(batch, source, features)`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that
-            contribute to the mean. It is combined with the implicit mask. Defaults to `None`: all
-            positions contribute.
+            contribute to the mean. `encoder_mask` is combined with the implicit mask. Defaults to
+            `None`: all positions contribute.
         mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`.
             Keras wrappers such as `TimeDistributed` pass this argument.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
@@ -36,11 +36,12 @@ class SequencePooling(Layer):
         Tensor of shape `(batch, features)`.
 
     Masking:
-        The mean is over the unmasked positions. It is zero if all positions are masked. `"first"`
-        ignores masks.
+        The mean is over the unmasked positions. The mean is zero if all positions are masked.
+        `"first"` ignores masks.
 
     Raises:
-        ValueError: If `pooling` is unknown, or a mask does not fit.
+        ValueError: If `pooling` is unknown; or if a mask has the wrong shape, or values other than
+            0 and 1.
 
     Example:
 

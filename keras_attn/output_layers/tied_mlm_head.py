@@ -22,8 +22,8 @@ class TiedMLMHead(Layer):
     2019](https://arxiv.org/abs/1810.04805)), as in the authors' implementation.
 
     Args:
-        embedding: `keras.layers.ReversibleEmbedding` with the matrix E. Other layers may share it.
-            It remains shared when a model is saved and loaded.
+        embedding: `keras.layers.ReversibleEmbedding` with the matrix E. Other layers may share this
+            embedding, and still share it after a model is saved and loaded.
         activation: String or function, the activation of the dense layer, see `FeedForward`.
             Defaults to `"gelu"`.
         epsilon: Positive float, added to the variance in the normalization. Defaults to `1e-5`.
@@ -99,7 +99,7 @@ class TiedMLMHead(Layer):
         return keras.KerasTensor(self.compute_output_shape(tuple(inputs.shape)), dtype="float32")
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # losses ignore positions by their label
+        return None  # losses ignore positions by label, not by mask
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -34,9 +34,9 @@ class AlibiBias(Layer):
 
     Returns:
         Tensor of shape `(1 or batch, num_heads, target, source)`. Add it to the scores before
-        masking. Its dtype is float64 if the compute dtype is float64, otherwise float32, because
-        float16 cannot represent large distances. If you pass the tensor to a layer in half
-        precision, Keras casts it to half precision.
+        masking. Its dtype is float64 for a float64 layer, otherwise float32, because float16 cannot
+        represent large distances. If you pass the tensor to a layer in half precision, Keras casts
+        the tensor to half precision.
 
     Masking:
         The layer does not use masks. Attention masks the scores after it adds the bias.

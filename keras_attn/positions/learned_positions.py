@@ -3,6 +3,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn._backend.dynamic_shapes import has_placeholder_sizes
 from keras_attn._backend.gather import gather_rows
 from keras_attn._layer.argument_checks import check_positive_integer, check_sequence_shape
 from keras_attn._layer.layer import Layer
@@ -103,8 +104,10 @@ class LearnedPositions(Layer):
         }
 
     def _are_known(self, length, start_index):
-        """Returns whether the positions are Python ints. If so, checks their range."""
+        """Returns whether the positions are Python ints, and checks the range of such positions."""
         if not isinstance(length, int) or not isinstance(start_index, int):
+            return False
+        if has_placeholder_sizes():
             return False
         if start_index < 0 or start_index + length > self.max_length:
             raise ValueError(

@@ -35,7 +35,8 @@ class RelativePositionBias(Layer):
         max_distance: Positive int. All keys at this or a larger distance share one bucket. It must
             be larger than the number of buckets with one distance, which is `num_buckets / 4` if
             `bidirectional=True`, otherwise `num_buckets / 2`. Defaults to `128`.
-        bidirectional: Bool, whether keys after the query have separate buckets. Defaults to `True`.
+        bidirectional: Bool, whether keys after the query have their own buckets. Defaults to
+            `True`.
         embeddings_initializer: Initializer of E. Defaults to `"uniform"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -51,8 +52,8 @@ class RelativePositionBias(Layer):
         The layer does not use masks. Attention masks the scores after it adds the bias.
 
     Raises:
-        ValueError: If an argument is not a positive integer, `num_buckets` or `max_distance` is too
-            small, or the positions do not have rank 2.
+        ValueError: If `num_heads`, `num_buckets` or `max_distance` is not a positive integer, if
+            `num_buckets` or `max_distance` is too small, or if the positions do not have rank 2.
 
     Example:
 
@@ -106,7 +107,7 @@ class RelativePositionBias(Layer):
         distances = ops.expand_dims(key_positions, 1) - ops.expand_dims(query_positions, 2)
         rows = ops.clip(distances, -self.max_distance, self.max_distance) + self.max_distance
         # Speed: first create a small table with one row per distance, so that each pair of
-        # positions needs only one lookup.
+        # positions needs one lookup instead of two.
         distance_bias = gather_rows(self.embeddings, self.buckets)  # (2*max_distance + 1, H)
         bias = gather_rows(distance_bias, rows)  # (1 or B, T, S, H)
         return ops.transpose(bias, (0, 3, 1, 2))  # (1 or B, H, T, S)
@@ -129,8 +130,8 @@ def relative_position_buckets(
 
     Each direction has N buckets. The first n = N // 2 buckets are for the distances 0 ... n - 1. A
     distance d >= n is in bucket n + floor(log(d/n) / log(max_distance/n) * (N - n)), at most N - 1.
-    Rounding errors of a logarithm could assign a distance to the wrong bucket, so the function
-    compares integer powers instead.
+    Rounding errors of logarithms could assign a distance to the wrong bucket, so the function
+    compares powers of integers instead.
 
     Args:
         num_buckets: Int, total number of buckets.

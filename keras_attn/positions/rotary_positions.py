@@ -14,20 +14,21 @@ from keras_attn.positions.position_range import position_range
 class RotaryPositions(Layer):
     """Rotary position embedding (RoPE) of queries or keys.
 
-    The features (a, b) of pair i at position t are rotated by the angle t theta_i, where theta_i =
-    L^(-2i/d) and d is the number of features of a head:
+    The features (a, b) of pair i at position t are rotated by the angle t theta_i. Here theta_i =
+    L^(-2i/d), L is `max_wavelength`, and d is the number of features of a head:
 
         y[a] = x[a] cos(t theta_i) - x[b] sin(t theta_i)
         y[b] = x[b] cos(t theta_i) + x[a] sin(t theta_i)
 
-    The pair is (a, b) = (2i, 2i + 1) for `"interleaved"`, and (i, i + d/2) for `"halves"`. The dot
-    product of a rotated query and a rotated key only depends on the distance of their positions.
+    The pair is (a, b) = (2i, 2i + 1) for `"interleaved"`, and (i, i + d/2) for `"halves"`. The
+    positions affect the dot product of a rotated query and a rotated key only through the
+    difference of the two positions.
 
     Rotary positions were introduced by [Su et al., 2021](https://arxiv.org/abs/2104.09864),
     equation 34. The paper and GPT-J use `"interleaved"`. GPT-NeoX and LLaMA use `"halves"`.
 
-    The angles, sines and cosines are computed in float32 (float64 if this is the compute dtype),
-    and then cast to the compute dtype.
+    The angles, sines and cosines are computed in float32 (in float64 for a float64 layer), and then
+    cast to the compute dtype.
 
     Args:
         max_wavelength: Positive float, base L of the frequencies. Defaults to `10000.0`.

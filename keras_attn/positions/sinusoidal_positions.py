@@ -17,7 +17,7 @@ LAYOUTS = ("interleaved", "halves", "marian")
 class SinusoidalPositions(Layer):
     """Adds the sinusoidal encoding of each position.
 
-    Here t is the position plus `offset`, and D is the number of features:
+    Here t is the position plus `offset`, D is the number of features, and L is `max_wavelength`:
 
         "interleaved"   e[t, 2i] = sin(t / L^(2i/D)),  e[t, 2i+1] = cos(t / L^(2i/D))
         "halves"        e[t, i] = sin(t / L^(i/(D/2-1))),  e[t, D/2+i] = cos(t / L^(i/(D/2-1)))
@@ -26,11 +26,11 @@ class SinusoidalPositions(Layer):
     The encoding was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section
     3.5, with the layout `"interleaved"`. The authors' implementation in tensor2tensor, fairseq and
     OpenNMT use `"halves"`: all sines come before all cosines, and the last wavelength is exactly 2
-    pi L. `"marian"` has the order of `"halves"` and the wavelengths of `"interleaved"`. Marian and
-    Pegasus use it in Hugging Face's transformers.
+    pi L. `"marian"` has the order of `"halves"` and the wavelengths of `"interleaved"`. Hugging
+    Face's transformers uses `"marian"` for Marian and Pegasus.
 
-    The layer has no weights and no maximum length. The encoding is computed in float32 (float64 if
-    this is the compute dtype), and then cast to the compute dtype.
+    The layer has no weights and no maximum length. The encoding is computed in float32 (in float64
+    for a float64 layer), and then cast to the compute dtype.
 
     Args:
         layout: String, `"interleaved"`, `"halves"` or `"marian"`. Defaults to `"interleaved"`.

@@ -16,8 +16,9 @@ class AttentionCellSizes:
         context: Int, size of the context of the attention.
         attention: Int, size of the attention vector. With input feeding, this vector is an input of
             the next step.
-        cell_inputs: Int, size of the inputs of the inner cell. They consist of the inputs of the
-            step and, if the cell uses them, the context and the attention vector.
+        cell_inputs: Int, size of the inputs of the inner cell: the sum of the sizes of the inputs
+            of the step and, depending on the configuration, of the context and the attention
+            vector.
         joined: Int, total size of the cell output and the context.
     """
 
@@ -47,7 +48,7 @@ def compute_sizes(
 
     Raises:
         ValueError: If the query contains the context, and the size of the context depends on the
-            size of the query: neither size can be computed first.
+            size of the query, so that each size requires the other size.
     """
     cell_output = output_size(layer.cell)
     query = layer.composed_query.size_without_context(

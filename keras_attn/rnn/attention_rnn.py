@@ -27,10 +27,10 @@ class AttentionRNN(Layer):
 
         y_t, h_t = cell(x_t, h_{t-1}, memory)
 
-    The layer is faster if no step depends on the attention of the previous step. This requires a
-    cell without input feeding, whose query does not contain the context or the previous state. The
+    The layer is faster if no step depends on the attention of the previous step. The cell must have
+    no input feeding, and its query must contain neither the context nor the previous state. The
     cell then runs as a `keras.layers.LSTM`, `GRU` or `RNN`, and the attention of all positions is
-    computed at once. The results are the same.
+    computed at once. The results are the same as in a loop over the steps.
 
     Args:
         cell: `AttentionRNNCell`, or a Keras cell for a layer without attention.
@@ -42,8 +42,8 @@ class AttentionRNN(Layer):
         encoder_outputs: Tensor of shape `(batch, source, features)` to attend to, a dict of tensors
             for `CombinedAttention`, or `None` for a cell without attention. Defaults to `None`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
-            attended to. A dict of masks if `encoder_outputs` is a dict. It is combined with
-            `encoder_outputs_mask`. Defaults to `None`.
+            attended to. A dict of masks if `encoder_outputs` is a dict. `encoder_mask` is combined
+            with `encoder_outputs_mask`. Defaults to `None`.
         initial_state: Initial state of the inner cell, with the structure that the
             `get_initial_state` method of the inner cell returns. Defaults to zeros.
         mask: Boolean tensor of shape `(batch, target)`. Steps whose mask is `False` do not change
@@ -55,7 +55,7 @@ class AttentionRNN(Layer):
             contains `"features"`. Defaults to `None`.
         training: Bool, whether dropout is active. Defaults to `False`.
         inputs_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Keras
-            passes this argument. It is combined with `mask`.
+            passes this argument. `inputs_mask` is combined with `mask`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)` or a dict of masks, the
             implicit mask of `encoder_outputs`. Keras passes this argument.
 
@@ -70,9 +70,9 @@ class AttentionRNN(Layer):
 
     Raises:
         ValueError: If `cell` and the layer have different compute dtypes; if `inputs` does not have
-            rank 3; if `encoder_outputs` is missing for a cell with attention; if weights are
-            requested from a cell without attention; or if attention with dropout is trained on JAX
-            in a loop over time.
+            rank 3; if `encoder_outputs` is missing for a cell with attention; if attention weights
+            are requested from a cell without attention; or if attention with dropout is trained on
+            JAX in a loop over time.
 
     Example:
 
@@ -267,7 +267,7 @@ def _check_draws_nothing(attention):
 
 
 def _where_rows(condition, new, old):
-    """Selects rows of `new` where `condition` `(rows,)` is `True`, and of `old` elsewhere."""
+    """Returns rows of `new` where `condition` `(rows,)` is `True`, and rows of `old` elsewhere."""
     return ops.where(ops.reshape(condition, (-1, *[1] * (len(new.shape) - 1))), new, old)
 
 

@@ -25,6 +25,10 @@ from keras_attn.rnn.composed_query import ComposedQuery
 class AttentionRNNCell(Layer):
     """Adds attention to a Keras cell.
 
+    In the equations, x_t are the inputs of step t, and h_t and s_t are the output and the state of
+    the inner cell (the argument `cell`). The top state is the first state of the inner cell, or of
+    the last cell of a stack.
+
     With `query="cell_output"`, attention is computed after the cell, as in [Luong et al.,
     2015](https://arxiv.org/abs/1508.04025), section 3:
 
@@ -39,15 +43,15 @@ class AttentionRNNCell(Layer):
         h_t, s_t = cell([x_t ; c_t], s_{t-1})       ([x_t ; c_t ; a_{t-1}] with input feeding)
         a_t      = tanh(W_a [h_t ; c_t])
 
-    The query can also be a concatenation of several of the following vectors. If it contains
+    The query can also be a concatenation of several of the following vectors. If the query contains
     `"cell_output"`, attention is computed after the cell, otherwise before the cell:
 
         "cell_output"      h_t
         "previous_state"   the top state of s_{t-1}
         "inputs"           x_t, in a decoder the embedding of the last token
         "context"          c_{t-1}, initially zeros
-        "features"         `query_features`, an argument of `prepare_memory` that is equal for all
-                           steps, for example the embedding of a language
+        "features"         `query_features`, an argument of `prepare_memory` that is constant over
+                           all steps, for example the embedding of a language
 
     The output is the attention vector a_t. Without `attention_units`, the output is [h_t ; c_t],
     and input feeding uses c_{t-1} instead of a_{t-1}. Without `attention`, the output is h_t, as in
@@ -85,7 +89,8 @@ class AttentionRNNCell(Layer):
         memory: Dict returned by `prepare_memory`. Its tensors have the shape `(batch, ...)`. All
             beams of a batch entry share the memory.
         mechanism: Internal argument; do not pass it. `__call__` moves the state of the attention
-            from `state` to this argument, so that Keras does not cast it. Defaults to `None`.
+            from `state` to this argument, so that Keras does not cast this state. Defaults to
+            `None`.
 
     Returns:
         Tuple of the output `(batch * beams, output_size)` and the new state. If `state` contains
@@ -155,7 +160,7 @@ class AttentionRNNCell(Layer):
         if context_gate and attention is None:
             raise ValueError(
                 "Expected context_gate=False for a cell without attention. Received: "
-                f"context_gate={context_gate}. Pass an attention."
+                f"context_gate={context_gate}. Pass an attention layer."
             )
         self.context_gate = context_gate
         self.gate_layer = None
@@ -230,7 +235,7 @@ class AttentionRNNCell(Layer):
         encoder_mask: Mask | None = None,
         query_features: Tensor | None = None,
     ) -> TensorDict:
-        """Computes all values that do not depend on the step.
+        """Computes all tensors that do not depend on the step.
 
         Args:
             encoder_outputs: Tensor of shape `(batch, source, features)`, or another value that the
@@ -275,13 +280,13 @@ class AttentionRNNCell(Layer):
                 attention has a state. Defaults to `None`.
             alignments: Bool, whether the state contains the attention weights of the last step.
                 Defaults to `False`.
-            max_steps: Int or scalar int tensor, maximum number of steps, or `None` if it is
-                unknown. Defaults to `None`.
+            max_steps: Int or scalar int tensor, maximum number of steps. Defaults to `None`: the
+                number is unknown.
 
         Returns:
             Dict with `cell` and, if the configuration needs them, `attention` `(batch_size,
-            attention_size)`, `context` `(batch_size, context_size)`, `mechanism` (the state of the
-            attention, nested) and `alignments` `(batch_size, source)`.
+            attention_size)`, `context` `(batch_size, context_size)`, `mechanism` (nested dict, the
+            state of the attention) and `alignments` `(batch_size, source)`.
         """
         zeros_of_cell = zero_states(self.cell, batch_size, self.compute_dtype)
         if cell_state is not None:

@@ -16,13 +16,15 @@ def state_sizes(cell: Any) -> Any:
 
 
 def output_size(cell: Any) -> Any:
-    """Returns the output size of a cell. The attribute `output_size` is optional."""
+    """Returns the output size of a cell. Without an attribute `output_size`, see `top_state`."""
     size = getattr(cell, "output_size", None)
     return top_state(cell, cell.state_size) if size is None else size
 
 
 def top_state(cell: Any, states: Any) -> Any:
-    """Returns the first state of a cell, or of the last cell of a stack. This state is the output.
+    """Returns the first state of a cell, or of the last cell of a stack.
+
+    In Keras, this state is also the output of a cell without an attribute `output_size`.
 
     Args:
         cell: Keras cell.
@@ -34,7 +36,7 @@ def top_state(cell: Any, states: Any) -> Any:
 
 
 def zero_states(cell: Any, batch_size: int | Tensor, dtype: Any) -> Any:
-    """Returns the initial states of a cell. The method `get_initial_state` is optional.
+    """Returns the initial states of a cell: zeros if the cell has no `get_initial_state`.
 
     Args:
         cell: Keras cell.

@@ -40,7 +40,7 @@ class ComposedQuery:
         return sum(sizes[name] for name in self.names if name != "context")
 
     def check_features(self, features: Any) -> None:
-        """Raises a `ValueError` if the query contains `"features"` and no features are passed.
+        """Raises a `ValueError` if the query contains `"features"`, but `features` is `None`.
 
         Args:
             features: Tensor, shape of a tensor, or `None`.

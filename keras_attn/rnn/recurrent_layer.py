@@ -18,7 +18,7 @@ def recurrent_layer(
 
     Args:
         cell: Keras cell. For an `LSTMCell` or `GRUCell`, the result is a `keras.layers.LSTM` or
-            `GRU`, because these layers have fused kernels. For other cells, it is a
+            `GRU`, because these layers have fused kernels. For all other cells, the result is a
             `keras.layers.RNN`.
         share_cell: Bool. If `True`, the layer uses `cell` and its weights. If `False`, the layer
             uses a new cell with the same configuration. Defaults to `False`.

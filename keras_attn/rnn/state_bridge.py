@@ -19,8 +19,8 @@ class StateBridge(Layer):
     - `"copy"`: the states of the encoder, unchanged. The decoder must have the same number of
       states, with the same sizes.
     - `"dense"`: each state is s_0 = tanh(W [all encoder states] + b), as in [Bahdanau et al.,
-      2015](https://arxiv.org/abs/1409.0473), appendix A.2.2. If the encoder has no state, such as a
-      Transformer, the mean of the encoder outputs replaces the states.
+      2015](https://arxiv.org/abs/1409.0473), appendix A.2.2. For an encoder without a state, such
+      as a Transformer, the mean of the encoder outputs replaces the states.
     - `"zero"`: zeros.
 
     Args:
@@ -30,8 +30,9 @@ class StateBridge(Layer):
 
     Call arguments:
         encoder_outputs: Tensor of shape `(batch, source, features)`.
-        encoder_mask: Boolean tensor of shape `(batch, source)`. It is combined with the implicit
-            mask. Defaults to `None`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that
+            contribute to the mean of the encoder outputs. `encoder_mask` is combined with the
+            implicit mask. Defaults to `None`.
         encoder_state: Nested lists or dicts of tensors of shape `(batch, units)`, the final state
             of the encoder. Defaults to `None`, for an encoder without a state.
         mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`.
@@ -98,7 +99,7 @@ class StateBridge(Layer):
         states = tree.flatten(encoder_state)
         if encoder_state is None and self.takes_state and self.mode != "zero":
             raise ValueError(
-                "Expected an encoder_state, because the layer was built with one. "
+                "Expected an encoder_state, because the layer was built with an encoder_state. "
                 "Received: encoder_state=None."
             )
         if self.mode == "zero":

@@ -35,15 +35,15 @@ class BeamDecoder(Search):
 
         score(y) = log p(y) / length_penalty(|y|) + coverage_penalty(y)
 
-    Each step selects the `2 * beam_width` best continuations of the open beams, so at least
-    `beam_width` of them do not end with the end token. A continuation is finished if it ends with
-    the end token and is one of the `beam_width` best, or if it reaches its length limit. Finished
-    hypotheses move to the pool, which ranks them by score. Ties are ordered by beam, then by token
-    id. A beam is a dead end if all its next tokens are impossible. A dead end moves to the pool
-    unchanged, and ranks below all finished hypotheses. (If its group has more possible
-    continuations than beams, the dead end is dropped.) CTranslate2 and fairseq use the same
-    algorithm, but count the end token in the length; `length_penalty_form="average_with_end"` gives
-    their ranking.
+    Each step selects the `2 * beam_width` best continuations of the open beams. Each beam has one
+    continuation with the end token, so at least `beam_width` of the selected continuations remain
+    open. One of the `beam_width` best continuations is finished if it ends with the end token or
+    reaches its length limit. Finished hypotheses move to the pool, which ranks them by score. Equal
+    scores are ordered by beam, then by token id. A beam is a dead end if all its next tokens are
+    impossible. A dead end moves to the pool unchanged, and ranks below all finished hypotheses. The
+    search drops dead ends if the other beams have enough possible continuations. CTranslate2 and
+    fairseq use the same algorithm, but count the end token in the length. Use
+    `length_penalty_form="average_with_end"` for the same ranking.
 
     `stop` selects when the search of a batch entry stops. Each value corresponds to a value of
     `early_stopping` in Hugging Face's transformers:
@@ -54,9 +54,9 @@ class BeamDecoder(Search):
                                      a better score at its current length
         exact       "never"          no open hypothesis can become one of the best num_hypotheses
 
-    `"heuristic"` is the default of transformers. It ignores that a positive length penalty can
-    increase the score of an open hypothesis. With `length_penalty_form="average_with_end"`, the
-    results are equal to those of transformers.
+    `"heuristic"` is the default of transformers. The heuristic ignores that a positive length
+    penalty can increase the score of an open hypothesis. With
+    `length_penalty_form="average_with_end"`, the results are equal to those of transformers.
 
     With `num_groups > 1`, the search is diverse beam search with Hamming diversity ([Vijayakumar et
     al., 2018](https://arxiv.org/abs/1610.02424)): the beams are divided into groups, and each group
@@ -65,9 +65,10 @@ class BeamDecoder(Search):
 
         log p(y) - diversity_strength * sum_{h < g} n_h(y)
 
-    Here `n_h(y)` counts how often the last token of the continuation y occurs in the best
-    continuations of group h. A group with n beams contributes its n best continuations. The
-    returned scores and log probabilities do not include this penalty.
+    Here y is a continuation with a new last token, and `n_h(y)` counts how often this token is also
+    the last token of the best continuations of group h. If the group has n beams, the count is over
+    its n best continuations. The returned scores and log probabilities do not include the diversity
+    penalty.
 
     Args:
         decoder: `StepDecoder`.
@@ -76,14 +77,14 @@ class BeamDecoder(Search):
             `beam_width`. Defaults to `1`.
         stop: String, `"collected"`, `"heuristic"` or `"exact"`, see the table above. Defaults to
             `"collected"`.
-        patience: Positive float. With `stop="collected"`, `beam_width * patience` hypotheses
-            (rounded, at least one) must be finished ([Kasai et al.,
+        patience: Positive float. With `stop="collected"`, the search stops when `beam_width *
+            patience` hypotheses, rounded to an integer of at least 1, are finished ([Kasai et al.,
             2024](https://aclanthology.org/2024.lrec-main.261)). Defaults to `1.0`.
         coverage_penalty: Float >= 0, weight of the coverage penalty, see
             `keras_attn.search.coverage_penalty`. It requires attention weights that are positive
             except at padding, such as softmax weights. Defaults to `0.0`: no penalty.
-        num_groups: Positive int, number of groups of beams. `beam_width` must be a multiple of it.
-            A hypothesis that several groups find is added to the pool once. Defaults to `1`.
+        num_groups: Positive int, number of groups of beams. It must divide `beam_width`. A
+            hypothesis that several groups find is added to the pool once. Defaults to `1`.
         diversity_strength: Positive float, factor of the diversity penalty, in nats. Defaults to
             `0.5`.
         {{arguments}}
@@ -164,7 +165,7 @@ class BeamDecoder(Search):
         if beam_width > MAX_BEAM_WIDTH:
             raise ValueError(
                 f"Expected beam_width of at most {MAX_BEAM_WIDTH}, because the memory of a search "
-                f"grows with its square. Received: beam_width={beam_width}. Use a smaller value, "
+                f"grows quadratically. Received: beam_width={beam_width}. Use a smaller value, "
                 "or a SamplingDecoder for many hypotheses."
             )
         check_positive_integer("num_groups", num_groups)
@@ -252,7 +253,7 @@ class BeamDecoder(Search):
 
     @property
     def _needs_alignments(self):
-        """Whether the attention weights of each step are needed."""
+        """Bool, whether the search needs the attention weights of each step."""
         return bool(self.return_alignments or self.coverage_penalty)
 
     def advance(
@@ -283,7 +284,7 @@ class BeamDecoder(Search):
         following = {**histories, "log_probs": log_probs, "last": candidates.token_ids}
         beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), following)
         parents = gather.gather_beams(candidates.parents, chosen)  # (B, K)
-        # Take the batch size from max_lengths: it does not change in the inner loop.
+        # Take the batch size from `max_lengths`, whose shape does not change in the inner loop.
         rows = gather.flat_rows(parents, ops.shape(max_lengths)[0], self.beam_width)
         state = gather.reorder(state, rows)
 
@@ -341,17 +342,20 @@ class BeamDecoder(Search):
             carry: Carry of the search.
             candidates: `Candidates`.
             histories: Dict returned by `extend_histories`.
-            is_end: Boolean tensor of shape `(batch, 2 * beams)`.
-            at_limit: Boolean tensor of shape `(batch,)`.
-            max_lengths: Int32 tensor of shape `(batch,)`.
-            length_penalty: Scalar float32 tensor.
+            is_end: Boolean tensor of shape `(batch, 2 * beams)`, whether the new token of a
+                candidate is the end token.
+            at_limit: Boolean tensor of shape `(batch,)`, whether this step is the last step of the
+                batch entry.
+            max_lengths: Int32 tensor of shape `(batch,)`, maximum lengths of the hypotheses.
+            length_penalty: Scalar float32 tensor, exponent of the length.
 
         Returns:
             Tuple of the pool and a boolean tensor `(batch, candidates)`: whether a candidate is
             finished. Dead ends do not count as finished.
         """
         step, pool, is_dead_end = carry["step"], carry["hypotheses"], candidates.is_dead_end
-        # Only the first half can finish. The second half can only contain dead ends.
+        # Only candidates of the first half can finish. In the second half, only dead ends are
+        # collected.
         count = self.beam_width if is_dead_end is None else 2 * self.beam_width
         found = {**histories, "log_probs": candidates.log_probs}
         found = {name: values[:, :count] for name, values in found.items() if name in pool}

@@ -1,9 +1,9 @@
-"""Diverse beam search: each group of beams is penalized for the tokens of previous groups.
+"""Diverse beam search: a group of beams is penalized for tokens that previous groups select.
 
-A batch entry with K beams has one row of 2K candidates, ordered as follows. The first half contains
-the better candidates of each group, as many as the group has beams. Only the candidates in the
-first half may end a hypothesis. The second half contains the same number of worse candidates of
-each group.
+A candidate is a beam with one additional token. A group of M beams finds its 2M best candidates.
+The 2K candidates of all K beams form one row per batch entry. The first half of the row contains
+the M best candidates of each group, ordered by group. The second half contains the other M
+candidates of each group, in the same order. Only candidates in the first half may end a hypothesis.
 """
 
 from collections.abc import Callable
@@ -35,11 +35,12 @@ def candidates_of_groups(
         token_log_probs: Float32 tensor of shape `(batch * beams, V)`, log probabilities of the next
             tokens.
         log_probs: Float32 tensor of shape `(batch, beams)`, log probabilities of the beams.
-        num_groups: Int, number of groups. The number of beams is a multiple of it.
+        num_groups: Int, number of groups. It must divide the number of beams.
         strength: Float, penalty of a token for each selection by a previous group.
 
     Returns:
-        Tuple of log probabilities, parents and tokens, each of shape `(batch, 2 * beams)`.
+        Tuple of log probabilities, parents and tokens, each of shape `(batch, 2 * beams)`, in the
+        order that the module describes.
     """
     if num_groups == 1:
         return continue_group(0, token_log_probs, None)
@@ -67,7 +68,7 @@ def candidates_of_groups(
 
 
 def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
-    """Selects the best candidates of each group that have not ended.
+    """Selects the best open candidates of each group, as many as the group has beams.
 
     Args:
         log_probs: Float32 tensor of shape `(batch, 2 * beams)`, in the order of
@@ -88,20 +89,20 @@ def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
     size = beams // num_groups
     order = ops.reshape(order, (-1, 2, num_groups, size))
     order = ops.reshape(ops.transpose(order, (0, 2, 1, 3)), (-1, num_groups, 2 * size))
-    _, chosen = top_k(order, size)  # (B, G, M) of 2M
+    _, chosen = top_k(order, size)  # (B, G, M), in [0, 2M)
     chosen = ops.cast(chosen, "int32")
     starts = ops.arange(num_groups, dtype="int32")[:, None] * size
-    chosen = chosen + starts + (chosen // size) * (beams - size)  # (B, G, M) of 2K
+    chosen = chosen + starts + (chosen // size) * (beams - size)  # (B, G, M), in [0, 2K)
     return ops.reshape(chosen, (-1, beams))
 
 
 def is_repeated(token_ids: Tensor, counts: Tensor) -> Tensor:
-    """Returns whether a hypothesis is a duplicate of a previous hypothesis that counts.
+    """Returns whether a hypothesis equals a previous hypothesis of the same batch entry.
 
     Args:
         token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`.
-        counts: Boolean tensor of shape `(batch, hypotheses)`. Duplicates of hypotheses with the
-            value `False` are not reported.
+        counts: Boolean tensor of shape `(batch, hypotheses)`. A hypothesis with the value `False`
+            is ignored when later hypotheses are compared.
 
     Returns:
         Boolean tensor of shape `(batch, hypotheses)`.

@@ -9,7 +9,7 @@ from keras_attn._backend.top_k import top_k
 from keras_attn._types import Tensor
 
 NEVER = -3e38
-"""Log probability of padding tokens: finite, and lower than every other log probability."""
+"""Log probability of tokens that pad the vocabulary: finite, and lower than all others."""
 
 
 def best_continuations(
@@ -19,14 +19,16 @@ def best_continuations(
     penalized_token_ids: Iterable[int],
     count: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the most probable of the K * V continuations of the K beams of each batch entry.
+    """Returns the most probable continuations of the K beams of each batch entry.
 
-    Sorting all continuations would be slow, so the function divides the tokens into blocks and
-    first sorts the maxima of the blocks. The `count` best tokens are in the `count` best blocks.
-    The maxima ignore the penalties, so a block that contains penalized tokens can be worse than its
-    maximum. For each such block, one additional block is selected. With n blocks of V / n tokens, K
-    * n + (count + K) * V / n numbers are sorted instead of K * V. If V has no suitable divisor, the
-    vocabulary is padded with tokens that are never selected.
+    A beam has one continuation for each of the V tokens. Sorting all K * V continuations would be
+    slow, so the function divides the vocabulary into blocks, and first sorts the maxima of the
+    blocks. The `count` best continuations are in the `count` blocks with the largest maxima. The
+    maxima ignore the penalties, so a block that contains penalized tokens can be worse than its
+    maximum. For each such block, the function selects one additional block. With n blocks per beam,
+    one of them with penalized tokens, the function sorts K * n maxima and (count + K) * V / n
+    continuations. If V has no suitable divisor, the vocabulary is padded with tokens that are never
+    selected.
 
     Args:
         token_log_probs: Float32 tensor of shape `(batch * beams, V)`, log probabilities of the next
@@ -56,20 +58,20 @@ def best_continuations(
     # Sort the block indices, so that ties keep their order. Use `top_k`, which the graph already
     # has.
     in_order, _ = top_k(-ops.cast(chosen, "float32"), num_chosen)
-    chosen = ops.cast(-in_order, "int32")  # (B, C), of K * n blocks
+    chosen = ops.cast(-in_order, "int32")  # (B, C), in [0, K * n)
     # In an exported graph, a table lookup needs one node, and an integer division needs several.
     block_ids = np.arange(beams * num_blocks, dtype="int32")
     parents = gather.gather_rows(block_ids // num_blocks, chosen)  # (B, C)
-    block_of_vocabulary = gather.gather_rows(block_ids % num_blocks, chosen)  # (B, C), of n
+    block_of_vocabulary = gather.gather_rows(block_ids % num_blocks, chosen)  # (B, C), in [0, n)
 
     blocks = gather.gather_beams(blocks, chosen)  # (B, C, V/n)
     penalties = ops.reshape(penalties, (num_blocks, block_size))
     blocks = blocks + gather.gather_rows(penalties, block_of_vocabulary)
     blocks = blocks + gather.gather_beams(log_probs, parents)[:, :, None]
     values, places = top_k(ops.reshape(blocks, (batch, num_chosen * block_size)), count)
-    places = ops.cast(places, "int32")  # (B, count), of C * V/n tokens
+    places = ops.cast(places, "int32")  # (B, count), in [0, C * V/n)
     block_of_place = np.arange(num_chosen * block_size, dtype="int32") // block_size
-    block = gather.gather_rows(block_of_place, places)  # (B, count), of C
+    block = gather.gather_rows(block_of_place, places)  # (B, count), in [0, C)
     # Example: with blocks of 50 tokens, place 107 is token 7 of the selected block 2. If this is
     # block 31 of the vocabulary, the token id is 31 * 50 + 7 = 107 + (31 - 2) * 50.
     moved = block_of_vocabulary - ops.arange(num_chosen, dtype="int32")

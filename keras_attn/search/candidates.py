@@ -75,8 +75,9 @@ def find_candidates(
         forced: Result of `prefix.forced_tokens`, the next tokens of the prefixes, or `None`.
         num_groups: Int, see `BeamDecoder`.
         diversity_strength: Float, see `BeamDecoder`.
-        must_end: Boolean tensor of shape `(batch, 1)`, `True` if all open beams end with the end
-            token at this step, with the log probability 0. Defaults to `None`: no entry must end.
+        must_end: Boolean tensor of shape `(batch, 1)`. `True` if this step appends the end token to
+            all open beams of the batch entry, with the log probability 0. Defaults to `None`: all
+            `False`.
         end_token_id: Int, id of the end token. Defaults to `2`.
         dead_end_token_id: Int, new token of a candidate whose parent is a dead end, usually the
             padding. Defaults to `None`: the function assumes that dead ends cannot occur.
@@ -97,7 +98,8 @@ def find_candidates(
             values = values + gather.gather_beams(taken, tokens)
         if forced is not None:
             forced_tokens, forced_log_probs, is_forced = forced
-            # Within the prefix, all beams would be equal, so only the first beam may continue.
+            # Within the prefix, all beams have the same tokens, so only the first beam may
+            # continue.
             only = (log_probs + forced_log_probs[:, first : first + size])[:, :1]  # (B, 1)
             is_first = ops.arange(2 * size, dtype="int32") == 0
             only = ops.where(is_first, only, 2 * IMPOSSIBLE)  # (B, 2M)
@@ -125,8 +127,8 @@ def find_candidates(
         log_probs = ops.where(is_dead_end, own_log_probs, log_probs)
     token_log_probs = None
     if with_token_log_probs:
-        # A difference of hypothesis log probabilities would have a rounding error that grows with
-        # the length.
+        # Use `next_log_probs`: the difference of two log probabilities of hypotheses has a rounding
+        # error that grows with the length.
         batch = ops.shape(beam_log_probs)[0]
         flat = ops.reshape(next_log_probs, (batch, num_beams * vocabulary_size))
         token_log_probs = gather.gather_beams(flat, parents * vocabulary_size + tokens)  # (B, 2K)

@@ -1,13 +1,15 @@
 """Dead ends of a beam search. A dead end is a beam whose next tokens are all impossible.
 
 A dead end is added to the pool of finished hypotheses with its tokens and its score, and ranks
-below all finished hypotheses. For this purpose, the pool sorts hypotheses by ranks:
+below all finished hypotheses. For this purpose, the pool sorts hypotheses by rank:
 
-    finished hypothesis    score                    above -5e8
-    dead end               (score - 2^-10) 2^40     below -1e9
-    missing hypothesis     NO_RANK
+    hypothesis    rank                     range of the rank
+    finished      score                    above -5e8
+    dead end      (score - 2^-10) 2^40     below -1e9
+    missing       NO_RANK                  -1e30
 
-Scaling by a power of two is exact. Subtracting 2^-10 also moves scores near 0 below -1e9.
+Scaling by a power of two is exact. The term 2^-10 ensures that the rank is below -1e9 even if the
+score is 0.
 """
 
 import numpy as np
@@ -29,9 +31,10 @@ def find_dead_ends(
 
     A group of M beams has 2M candidates, sorted by log probability. If at most M of them are
     possible, the group has no other possible continuations. A beam that is not the parent of a
-    possible candidate is then a dead end. The last M candidates are not needed in this case: the
-    m-th of them represents the m-th beam if this beam is a dead end. If more than M candidates are
-    possible, M hypotheses continue, and dead ends are dropped like beams with low scores.
+    possible candidate is then a dead end. The last M candidates are impossible in this case, and
+    can represent dead ends: if the m-th beam is a dead end, the m-th of these candidates represents
+    it. If more than M candidates are possible, M hypotheses continue, and dead ends are dropped
+    like beams with low scores.
 
     Args:
         log_probs: Float32 tensor of shape `(batch, 2 * beams)`, log probabilities of the candidates
@@ -65,6 +68,6 @@ def ranks_of_dead_ends(scores: Tensor) -> Tensor:
 
 
 def ranks_to_scores(ranks: Tensor) -> Tensor:
-    """Returns the scores of hypotheses with the given ranks. Missing hypotheses: `IMPOSSIBLE`."""
+    """Returns the scores of hypotheses with the given ranks, and `IMPOSSIBLE` for missing ones."""
     scores = ops.where(ranks > IMPOSSIBLE, ranks, ranks / SCALE + SHIFT)
     return ops.where(ranks > NO_RANK / 2, scores, IMPOSSIBLE)

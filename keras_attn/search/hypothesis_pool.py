@@ -43,7 +43,7 @@ def add_to_pool(
     Args:
         pool: Dict returned by `new_pool`, optionally with further buffers that have a step axis.
         found: Dict with the same keys: the hypotheses of this step. Its buffers are longer by one
-            step than those of `pool`. Hypotheses with the rank `NO_RANK` are not added.
+            step than the buffers of `pool`. Hypotheses with the rank `NO_RANK` are not added.
         step: Scalar int32 tensor, number of previous tokens.
         batch: Int or scalar int32 tensor, batch size, which must not change in the loop.
 

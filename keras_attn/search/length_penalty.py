@@ -1,13 +1,14 @@
 """Length penalties for the scores of hypotheses.
 
 The score of a hypothesis is `log_prob / divisor`, plus the coverage penalty of a beam search. Log
-probabilities are negative, so a larger length penalty a favors longer hypotheses. The length L
-excludes the end token, but the log probability includes it. The divisors are:
+probabilities are negative, so a larger exponent `a` favors longer hypotheses. The length L excludes
+the end token, but the log probability includes it. The divisors are:
 
     average            max(L, 1)^a        a = 1: mean log probability per token
     average_with_end   max(L + e, 1)^a    e = 1 with an end token, otherwise 0 (CTranslate2 4.8,
                                           fairseq)
-    gnmt               ((5 + L) / 6)^a    [Wu et al., 2016](https://arxiv.org/abs/1609.08144), (14)
+    gnmt               ((5 + L) / 6)^a    [Wu et al., 2016](https://arxiv.org/abs/1609.08144),
+                                          equation 14
     none               1
 """
 
@@ -56,8 +57,8 @@ def best_attainable(
 
     The log probability of the hypothesis can only decrease, and its final length is between
     `length` and `max_length`. The divisor either increases or decreases over this range, depending
-    on the sign of the length penalty. The largest score is therefore reached at one of the two
-    lengths.
+    on the sign of the length penalty. The largest score is therefore reached at `length` or at
+    `max_length`.
 
     Args:
         log_probs: Float32 tensor of shape `(batch,)`, log probabilities of the open hypotheses.

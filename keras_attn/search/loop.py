@@ -36,14 +36,14 @@ def run_search(
         decoder: `StepDecoder`. The loop uses its `select`, `archive` and `cache_block_size`.
         carry: Nested dict with at least `step` (scalar int32), `done` (boolean `(batch,)`), `state`
             (see `StepDecoder`) and `hypotheses`. The tensors in `hypotheses` have the shape
-            `(batch, n)`, or `(batch, n, steps, ...)` if they grow. All other tensors have the shape
-            `(batch, ...)`.
+            `(batch, n)`, or `(batch, n, steps, ...)` if they grow. All other tensors, except those
+            of `step` and `state`, have the shape `(batch, ...)`.
         memory: Nested dict of tensors of shape `(batch, ...)`, see `StepDecoder`.
         max_lengths: Int32 tensor of shape `(batch,)`, maximum lengths.
         num_open_hypotheses: Int, number of open hypotheses per batch entry.
 
     Returns:
-        Dict: for each batch entry, the `hypotheses` at the step at which the entry was done.
+        Dict with the `hypotheses` of each batch entry after the step that finished the entry.
     """
     if not growing_buffer.supports_growth():
         carry = _take_steps(
@@ -52,12 +52,12 @@ def run_search(
         return carry["hypotheses"]
 
     def some_left(carry, memory, max_lengths, rows, results):
-        # The loop only keeps open entries. Do not reduce `done`: ONNX Runtime 1.31 with CUDA cannot
-        # reduce an empty axis.
+        # The carry contains only open entries, so test its size. A reduction of `done` would fail
+        # in ONNX Runtime 1.31 with CUDA, which cannot reduce an empty axis.
         return ops.shape(max_lengths)[0] > 0
 
     def take_steps_and_drop(carry, memory, max_lengths, rows, results):
-        # Take the batch size from max_lengths: it does not change in the inner loop.
+        # Take the batch size from `max_lengths`, whose shape does not change in the inner loop.
         batch = ops.shape(max_lengths)[0]
         first_step, every = carry["step"], decoder.cache_block_size
         # The inner loop must take at least one step, even if many entries are already done.
@@ -82,9 +82,10 @@ def run_search(
             gather_rows(rows, left),
         )
 
-    # Before the loop, also keep only the open entries. This makes the sizes of `start` independent
-    # of the sizes of the results, which do not change: TensorFlow cannot change a static size, and
-    # OpenVINO 2026.4 assumes that sizes that are equal before the loop remain equal.
+    # Remove finished entries also before the loop, so that the batch sizes of `start` and of the
+    # results are different symbolic sizes. The loop changes the batch size of `start`, but not of
+    # the results. TensorFlow cannot change a static size, and OpenVINO 2026.4 assumes that sizes
+    # that are equal before the loop remain equal.
     left = true_indices(_is_open(carry))
     rows = ops.arange(ops.shape(max_lengths)[0], dtype="int32")
     start = keep(carry, memory, max_lengths, rows, left)
@@ -127,7 +128,7 @@ def _update(results, hypotheses, rows):
     Args:
         results: Dict of tensors of shape `(batch, n)` or `(batch, n, steps, ...)`.
         hypotheses: Dict of tensors of shape `(rows, n)` or `(rows, n, new_steps, ...)` with
-            `new_steps >= steps`, the new rows. Old rows are padded with zeros.
+            `new_steps >= steps`, the new rows. Old rows are padded with zeros to `new_steps`.
         rows: Int32 tensor of shape `(rows,)`, indices of the new rows.
 
     Returns:

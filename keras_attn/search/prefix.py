@@ -47,8 +47,8 @@ def broadcast_prefix(
     Args:
         prefix_ids: Int tensor of shape `(batch, prefix)` or `(1, prefix)`, padded on the right.
         max_lengths: Int32 tensor of shape `(batch,)`, determines the batch size.
-        pad_token_id: Int, id of padding. After the prefix, all tokens are allowed.
-        first_ids: List of ids to put before all prefixes. Defaults to `()`.
+        pad_token_id: Int, id of padding. At padding, the search may select any token.
+        first_ids: List of ids that are inserted before each prefix. Defaults to `()`.
 
     Returns:
         Int32 tensor of shape `(batch, len(first_ids) + prefix + 1)`.

@@ -14,15 +14,15 @@ def penalize_repetition(
 ) -> Tensor:
     """Makes the previous tokens of a hypothesis less probable.
 
-    The logit x of each previous token is replaced, where p is `penalty`:
+    With p = `penalty`, the function replaces the logit x of each previous token by:
 
         x / p  if x > 0,  else  x p
 
     The penalty was introduced by [Keskar et al., 2019](https://arxiv.org/abs/1909.05858), section
     4.1. The paper always divides x, which would make tokens with negative logits more probable.
     CTranslate2 and the greedy search and sampling of Hugging Face Transformers use the same formula
-    as this function. The beam search of Hugging Face Transformers applies it to log probabilities
-    instead, so the same penalty has a different effect.
+    as this function. The beam search of Hugging Face Transformers applies the formula to log
+    probabilities instead, so the same penalty has a different effect.
 
     Args:
         logits: Float32 tensor of shape `(batch * hypotheses, V)`.
@@ -35,16 +35,16 @@ def penalize_repetition(
     """
     tokens, is_token = _of_rows(token_ids, step, logits)  # (rows, T)
     tokens = ops.where(is_token, tokens, tokens[:, :1])
-    # Each token must be scattered once: LiteRT adds the values of repeated indices.
+    # Scatter each token only once, because LiteRT adds the values of repeated indices.
     tokens, _ = top_k(tokens, ops.shape(tokens)[1])  # (rows, T), sorted
     before = ops.zeros_like(tokens[:, :1]) - 1  # not a token
     previous = ops.concatenate([before, tokens], axis=1)[:, :-1]  # (rows, T)
     factor = ops.cast(ops.where(step > 0, penalty, 1.0), logits.dtype)
     values = gather.gather_beams(logits, tokens)  # (rows, T)
     penalized = ops.where(values > 0, values / factor, values * factor)
-    # An infinite logit stays: its difference would be NaN.
+    # Do not change infinite logits: the difference would be NaN.
     is_changed = (tokens != previous) & (penalized != values)
-    # The differences, and so the sums, are exact for penalties from 0.5 to 2.
+    # For penalties from 0.5 to 2, the differences and the sums have no rounding errors.
     changes = ops.where(is_changed, penalized - values, 0.0)
     return scatter_add(logits, _places(tokens), ops.reshape(changes, (-1,)))
 
@@ -52,7 +52,7 @@ def penalize_repetition(
 def forbid_repeated_ngrams(
     log_probs: Tensor, token_ids: Tensor, step: int | Tensor, size: int
 ) -> Tensor:
-    """Makes each token impossible that would repeat an n-gram of its hypothesis.
+    """Makes tokens impossible that would repeat an n-gram of their hypothesis.
 
     As in fairseq, the log probabilities of all other tokens do not change. [Paulus et al.,
     2018](https://arxiv.org/abs/1705.04304), section 2.5, used this method with trigrams.
@@ -80,7 +80,7 @@ def forbid_repeated_ngrams(
 
 
 def _of_rows(token_ids, step, logits):
-    """Returns the tokens of each row of the logits `(rows, steps)`, and their mask."""
+    """Returns the tokens `(rows, steps)`, and a mask that is `True` for tokens before `step`."""
     columns = ops.shape(token_ids)[2]
     tokens = ops.reshape(token_ids, (ops.shape(logits)[0], columns))
     is_token = ops.zeros_like(tokens, dtype="bool") | (ops.arange(columns, dtype="int32") < step)

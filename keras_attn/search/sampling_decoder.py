@@ -20,7 +20,7 @@ from keras_attn.search.rows_or_one import check_rows_or_one
 from keras_attn.search.search import Search
 
 STEPS = 2**16
-"""Random numbers repeat after this number of tokens, to limit the memory that they need."""
+"""Number of tokens after which the random numbers repeat. The limit saves memory."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -32,8 +32,8 @@ class SamplingDecoder(IndependentSearch):
 
     `top_k` ([Fan et al., 2018](https://arxiv.org/abs/1805.04833)) keeps the `top_k` most probable
     tokens. `top_p`, nucleus sampling ([Holtzman et al., 2020](https://arxiv.org/abs/1904.09751)),
-    keeps the smallest set of most probable tokens whose total probability is at least `top_p`. All
-    tokens that are as probable as the last token of this set are kept, too. `min_p` ([Nguyen et
+    keeps the smallest set of most probable tokens whose total probability is at least `top_p`.
+    Tokens that are as probable as the last token of this set are kept as well. `min_p` ([Nguyen et
     al., 2024](https://arxiv.org/abs/2407.01082)) keeps the tokens whose probability is at least
     `min_p` times the highest probability. If several of these arguments are set, a token is kept if
     it fulfills all conditions. `top_p` then uses the probabilities after `top_k`.
@@ -45,8 +45,9 @@ class SamplingDecoder(IndependentSearch):
     Args:
         decoder: `StepDecoder`.
         num_hypotheses: Positive int, number of hypotheses that are sampled independently for each
-            batch entry. The memory of a Transformer's cache grows with its square, so for thousands
-            of samples, repeat the source in the batch. Defaults to `1`.
+            batch entry. The memory for the cache of a Transformer grows with the square of
+            `num_hypotheses`. For thousands of samples, repeat the source in the batch instead.
+            Defaults to `1`.
         temperature: Float >= 1e-30. Values below 1 increase the probabilities of the most probable
             tokens. Defaults to `1.0`.
         top_k: Positive int, maximum number of tokens to sample from. Defaults to `None`: no limit.
@@ -133,9 +134,9 @@ class SamplingDecoder(IndependentSearch):
             **kwargs,
         )
         check_positive_integer("num_hypotheses", num_hypotheses)
-        check_number(  # smaller values are 0 in float32
+        check_number(  # values below 1e-38 are 0 in float32
             *("temperature", temperature, lambda value: value >= 1e-30),
-            *("of at least 1e-30", "Use GreedyDecoder for the limit of 0."),
+            *("of at least 1e-30", "Use GreedyDecoder for a temperature of 0."),
         )
         if top_k is not None:
             check_positive_integer("top_k", top_k)
@@ -188,7 +189,7 @@ class SamplingDecoder(IndependentSearch):
         return log_probs
 
     def _draw(self, allowed, uniforms):
-        """Filters the tokens of each row by top-k, top-p and min-p, and samples one of the rest.
+        """Filters the tokens by top-k, top-p and min-p, and samples one of the remaining tokens.
 
         Args:
             allowed: Float32 tensor of shape `(rows, V)`, logits.

@@ -31,8 +31,8 @@ class Search(Layer):
     The state of a search is the *carry*, a nested dict of tensors; `keras_attn.search.loop`
     documents its content. `prepare` creates the carry (with the method `start` of the subclass),
     `advance` extends the hypotheses by one token, and `finish` converts the hypotheses to results.
-    `call` runs these methods, with a loop in the graph. A program can also run its own loop over
-    `advance` until all entries of `carry["done"]` are `True`. It can call `partial` for
+    `call` runs these methods; its loop is part of the graph. A program can also call `advance` in a
+    loop of its own until all entries of `carry["done"]` are `True`, and call `partial` for
     intermediate results.
 
     Args:
@@ -60,11 +60,11 @@ class Search(Layer):
             for prefix tokens. Defaults to `1.0`: no penalty.
         no_repeat_ngram_size: Int >= 0, size of the n-grams that a hypothesis may contain only once.
             Defaults to `0`: no limit.
-        forced_prefix_ids: List of ids with which every hypothesis begins, before the `prefix_ids`
-            of a call. They count in the length, but their log probability is 0
+        forced_prefix_ids: List of ids at the beginning of every hypothesis, before the `prefix_ids`
+            of a call. The length includes these ids, but their log probability is 0
             (`forced_bos_token_id` of transformers). Defaults to `None`: no ids.
         score_prefix: Bool, whether the log probabilities of `prefix_ids` are part of the score. If
-            `False`, they are 0. Defaults to `True`.
+            `False`, the tokens of `prefix_ids` have the log probability 0. Defaults to `True`.
         force_end_token: Bool. If `True`, the last token of a hypothesis of maximum length is always
             the end token, with the log probability 0 (`forced_eos_token_id` of transformers). If
             `False`, such a hypothesis may have no end token. Defaults to `False`.
@@ -77,8 +77,8 @@ class Search(Layer):
         encoder_outputs: Tensor of shape `(batch, source, features)`, or a dict of tensors for a
             decoder with `CombinedAttention`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
-            attended to. A dict of masks if `encoder_outputs` is a dict. It is combined with the
-            implicit mask. Defaults to `None`: no masked positions.
+            attended to. A dict of masks if `encoder_outputs` is a dict. The search combines it with
+            the implicit mask. Defaults to `None`: no masked positions.
         encoder_state: Nested lists of tensors of shape `(batch, units)`, the final state of the
             encoder. Defaults to `None`.
         max_length: Int or scalar int32 tensor that replaces the constructor argument. It cannot
@@ -91,10 +91,11 @@ class Search(Layer):
         prefix_ids: Int tensor of shape `(batch, prefix)`, padded on the right. Every hypothesis
             begins with these tokens, for example a language tag. With the shape `(1, prefix)`, all
             batch entries share one prefix. Length limits and lengths include the prefix tokens. Log
-            probabilities also include them, unless `score_prefix=False`. Defaults to `None`: no
-            prefix.
-        seeds: Int32 tensor of shape `(batch,)`, seeds of a search with random sampling. With the
-            shape `(1,)`, all batch entries share one seed. Defaults to `None`.
+            probabilities include the prefix tokens, unless `score_prefix=False`. Defaults to
+            `None`: no prefix.
+        seeds: Int32 tensor of shape `(batch,)`, seeds of a stochastic search, such as
+            `SamplingDecoder`. With the shape `(1,)`, all batch entries share one seed. Defaults to
+            `None`.
         mask: Boolean tensor of shape `(batch, source)`, or a dict of masks: the implicit Keras mask
             of `encoder_outputs`. Keras passes this argument if `encoder_outputs` is the only input.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, or a dict of masks: the
@@ -103,8 +104,8 @@ class Search(Layer):
     Returns:
         Dict of the hypotheses of each batch entry, best first:
 
-        - `token_ids`: int32 `(batch, hypotheses, time)`, padded on the right. They include the end
-          token, if the hypothesis has one.
+        - `token_ids`: int32 `(batch, hypotheses, time)`, padded on the right. If the hypothesis has
+          an end token, it is included.
         - `lengths`: int32 `(batch, hypotheses)`, number of tokens without the end token.
         - `scores`: float32 `(batch, hypotheses)`, log probability divided by the length penalty,
           plus the coverage penalty of a beam search.
@@ -112,7 +113,8 @@ class Search(Layer):
           tokens, including the end token. The probability of a forced token is 1.
         - `alignments`: float `(batch, hypotheses, time, source)`, if `return_alignments=True`.
         - `token_log_probs`: float32 `(batch, hypotheses, time)`, if `return_token_log_probs=True`:
-          log probability of each token given the previous tokens. Their sum is `log_probs`.
+          log probability of each token given the previous tokens. The sum over `time` is
+          `log_probs`.
 
         If a search finds fewer hypotheses than requested, the missing hypotheses have the score and
         log probability -1e9. If every next token of a hypothesis is impossible (a dead end), the
@@ -336,7 +338,7 @@ class Search(Layer):
         if self.decoder.can_exceed_max_length and not growing_buffer.supports_growth():
             raise ValueError(
                 "Expected the TensorFlow backend for a cache that grows in a search. Received: "
-                f"growing_cache=True of {self.decoder.name!r} with backend="
+                f"growing_cache=True in decoder {self.decoder.name!r} with backend="
                 f"{keras.backend.backend()!r}. Set growing_cache=None."
             )
         outputs = self.decoder.primary_source(encoder_outputs)
@@ -392,7 +394,7 @@ class Search(Layer):
         if self.relative_max_length is not None:
             factor, margin = self.relative_max_length
             relative = factor * ops.cast(source_lengths, "float32") + margin
-            # Cast only limits that are lower: others may be too large for int32.
+            # Cast only limits below `max_lengths`: larger limits may exceed int32.
             is_lower = relative < ops.cast(max_lengths, "float32")
             max_lengths = ops.where(is_lower, ops.cast(relative, "int32"), max_lengths)
         return ops.maximum(max_lengths, 0)
@@ -457,8 +459,8 @@ class Search(Layer):
             carry: Dict returned by `advance`.
 
         Returns:
-            Int32 tensor of shape `(batch, steps)`. If tensors cannot grow in a loop, it has columns
-            for all future steps. Finished hypotheses are followed by padding.
+            Int32 tensor of shape `(batch, steps)`. If tensors cannot grow in a loop, the tensor has
+            columns for all future steps. Finished hypotheses are followed by padding.
         """
         return carry["hypotheses"]["token_ids"][:, 0]
 
@@ -507,8 +509,8 @@ class Search(Layer):
     def may_reach_dead_end(self, vocabulary_size: int) -> bool:
         """Returns whether a hypothesis can have no possible next token (a dead end).
 
-        A beam search only checks for dead ends if this is `True`. The check needs about 20
-        operators per step.
+        A beam search checks for dead ends only if this method returns `True`. The check needs about
+        20 operators per step.
 
         Args:
             vocabulary_size: Int, number of tokens.
@@ -520,7 +522,7 @@ class Search(Layer):
         )
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # the results are not sequences with the source mask
+        return None  # the source mask does not apply to the results
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -554,7 +556,7 @@ class Search(Layer):
 
 
 def _id_list(name, token_ids):
-    """Checks an argument of ids and returns a list of Python integers."""
+    """Checks an argument that contains ids, and returns it as a list of Python integers."""
     if isinstance(token_ids, str) or not hasattr(token_ids, "__iter__"):
         raise ValueError(
             f"Expected {name} to be a list of ids, or None for the default. Received: "

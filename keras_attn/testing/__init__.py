@@ -1,7 +1,7 @@
-"""Checks that layers, decoders and searches satisfy their contracts, for any test runner.
+"""Checks, for any test runner, that layers, decoders and searches satisfy their contracts.
 
 Each check takes a function that creates an object, because most checks need several objects. If a
-requirement is not satisfied, a check raises an `AssertionError` that names it.
+requirement is not satisfied, a check raises an `AssertionError` that names the requirement.
 """
 
 from keras_attn.testing.decoder_checks import check_decoder

@@ -40,7 +40,7 @@ def dtype_policy(policy: Any) -> Iterator[None]:
 
 
 def require(condition: Any, message: Any) -> None:
-    """Raises an `AssertionError` if a condition is false. `python -O` does not disable it."""
+    """Raises an `AssertionError` if a condition is false, even with `python -O`."""
     if not condition:
         raise AssertionError(message)
 
@@ -84,7 +84,7 @@ def assert_identical(received: Any, expected: Any, message: Any = "") -> None:
 
 
 def _array(leaf):
-    """Returns a tensor as an array. PyTorch only converts tensors without a gradient on a CPU."""
+    """Converts tensors to arrays. NumPy fails on PyTorch tensors with a gradient or on a GPU."""
     return ops.convert_to_numpy(leaf) if ops.is_tensor(leaf) else leaf
 
 

@@ -29,13 +29,13 @@ def check_decoder(
 ) -> None:
     """Checks that a decoder satisfies the contract of `StepDecoder`.
 
-    - `call`, `prepare_memory`, `initial_state` and `step` return float32 logits, a memory with one
-      row per batch entry, and a state with one row per beam. The structure and dtypes of the state
-      do not change.
-    - `step` returns the same logits as `call` at every position. This is also true for beams that
+    - `call` and `step` return float32 logits. The memory has one row per batch entry, and the state
+      has one row per beam. The structure and dtypes of the state do not change.
+    - `step` returns the same logits as `call` at every position. The same holds for beams that
       share a memory, for batch entries that `select` returned, and after a search has reordered the
       state. The result of `step` only depends on its arguments, and `step` can be traced.
-    - Padding of source and target, other sentences of the batch, and later tokens have no effect.
+    - Padding of source and target, other sentences of the batch, and later tokens do not change the
+      logits.
     - Alignments are 0 at masked source positions.
 
     Args:
@@ -48,14 +48,14 @@ def check_decoder(
         sum_to_one: Bool, whether the alignments of a step must sum to 1. If `False`, the sum must
             be at most 1. Defaults to `True`.
         equal_lengths: Bool, whether the decoder only supports sources or prompts of equal length,
-            for example because its cache has one index for all rows. Masks and padding are not
-            checked then, and `encoder_mask` must be missing or `True` everywhere. Batches with
-            padding can give wrong results with such a decoder, so it must refuse them. Defaults to
-            `False`.
+            for example because its cache has one index for all rows. In this case, the function
+            does not check masks and padding, and `encoder_mask` must be missing or `True`
+            everywhere. Such a decoder should raise an error for batches with padding, because its
+            results could be wrong. Defaults to `False`.
 
     Raises:
         ValueError: If `encoded` or `token_ids` is not sufficient for the checks.
-        AssertionError: If a requirement is not satisfied. The message names it.
+        AssertionError: If a requirement is not satisfied. The message names the requirement.
 
     Example:
 
@@ -82,13 +82,13 @@ def check_decoder(
         if min(token_ids.shape) < 2 or token_ids.shape[1] < 3:
             raise ValueError(
                 "Expected at least two sentences and three tokens. Received: token_ids with shape "
-                f"{token_ids.shape}. Pass more."
+                f"{token_ids.shape}. Pass larger arrays."
             )
     elif mask is None or mask.all() or len(mask) < 2 or token_ids.shape[1] < 3:
         received = None if mask is None else mask.tolist()
         raise ValueError(
             "Expected at least two sentences, three tokens and a masked source position. Received: "
-            f"encoder_mask={received}, token_ids with shape {token_ids.shape}. Pass more."
+            f"encoder_mask={received}, token_ids with shape {token_ids.shape}. Pass larger arrays."
         )
     decoder = make_decoder()
     decoder(token_ids, **encoded)
@@ -144,7 +144,7 @@ def _check_call(decoder, encoded, token_ids, logits):
     assert_close(
         to_numpy(decoder(token_ids[:1], **_rows_of(encoded, [0]))),
         logits[:1],
-        message="Expected logits of a sentence that do not depend on the others in the batch.",
+        message="Expected logits of a sentence that do not depend on other sentences in the batch.",
     )
 
 
@@ -179,8 +179,8 @@ def _check_steps(decoder, encoded, token_ids, logits):
         step_logits, new_state = _take_step(decoder, tokens, state, memory, message)
         assert_close(step_logits, logits[:, t], message=message)
         message = (
-            "Expected `step` to return the same for the same arguments, and the decoder to keep "
-            "nothing between calls."
+            "Expected `step` to return the same logits for the same arguments, and the decoder to "
+            "store nothing between calls."
         )
         again, _ = _take_step(decoder, tokens, state, memory, message)
         assert_close(again, step_logits, message=message)
@@ -207,15 +207,15 @@ def _take_step(decoder, tokens, state, memory, message):
 
 def _check_same_kind(new_state, state):
     """Checks that structure, ranks and dtypes of the state do not change, as loops require."""
-    message = "Expected `step` to return a state with the structure of the state that it is given."
+    message = "Expected `step` to return a state with the same structure as its argument `state`."
     with requirement(message):
         tree.assert_same_structure(new_state, state)
     for new, old in zip(tree.flatten(new_state), tree.flatten(state), strict=True):
         kinds = [(str(np.dtype(to_numpy(each).dtype)), len(each.shape)) for each in (new, old)]
         require(
             kinds[0] == kinds[1],
-            "Expected `step` to return a state with the dtypes and ranks of the state that it is "
-            f"given. Received: dtype and rank {kinds[0]} for {kinds[1]}.",
+            "Expected `step` to return a state with the same dtypes and ranks as its argument "
+            f"`state`. Received: dtype and rank {kinds[0]}, instead of {kinds[1]}.",
         )
 
 
@@ -244,7 +244,7 @@ def _check_beams(decoder, encoded, token_ids, sum_to_one):
     for t, tokens in enumerate(beams.T):
         message = (
             f"Expected `step` {t} with {BEAMS} beams of each sentence to return the "
-            "logits of `call` for as many sentences."
+            "logits of `call` for each beam as a separate batch entry."
         )
         step_logits, state = _take_step(decoder, tokens, state, memory, message)
         assert_close(step_logits, logits[:, t], message=message)
@@ -286,7 +286,7 @@ def _check_reordering(decoder, encoded, token_ids):
         before = np.concatenate([before, tokens[:, None]], axis=1)
         message = (
             "Expected `step` to return the logits of `call` after the state was reordered: all "
-            "that belongs to a beam must be in its row of the state."
+            "values of a beam must be in its row of the state."
         )
         logits, state = _take_step(decoder, tokens, state, memory, message)
         assert_close(logits, to_numpy(decoder(before, **repeated))[:, -1], message=message)

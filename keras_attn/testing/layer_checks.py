@@ -42,17 +42,17 @@ def check_layer(
 
     Args:
         make_layer: Function without arguments that returns a new layer.
-        inputs: Dict of call arguments, nested NumPy arrays.
+        inputs: Dict from the names of call arguments to nested NumPy arrays.
         masked: Dict from the names of arguments `(batch, time, features)` to the names of their
             masks `(batch, time)`. Defaults to `None`: no masks.
         mixed_dtype: String, dtype of float outputs with the policy "mixed_float16". Defaults to
             `"float16"`.
         without_gradient: Names of weights that cannot affect the outputs. `"key_bias"` is always
-            one of them: a softmax does not depend on the bias of the keys, so its gradient is 0
-            except for rounding errors. Defaults to `()`.
+            included: a softmax does not depend on the bias of the keys, so the gradient of this
+            bias is 0 except for rounding errors. Defaults to `()`.
 
     Raises:
-        AssertionError: If a requirement is not satisfied. The message names it.
+        AssertionError: If a requirement is not satisfied. The message names the requirement.
 
     Example:
 
@@ -103,7 +103,9 @@ def _check_config(layer, inputs, outputs):
         )
     copy(**inputs)
     copy.set_weights(layer.get_weights())
-    message = "Expected a layer made by `from_config` to compute the same with the same weights."
+    message = (
+        "Expected a layer made by `from_config` to compute the same outputs with the same weights."
+    )
     assert_close(to_numpy(copy(**inputs)), outputs, 1e-6, message)
 
 
@@ -130,13 +132,13 @@ def _check_functional_model(layer, inputs, outputs):
         )
         require(
             fits,
-            "Expected symbolic outputs with the shapes of the values, or None where a size is "
+            "Expected symbolic outputs with the shapes of eager outputs, or None where a size is "
             f"unknown. Received: {symbolic.shape}, instead of {eager.shape}. Correct "
             "`compute_output_shape` or `compute_output_spec`.",
         )
         require(
             symbolic.dtype == str(eager.dtype),
-            "Expected symbolic outputs with the dtypes of the values. Received: "
+            "Expected symbolic outputs with the dtypes of eager outputs. Received: "
             f"{symbolic.dtype}, instead of {eager.dtype}.",
         )
     known = layer(**tree.map_structure(_input_of_known_shape, inputs))
@@ -154,7 +156,7 @@ def _check_functional_model(layer, inputs, outputs):
             model.save(path)
             loaded = keras.models.load_model(path)
     received = to_numpy(loaded(tree.flatten(inputs)))
-    message = "Expected a saved and loaded model to return the same."
+    message = "Expected a saved and loaded model to return the same outputs."
     assert_close(tree.flatten(received), tree.flatten(outputs), 1e-6, message)
 
 
@@ -187,10 +189,10 @@ def _check_mixed_precision(make_layer, weights, inputs, outputs, mixed_dtype):
                 str(half.dtype) == mixed_dtype,
                 f"Expected outputs of dtype {mixed_dtype} {policy}. Received: {half.dtype}.",
             )
-            message = f"Expected outputs {policy} that are close to those in float32."
+            message = f"Expected outputs {policy} that are close to the float32 outputs."
             assert_close(half, full, 0.02, message)
     wrong = [weight.path for weight in layer.weights if weight.dtype != "float32"]
-    require(not wrong, f"Expected float32 weights {policy}. Received: others for {wrong}.")
+    require(not wrong, f"Expected float32 weights {policy}. Received: other dtypes for {wrong}.")
 
 
 def _check_training(make_layer, inputs, without_gradient):
@@ -218,7 +220,7 @@ def _check_training(make_layer, inputs, without_gradient):
         after = to_numpy(weight)
         require(
             np.all(np.isfinite(after)),
-            f"Expected a finite gradient for every weight. Received: others for {weight.path}.",
+            f"Expected a finite gradient for every weight. Received: NaN or inf for {weight.path}.",
         )
         require(
             weight.name in ("key_bias", *without_gradient) or np.any(after != before[weight.path]),

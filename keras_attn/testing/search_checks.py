@@ -43,7 +43,7 @@ def check_search(
         max_length: Int, maximum number of tokens of a hypothesis. Defaults to `4`.
 
     Raises:
-        AssertionError: If a requirement is not satisfied. The message names it.
+        AssertionError: If a requirement is not satisfied. The message names the requirement.
 
     Example:
 
@@ -216,7 +216,7 @@ def _check_alignments(decoder, encoded, results):
             last = token_ids[:, t]
             expected = np.where((last != PAD)[:, None], to_numpy(state["alignments"]), 0)
             message = (
-                f"Expected the alignments of hypothesis {rank} at position {t} to be those of "
-                "steps through its tokens."
+                f"Expected the alignments of hypothesis {rank} at position {t} to equal the "
+                "alignments of decoder steps with its tokens."
             )
             assert_close(alignments[:, rank, t], expected, message=message)

@@ -50,8 +50,8 @@ def without_repetition(
 ) -> Any:
     """Returns a function `log_probs_after` with repetition penalty and n-gram blocking.
 
-    It implements Keskar et al., 2019, and Paulus et al., 2018. Tokens that would repeat an n-gram
-    get a log probability of minus infinity.
+    The repetition penalty is from Keskar et al., 2019, and the n-gram blocking from Paulus et al.,
+    2018. Tokens that would repeat an n-gram get a log probability of minus infinity.
     """
 
     size = no_repeat_ngram_size
@@ -122,8 +122,8 @@ def beam_search(
     finished hypotheses. If the group of a dead end has more possible continuations than beams, the
     dead end is dropped instead.
 
-    `more(tokens)` is added to the score of a hypothesis. Groups implement diverse beam search with
-    Hamming diversity (Vijayakumar et al., 2018).
+    `more(tokens)` is added to the score of a hypothesis. Groups of beams implement diverse beam
+    search with Hamming diversity (Vijayakumar et al., 2018).
 
     Sorting is stable, so ties are ordered by beam, then by token.
     """
@@ -195,8 +195,7 @@ def every_hypothesis(
 ) -> Any:
     """Returns all hypotheses that end with the end token or reach the limit, best first.
 
-    They are followed by the dead ends, best first. A dead end is a sequence without possible next
-    tokens.
+    The dead ends follow, best first. A dead end is a sequence without possible next tokens.
     """
     found, dead_ends, open_ones = [], [], [((), 0.0)]
     while open_ones:

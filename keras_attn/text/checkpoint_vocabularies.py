@@ -1,6 +1,7 @@
-"""Vocabularies of checkpoints whose ids follow from a SentencePiece model.
+"""Vocabularies of checkpoints that derive their ids from a SentencePiece model.
 
-The functions return the ids that Hugging Face's tokenizers assign, for `renumber_pieces`.
+Each function returns the ids that Hugging Face's tokenizers assign to the pieces. Pass the result
+to `renumber_pieces`.
 """
 
 from collections.abc import Sequence
@@ -13,8 +14,8 @@ def fairseq_vocabulary(model: bytes, language_codes: Sequence[str] = ()) -> dict
 
         <s> 0, <pad> 1, </s> 2, <unk> 3, pieces of the model, codes of languages, <mask>
 
-    In the SentencePiece model, the pieces begin at id 3. Their ids here are larger by 1, because
-    fairseq has one more special token.
+    In the SentencePiece model, the ordinary pieces begin at id 3. In this vocabulary, they begin at
+    id 4, because fairseq has one more special token.
 
     Args:
         model: Bytes of `sentencepiece.bpe.model`.
@@ -40,12 +41,14 @@ def t5_vocabulary(model: bytes, num_sentinels: int = 100) -> dict[str, int]:
 
         pieces of the model, <extra_id_99>, ..., <extra_id_1>, <extra_id_0>
 
-    The sentinels mark removed spans of text ([Raffel et al.,
-    2020](https://arxiv.org/abs/1910.10683), section 3.1.4). Some models contain them already.
+    The sentinels `<extra_id_...>` mark removed spans of text ([Raffel et al.,
+    2020](https://arxiv.org/abs/1910.10683), section 3.1.4). Sentinels that the SentencePiece model
+    already contains are not added again.
 
     Args:
         model: Bytes of `spiece.model`.
-        num_sentinels: Int, number of sentinels, `extra_ids` of the checkpoint. Defaults to `100`.
+        num_sentinels: Int, number of sentinels: `extra_ids` in the configuration of the checkpoint.
+            Defaults to `100`.
 
     Returns:
         Dict from pieces to ids.
@@ -71,7 +74,8 @@ def pegasus_vocabulary(model: bytes, offset: int = 103) -> dict[str, int]:
 
     Args:
         model: Bytes of `spiece.model`.
-        offset: Int, number of added ids. Defaults to `103`.
+        offset: Int, number of mask and unknown ids that are inserted before the other pieces.
+            Defaults to `103`.
 
     Returns:
         Dict from pieces to ids.

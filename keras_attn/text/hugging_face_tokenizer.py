@@ -10,11 +10,11 @@ from keras_attn.text.tokenizer import check_texts
 
 
 class HuggingFaceTokenizer:
-    """Tokenizer from a `tokenizer.json` of Hugging Face's library tokenizers.
+    """Tokenizer from a `tokenizer.json` of Hugging Face's library `tokenizers`.
 
-    Byte-level BPE (GPT-2, BART, RoBERTa) and WordPiece (BERT) tokenizers have this format. Exported
-    files contain it for `keras_attn_runtime`. Files that read strings, such as a SavedModel, cannot
-    contain it.
+    Byte-level BPE (GPT-2, BART, RoBERTa) and WordPiece (BERT) tokenizers have this format. Files
+    that are exported for `keras_attn_runtime` contain the tokenizer. Exported files that take
+    strings as inputs, such as a SavedModel, cannot contain it.
 
     Args:
         model: Bytes of `tokenizer.json`.
@@ -28,11 +28,11 @@ class HuggingFaceTokenizer:
         vocabulary_size: Int, the largest id plus 1.
         pad_token_id, start_token_id, end_token_id: Ints.
         unknown_token_id: Int, id of text outside of the vocabulary. If the tokenizer has no such
-            id, because it can encode every text, this is the `pad_token_id`.
+            id, because it can encode every text, the attribute equals `pad_token_id`.
         languages: Dict from names of languages to `Language`s.
 
     Raises:
-        ImportError: If the package tokenizers is not installed.
+        ImportError: If the package `tokenizers` is not installed.
         ValueError: If the bytes are not a tokenizer, or an id is outside of the vocabulary.
 
     Example:
@@ -68,7 +68,7 @@ class HuggingFaceTokenizer:
             text = self.model.decode()
             self._tokenizer = tokenizers.Tokenizer.from_str(text)
             own = json.loads(text)["model"]
-        except Exception as error:  # tokenizers raises errors of this class
+        except Exception as error:  # `tokenizers` raises plain exceptions
             raise ValueError(
                 f"Expected the content of a tokenizer.json. Received: {len(self.model)} bytes that "
                 f"cannot be read ({error}). Copy the file again."
@@ -98,11 +98,11 @@ class HuggingFaceTokenizer:
 
     @classmethod
     def load(cls, path: str | PathLike, **arguments: Any) -> "HuggingFaceTokenizer":
-        """Reads a file.
+        """Creates a tokenizer from a file.
 
         Args:
             path: Path of a `tokenizer.json`.
-            **arguments: Further arguments of the class.
+            **arguments: Further arguments of the constructor.
 
         Returns:
             A `HuggingFaceTokenizer`.

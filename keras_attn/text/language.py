@@ -20,12 +20,12 @@ class Language:
     target_language="fra_Latn")`.
 
     Args:
-        source_start: List of ids that are inserted before a text in this language. If sources have
-            a start token, it comes first. Defaults to `()`.
+        source_start: List of ids that are inserted before a text in this language. The start token
+            of the source, if any, comes before these ids. Defaults to `()`.
         source_end: List of ids that are appended to a text in this language, after the end token.
             Defaults to `()`.
-        target_start: List of ids with which a translation into this language begins. They are the
-            beginning of the `prefix_ids` of the search. Defaults to `()`.
+        target_start: List of ids at the beginning of a translation into this language. The search
+            receives them as the first `prefix_ids`. Defaults to `()`.
         source_tag: List of ids that are inserted before a text that is translated into this
             language. Defaults to `()`.
 
@@ -53,5 +53,5 @@ class Language:
                 )
 
     def entries(self) -> dict[str, list[int]]:
-        """Returns a dict of the lists that are not empty."""
+        """Returns a dict from the names of the arguments to their lists, without empty lists."""
         return {name: list(ids) for name, ids in vars(self).items() if ids}

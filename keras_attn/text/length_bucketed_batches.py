@@ -1,4 +1,4 @@
-"""Batches of sentence pairs with similar lengths. Seed and epoch determine their order."""
+"""Batches of sentence pairs with similar lengths, in an order that depends on seed and epoch."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -24,21 +24,21 @@ Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 class LengthBucketedBatches:
-    """Batches of sentence pairs with about the same number of tokens and little padding.
+    """Groups sentence pairs of similar lengths into batches of about the same number of tokens.
 
     The pairs are sorted by the padded length of the longer sentence, then by the difference of the
-    two lengths, and divided into buckets of a few batches. Each epoch shuffles the pairs in each
-    bucket, divides the buckets into batches, and shuffles the batches. Every pair occurs exactly
-    once per epoch. The buckets and batch sizes only depend on the lengths, so all epochs have the
-    same number of steps. The content of step n only depends on the seed and n, so a training can
-    resume at any step, even in the middle of an epoch. The object needs 8 bytes of memory per pair
-    (about 32 bytes while it creates the buckets, and 16 bytes after it has shuffled an epoch). The
-    ids remain in their files.
+    two lengths, and divided into buckets of `batches_per_bucket` batches. Each epoch shuffles the
+    pairs in each bucket, divides the buckets into batches, and shuffles the batches. Every pair
+    occurs exactly once per epoch. The buckets and batch sizes only depend on the lengths, so all
+    epochs have the same number of steps. The content of step n only depends on the seed and n, so a
+    training can resume at any step, even in the middle of an epoch. The object needs 8 bytes of
+    memory per pair (about 32 bytes while it creates the buckets, and 16 bytes after it has shuffled
+    an epoch). The ids remain in the files of the corpus.
 
-    With `tokenizers`, the lengths are different in each epoch. An epoch then processes the corpus
-    in chunks of up to 32,768 randomly selected pairs. For each chunk, it samples the segmentations,
-    sorts the pairs, and divides them into batches. All chunks have the same number of batches as
-    the first chunk of epoch 0. The ids of one chunk are in memory.
+    With `tokenizers`, the lengths are different in each epoch. Each epoch processes the corpus in
+    chunks of up to 32,768 randomly selected pairs. In each chunk, the segmentations are sampled,
+    and the pairs are sorted and divided into batches. All chunks have the same number of batches as
+    the first chunk of epoch 0. Only the ids of one chunk are in memory.
 
     Args:
         corpus: `ParallelCorpus`.
@@ -54,18 +54,19 @@ class LengthBucketedBatches:
         length_multiple: Int >= 1. Padded lengths are rounded up to a multiple of this value, for
             example because multiples of 8 are faster, or to limit the number of shapes that are
             compiled. Defaults to `1`.
-        batch_multiple: Int >= 1. The number of pairs of a batch is rounded up to a multiple of this
-            value with empty pairs. The source of an empty pair is an end id, its target is a start
-            id, and its labels are padding. Set it to the number of replicas, because Keras requires
-            that all replicas get the same number of rows of the first batch. Defaults to `1`.
-        tokenizers: Pair of `SentencePieceTokenizer`s for source and target. If it is given, the
-            segmentation of each sentence is sampled again in each epoch (subword regularization,
-            see `SentencePieceTokenizer.sample`). Defaults to `None`: the ids of the corpus.
+        batch_multiple: Int >= 1. Empty pairs are added to a batch until the number of its pairs is
+            a multiple of this value. The source of an empty pair is an end id, its target is a
+            start id, and its labels are padding. Set `batch_multiple` to the number of replicas,
+            because Keras requires that all replicas get the same number of rows of the first batch.
+            Defaults to `1`.
+        tokenizers: Pair of `SentencePieceTokenizer`s for source and target. With tokenizers, each
+            epoch samples a new segmentation of each sentence (subword regularization, see
+            `SentencePieceTokenizer.sample`). Defaults to `None`: the ids of the corpus.
         sampling_alpha: Float, argument `alpha` of `SentencePieceTokenizer.sample`. Sampled
             segmentations are longer, so an epoch has more steps. A sentence keeps its ids in the
-            corpus if the sampled segmentation is longer than 1.25 times the longest sentence of the
-            source or target, if it does not fit into a batch, or if the sentence contains an
-            unknown id. Defaults to `0.1`.
+            corpus if it contains an unknown id, or if the sampled segmentation does not fit into a
+            batch or is longer than 1.25 times the longest sentence of the same side. Defaults to
+            `0.1`.
         source_start: Bool, whether sources begin with the start id, for an encoder with a
             `start_token_id`. Defaults to `False`.
 
@@ -133,8 +134,8 @@ class LengthBucketedBatches:
         widest = self._widths(corpus).max()
         if widest > tokens_per_batch:
             raise ValueError(
-                f"Expected tokens_per_batch to hold the longest pair, padded {widest} tokens "
-                f"long. Received: tokens_per_batch={tokens_per_batch}. Raise it, or encode the "
+                f"Expected tokens_per_batch of at least {widest}, the padded length of the longest "
+                f"pair. Received: tokens_per_batch={tokens_per_batch}. Increase it, or encode the "
                 "corpus with a lower max_source_length and max_target_length."
             )
         self._last_chunk = self._last_order = None
@@ -194,7 +195,8 @@ class LengthBucketedBatches:
                     (labels, of_target),
                 )
             )
-            # Insert one id: a row of padding only would disable the fused GPU kernel of an RNN.
+            # Insert one id, because a row that contains only padding would disable the fused GPU
+            # kernel of an RNN.
             source_ids[len(rows) :, 0] = of_source.end
             target_ids[len(rows) :, 0] = of_target.start
         return {"source_ids": source_ids, "target_ids": target_ids}, labels
@@ -242,8 +244,8 @@ class LengthBucketedBatches:
         except ImportError as error:
             raise ImportError(
                 "Expected tensorflow for a tf.data.Dataset: `pip install keras-attn[tensorflow]`. "
-                "Without it, use `stream` or `epoch`, which yield the same batches as NumPy "
-                "arrays."
+                "Without TensorFlow, use `stream` or `epoch`, which yield the same batches as "
+                "NumPy arrays."
             ) from error
 
         ids = tf.TensorSpec((None, None), tf.int32)
@@ -263,7 +265,7 @@ class LengthBucketedBatches:
         return dataset.prefetch(64).with_options(options)
 
     def _find(self, step: int) -> tuple["_Chunk", slice]:
-        """Returns the chunk of a global step, and the slice of `chunk.order` of the batch."""
+        """Returns the chunk of a global step, and the slice of `chunk.order` with its batch."""
         chunk, index = divmod(step, self._steps_per_chunk)
         chunk = self._chunk(*divmod(chunk, self._num_chunks))
         batch = chunk.batch_order[index]
@@ -318,7 +320,7 @@ class LengthBucketedBatches:
         rows = np.arange(len(self.corpus))
         if self._num_chunks == 1:
             return rows
-        seed = self.seed, epoch if self.shuffle else 0, self._num_chunks  # no chunk has this seed
+        seed = self.seed, epoch if self.shuffle else 0, self._num_chunks  # not the seed of a chunk
         last = self._last_order  # read only once, see `_chunk`
         if last is None or last[0] != seed:
             last = self._last_order = seed, np.random.default_rng(seed).permutation(rows)
@@ -412,7 +414,7 @@ def _batch_starts(pairs_per_batch: np.ndarray, bucket_starts: np.ndarray) -> np.
 
 
 def _split_largest(starts: np.ndarray, num_batches: int) -> np.ndarray:
-    """Divides the largest batches into halves until there are `num_batches`."""
+    """Divides the largest batches into halves until there are `num_batches` batches."""
     while len(starts) - 1 < num_batches:
         sizes = np.diff(starts)
         largest = sizes.argmax()

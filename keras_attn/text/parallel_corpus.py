@@ -15,7 +15,7 @@ from keras_attn.text.encoded_sentences_writer import EncodedSentencesWriter
 from keras_attn.text.tokenizer import SpecialTokenIds, Tokenizer
 
 _PAIRS_PER_CHUNK = 8192
-_CHARACTERS_PER_TOKEN = 32  # as in the runtime
+_CHARACTERS_PER_TOKEN = 32  # the runtime has the same limit
 _REPORT = "corpus.json"
 
 
@@ -86,7 +86,7 @@ class ParallelCorpus:
         max_target_length: int,
         directory: str | PathLike,
     ) -> "ParallelCorpus":
-        """Encodes two text files into a new directory, with bounded memory, and loads it.
+        """Encodes two text files into a new directory, with bounded memory, and loads the result.
 
         The directory is created atomically when all files are complete. If an error occurs, partial
         files are removed. If the process is killed, the next call removes its partial files.
@@ -100,8 +100,8 @@ class ParallelCorpus:
             max_source_length: Positive int, maximum number of tokens of a source sentence, without
                 start and end ids. Pairs with longer sentences are dropped and counted. Sentences
                 with more than `32 * max_source_length` characters are dropped without encoding.
-            max_target_length: Positive int, maximum number of tokens of a target sentence, with the
-                same rules.
+            max_target_length: Positive int, maximum number of tokens of a target sentence. The
+                rules of `max_source_length` apply.
             directory: Path of the directory to create.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Gives the pieces of a SentencePiece model the ids of another vocabulary."""
+"""Replaces the ids of a SentencePiece model by the ids of another vocabulary."""
 
 import importlib
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ SPACE = "\u2581"
 """Character that SentencePiece writes for a space."""
 
 FAR_BELOW = 10.0
-"""Distance of the score of added characters to the lowest score of the model."""
+"""Difference between the lowest score of the model and the score of added characters."""
 
 
 def renumber_pieces(
@@ -23,19 +23,19 @@ def renumber_pieces(
     control_pieces: Iterable[str] = (),
     user_defined_pieces: Iterable[str] = (),
 ) -> bytes:
-    """Returns a SentencePiece model that segments like `model`, with the ids of a vocabulary.
+    """Returns a SentencePiece model with the segmentation of `model` and the ids of a vocabulary.
 
     Many checkpoints contain a SentencePiece model and a separate vocabulary: texts are segmented by
     the model, and the vocabulary maps the pieces to ids. For example, Marian has one model for each
-    language and one `vocab.json` for both. This function moves the ids into the model, so that
-    `SentencePieceTokenizer`, exported files and `keras_attn_runtime` need no further table:
+    language, and one `vocab.json` for both languages. This function moves the ids into the model,
+    so that `SentencePieceTokenizer`, exported files and `keras_attn_runtime` need no further table:
 
         new.encode(text) = [vocabulary.get(piece, unknown) for piece in old.encode_as_pieces(text)]
 
     - Pieces that occur only in the vocabulary can be decoded, but are not used for the
       segmentation. Single characters are an exception: the new model uses them where `model` would
-      find an unknown character. The segmentation can then differ from that of `model`, which joins
-      adjacent unknown characters to one piece.
+      find an unknown character. The segmentation can then differ, because `model` joins adjacent
+      unknown characters to one piece.
     - Pieces that occur only in the model get the ids `size`, `size + 1`, and so on. Pass
       `vocabulary_size=size` to `SentencePieceTokenizer`, which replaces these ids by the unknown
       id.
@@ -50,8 +50,8 @@ def renumber_pieces(
             `"<unk>"`.
         start_piece: String, start token. Defaults to `"<s>"`.
         end_piece: String, end token. Defaults to `"</s>"`.
-        pad_piece: String, padding. Defaults to `"<pad>"`. If the vocabulary lacks one of these
-            three pieces, the new model has no such special id.
+        pad_piece: String, padding. Defaults to `"<pad>"`. If the vocabulary lacks the start, end or
+            padding piece, the new model has no such special id.
         control_pieces: Iterable of further pieces of the vocabulary that do not occur in text and
             are decoded to nothing, such as the codes of languages. Defaults to `()`.
         user_defined_pieces: Iterable of pieces of the vocabulary that are always recognized in
@@ -83,7 +83,7 @@ def renumber_pieces(
     if size < least:
         raise ValueError(
             f"Expected size to be at least {least}, the largest id of the vocabulary plus 1. "
-            f"Received: size={size}. Pass the number of ids of the model."
+            f"Received: size={size}. Pass the number of ids of the neural network."
         )
     old = protobuf.ModelProto.FromString(model)
     own = {piece.piece: piece for piece in old.pieces}
@@ -127,12 +127,12 @@ def renumber_pieces(
 
 
 def _pieces_by_id(vocabulary, required):
-    """Returns a dict from ids to pieces, and checks the vocabulary."""
+    """Checks the vocabulary and returns a dict from ids to pieces."""
     missing = [piece for piece in required if piece not in vocabulary]
     if missing:
         raise ValueError(
             f"Expected a vocabulary with the pieces {required}. Received: a vocabulary of "
-            f"{len(vocabulary)} pieces without {missing}. Pass the names of pieces that it has."
+            f"{len(vocabulary)} pieces without {missing}. Pass pieces of the vocabulary."
         )
     by_id: dict[int, str] = {}
     for piece, id_ in vocabulary.items():

@@ -42,8 +42,8 @@ class SentencePieceTokenizer:
         vocabulary_size: Positive int, number of ids. `encode` replaces higher ids by the unknown
             id, see `renumber_pieces`. Defaults to `None`: the number of pieces of the model.
         languages: Dict from names of languages to `Language`s, for a model that translates from or
-            into several languages. `encode` and `decode` ignore it; exported files contain it.
-            Defaults to `None`: no languages.
+            into several languages. `encode` and `decode` ignore the languages; exported files
+            contain them. Defaults to `None`: no languages.
 
     Attributes:
         model: Bytes of the model. Tokenizers with equal bytes have the same vocabulary.
@@ -119,7 +119,7 @@ class SentencePieceTokenizer:
         if given is None and own < 0:
             raise ValueError(
                 f"Expected a {name}_token_id, because the model has none. Received: "
-                f"{name}_token_id=None. Give the id that the model was trained with."
+                f"{name}_token_id=None. Pass the id that the training data use."
             )
         id_ = own if given is None else given
         if not 0 <= id_ < self.vocabulary_size:
@@ -228,7 +228,7 @@ class SentencePieceTokenizer:
 
         Args:
             path: Path of the file.
-            **arguments: Further arguments of the class, such as `pad_token_id`.
+            **arguments: Further arguments of the constructor, such as `pad_token_id`.
 
         Returns:
             A `SentencePieceTokenizer`.
@@ -263,16 +263,17 @@ class SentencePieceTokenizer:
         """Encodes texts with random segmentations (subword regularization).
 
         A model that is trained on many segmentations of the same text learns how pieces are
-        composed. It needs longer training.
+        composed. Such a model needs longer training.
 
         Args:
             texts: List of strings.
             alpha: Float in [0, 1]. For a `"bpe"` model, the probability of skipping a merge
                 (BPE-dropout, [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267); the paper
-                uses 0.1). 0 is equal to `encode`, and 1 splits the text into characters. For a
-                `"unigram"` model, the exponent of the probability of a segmentation ([Kudo,
-                2018](https://arxiv.org/abs/1804.10959); the paper uses 0.1 to 0.5). 0 samples all
-                segmentations uniformly, and larger values prefer the best segmentation.
+                uses 0.1). An alpha of 0 gives the result of `encode`, and 1 splits the text into
+                characters. For a `"unigram"` model, the exponent of the probability of a
+                segmentation ([Kudo, 2018](https://arxiv.org/abs/1804.10959); the paper uses 0.1 to
+                0.5). An alpha of 0 samples all segmentations uniformly, and larger values prefer
+                the best segmentation.
             seed: Int in [0, 2**32). Calls with the same seed return the same segmentations.
 
         Returns:
@@ -285,8 +286,8 @@ class SentencePieceTokenizer:
         check_texts(texts)
         if not 0.0 <= alpha <= 1.0:
             raise ValueError(f"Expected alpha to be in [0, 1]. Received: alpha={alpha}.")
-        # The random generator of SentencePiece is thread-local. It reads the seed when a thread
-        # uses it for the first time, so use a new thread.
+        # The random generator of SentencePiece is thread-local, and reads the seed only when a
+        # thread creates it. Use a new thread, so that the seed has an effect.
         with _SEED_LOCK, ThreadPoolExecutor(1) as new_thread:
             ids = new_thread.submit(self._sample, list(texts), alpha, seed).result()
         ids = self._known(ids)

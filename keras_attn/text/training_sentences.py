@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from keras_attn._files.lines import read_lines
 
 LONGEST_LINE = 2**16
-"""Maximum number of bytes of a line. The trainer drops longer lines (by default 4,192)."""
+"""Maximum number of bytes of a line. The trainer drops longer lines. Its default is 4,192."""
 
 RESERVED = ("<s>", "</s>", "<unk>", "\u2581", "\ufffd")
-"""Text that is not training text for the trainer: special tokens, its space symbol, U+FFFD."""
+"""Strings that the trainer does not count as text: special tokens, space symbol, U+FFFD."""
 
 
 class TrainingSentences:
@@ -17,7 +17,7 @@ class TrainingSentences:
     Lines that are too long for the trainer are split, at spaces if possible.
 
     The trainer is a C++ extension that loses exceptions of its input iterator. Therefore an error
-    ends the iteration and is stored. Call `check` after training to raise it.
+    ends the iteration and is stored. After training, call `check` to raise the stored error.
 
     Args:
         files: List of paths of text files, plain or `.gz`.

@@ -29,7 +29,7 @@ class AverageWeights(keras.callbacks.Callback):
 
     Args:
         directory: Path of the directory for the weights. It contains one file for each of the last
-            `num_epochs + 1` epochs.
+            `num_epochs + 1` epochs, because a training that resumes may repeat the last epoch.
         num_epochs: Positive int, number of epochs to average. Defaults to `5`.
 
     Raises:
@@ -60,9 +60,8 @@ class AverageWeights(keras.callbacks.Callback):
         self._finite_weights = FiniteWeights.of(model, self._finite_weights)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # The lock needs write access, so an unwritable path fails here and not after the first
-        # epoch.
-        # `acquire` returns False if `fit` already holds the lock.
+        # Acquiring the lock needs write access. An unwritable directory therefore raises an error
+        # before the first epoch. `acquire` returns False if `fit` already holds the lock.
         self._release_at_end = is_chief(self.model) and self.lock.acquire()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
@@ -89,7 +88,8 @@ class AverageWeights(keras.callbacks.Callback):
             model: Model whose weights are set. Defaults to `None`: the trained model.
 
         Raises:
-            ValueError: If no epoch with finite weights has finished, or a file is damaged.
+            ValueError: If no epoch with finite weights has finished, or a file with weights is
+                damaged.
         """
         if not self.kept_epochs:
             raise ValueError(
@@ -108,7 +108,7 @@ class AverageWeights(keras.callbacks.Callback):
         return self.directory / f"weights-{epoch:04d}.npz"
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the state for `TrainingCheckpoint`."""
+        """Returns the numbers of the kept epochs, which `TrainingCheckpoint` saves."""
         return {"kept_epochs": list(self.kept_epochs)}
 
     def set_state(self, state: TensorDict) -> None:

@@ -17,11 +17,12 @@ from keras_attn.training.finite_weights import FiniteWeights
 class BestCheckpoint(keras.callbacks.Callback):
     """Saves a model whenever an epoch improves on the best monitored value so far.
 
-    The file is replaced atomically, so a killed process leaves the previous best model. There are
-    two differences from `keras.callbacks.ModelCheckpoint`: the saved model can be different from
-    the trained model, for example a `GenerationModel` with the same layers, and `fit` restores the
-    best value when a training resumes. Epochs that end with NaN or infinite weights are skipped.
-    During training, the callback locks the path, so no other training can write to it.
+    The file is replaced atomically: if the process is killed during a save, the file of the
+    previous best model remains. There are two differences from `keras.callbacks.ModelCheckpoint`.
+    The saved model can be different from the trained model, for example a `GenerationModel` with
+    the same layers. And `keras_attn.training.fit` restores the best value when a training resumes.
+    Epochs that end with NaN or infinite weights are skipped. During training, the callback locks
+    the path, so no other training can write to it.
 
     Args:
         path: Path that ends with `.keras` (to save the model) or `.weights.h5` (to save its
@@ -87,9 +88,8 @@ class BestCheckpoint(keras.callbacks.Callback):
                 f"Expected path to be a file. Received: path={str(self.path)!r}, a directory. "
                 "Append the name of a file."
             )
-        # The lock needs write access, so an unwritable path fails here and not after the first
-        # epoch.
-        # `acquire` returns False if `fit` already holds the lock.
+        # Acquiring the lock needs write access. An unwritable path therefore raises an error before
+        # the first epoch. `acquire` returns False if `fit` already holds the lock.
         self._release_at_end = is_chief(self.model) and self.lock.acquire()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
@@ -107,8 +107,8 @@ class BestCheckpoint(keras.callbacks.Callback):
         value = float(logs[self.monitor])
         if not self._is_better(value):
             return
-        # On JAX, reading `self.model` copies the trained values to its variables, including those
-        # that it shares with `saved_model`.
+        # On JAX, reading `self.model` copies the trained values into the variables of the model.
+        # `saved_model` can share these variables, so read `self.model` in both cases.
         model = self.model
         if self.saved_model is not None:
             model = self.saved_model
@@ -146,7 +146,7 @@ class BestCheckpoint(keras.callbacks.Callback):
         return value > self.best if highest else value < self.best
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the state for `TrainingCheckpoint`."""
+        """Returns `best` and `best_epoch`, which `TrainingCheckpoint` saves."""
         return {"best": self.best, "best_epoch": self.best_epoch}
 
     def set_state(self, state: TensorDict) -> None:

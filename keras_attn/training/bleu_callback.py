@@ -18,7 +18,7 @@ class BleuCallback(keras.callbacks.Callback):
 
     Args:
         translate: Function that takes a list of source strings and returns a list with one
-            translation for each.
+            translation for each source.
         sources: List of strings, the source sentences.
         references: List of strings, one correct translation for each source.
         name: String, key in the logs. Defaults to `"val_bleu"`.

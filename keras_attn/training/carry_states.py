@@ -7,13 +7,14 @@ from keras_attn._layer.flatten_layers import flatten_layers
 
 
 class CarryStates(keras.callbacks.Callback):
-    """Manages the states of recurrent layers with `stateful=True` during a training.
+    """Resets and restores the states of recurrent layers with `stateful=True` during training.
 
     Within an epoch, such a layer starts each batch from its final states of the previous batch. The
     callback sets the states to zero at the beginning of each epoch and of each validation. If `fit`
-    resumes an interrupted epoch, the callback restores the states. (`fit` does not restore them
-    itself, because they are not variables of the model in Keras.) Use it with `ConsecutiveWindows`.
-    JAX is not supported: there, a compiled training step cannot change these states.
+    resumes an interrupted epoch, the callback restores the states. (`fit` alone does not restore
+    the states, because Keras does not count them as variables of the model.) Use it with
+    `ConsecutiveWindows`. JAX is not supported, because a training step that JAX has compiled cannot
+    change these states.
 
     Raises:
         ValueError: If the model has no layer with `stateful=True`.
@@ -43,14 +44,14 @@ class CarryStates(keras.callbacks.Callback):
         super().set_model(model)
         if keras.backend.backend() == "jax":
             raise RuntimeError(
-                "Expected a backend that carries the states of recurrent layers. Received: "
-                "backend='jax', where Keras compiles them into the training step as constants. Use "
-                "TensorFlow."
+                "Expected a backend that carries the states of recurrent layers. On JAX, Keras "
+                "compiles the states into the training step as constants. Received: "
+                "backend='jax'. Use TensorFlow."
             )
         if not _stateful_layers(model):
             raise ValueError(
                 "Expected a model with a recurrent layer with stateful=True. Received: "
-                f"model={model}. Pass stateful=True to its recurrent layers."
+                f"model={model}. Pass stateful=True to the recurrent layers."
             )
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -64,7 +65,7 @@ class CarryStates(keras.callbacks.Callback):
         return {"states": [state.tolist() for state in self.states(self.model)]}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restores a result of `get_state`."""
+        """Restores states that `get_state` returned."""
         for variable, value in zip(_variables(self.model), state["states"], strict=True):
             variable.assign(np.asarray(value, variable.dtype))
 

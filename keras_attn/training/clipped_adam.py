@@ -22,9 +22,9 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
     - Keras clips the gradients of each replica, and sums them afterwards. `ClippedAdam` clips the
       sum, so training on two devices gives the same result as training on one device.
     - A token that occurs several times in a batch has one embedding gradient for each occurrence.
-      For the global norm and the second moment, Keras squares each of them. `ClippedAdam` sums them
-      first, and squares the sum.
-    - An update takes about half the time, because one operator replaces ten.
+      For the global norm and the second moment, Keras squares each of these gradients.
+      `ClippedAdam` first sums the gradients of a token, and then squares the sum.
+    - An update takes about half the time of Keras' update, because one operator replaces ten.
 
     Clipping by the global norm is algorithm 1 of [Pascanu et al.,
     2013](https://arxiv.org/abs/1211.5063).
@@ -45,10 +45,10 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         use_ema: Bool, whether to keep an exponential moving average of the weights. Defaults to
             `False`.
         ema_momentum: Float, momentum of the moving average. Defaults to `0.99`.
-        ema_overwrite_frequency: Int, number of steps after which the weights are replaced by their
-            moving average each time. Defaults to `None`: only at the end of the training.
-        loss_scale_factor: Float, the loss is multiplied by this factor and the gradients are
-            divided by it. Defaults to `None`: no scaling.
+        ema_overwrite_frequency: Int n. The weights are replaced by their moving average every n
+            steps. Defaults to `None`: only at the end of the training.
+        loss_scale_factor: Float. The loss is multiplied by this factor, and the gradients are
+            divided by this factor. Defaults to `None`: no scaling.
         gradient_accumulation_steps: Int, number of steps whose gradients are averaged before each
             update. Defaults to `None`: no accumulation.
         name: String, name of the optimizer. Defaults to `None`.
@@ -82,7 +82,7 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         return [gradient / replicas for gradient in clipped]
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
-        """Updates one variable. On TensorFlow, the update is a single operator."""
+        """Updates one variable. On TensorFlow without AMSGrad, the update is a single operator."""
         if keras.backend.backend() != "tensorflow" or self.amsgrad:
             return super().update_step(gradient, variable, learning_rate)
         import tensorflow as tf

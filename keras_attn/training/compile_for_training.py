@@ -29,10 +29,11 @@ def compile_for_training(
     - Metrics: `TokenAccuracy` and `Perplexity`. If no layer adds losses, there is also a
       `TokenCrossentropy` with the name `loss`. It replaces the `loss` of Keras in the logs, because
       Keras weights the loss of each batch by the number of sentences instead of tokens. `evaluate`
-      without `return_dict=True` returns both values; the first one is the `loss` of Keras. The
-      `TokenCrossentropy` excludes losses that are only added during training, such as
-      `coverage_loss`. Of these metrics, only the `TokenCrossentropy` uses `sample_weight`.
-    - XLA is off on TensorFlow, because XLA would compile the training step again for each sequence
+      without `return_dict=True` returns both losses, first the `loss` of Keras. The value of the
+      `TokenCrossentropy` does not contain losses that layers add during training only, such as
+      `coverage_loss`. The `TokenCrossentropy` is the only one of these metrics that uses
+      `sample_weight`.
+    - XLA: off on TensorFlow, because XLA would compile the training step again for each sequence
       length.
 
     If the model was built in the scope of a strategy, call this function in the same scope.
@@ -56,7 +57,7 @@ def compile_for_training(
         The model.
 
     Raises:
-        ValueError: If the model has weights in half precision, because they would lose small
+        ValueError: If the model has weights in half precision, because such weights lose small
             updates. Also if `gradient_accumulation_steps` is used with a `tf.distribute` strategy,
             because Keras does not support this combination.
 

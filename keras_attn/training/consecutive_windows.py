@@ -12,18 +12,20 @@ if TYPE_CHECKING:
 class ConsecutiveWindows:
     """Batches of consecutive windows of a long sequence, for truncated backpropagation.
 
-        inputs_k[b] = ids[b L + k W : b L + k W + W]         (L = W * windows)
+        inputs_k[b] = ids[b L + k W : b L + k W + W]         (L = W * steps_per_epoch)
         labels_k[b] = ids[b L + k W + 1 : b L + k W + W + 1]
 
+    Here b is a row, k is the number of a batch, W is `window`, and L is the number of ids in a row.
     The sequence is divided into `batch_size` parts, one for each row of a batch. Row b of batch k+1
     continues row b of batch k. With recurrent layers that keep their state (`stateful=True`) and
     the callback `CarryStates`, this is truncated backpropagation through time ([Williams and Peng,
     1990](https://doi.org/10.1162/neco.1990.2.4.490)): a window starts from the final state of the
-    previous window, and its gradients end at its first step. An epoch contains all windows once.
+    previous window, and backpropagation stops at the first step of the window. An epoch contains
+    all windows once.
 
     Args:
-        ids: One-dimensional int array or list, the sequence. The loss and the metrics of this
-            package ignore labels of 0.
+        ids: One-dimensional int array or list, the sequence of token ids. By default, the losses
+            and metrics of this package ignore the label 0.
         window: Positive int, number W of steps in a window.
         batch_size: Positive int, number of rows of each batch. The `batch_size` of the
             `keras.Input` must be the same.
@@ -45,7 +47,7 @@ class ConsecutiveWindows:
     >>> first.tolist(), second.tolist()
     ([[1, 2, 3], [7, 8, 9]], [[4, 5, 6], [10, 11, 12]])
 
-    A model with a state, trained with `fit`:
+    A stateful model, trained with `fit`:
 
     ```python
     inputs = keras.Input((None,), batch_size=32, dtype="int32")

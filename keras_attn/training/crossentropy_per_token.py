@@ -24,9 +24,10 @@ def crossentropy_per_token(labels: Tensor, logits: Tensor, label_smoothing: floa
     section 7. As in OpenNMT and fairseq, the probability e is distributed over the `V - 1` wrong
     classes. `keras.losses.CategoricalCrossentropy` instead distributes it over all V classes.
 
-    The logits are the largest tensor of a training step, so the function avoids reading them
-    repeatedly. In a graph, several losses and metrics share the same softmax and normalizer. The
-    gradient, `softmax(x)` minus the smoothed one-hot label, is implemented directly.
+    The logits are the largest tensor of a training step, so the function reads the logits as few
+    times as possible. In a compiled graph, several losses and metrics of the same logits share one
+    softmax. The gradient, `softmax(x)` minus the smoothed one-hot label, is computed by its formula
+    instead of automatic differentiation.
 
     Args:
         labels: Int tensor of shape `(...)`, in [0, V). Any other label results in a loss and a
@@ -52,7 +53,7 @@ def crossentropy_per_token(labels: Tensor, logits: Tensor, label_smoothing: floa
     labels = labels_of(labels, logits)
     num_classes = logits.shape[-1]
     check_num_classes(num_classes, "logits", logits.shape)
-    others = label_smoothing / (num_classes - 1)
+    others = label_smoothing / (num_classes - 1)  # probability of each wrong class
 
     @custom_gradient
     def loss(logits):

@@ -1,4 +1,4 @@
-"""Describes Python functions and objects. The descriptions are equal in every process."""
+"""Describes Python functions and objects by JSON values that are equal in every process."""
 
 import base64
 import dis
@@ -17,14 +17,15 @@ import keras
 import numpy as np
 
 CODE = "code"
-"""Key for checksums of byte code: a dict by Python version, because byte code depends on it."""
+"""Key of checksums of byte code. The value is a dict from Python versions to checksums."""
 
 LONG = 64
 """Collections with more items than this are described by a checksum."""
 
 _LIBRARIES = {"keras", "keras_attn", "tensorflow", "jax", "jaxlib", "torch", "numpy", "ml_dtypes"}
-"""Packages whose functions and classes are described only by their name."""
+"""Packages whose functions and classes are described by their names only."""
 
+# A value that is nested more deeply is described by its type.
 _DEEPEST = 8
 _VERSION = ".".join(platform.python_version_tuple()[:2])
 
@@ -74,7 +75,7 @@ def described(value: Any, _parents: tuple[Any, ...] = ()) -> Any:
         }
     if isinstance(value, types.FunctionType):
         return _of_function(value, parents)
-    for name in ("__wrapped__", "python_function"):  # of jax.jit and tf.function
+    for name in ("__wrapped__", "python_function"):  # attributes that jax.jit and tf.function set
         wrapped = inspect.getattr_static(value, name, None)
         if wrapped is not None and callable(getattr(value, name, None)):
             return {
@@ -91,10 +92,10 @@ def is_of_library(value: Any) -> bool:
 
 
 def functions_of_user(attributes: Any) -> Any:
-    """Describes the user's functions among the attributes of a library object, e.g. an activation.
+    """Describes the user's functions, such as a custom activation, in the attributes of an object.
 
     Args:
-        attributes: Dict from names to values, such as `vars(layer)`.
+        attributes: Dict from names to values, such as `vars(layer)` of a layer of Keras.
 
     Returns:
         Dict from names to descriptions.
@@ -105,7 +106,7 @@ def functions_of_user(attributes: Any) -> Any:
 
 
 def methods_checksum(cls: type, names: Iterable[str]) -> Any:
-    """Returns a checksum of the methods that user-defined classes implement, by Python version."""
+    """Returns `{Python version: checksum}` of the methods that user-defined classes implement."""
     classes = [each for each in cls.__mro__ if not is_of_library(each)]
     found = [
         described(vars(each)[name])
@@ -117,7 +118,7 @@ def methods_checksum(cls: type, names: Iterable[str]) -> Any:
 
 
 def described_dump(code: Any) -> Any:
-    """Describes the code of a lambda in a Keras configuration, without file name and lines."""
+    """Describes the code of a lambda in a Keras configuration, without file and line numbers."""
     try:
         code = marshal.loads(base64.b64decode(code))
     except (ValueError, EOFError, TypeError):
@@ -159,7 +160,7 @@ def _of_function(function, parents):
 def _contents(cell):
     try:
         return cell.cell_contents
-    except ValueError:  # not set yet
+    except ValueError:  # the enclosing function has not set the variable yet
         return None
 
 

@@ -20,14 +20,15 @@ def enable_lora(
 
         W = W_0 + (lora_alpha / rank) A B
 
-    LoRA was introduced by [Hu et al., 2021](https://arxiv.org/abs/2106.09685), equation 3. Only the
-    updates A and B are trained, so optimizer and gradients need little memory. At first B is zero,
-    and the outputs of the model do not change.
+    LoRA was introduced by [Hu et al., 2021](https://arxiv.org/abs/2106.09685), equation 3. Here W_0
+    is the frozen kernel. Only A and B are trained, so optimizer and gradients need little memory. B
+    is initialized with zeros, so the outputs of the model do not change at first.
 
     Call this function before `compile`. Models that share the layers, such as a `TrainingModel` and
     its `GenerationModel`, share the updates. Saved models contain A and B and can be loaded as
-    usual; call the function again after loading to freeze the rest. Exported files contain the
-    merged kernels. `merge_lora` merges them in the model.
+    usual. After loading, call the function again to freeze the other weights. Exported files
+    contain the merged kernels W. `merge_lora` replaces the kernels of the model by the merged
+    kernels.
 
     Args:
         model: Built Keras model or layer.
@@ -59,9 +60,9 @@ def enable_lora(
     check_positive_integer("rank", rank)
     if getattr(model, "compiled", False):
         raise ValueError(
-            f"Expected a model that is not compiled. Received: model {model.name!r}, "
-            "compiled=True, whose optimizer may already have variables for all weights. Call "
-            "enable_lora before compile."
+            "Expected a model that is not compiled, because a compiled model may already have "
+            f"optimizer variables for all weights. Received: model {model.name!r}, compiled=True. "
+            "Call enable_lora before compile."
         )
     choices = [
         (layer, names)
@@ -84,9 +85,9 @@ def enable_lora(
             layer.enable_lora(rank, lora_alpha, names)
         elif (layer.lora_rank, layer.lora_kernels) != (rank, tuple(names)):
             raise ValueError(
-                f"Expected the LoRA of the model, rank={layer.lora_rank} and the kernels "
-                f"{layer.lora_kernels}. Received: rank={rank}, kernels={tuple(names)}. Call "
-                "merge_lora first to add other updates."
+                "Expected the arguments of the existing low-rank updates of the model, "
+                f"rank={layer.lora_rank} and kernels={layer.lora_kernels}. Received: rank={rank}, "
+                f"kernels={tuple(names)}. Call merge_lora first to add different updates."
             )
     updates: dict[int, keras.Variable] = {}
     for layer, names in choices:
@@ -136,7 +137,7 @@ def merge_lora(model: keras.layers.Layer) -> None:
 def _adaptable_layers(model: keras.layers.Layer, frozen: bool = False) -> list[Any]:
     if not model.built:
         raise ValueError(
-            f"Expected a model that is built. Received: {model.name!r}, built=False. Call it once."
+            f"Expected a built model. Received: {model.name!r}, built=False. Call the model once."
         )
     return [
         layer

@@ -14,8 +14,8 @@ class FiniteWeights:
     values have not changed since then.
 
     Args:
-        model: `keras.Model`. Create the object before the model is trained and before a saved state
-            is restored.
+        model: `keras.Model`. Create the `FiniteWeights` before the model is trained and before a
+            saved state is restored.
     """
 
     def __init__(self, model: keras.Model) -> None:
@@ -34,11 +34,11 @@ class FiniteWeights:
         return cls(model) if previous is None or previous.model is not model else previous
 
     def first_nonfinite(self, model: keras.Model) -> str | None:
-        """Returns the path of the first weight with NaN or infinity, or `None`.
+        """Returns the path of the first model variable with NaN or infinity, or `None`.
 
         Args:
             model: The model that was passed to `FiniteWeights`. In a callback, pass `self.model`,
-                because on JAX reading this attribute updates the variables.
+                because on JAX reading this attribute copies the trained values into the variables.
         """
         return self._first(model.variables)
 
@@ -72,12 +72,12 @@ def warn_of_nonfinite_weights(problem: str, where: str) -> None:
 
     Args:
         problem: String, see `FiniteWeights.problem`.
-        where: String, names the step or the epoch.
+        where: String, the step or the epoch, such as `"in epoch 3"`.
     """
     warnings.warn(
         f"{problem}, {where}. Lower the learning rate, check the inputs for NaN and very large "
-        "values, and check that each label is below the size of the vocabulary or the ignore_class "
-        "of the loss.",
+        "values, and check that each label is less than the size of the vocabulary or equal to the "
+        "ignore_class of the loss.",
         stacklevel=3,
     )
 

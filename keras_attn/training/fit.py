@@ -38,10 +38,11 @@ def fit(
     finishes the interrupted epoch and runs the remaining epochs. On a CPU, the final weights equal
     those of an uninterrupted training; on a GPU, this also requires deterministic operations (in
     TensorFlow, `tf.config.experimental.enable_op_determinism()`). The logs of the interrupted epoch
-    only cover the steps after the restored state. If the training has ended, another call only
-    restores the weights, unless you increase `epochs`. A training that a callback stopped at the
-    end of an epoch has ended, too; `fit` does not continue it even if you increase `epochs`. If a
-    callback stopped it within an epoch, the next call continues from the last saved state.
+    only cover the steps after the restored state. If the training has ended, another call restores
+    the weights without training, unless you increase `epochs`. If a callback stops the training at
+    the end of an epoch, the training has ended, too, and `fit` does not continue it even if you
+    increase `epochs`. If a callback stops the training within an epoch, the next call continues
+    from the last saved state.
 
     The state contains the learning rate of the optimizer, so a new numeric rate in `compile` has no
     effect. To change the rate, use a schedule or the callback
@@ -64,7 +65,7 @@ def fit(
     lock when this process ends for any reason.
 
     When a training resumes, the callbacks of this package restore their state. The callbacks of
-    Keras do not: for example, `EarlyStopping` resets its counter.
+    Keras do not: for example, the counter of `EarlyStopping` starts again from 0.
 
     If variables of the model or the optimizer become NaN or infinite, `fit` warns once and does not
     save the state.
@@ -100,10 +101,11 @@ def fit(
         ValueError: If `epochs` is not a positive integer; if `batches` or `callbacks` have the
             wrong type; if the model is not compiled; if `batches.steps_per_epoch` is not a multiple
             of the model's `steps_per_execution`; if the optimizer accumulates gradients and a
-            distribution strategy is used; or if the saved state does not fit. With a `directory`,
-            `fit` also rejects an optimizer with `use_ema=True` (use `AverageWeights`) and callbacks
-            with `restore_best_weights=True` (use `BestCheckpoint`), because both change the weights
-            at the end of each `model.fit`, which `fit` calls several times.
+            distribution strategy is used; or if the fingerprint or the shapes of the saved state
+            differ. With a `directory`, `fit` also rejects an optimizer with `use_ema=True` (use
+            `AverageWeights`) and callbacks with `restore_best_weights=True` (use `BestCheckpoint`),
+            because both change the weights at the end of each call of `model.fit`. This function
+            may call `model.fit` twice.
         OSError: If the `directory` cannot be written, or is a file.
         RuntimeError: If another training uses the `directory` or the path of a callback, a worker
             failed, or the workers find different saved states.
@@ -131,13 +133,13 @@ def fit(
         raise ValueError(
             "Expected steps_per_execution to divide steps_per_epoch. Received: "
             f"steps_per_execution={model.steps_per_execution}, steps_per_epoch={steps_per_epoch}. "
-            "Compile the model with another steps_per_execution."
+            "Compile the model with a different steps_per_execution."
         )
     refuse_gradient_accumulation(model)
     history = keras.callbacks.History()
     all_callbacks: list[Any] = [*callbacks, history]
     for callback in all_callbacks:
-        callback.set_model(model)  # needed even if no epoch is left
+        callback.set_model(model)  # Keras does not call this method if no epoch is left
     if directory is None:
         checkpoint = None
         all_callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
@@ -173,8 +175,8 @@ def _check_batches(name, batches):
         raise ValueError(
             f"Expected {name} with the attribute steps_per_epoch and the method "
             f"{method}(start_step), such as keras_attn.text.LengthBucketedBatches. Received: "
-            f"{name} of type {type(batches).__name__}. Write a class that has both, or use "
-            "model.fit, which does not resume."
+            f"{name} of type {type(batches).__name__}. Write a class with both members, or "
+            "use model.fit, which cannot resume."
         )
     check_positive_integer(f"{name}.steps_per_epoch", steps)
 
@@ -240,7 +242,7 @@ def _train(model, batches, epochs, step, validation_batches, callbacks, verbose)
 
 
 def _numbered(history):
-    """Sets `history.epoch` to all epochs. Keras only lists those of the last `model.fit`."""
+    """Sets `history.epoch` to all epochs. Keras lists the epochs of the last `model.fit` only."""
     history.epoch = list(range(max(map(len, history.history.values()), default=0)))
     return history
 
@@ -286,7 +288,7 @@ def _ignore_class(model):
 
 
 class _OneEpoch(keras.utils.PyDataset):
-    """Dataset of the batches of the first epoch, for repeated reading."""
+    """Dataset of the batches of the first epoch, which Keras can read repeatedly."""
 
     def __init__(self, model: keras.Model, batches: Any) -> None:
         super().__init__()

@@ -3,7 +3,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 CHANNELS = {"gray": 1, "rgb": 3, "bgr": 3, "rgba": 4}
-"""Number of channels by their order."""
+"""Number of channels for each value of `ImageFormat.channels`."""
 
 FILTERS = ("nearest", "bilinear", "bicubic")
 
@@ -28,7 +28,8 @@ class ImageFormat:
             Defaults to `None`: images of a different size are refused.
 
     Raises:
-        ValueError: If an argument is not one of these values, or not finite.
+        ValueError: If `channels` or `resize` is unknown, or `scale` or `offset` is not finite or
+            has the wrong length.
 
     Example:
 

@@ -15,14 +15,14 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 
     The schedule was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762),
     equation 3. In that paper, the peak depends on the width of the model; see `noam`. With
-    `total_steps` and `decay_steps`, the rate of the last `decay_steps` steps is also multiplied by
-    `(total_steps - step) / decay_steps`. The rate then ends near 0. This decay improves short
-    trainings.
+    `total_steps` and `decay_steps`, the rate of the last `decay_steps` steps is additionally
+    multiplied by `(total_steps - step) / decay_steps`, so it decreases to nearly 0. This final
+    decay improves short trainings.
 
     Args:
         peak_learning_rate: Positive float, learning rate at the end of the warmup.
         warmup_steps: Positive int, number of warmup steps.
-        total_steps: Int, total number of training steps. The rate is 0 after them. Defaults to
+        total_steps: Int, total number of training steps. The rate of later steps is 0. Defaults to
             `None`: no final decay.
         decay_steps: Int in [1, `total_steps`], number of steps of the final decay. Required with
             `total_steps`. Defaults to `None`.

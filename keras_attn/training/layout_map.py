@@ -4,7 +4,8 @@ from typing import Any
 import keras
 
 LAYOUTS: dict[str, dict[str, tuple[str | None, ...]]] = {
-    # `MODEL` is replaced by the axis of the mesh. Each path must match one pattern at most.
+    # `layout_map` replaces "MODEL" by the name of the mesh axis. The path of a weight must not
+    # match more than one pattern.
     "embedding": {
         r"(.*/)?[^/]*embedding[^/]*/embeddings": ("MODEL", None),  # (vocabulary, features)
         r"(.*/)?[^/]*embedding[^/]*/reverse_embeddings": (None, "MODEL"),
@@ -31,14 +32,14 @@ def layout_map(
     """Returns the layouts of the weights for `keras.distribution.ModelParallel` on JAX.
 
     The weights of Transformers and recurrent layers are divided among the devices of one axis of
-    the mesh, as in [Shoeybi et al., 2019](https://arxiv.org/abs/1909.08053): attention by heads,
-    the feed-forward network by hidden features, recurrent kernels by units, and embeddings by ids.
-    The moments of the optimizer are divided like their weights. Each device has a copy of all other
-    weights. JAX inserts the communication, so the results are equal to those of a single device, in
-    training and in searches.
+    the mesh, as in [Shoeybi et al., 2019](https://arxiv.org/abs/1909.08053): attention kernels by
+    heads, feed-forward kernels by hidden features, recurrent kernels by units, and embeddings by
+    ids. The moments of the optimizer are divided like their weights. Each device has a copy of all
+    other weights. JAX adds the communication between the devices. The results of training and
+    searches equal the results on a single device.
 
-    Set the distribution before you create the model. A layer is recognized by its name, so keep the
-    default names of cells and attention layers, or names that contain them.
+    Set the distribution before you create the model. The layouts select layers by name, so keep the
+    default names of cells and attention layers, or use names that contain the default names.
 
     Args:
         device_mesh: `keras.distribution.DeviceMesh` with the axis `axis`, for example of shape
@@ -46,8 +47,8 @@ def layout_map(
         parts: Iterable of strings from `"embedding"`, `"attention"`, `"feed_forward"` and
             `"recurrent"`, the weights to divide. The number of devices must divide the size of each
             divided axis: the vocabulary size, heads times head size, hidden features, and gates
-            times units. If it does not divide the vocabulary size, leave out `"embedding"`.
-            Defaults to `None`: all parts.
+            times units. If the number of devices does not divide the vocabulary size, leave out
+            `"embedding"`. Defaults to `None`: all parts.
         axis: String, the axis of the mesh. Defaults to `"model"`.
 
     Returns:

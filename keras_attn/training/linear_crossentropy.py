@@ -18,13 +18,15 @@ from keras_attn.training.token_statistics import (
     weighted,
 )
 
-# Upper bound of the number of logits in a chunk. 8 MiB of logits fit into the cache of a processor.
+# Maximum number of logits in a chunk: 8 MiB in float32, which fit into the cache of a CPU.
 LOGITS_PER_CHUNK = 2**21
-# Lower bound of the ratio of tokens in a chunk to features. With fewer tokens, adding the kernel
-# gradients of the chunks would take longer than the matrix products.
+# Minimum number of tokens in a chunk, divided by the number of features. This minimum takes
+# precedence over the maximum of logits. With fewer tokens, adding the kernel gradients of the
+# chunks would take longer than the matrix products.
 TOKENS_PER_FEATURE = 2
 
-# Statistics that need the logits of a chunk. `of_all` does not: it is h^T (sum over v of E[v]).
+# Statistics that are computed from the logits of a chunk. `of_all` needs no logits: the sum of the
+# logits is h^T (sum over v of E[v]).
 STATISTICS = ("normalizer", "of_labels", "largest")
 
 
@@ -52,21 +54,21 @@ def linear_crossentropy(
         dh = w * (E^T g - e * sum over v of E[v])
         dE = sum over tokens of w * (g - e) h^T
 
-    Only the terms with g are expensive. The function always computes them together with the loss,
-    so `crossentropy_per_token` is faster if no gradient is needed.
+    Only the terms with g are expensive. The function always computes these terms together with the
+    loss, so `crossentropy_per_token` is faster if no gradient is needed.
 
     Args:
         labels: Int tensor of shape `(...)`, in [0, V).
         features: Float tensor of shape `(..., D)`. Its dtype is the dtype of the matrix products.
-            In float16, the gradient sum over a chunk of some hundred tokens must not overflow.
+            In float16, the sum of the gradients of a chunk (some hundred tokens) must not overflow.
         kernel: Float tensor of shape `(V, D)`, V >= 2, in the dtype of `features`. To use a bias,
             append it to the kernel as a column, and append a feature that is always 1.
         weights: Float32 tensor of shape `(...)`, the weight of each token. A token with the weight
             0 may have any label.
         label_smoothing: Float in [0, 1), total probability of the wrong classes. Defaults to `0.0`.
         mask: Boolean tensor of shape `(...)`; `True` marks tokens that contribute to the loss. All
-            other tokens must have the weight 0. Backends with dynamic shapes skip them. Defaults to
-            `None`: all tokens contribute.
+            other tokens must have the weight 0. Backends with dynamic shapes skip these tokens.
+            Defaults to `None`: all tokens contribute.
 
     Returns:
         Tuple of the loss and a dict of statistics. The loss is a float32 scalar in nats, with
@@ -131,10 +133,9 @@ def linear_crossentropy(
 
 
 def _of_counted(labels, features, kernel, weights, of_label, mask):
-    """Calls `_in_chunks` for the tokens of the mask.
+    """Calls `_in_chunks` for the tokens whose mask is `True`.
 
-    On backends with dynamic shapes, tokens whose mask is `False` are skipped, and their results are
-    0. Other backends process all tokens.
+    The results of all other tokens are 0. Backends without dynamic shapes process all tokens.
     """
     if mask is None or not dynamic_shapes():
         return _in_chunks(labels, features, kernel, weights, of_label)
@@ -166,8 +167,9 @@ def _in_chunks(labels, features, kernel, weights, of_label):
         of_label: Float, the factor a in `linear_crossentropy`.
 
     Returns:
-        Dict of float32 tensors. `features` `(N, D)` and `kernel` `(V, D)` are the terms of the
-        gradients that contain g. `normalizer`, `of_labels` and `largest` have the shape `(N,)`.
+        Dict of float32 tensors. `features` `(N, D)` and `kernel` `(V, D)` are the terms of `dh` and
+        `dE` that contain g, see `linear_crossentropy`. `normalizer`, `of_labels` and `largest` have
+        the shape `(N,)`.
     """
     num_classes, size = kernel.shape
     num_tokens = ops.shape(labels)[0]

@@ -16,8 +16,8 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
     Loss scaling was introduced by [Micikevicius et al., 2018](https://arxiv.org/abs/1710.03740),
     section 3.2. The class has the arguments of `keras.optimizers.LossScaleOptimizer`. On
     TensorFlow, the class of Keras only checks the gradients of the first replica, so an overflow in
-    another replica sets all weights to NaN. This class skips a step if the gradients of any replica
-    overflow.
+    any other replica sets all weights to NaN. `keras_attn.training.LossScaleOptimizer` skips a step
+    if the gradients of any replica overflow.
 
     Args:
         inner_optimizer: `keras.optimizers.Optimizer` that updates the weights.

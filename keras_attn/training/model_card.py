@@ -5,8 +5,8 @@ import dataclasses
 class ModelCard:
     """Describes a model for the users of an exported file.
 
-    The export functions write these strings to the metadata of the file. In `keras_attn_runtime`,
-    the attribute `settings` of a `Translator` contains them.
+    The export functions write the values to the metadata of the file. In `keras_attn_runtime`, the
+    attribute `settings` of a `Translator` contains the values.
 
     Args:
         source_language: String, a BCP 47 tag such as `"en"`. Defaults to `None`: unknown.
@@ -36,8 +36,8 @@ class ModelCard:
         for name, value in vars(self).items():
             if not isinstance(value, (str, type(None))):
                 raise ValueError(
-                    f"Expected {name} to be a string. Received: {name}={value!r}. Omit it if it is "
-                    "unknown."
+                    f"Expected {name} to be a string. Received: {name}={value!r}. Omit {name} if "
+                    "its value is unknown."
                 )
 
     def entries(self) -> dict[str, str]:

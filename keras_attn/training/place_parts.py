@@ -21,7 +21,7 @@ METHODS = (
     "attend",
     "align",
 )
-"""Methods in which layers create operations. Variables are created in `build`."""
+"""Methods in which layers create operations. Layers create variables in `build`."""
 
 
 def place_parts(encoder: Any, decoder: Any, devices: Mapping[str, str]) -> None:
@@ -40,10 +40,10 @@ def place_parts(encoder: Any, decoder: Any, devices: Mapping[str, str]) -> None:
         encoder: Layer of this package, not built yet, or `None`.
         decoder: `StepDecoder`, not built yet.
         devices: Dict from part names to device names, such as `{"decoder": "GPU:1"}`. The parts are
-            `"encoder"`, `"decoder"` and `"attention"`, the attention layers of an RNN decoder.
-            Without `"attention"`, these layers are placed with the decoder. The attention of a
-            Transformer is always placed with the decoder. An encoder or decoder that is not in the
-            dict stays on the default device.
+            `"encoder"`, `"decoder"` and `"attention"`. `"attention"` means the attention layers of
+            an RNN decoder; if it is not in the dict, these layers are placed with the decoder. The
+            attention of a Transformer is always placed with the decoder. An encoder or decoder that
+            is not in the dict stays on the default device.
 
     Raises:
         ValueError: If a part or device is unknown, a part is already built, or the backend is not
@@ -88,12 +88,12 @@ def place_parts(encoder: Any, decoder: Any, devices: Mapping[str, str]) -> None:
         for layer in parts[part]:
             layer.__class__ = _placed_class(type(layer))
             layer.__dict__["placed_on"] = device
-            # Keras replaces this method on each layer.
+            # Keras stores a wrapper of `build` on each instance, so wrap the instance's method.
             layer.__dict__["build"] = _build_on(device, layer.build)
 
 
 def device_report(model: keras.Model) -> dict[str, dict[str, int]]:
-    """Counts the bytes of the variables and the operations of a model on each device.
+    """Returns the size of a model's variables and the number of its operations on each device.
 
     Args:
         model: Built model on TensorFlow. If the model is compiled, the bytes include the variables
@@ -158,8 +158,8 @@ def _check_layer(part, layer):
         )
     if layer.built:
         raise ValueError(
-            f"Expected layers that are not built yet, because variables stay where they were "
-            f"created. Received: {layer.name!r}, which is built. Call place_parts before you "
+            f"Expected layers that are not built yet, because the variables of a built layer stay "
+            f"on their device. Received: {layer.name!r}, built=True. Call place_parts before you "
             "create a model from the layers."
         )
 

@@ -23,7 +23,8 @@ SIZE, LANGUAGES = "vocabulary_size", "languages"
 class RunDirectory:
     """Directory of a training run: a model, its tokenizers, and `run.json`.
 
-    Training programs write the directory, and the commands of `keras-attn` read it. It contains:
+    Training programs write the directory, and the commands of `keras-attn` read it. The directory
+    contains:
 
         run.json                  kind, file names, special token ids, model card
         model.keras               the model
@@ -31,11 +32,11 @@ class RunDirectory:
 
     `run.json` is a JSON object with the keys `format` (1), `kind`, `model` (a file name), `source`,
     `target`, `files` (names of other files by their purpose) and `card` (see `ModelCard`). If the
-    model reads images, it has the key `image_format` (see `ImageFormat`); a forecaster can have the
-    key `series` (see `SeriesColumns`). `source` and `target` are objects with the keys `tokenizer`
-    (`"sentencepiece"` or `"tokenizers"`), `file`, `pad_token_id`, `start_token_id`, `end_token_id`,
-    `vocabulary_size` and `languages`, or `{"tokenizer": "none"}`.
-    `RunDirectory` ignores other keys.
+    model reads images, the object has the key `image_format` (see `ImageFormat`). For a forecaster,
+    the object can have the key `series` (see `SeriesColumns`). `source` and `target` are objects
+    with the keys `tokenizer` (`"sentencepiece"` or `"tokenizers"`), `file`, `pad_token_id`,
+    `start_token_id` and `end_token_id`, and optionally `vocabulary_size` and `languages`; or
+    `{"tokenizer": "none"}`. `RunDirectory` ignores other keys.
 
     Args:
         path: Path of the directory.
@@ -45,10 +46,11 @@ class RunDirectory:
         kind: String, type of the model: `"generation"` for a `GenerationModel`, `"series"` for a
             forecaster (`keras-attn export` accepts these two), or any other string, such as
             `"classification"`.
-        model_path: `Path` of the model. The file may not exist before the end of the training.
+        model_path: `Path` of the model. Training programs usually write this file at the end of the
+            training.
         source_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`, or `None`.
-        target_tokenizer: Tokenizer of the same classes, or `None` if the run has no target
-            tokenizer or the target uses `source_tokenizer`.
+        target_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`, or `None` if the run
+            has no target tokenizer or the target uses `source_tokenizer`.
         files: Dict from the purpose of each additional file to its `Path`.
         card: `ModelCard`.
         image_format: `ImageFormat`, or `None`.
@@ -113,8 +115,8 @@ class RunDirectory:
             kind: String, type of the model, see the attributes.
             source_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`. Defaults to
                 `None`: no tokenizer.
-            target_tokenizer: Tokenizer of the same classes. Defaults to `None`: no tokenizer, or
-                the target uses `source_tokenizer`.
+            target_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`. Defaults to
+                `None`: no tokenizer, or the target uses `source_tokenizer`.
             files: Dict from the purpose of each additional file to its name in the directory, for
                 example `{"vocabulary": "vocabulary.txt"}`. Defaults to `None`: no additional files.
             card: `ModelCard`. Defaults to `None`: an empty card.

@@ -24,12 +24,13 @@ class ScheduledSampling(Layer):
         x^i_t = z^i_t with probability e, otherwise y_t        (i = 1 .. num_passes)
         logits = decoder(x^{num_passes})
 
-    Here y are the target tokens, z are sampled tokens, and e is `probability`. With teacher forcing
-    alone, a decoder does not learn to continue after its own errors. Scheduled sampling was
-    introduced by [Bengio et al., 2015](https://arxiv.org/abs/1506.03099). This layer implements the
-    parallel form of [Duckworth et al., 2019](https://arxiv.org/abs/1906.04331). It needs no loop
-    over time steps and supports every decoder: each pass i runs the decoder once, without gradient
-    and dropout. Outside of training, the layer returns the output of the decoder.
+    Here y are the target tokens, x^i are the decoder inputs after i sampling passes, z^i are the
+    tokens that pass i samples, and e is `probability`. With teacher forcing alone, a decoder does
+    not learn to continue after its own errors. Scheduled sampling was introduced by [Bengio et al.,
+    2015](https://arxiv.org/abs/1506.03099). This layer implements the parallel form of [Duckworth
+    et al., 2019](https://arxiv.org/abs/1906.04331). It needs no loop over time steps and supports
+    every decoder: each pass i runs the decoder once, without gradient and dropout. Outside of
+    training, the layer returns the output of the decoder.
 
     Use this layer in place of the decoder for training, and pass the decoder itself to the search:
 
@@ -46,7 +47,7 @@ class ScheduledSampling(Layer):
             increases linearly from 0 to 0.25 in 10,000 steps. The result of the function is clipped
             to [0, 1].
         num_passes: Positive int, number of sampling passes. The second pass runs the decoder on the
-            tokens of the first pass. Defaults to `1`.
+            tokens that the first pass returns. Defaults to `1`.
         pad_token_id: Int, id of the padding token. Padding is not replaced and never replaces a
             token. Defaults to `0`.
         seed: Int, seed of the random numbers. Defaults to `None`: a random seed.
@@ -203,7 +204,7 @@ class ScheduledSampling(Layer):
         return ops.concatenate([token_ids[:, :1], ops.where(replaced, before, known)], axis=1)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
-        return None  # like the mask of the decoder
+        return None  # the outputs of the decoder have no mask either
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -100,7 +100,10 @@ class SequenceCrossentropy(keras.losses.Loss):
 
     @property
     def is_fused(self) -> bool:
-        """Bool, whether `from_features` can replace `call`. A subclass must not override `call`."""
+        """Bool, whether `from_features` can replace `call`.
+
+        The value is `False` for a subclass that overrides `call`.
+        """
         return self.fused and type(self).call is SequenceCrossentropy.call
 
     def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Any:
@@ -127,8 +130,8 @@ class SequenceCrossentropy(keras.losses.Loss):
             sample_weight: See the call arguments.
 
         Returns:
-            Tuple `(loss, statistics)`: the loss, as `call` returns it, and the `TokenStatistics`
-            for metrics.
+            Tuple `(loss, statistics)`: the averaged loss, a float32 scalar, and the
+            `TokenStatistics` for metrics.
         """
         labels, is_real, weights, num_tokens = self._weigh(y_true, sample_weight)
         features, kernel = projection_operands(features, output_layer, bias)

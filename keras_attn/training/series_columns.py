@@ -9,16 +9,16 @@ LISTS = ("targets", "past_covariates", "future_covariates")
 class SeriesColumns:
     """The names of the columns of a forecaster, for its run directory.
 
-    `keras-attn export` writes them to the metadata of the file, so that `keras-attn-runtime
-    forecast` can read CSV files.
+    `keras-attn export` writes the names to the metadata of the exported file, so that
+    `keras-attn-runtime forecast` can read CSV files.
 
     Args:
         targets: Sequence of strings, names of the targets. Defaults to `None`: `target_0`, ...
         past_covariates: Sequence of strings, names of the past covariates. Defaults to `None`:
             `past_covariate_0`, ...
         future_covariates: Sequence of strings, names of the future covariates. A covariate that is
-            known in the past and in the future has the same name in both. Defaults to `None`:
-            `future_covariate_0`, ...
+            known in the past and in the future has the same name in both sequences. Defaults to
+            `None`: `future_covariate_0`, ...
         time_column: String, name of the column with the times. Defaults to `None`.
 
     Raises:

@@ -14,7 +14,7 @@ DEFAULT_JOIN_TIMEOUT = 300
 
 
 class SingleDevice:
-    """Strategy for a single device. Its scope has no effect."""
+    """Strategy for a single device. Its scope is empty."""
 
     num_replicas_in_sync = 1
 
@@ -23,7 +23,7 @@ class SingleDevice:
 
 
 class DataParallelScope:
-    """Strategy for JAX. Its scope has no effect: a `keras.distribution` applies to the process."""
+    """Strategy for JAX. Its scope is empty: a `keras.distribution` applies to the whole process."""
 
     def __init__(self, distribution: Any) -> None:
         self.distribution = distribution
@@ -39,7 +39,7 @@ def strategy(
     *,
     join_timeout: float = DEFAULT_JOIN_TIMEOUT,
 ) -> Any:
-    """Returns a strategy for training. Build and compile the model in its scope.
+    """Returns a strategy for training. Build and compile the model in the scope of the strategy.
 
     With `"multi_worker"`, every process (worker) runs the same program and must create the strategy
     before it computes anything. `keras-attn launch` starts the processes on one machine and sets
@@ -62,7 +62,7 @@ def strategy(
 
     Returns:
         An object with `scope()` and `num_replicas_in_sync`. Calls with the same devices return the
-        same `MirroredStrategy`, because TensorFlow supports only one per process.
+        same `MirroredStrategy`, because TensorFlow supports only one such object per process.
 
     Raises:
         ValueError: If `name` or a device is unknown; if a device is repeated; if `devices` is given
@@ -116,8 +116,8 @@ def _multi_worker(cluster, join_timeout):
         raise ValueError(
             "Expected a process that was started as one of several workers. Received: "
             f'name="multi_worker" on the backend {keras.backend.backend()!r}, without the '
-            "variables that name the workers. Start the program with `keras-attn launch`, on the "
-            "backend tensorflow or jax."
+            "environment variables that name the workers. Start the program with `keras-attn "
+            "launch`, on the backend tensorflow or jax."
         )
     if not join_timeout > 0:
         raise ValueError(f"Expected join_timeout > 0. Received: join_timeout={join_timeout}")
@@ -177,7 +177,7 @@ def refuse_gradient_accumulation(model: keras.Model) -> None:
             return
     raise ValueError(
         "Expected an optimizer without gradient accumulation under a tf.distribute strategy, "
-        "because Keras cannot synchronize the replicas then. Received: "
+        "because Keras cannot synchronize the replicas in this case. Received: "
         f"gradient_accumulation_steps={steps}, "
         f"strategy={type(model.distribute_strategy).__name__}. Use larger batches, or train "
         "without the strategy."

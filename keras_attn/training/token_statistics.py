@@ -86,7 +86,7 @@ def crossentropy_of(statistics: Any, num_classes: int, label_smoothing: float = 
 
 
 def labels_of(labels: Any, values: Any, name: str = "logits") -> Any:
-    """Returns labels as int32 `(...)` and checks that they fit values of shape `(..., n)`."""
+    """Returns labels as int32 `(...)`. Checks that `values` has the shape `(..., n)`."""
     labels = ops.cast(labels, "int32")
     pairs = zip(labels.shape, values.shape[:-1], strict=False)
     fits = all(label == row or None in (label, row) for label, row in pairs)

@@ -33,14 +33,14 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     saves the state every `save_steps` steps and at the end of each epoch after validation. It does
     not save states with NaN or infinite variables. The file is replaced atomically, and the
     previous file is kept. If several workers train the model, the chief worker writes the files,
-    and all workers read them in `restore`.
+    and all workers read the files in `restore`.
 
     `keras_attn.training.fit` adds this callback. In `model.fit`, it must be the last callback in
     the list, so that it saves the changes of all other callbacks. During training, the callback
     locks the directory, so no other training can write to it.
 
     The state does not include Keras' global random generator (`keras.random` without a
-    `SeedGenerator`). Its random numbers start again from the beginning.
+    `SeedGenerator`). After a restart, this generator starts again from its first number.
 
     Args:
         directory: Path of the directory for `training.npz` and `training-previous.npz`.
@@ -131,11 +131,11 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._finite_weights = FiniteWeights.of(model, self._finite_weights)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # The lock needs write access, so an unwritable directory fails here and not at the first
-        # save.
+        # Acquiring the lock needs write access. An unwritable directory therefore raises an error
+        # before the first save.
         # `acquire` returns False if `fit` already holds the lock.
         self._release_at_end = is_chief(self.model) and self.lock.acquire()
-        self._current_fingerprint()  # compute it before training changes attributes of losses
+        self._current_fingerprint()  # training may change attributes of the loss
         self._warned = False
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
@@ -146,7 +146,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._first_step = self.step
         self._ended_batches = []
 
-    # Save here and not in on_train_batch_end, because Keras may call that later in another thread.
+    # Save here and not in on_train_batch_end, because Keras may delay that call to a different
+    # thread.
     def on_train_batch_begin(self, batch: int | Tensor, logs: dict[str, Any] | None = None) -> None:
         self.step = self._first_step + batch
         if self.step - self._saved_step >= self.save_steps:
@@ -181,8 +182,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 self._warned = True
                 warn_of_nonfinite_weights(
                     problem,
-                    f"at step {self.step}. States are not saved anymore; the last one, of step "
-                    f"{self._saved_step}, stays in {str(self.directory)!r}",
+                    f"at step {self.step}. From now on, no state is saved. The last saved state, "
+                    f"of step {self._saved_step}, stays in {str(self.directory)!r}",
                 )
             return
         if not is_chief(self.model):
@@ -228,8 +229,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if len(set(steps)) > 1:
             raise RuntimeError(
                 "Expected the same saved state in all workers. Received: "
-                f"directory={str(self.directory)!r}, with the state of steps {steps} in workers "
-                f"{list(range(len(steps)))}, where -1 is no state. Use a directory that all "
+                f"directory={str(self.directory)!r}, whose saved state is of step {steps} in the "
+                f"workers {list(range(len(steps)))} (-1: no state). Use a directory that all "
                 "machines share."
             )
         return restored
@@ -249,7 +250,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if paths:
             raise ValueError(
                 f"Expected a readable checkpoint. Received: directory={str(self.directory)!r}, in "
-                "which all checkpoints are damaged. Delete them to start again."
+                "which all checkpoints are damaged. Delete the checkpoints to start again."
             )
         return False
 
@@ -260,9 +261,9 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 optimizer.build(self.model.trainable_variables)
         variables = self._variables()
         self._compare(path, facts)
-        _check(path, "variables", len(variables), len(arrays))
+        _check(path, "the number of variables", len(variables), len(arrays))
         for variable, array in zip(variables, arrays, strict=True):
-            _check(path, f"{variable.path} of shape", tuple(variable.shape), array.shape)
+            _check(path, f"the shape of {variable.path}", tuple(variable.shape), array.shape)
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
         states = list(zip(facts["callback_names"], facts["callbacks"], strict=True))
@@ -273,14 +274,15 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 states.remove(state)
                 callback.set_state(state[1])
         self.step = facts["step"]
-        if facts["steps_per_epoch"] != self.steps_per_epoch:  # after the last finished epoch
+        if facts["steps_per_epoch"] != self.steps_per_epoch:
+            # Continue after the last finished epoch.
             self.step = self.step // facts["steps_per_epoch"] * self.steps_per_epoch
         self._saved_step = self.step
         self.stopped = facts["stopped"]
         self.history = facts["history"]
 
     def _compare(self, path, facts):
-        """Raises an error or warns if the fingerprint differs from the saved state."""
+        """Raises an error or warns if the fingerprint differs from the saved fingerprint."""
         saved = facts.get("fingerprint")
         differences = []
         if facts["steps_per_epoch"] != self.steps_per_epoch:
@@ -296,8 +298,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             )
             if self.on_mismatch == "error":
                 raise ValueError(
-                    f"{message}Use another directory, delete this one to start again, or accept "
-                    'the change with on_mismatch="warn".'
+                    f"{message}Use a different directory, delete this one to start again, or "
+                    'accept the change with on_mismatch="warn".'
                 )
             warnings.warn(
                 f'{message}The training continues because of on_mismatch="warn".', stacklevel=6
@@ -330,7 +332,7 @@ def _check(path, name, expected, received):
     if expected != received:
         raise ValueError(
             f"Expected a checkpoint of this model and optimizer, with {name} {expected}. Received: "
-            f"{str(path)!r} with {received}. Use another directory, or delete the file."
+            f"{str(path)!r}, with {name} {received}. Use a different directory, or delete the file."
         )
 
 

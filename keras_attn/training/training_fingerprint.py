@@ -31,12 +31,13 @@ _MOST_SHOWN = 5
 
 
 def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, Any]:
-    """Describes a training, for the comparison of two runs.
+    """Describes a training by a JSON value, so that two runs can be compared.
 
     The fingerprint excludes a numeric learning rate, the metrics, the callbacks, and the numbers
     that Keras appends to layer names. It also excludes the seeds and initializers of layers,
-    because they only affect the variables, and these are saved. Functions, such as a loss or an
-    activation, are described by their code and the values that they use, see `described`.
+    because these only affect the values of variables, and the variables are saved. Functions, such
+    as a loss or an activation, are described by their code and the values that they use, see
+    `described`.
 
     Args:
         model: Compiled `keras.Model`.
@@ -56,7 +57,7 @@ def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, A
     }
     if batches is not None:
         parts["data"] = _data(batches)
-    # Convert to the values that will be read from a file: JSON has no tuples and only string keys.
+    # Convert to values that are equal after a round trip: JSON has no tuples and only string keys.
     return json.loads(json.dumps(parts, default=repr))
 
 
@@ -99,7 +100,7 @@ def _model_config(model):
         for layer in flatten_layers([model])
         for name, description in functions_of_user(_attributes(layer)).items()
     ]
-    if functions:  # the configuration of a layer only contains their names
+    if functions:  # the configuration of a layer contains only the names of its functions
         config["functions"] = functions
     lora = [
         {"rank": layer.lora_rank, "alpha": layer.lora_alpha, "kernels": layer.lora_kernels}
@@ -141,7 +142,7 @@ def _optimizer_config(optimizer):
 
 
 def _optimizer_attributes(optimizer):
-    """Describes an optimizer that has no configuration by its attributes."""
+    """Describes an optimizer by its attributes, for optimizers whose `get_config` fails."""
     attributes = {
         name: _optimizer_attributes(value) if isinstance(value, keras.Optimizer) else value
         for name, value in vars(optimizer).items()
@@ -271,7 +272,8 @@ def _normalized(config):
 
     def walk(key, value):
         if isinstance(value, dict):
-            if value.get("class_name") == "__keras_tensor__":  # its shape follows from the layers
+            if value.get("class_name") == "__keras_tensor__":
+                # The shape of the tensor follows from the layers.
                 value = {"keras_history": value["config"]["keras_history"]}
             return {
                 name: walk(key if key in _REFERENCES else name, each)

@@ -21,7 +21,8 @@ class FeedForward(LowRankAdaptation, Layer):
         relu, gelu, ...         y = W_2 f(W_1 x + b_1) + b_2
         swiglu, geglu, reglu    y = W_2 (g(W_g x + b_g) * (W_1 x + b_1)) + b_2
 
-    The gate function g is silu for swiglu, gelu in its tanh form for geglu, and relu for reglu.
+    Here f is the activation, and * is the elementwise product. The gate function g is silu for
+    swiglu, the tanh approximation of gelu for geglu, and relu for reglu.
 
     The network was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), equation
     2. The gated forms were introduced by [Shazeer, 2020](https://arxiv.org/abs/2002.05202),
@@ -33,7 +34,7 @@ class FeedForward(LowRankAdaptation, Layer):
     Args:
         intermediate_dim: Positive int, size of the hidden layer.
         activation: String or function: `"relu"`, `"gelu"` (the exact form with erf), `"gelu_tanh"`
-            (its approximation with tanh), `"swiglu"`, `"geglu"`, `"reglu"`, or any activation of
+            (the approximation with tanh), `"swiglu"`, `"geglu"`, `"reglu"`, or any activation of
             Keras. Defaults to `"relu"`.
         dropout: Float in [0, 1), dropout rate after the activation. Defaults to `0.0`.
         use_bias: Bool, whether the layers have biases. Defaults to `True`.
@@ -156,7 +157,8 @@ def tanh_gelu(x: Tensor) -> Tensor:
     """Approximation of gelu: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 
     The function was introduced by [Hendrycks and Gimpel, 2016](https://arxiv.org/abs/1606.08415).
-    GPT-2, T5 1.1 and Gemma use it; transformers calls it "gelu_new" and "gelu_pytorch_tanh".
+    GPT-2, T5 1.1 and Gemma use this function. In Hugging Face's transformers, its names are
+    "gelu_new" and "gelu_pytorch_tanh".
     """
     return 0.5 * x * (1.0 + ops.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
 
@@ -165,11 +167,11 @@ GATES = {"swiglu": ops.silu, "geglu": tanh_gelu, "reglu": ops.relu}
 """Gate functions of gated networks by the name of the activation."""
 
 ACTIVATIONS = {"gelu": erf_gelu, "gelu_tanh": tanh_gelu}
-"""Activations whose names do not exist in Keras or mean a different function there."""
+"""Activations by name. These names do not exist in Keras or mean a different function in Keras."""
 
 
 def get_activation(activation: ActivationLike) -> Any:
-    """Returns the activation function of a name, see `FeedForward`, or a function itself."""
+    """Returns the activation for a name (see `FeedForward`) or a function."""
     if isinstance(activation, str) and activation in ACTIVATIONS:
         return ACTIVATIONS[activation]
     return plain_function(keras.activations.get(activation))

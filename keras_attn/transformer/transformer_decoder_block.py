@@ -25,7 +25,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     `cross_attention=False`.
 
     `call` processes all positions at once. To process positions one by one, use `prepare_memory`,
-    `initial_state` and `step`, as in `StepDecoder`.
+    `initial_state` and `step`, like the methods of `StepDecoder`.
 
     Args:
         num_heads: Positive int, number of query heads.
@@ -39,9 +39,9 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         encoder_outputs: Tensor of shape `(batch, source, encoder_features)`. Required for
             cross-attention. Defaults to `None`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
-            attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
+            attended to. `encoder_mask` is combined with `encoder_outputs_mask`. Defaults to `None`.
         attention_mask: Boolean tensor of shape `(batch, target)` or `(batch, target, target)`,
-            additional mask of the self-attention. It is combined with the causal mask and the
+            mask of the self-attention. `attention_mask` is combined with the causal mask and the
             implicit mask of `inputs`. Defaults to `None`.
         position_bias: Bias of the self-attention scores, see `MultiHeadAttention`. Defaults to
             `None`.
@@ -155,7 +155,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
             encoder_mask: Boolean tensor of shape `(batch, source)`. Defaults to `None`.
 
         Returns:
-            Dict. It is empty without cross-attention.
+            Dict, empty without cross-attention.
         """
         if not self.cross_attention:
             return {}
@@ -203,7 +203,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         return outputs, weights, new_state
 
     def _rest(self, inputs, memory):
-        """Applies cross-attention and feed-forward network. Returns the outputs and the weights."""
+        """Applies cross-attention and the feed-forward network. Returns outputs and weights."""
         outputs, found = inputs, [cast(Tensor | None, None)]
         if self.cross_attention:
 

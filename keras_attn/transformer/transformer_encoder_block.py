@@ -50,16 +50,15 @@ class TransformerEncoderBlock(Layer):
         intermediate_dim: Positive int, hidden size of the feed-forward network.
         key_dim: Positive int, size of each head. Defaults to the number of features divided by
             `num_heads`.
-        num_key_value_heads: Positive int, number of key and value heads. Each of them is shared by
-            a group of query heads, see `MultiHeadAttention`. Defaults to `num_heads`.
+        num_key_value_heads: Positive int, number of key and value heads. Each key and value head is
+            shared by a group of query heads, see `MultiHeadAttention`. Defaults to `num_heads`.
         activation: Activation of the feed-forward network: `"relu"`, `"gelu"`, `"gelu_tanh"`,
             `"swiglu"`, `"geglu"`, `"reglu"`, or any activation of Keras. Defaults to `"relu"`.
         normalization: String, `"layer"` ([Ba et al., 2016](https://arxiv.org/abs/1607.06450)) or
             `"rms"` ([Zhang and Sennrich, 2019](https://arxiv.org/abs/1910.07467)). Defaults to
             `"layer"`.
         normalize_first: Bool, `True` for pre-norm, `False` for post-norm. Defaults to `True`.
-        dropout: Float in [0, 1), dropout rate of the outputs of the attention and the feed-forward
-            network. Defaults to `0.0`.
+        dropout: Float in [0, 1), dropout rate of the outputs of both sublayers. Defaults to `0.0`.
         attention_dropout: Float in [0, 1), dropout rate of the attention weights. Defaults to
             `dropout`.
         activation_dropout: Float in [0, 1), dropout rate after the activation of the feed-forward
@@ -69,8 +68,8 @@ class TransformerEncoderBlock(Layer):
         sliding_window: Positive int. A query at position t only attends to keys at positions s with
             `|t - s| < sliding_window`. Defaults to `None`: no limit.
         flash_attention: Bool, whether attention is computed in blocks, with memory that is linear
-            in the length, see `MultiHeadAttention`. It requires `attention_dropout=0`. Defaults to
-            `None`: not in blocks.
+            in the length, see `MultiHeadAttention`. Blockwise attention requires
+            `attention_dropout=0`. Defaults to `None`: not in blocks.
         rotary: `RotaryPositions` layer that rotates queries and keys. Defaults to `None`.
         epsilon: Positive float, added to the variance in the normalizations. Defaults to `1e-5`.
         kernel_initializer: Initializer of the matrices. Defaults to `"glorot_uniform"`.
@@ -80,8 +79,8 @@ class TransformerEncoderBlock(Layer):
     Call arguments:
         inputs: Tensor of shape `(batch, time, features)`.
         attention_mask: Boolean tensor of shape `(batch, time)` or `(batch, time, time)`; `True`
-            marks positions that may be attended to. It is combined with the implicit mask. Defaults
-            to `None`.
+            marks positions that may be attended to. `attention_mask` is combined with the implicit
+            mask. Defaults to `None`.
         position_bias: Bias of the attention scores, see `MultiHeadAttention`. Defaults to `None`.
         mask: Boolean tensor of shape `(batch, time)`, the implicit mask of `inputs`. Wrappers of
             Keras pass this argument.
@@ -147,8 +146,8 @@ class TransformerEncoderBlock(Layer):
             check_dropout(name, getattr(self, name))
         if flash_attention and self.attention_dropout:
             raise ValueError(
-                "Expected attention_dropout=0 with flash_attention=True, because the blockwise "
-                "form has no dropout. Received: flash_attention=True, "
+                "Expected attention_dropout=0 if flash_attention=True, because blockwise "
+                "attention has no dropout. Received: flash_attention=True, "
                 f"attention_dropout={self.attention_dropout}. Set attention_dropout=0."
             )
         self.use_bias = use_bias
@@ -222,7 +221,7 @@ class TransformerEncoderBlock(Layer):
         norm = NORMALIZATIONS[self.normalization](
             epsilon=self.epsilon, dtype=self.dtype_policy, name=name
         )
-        norm.supports_masking = True  # RMSNormalization of Keras does not set this
+        norm.supports_masking = True  # Keras' RMSNormalization does not set this attribute
         return norm
 
     def _attention(self, name, features, **kwargs):

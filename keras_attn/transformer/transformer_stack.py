@@ -44,8 +44,8 @@ class TransformerStack(Layer):
         scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
         dropout: Float in [0, 1), dropout rate of the embedded inputs.
         seed: Int or `None`, seed of the dropout.
-        embedding_norm: Bool, whether the sum of embeddings and positions is normalized, with the
-            normalization of the block. Defaults to `False`.
+        embedding_norm: Bool, whether the sum of embeddings and positions is normalized. The
+            normalization is of the same type as in the block. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
@@ -85,8 +85,8 @@ class TransformerStack(Layer):
             self.block_template.new_layer(
                 name=f"block_{index}",
                 dtype=self.dtype_policy,
-                # Use different seeds, so that the blocks and the input have independent dropout
-                # masks.
+                # Use a different seed for each block and for the input, so that their dropout masks
+                # are independent.
                 seed=None if block.seed is None else block.seed + 1 + index,
             )
             for index in range(num_layers)
@@ -147,9 +147,10 @@ class TransformerStack(Layer):
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         vectors = ops.cast(vectors, self.compute_dtype)
         if getattr(self.embedding, "supports_masking", True):
-            # Copy the vectors to remove the implicit mask: Keras would only pass it to the first
-            # block. Encoders pass their mask to each block explicitly. Decoders need no mask: the
-            # start token may have the id 0, and steps have no padding.
+            # Copy the vectors to remove the implicit mask: Keras would pass this mask only to the
+            # first block. Encoders pass their mask to each block explicitly. Decoders need no mask,
+            # because steps have no padding. An implicit mask would even be wrong if the start token
+            # has the id 0.
             vectors = ops.copy(vectors)
         if self.scale_embedding:
             vectors = vectors * vectors.shape[-1] ** 0.5
@@ -165,8 +166,8 @@ class TransformerStack(Layer):
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
         """Returns the bias of the attention scores, or `None`.
 
-        With `flash_attention=True`, it returns the layer `position_bias` itself. The attention then
-        calls this layer for each block.
+        With `flash_attention=True`, the method returns the layer `position_bias` itself, and the
+        attention calls this layer.
         """
         if self.position_bias is None or self.blocks[0].flash_attention:
             return self.position_bias
@@ -187,8 +188,8 @@ class TransformerStack(Layer):
             shared: Dict with a list `caches` and optionally a list `archives`, with one item per
                 block, see `keras_attn._decoding_state.kv_cache`.
             memories: Sequence with the memory of each block.
-            view: `CacheView` for all caches, because they have the same slots. `archive` is set by
-                this method.
+            view: `CacheView` for the caches of all blocks, which have the same slots. This method
+                sets its attribute `archive` for each block.
             position_bias: Bias returned by `bias`. Defaults to `None`.
 
         Returns:

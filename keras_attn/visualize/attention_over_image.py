@@ -24,14 +24,15 @@ def plot_attention_over_image(
 ) -> Any:
     """Plots the part of an image to which each word of a caption attends.
 
-    As in figure 3 of [Xu et al., 2015](https://arxiv.org/abs/1502.03044), there is one picture per
-    word, after the image itself. It shows the image under an orange layer with the opacity
+    As in figure 3 of [Xu et al., 2015](https://arxiv.org/abs/1502.03044), the figure contains the
+    image, followed by one picture per word. The picture of word t shows the image under an orange
+    layer with the opacity
 
         0.7 a_t(y, x) / max_y,x a_t(y, x)
 
-    where a_t are the weights of word t, interpolated from the grid of the encoder to the pixels of
-    the image. Each word has its own scale. A frame marks the position with the largest weight if
-    this weight is at least twice the mean weight.
+    where a_t are the weights of word t, interpolated from the grid of encoder positions to the
+    pixels (y, x) of the image. Each word has its own scale. A frame marks the position with the
+    largest weight if this weight is at least twice the mean weight.
 
     SentencePiece pieces are joined to words. The weights of a word are the mean of the weights of
     its pieces.
@@ -41,10 +42,9 @@ def plot_attention_over_image(
             width, 3)` (RGB): integers in [0, 255] or floats in [0, 1].
         target_tokens: List of `target_length` strings: words or SentencePiece pieces.
         alignments: Array-like of shape `(target_length, rows * columns)` with numbers in [0, 1]:
-            the weights of the positions of the encoder, row by row. Remove the weight of a class
-            token.
-        grid: Tuple of ints, rows and columns of the positions of the encoder. Defaults to `None`: a
-            square.
+            the weights of the encoder positions, row by row, without the weight of a class token.
+        grid: Tuple of ints, numbers of rows and columns of the encoder positions. Defaults to
+            `None`: a square grid.
         title: String, title above the picture. Defaults to `None`.
 
     Returns:
@@ -144,7 +144,7 @@ def _join_pieces(tokens, weights):
 
 
 def _grid_of(grid, num_positions):
-    """Returns the rows and columns of the positions."""
+    """Returns the numbers of rows and columns of the encoder positions."""
     side = round(num_positions**0.5)
     rows, columns = (side, side) if grid is None else grid
     if rows * columns != num_positions:
@@ -157,7 +157,7 @@ def _grid_of(grid, num_positions):
 
 
 def _resize(weights, height, width):
-    """Interpolates weights linearly from the centers of the cells to those of the pixels."""
+    """Interpolates weights linearly from the centers of the cells to the centers of the pixels."""
     for axis, size in enumerate((height, width)):
         count = weights.shape[axis]
         centers = (np.arange(size) + 0.5) * count / size - 0.5

@@ -2,7 +2,7 @@ from collections.abc import Iterable
 
 
 def font_families(texts: Iterable[str]) -> list[str]:
-    """Returns the default fonts, followed by installed fonts for missing characters.
+    """Returns the default fonts, followed by installed fonts for characters that they lack.
 
     Matplotlib searches the fonts in this order. If no installed font contains a character,
     Matplotlib draws a box and warns.

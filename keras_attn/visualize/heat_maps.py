@@ -27,9 +27,9 @@ def plot_alignments(
     As in figure 3 of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), the source tokens
     are above the columns, and the target tokens are to the left of the rows.
 
-    Labels do not contain the word start symbol of SentencePiece. They show spaces, line breaks and
-    tabs as visible characters. If the default font of Matplotlib does not contain a character, an
-    installed font that contains it is used.
+    Labels show spaces, line breaks and tabs as visible characters, and do not contain the word
+    start symbol of SentencePiece. If the default font of Matplotlib does not contain a character,
+    an installed font that contains it is used.
 
     Args:
         alignments: Array-like of shape `(target_length, source_length)` with numbers in [0, 1],

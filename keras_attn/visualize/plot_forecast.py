@@ -17,15 +17,15 @@ def plot_forecast(
 ) -> Any:
     """Plots the forecast of one series with its intervals, and the attention over the past.
 
-    The upper plot shows the past values, the quantile in the middle, and one interval for each pair
-    of quantiles: from the first to the last, from the second to the second last, and so on. If
-    there are attention weights, the lower plot is a heat map. Row t shows the weights of step t
-    over the past.
+    The upper plot shows the past values, the middle quantile, and one interval for each pair of
+    quantiles: from the first to the last, from the second to the second last, and so on. If there
+    are attention weights, the lower plot is a heat map. Row t shows the weights of step t over the
+    past.
 
     Args:
         past: Array-like of shape `(past,)`, the observed values. NaN marks missing values.
         quantiles: Array-like of shape `(horizon, Q)`, quantiles of the forecast in increasing
-            order: for one target, `results["quantiles"][series, :, target]` of a `PathSampler`.
+            order, for example `results["quantiles"][series, :, target]` from a `PathSampler`.
         actual: Array-like of shape `(horizon,)`, the true values. Defaults to `None`.
         attention: Array-like of shape `(horizon, past)`, attention weights. Defaults to `None`.
         levels: List of Q floats, the levels of the quantiles, for the legend. Defaults to `(0.05,

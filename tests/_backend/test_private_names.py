@@ -72,6 +72,22 @@ def test_implicit_mask_is_what_keras_attaches():
     assert private_names.implicit_mask(ops.ones((1, 2))) is None
 
 
+def test_pytorch_infers_shapes_with_placeholder_sizes():
+    seen = []
+
+    class Spy(layers.Layer):
+        def call(self, inputs):
+            seen.append((private_names.infers_shapes(), inputs.shape[1]))
+            return inputs
+
+    Spy()(np.zeros((1, 2)))
+    assert seen.pop() == (False, 2)
+    Spy()(keras.Input((None,)))
+    assert all(inferring for inferring, _ in seen)
+    if keras.backend.backend() == "torch":
+        assert [size for _, size in seen] == [83, 89]
+
+
 def test_graph_records_refer_to_layers():
     inputs = keras.Input((3,))
     dense = layers.Dense(2)

@@ -122,7 +122,7 @@ def test_the_implicit_masks_of_the_memories_count():
     ],
 )
 def test_names_that_do_not_fit_are_refused(value, mask):
-    with pytest.raises(ValueError, match="value to be a dict with names of .*Received: value wi"):
+    with pytest.raises(ValueError, match="value to be a dict with keys from .*Received: value wi"):
         make()(QUERY, value, mask)
 
 

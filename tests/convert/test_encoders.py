@@ -191,7 +191,7 @@ def test_texts_are_read_with_the_tokenizer_of_the_folder(tmp_path):
         ({"architectures": ["BertForQuestionAnswering"]}, "one of the classes.*BertForMaskedLM"),
         ({"position_embedding_type": "relative_key"}, "relative positions"),
         ({"id2label": {"1": "one"}}, "name the classes 0, 1, 2"),
-        ({"is_decoder": True}, "a decoder alone"),
+        ({"is_decoder": True}, "a decoder without an encoder"),
     ],
 )
 def test_what_cannot_be_converted_is_refused(tmp_path, changed, message):

@@ -89,13 +89,13 @@ def test_opennmt_missing_and_damaged_files_are_named(run, tmp_path):
         from_opennmt_tf(tmp_path / "nowhere")
     (data,) = folder.glob("ckpt-200.data*")
     data.write_bytes(data.read_bytes()[:100])
-    with pytest.raises(ConversionError, match="ckpt-200'. Received: .*Copy its files again"):
+    with pytest.raises(ConversionError, match="ckpt-200'. Received: .*Copy the .index and .data"):
         from_opennmt_tf(folder)
     data.unlink()
-    with pytest.raises(ConversionError, match="ckpt-200'. Received: .*Copy its files again"):
+    with pytest.raises(ConversionError, match="ckpt-200'. Received: .*Copy the .index and .data"):
         from_opennmt_tf(folder)
     (folder / "ckpt-200.index").write_bytes(b"12345")
-    with pytest.raises(ConversionError, match="ckpt-200'. Received: .*Copy its files again"):
+    with pytest.raises(ConversionError, match="ckpt-200'. Received: .*Copy the .index and .data"):
         from_opennmt_tf(folder)
     (folder / "ckpt-200.index").unlink()
     with pytest.raises(ConversionError, match=r"ckpt-200, and a folder with .*\['ckpt-100'\]"):

@@ -176,7 +176,7 @@ def test_opennmt_search_has_the_settings_of_the_inference(tmp_path):
     ("params", "message"),
     [
         ({"length_penalty": 0.6}, "length_penalty_form='gnmt'"),
-        ({"coverage_penalty": 0.2}, "coverage penalty of another form"),
+        ({"coverage_penalty": 0.2}, "coverage penalty of a different form"),
         ({"replace_unknown_target": True}, "copies words of the source"),
         ({"decoding_noise": [{"dropout": 0.1}]}, "noise in the results"),
         ({"sampling_topk": 5}, "params/beam_width in data.yml to be 1 with sampling"),
@@ -212,7 +212,7 @@ def test_opennmt_settings_are_reported_and_can_be_ignored(folder, tmp_path):
     report = converted.report()
     assert "own.yml: params/optimizer = 'LazyAdam': irrelevant, only used in training" in report
     assert "description.py: num_heads = 4: mapped, num_heads" in report
-    with pytest.raises(ConversionError, match="which it does not have"):
+    with pytest.raises(ConversionError, match="which the checkpoint does not"):
         from_opennmt_tf(folder, **options, ignore_settings=["params/length_penalty", "other"])
     with pytest.raises(ValueError, match=r"Pass \['other'\]"):
         from_opennmt_tf(folder, **options, ignore_settings="other")

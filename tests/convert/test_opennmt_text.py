@@ -46,7 +46,7 @@ def folder(tmp_path):
 def test_opennmt_words_are_separated_by_spaces(folder):
     pytest.importorskip("tokenizers")
     converted = from_opennmt_tf(folder)
-    assert converted.tokenizers == "words between spaces, as without a tokenization"
+    assert converted.tokenizers == "words between spaces, because no tokenization is known"
     source, target = converted.source_tokenizer, converted.target_tokenizer
     unknown = SOURCE_SIZE - 1
     assert source.encode(["s0  s1 S1 s35\u00a0s2", ""]) == [[3, 4, unknown, 38, 5], []]

@@ -92,11 +92,11 @@ def test_runs_that_do_not_fit_are_refused(runs, tmp_path, monkeypatch, spoil, me
 @pytest.mark.slow
 def test_no_run_is_overwritten_and_each_has_a_weight(runs, tmp_path, monkeypatch):
     before = (runs[1] / "model.keras").read_bytes()
-    with pytest.raises(SystemExit, match="Choose another --run-dir"):
+    with pytest.raises(SystemExit, match="Choose a different --run-dir"):
         run(monkeypatch, *runs, "--run-dir", runs[1])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "options.json").write_text("{}")
-    with pytest.raises(SystemExit, match="other holds a training. Choose another --run-dir"):
+    with pytest.raises(SystemExit, match="other contains a training. Choose a different --run-dir"):
         run(monkeypatch, *runs, "--run-dir", tmp_path / "other")
     with pytest.raises(SystemExit, match="member_weights"):
         run(monkeypatch, *runs, "--run-dir", tmp_path / "ensemble", "--weights", 1)

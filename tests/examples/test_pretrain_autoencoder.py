@@ -104,7 +104,7 @@ def test_labelled_sentences_are_balanced():
 def test_gain_is_reported_only_if_every_seed_has_it():
     found = {"random weights": [0.5, 0.6], "autoencoder": [0.7, 0.65], "language model": [0.5, 0.9]}
     assert pretrain_autoencoder.gain(found) == (
-        "No reliable gain: the language model changes the accuracy by 0.1500, least 0.0000."
+        "No reliable gain: the language model changes the accuracy by 0.1500, minimum 0.0000."
     )
     found["language model"] = [0.5, 0.5]
     assert pretrain_autoencoder.gain(found) == "Gain of the autoencoder: 0.1250, with each seed."

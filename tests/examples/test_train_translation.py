@@ -20,7 +20,7 @@ def test_a_run_directory_belongs_to_one_text_and_model(tmp_path, monkeypatch, be
     (tmp_path / "state").mkdir()
     monkeypatch.setattr("sys.argv", ["train_translation.py", "--run-dir", str(tmp_path)])
     monkeypatch.setattr(train_translation, "write_dates", lambda *_: pytest.fail("went on"))
-    with pytest.raises(SystemExit, match="another --run-dir") as raised:
+    with pytest.raises(SystemExit, match="a different --run-dir") as raised:
         train_translation.main()
     assert changed in str(raised.value) and not (tmp_path / "model.keras").exists()
 

@@ -19,7 +19,7 @@ def test_what_was_never_trained_does_not_keep_its_directory(tmp_path):
     assert (tmp_path / "source.spm").exists()
     (tmp_path / "model.keras").touch()
     args.dropout = 0.3
-    with pytest.raises(SystemExit, match="holds a training of another"):
+    with pytest.raises(SystemExit, match="contains a training of a different"):
         translation_data.check_run_dir({}, args)
     assert (tmp_path / "source.spm").exists()
     (tmp_path / "options.json").unlink()  # as if joined from several

@@ -158,7 +158,7 @@ def test_wrong_command_line(arguments, capsys):
     "arguments, message",
     [
         (["nothing.onnx"], "nothing.onnx"),
-        (["model.onnx", "--provider", "tpu"], "Expected providers among"),
+        (["model.onnx", "--provider", "tpu"], "Expected providers of the installed"),
         (["model.onnx", "--provider-option", "device_id=1"], "no options for the CPU"),
     ],
 )

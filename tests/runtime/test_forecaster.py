@@ -91,7 +91,7 @@ def test_wrong_covariates_raise_an_error(with_covariates):
 
 
 def test_wrong_seeds_raise_an_error(forecaster):
-    with pytest.raises(ValueError, match="one of seeds for each of 2 series"):
+    with pytest.raises(ValueError, match="one seed for each of 2 series"):
         forecaster({"past_targets": PAST}, seeds=[1])
     with pytest.raises(ValueError, match="seed to be an integer"):
         forecaster({"past_targets": PAST}, seed=-1)

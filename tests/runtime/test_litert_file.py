@@ -171,8 +171,8 @@ def test_file_that_was_changed_on_purpose(tokenizer_model, write):
     "entries, message",
     [
         ({"keras_attn.json": b"{"}, "readable metadata"),
-        ({"keras_attn.json": b"[]"}, "no object of strings"),
-        ({"keras_attn.json": b'{"keras_attn.format": 2}'}, "no object of strings"),
+        ({"keras_attn.json": b"[]"}, "not a JSON object of strings"),
+        ({"keras_attn.json": b'{"keras_attn.format": 2}'}, "not a JSON object of strings"),
         ({"keras_attn.json": b"\xff"}, "readable metadata"),
         ({"keras_attn.json": b"{}"}, "Expected a file exported by keras_attn"),
         ({"keras_attn.json": b'{"keras_attn.format": "3"}'}, "keras_attn.format='3'.*newer"),

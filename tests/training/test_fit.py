@@ -139,9 +139,7 @@ def test_nan_weights_are_not_saved(tmp_path):
     checkpoint.restore(model)
     make_nan(model)
     path = model.trainable_variables[0].path
-    message = (
-        f"Weights became NaN or infinite, .*{path}.*step 4.*last one, of step 4.*learning rate"
-    )
+    message = f"Weights became NaN or infinite, .*{path}.*step 4.*last saved.*step 4.*learning rate"
     with pytest.warns(UserWarning, match=message) as warned:
         checkpoint.save()
         checkpoint.save()
@@ -204,7 +202,8 @@ def test_infinite_moving_variance_is_reported_and_not_saved(tmp_path, saved):
     best = BestCheckpoint(tmp_path / "best.weights.h5", "loss", mode="max")
     average = AverageWeights(tmp_path / "average")
     directory = tmp_path / "state" if saved else None
-    with pytest.warns(UserWarning, match="moving_variance.* very large values"):
+    # With PyTorch, other weights of the layer become NaN in the same epoch.
+    with pytest.warns(UserWarning, match="batch_normalization.* very large values"):
         callbacks = [best, average]
         fit(make_vector_model(), VectorBatches(), 2, directory, callbacks=callbacks, verbose=0)
     assert best.best_epoch == 0 and average.kept_epochs == [0]  # although one weight contains -inf

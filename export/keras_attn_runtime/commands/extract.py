@@ -22,7 +22,7 @@ DESCRIPTION = (
     "invalid."
 )
 SUFFIXES = {"sentencepiece": ".spm", "tokenizers": ".json"}
-"""Dict from the format of a tokenizer to its file suffix."""
+"""Maps the format of a tokenizer to the suffix of its file."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -16,11 +16,10 @@ from keras_attn_runtime.series_csv import CsvColumns, read_series, write_forecas
 
 HELP = "forecast the series of a CSV file"
 DESCRIPTION = (
-    "Reads series from a CSV file with the columns that the model names, and writes the mean and "
-    "the quantiles of each target for the next time steps. Empty cells of targets are missing "
-    "values. If the model has covariates that are known in the future, each series must end "
-    "with rows for the future, in which the cells of the targets are empty. `info FILE` lists the "
-    "columns."
+    "Reads series from a CSV file, and writes the mean and the quantiles of each target for the "
+    "next time steps. `info FILE` lists the columns that the CSV file must have. Empty cells of "
+    "targets are missing values. If the model has covariates that are known in the future, each "
+    "series must end with rows for the future, in which the cells of the targets are empty."
 )
 EPILOG = "Exit status: 0 forecasts written; 1 stopped by an error; 2 wrong command line."
 
@@ -34,8 +33,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--time-column",
         metavar="NAME",
-        help="column of the times: integers or ISO dates with equal steps. Default: the column in "
-        "the file, if it names one; otherwise times are not read",
+        help="column of the times: integers or ISO dates with equal steps. Default: the time "
+        "column that FILE names; if FILE names none, times are not read",
     )
     add(
         "--series-column",
@@ -83,8 +82,8 @@ def run(arguments: Namespace) -> int:
         if len(lengths) > 1:
             raise ValueError(
                 "Expected series with the same number of rows. Received: "
-                f"{min(lengths)} to {max(lengths)} rows. Pad the shorter ones with earlier rows "
-                "whose targets are empty."
+                f"{min(lengths)} to {max(lengths)} rows. Insert rows with empty targets at the "
+                "beginning of the shorter series."
             )
         arrays = {
             name: np.stack([each.arrays[name] for each in series]) for name in settings.inputs

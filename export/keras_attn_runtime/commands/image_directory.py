@@ -22,7 +22,7 @@ class ImageDirectory:
         self._paths: list[Path] = []
 
     def open(self) -> list[str]:
-        """Lists the directory, and returns warnings about files that are ignored.
+        """Lists the image files, and returns warnings about files that are ignored.
 
         Raises:
             ValueError: if there is no image, or the name of a file contains a line break.
@@ -43,7 +43,7 @@ class ImageDirectory:
         ]
 
     def read(self, translator: Translator) -> Iterator[dict[str, Array]]:
-        """Yields a dict with the image for each file; raises `SentenceError` for a bad file."""
+        """Yields a dict with the image of each file; raises `SentenceError` for an invalid file."""
         inputs = translator.settings.inputs
         if len(inputs) != 1 or next(iter(inputs.values())).kind != "image":
             kinds = {name: each.kind for name, each in inputs.items()}

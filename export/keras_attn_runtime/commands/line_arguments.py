@@ -65,8 +65,8 @@ def add_line_arguments(parser: ArgumentParser) -> None:
         type=positive_integer,
         default=32,
         metavar="N",
-        help="number of sentences in a batch; a LiteRT file with a fixed batch size lowers it. "
-        "Default: %(default)s",
+        help="maximum number of sentences in a batch; a file with a fixed batch size runs at most "
+        "that number. Default: %(default)s",
     )
     add(
         "--window",
@@ -122,8 +122,8 @@ def add_line_arguments(parser: ArgumentParser) -> None:
         "--long-lines",
         choices=("truncate", "error"),
         default="truncate",
-        help="truncate lines over these limits with a warning, or stop with an error. Default: "
-        "%(default)s",
+        help="truncate lines above --max-source-length or --max-source-characters with a warning, "
+        "or stop with an error. Default: %(default)s",
     )
     add(
         "--invalid-utf8",
@@ -136,6 +136,6 @@ def add_line_arguments(parser: ArgumentParser) -> None:
         type=number,
         metavar="SECONDS",
         help="time limit of the whole command, including loading the model and waiting for input. "
-        "LiteRT cannot be cancelled: the command ends without waiting for the sentence that it "
-        "runs. Default: no limit",
+        "LiteRT cannot be cancelled: the command ends without waiting for the batch that LiteRT is "
+        "running. Default: no limit",
     )

@@ -103,7 +103,10 @@ def _run(
     interruption: Interruption,
 ) -> None:
     if sys.stdout is None:
-        raise OSError("Expected standard output. Received: stdout=None. Start the command with it.")
+        raise OSError(
+            "Expected standard output. Received: stdout=None. Start the command with an open "
+            "standard output."
+        )
     for warning in items.open():
         progress.message(warning)
     translator = Translator(

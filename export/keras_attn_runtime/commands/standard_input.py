@@ -24,16 +24,17 @@ class StandardInput:
         return sys.stdin.isatty()
 
     def open(self) -> list[str]:
-        """Prepares standard input, and returns warnings: none.
+        """Prepares standard input. Returns the warnings, an empty list.
 
         Raises:
             OSError: if standard input is closed.
         """
         if sys.stdin is None:
             raise OSError(
-                "Expected standard input. Received: stdin=None. Start the command with it."
+                "Expected standard input. Received: stdin=None. Start the command with an open "
+                "standard input."
             )
-        # Another program may have made the stream non-blocking: lines could then be read in part.
+        # Another program may have made the stream non-blocking. Lines could then be read in part.
         # `set_blocking` raises an error for a stream without a file descriptor and, on Windows, for
         # anything but a pipe.
         with suppress(OSError, AttributeError):

@@ -42,7 +42,8 @@ class EngineSession(Protocol):
 
         Args:
             output_names: list of strings.
-            feeds: dict from the name of each input to an array with its dtype and fixed sizes.
+            feeds: dict from the name of each input to an array with the dtype and the fixed sizes
+                of the input.
             call: `Call`. A run of a stopped call raises an exception.
 
         Returns:
@@ -54,7 +55,7 @@ class EngineSession(Protocol):
         ...
 
     def value_of(self, array: Array) -> EngineValue:
-        """Returns a value for `run_values`."""
+        """Converts an array to a value for `run_values`."""
         ...
 
     def run_values(

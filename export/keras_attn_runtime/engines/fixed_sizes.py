@@ -53,7 +53,7 @@ def count_rows(feeds: Mapping[str, Array]) -> int:
 
 
 def fill_batch(session: EngineSession, feeds: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Returns a batch with copies of its last row, if the batch size of the file is fixed.
+    """Fills a batch with copies of its last row, if the batch size of the file is fixed.
 
     Raises:
         ValueError: if there are more rows than the batch size of the file.
@@ -70,7 +70,7 @@ def fill_batch(session: EngineSession, feeds: Mapping[str, Array]) -> Mapping[st
 
 
 def first_rows(array: Array, rows: int) -> Array:
-    """Returns the results of the rows of a batch, without those of copies."""
+    """Returns the first `rows` rows of a result, without the results of copied rows."""
     # A copy, because a view would keep the results of the other rows in memory.
     return array[:rows].copy() if len(array) > rows else array
 

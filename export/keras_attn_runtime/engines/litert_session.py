@@ -1,4 +1,4 @@
-"""Creates interpreters of LiteRT."""
+"""Creates LiteRT interpreters."""
 
 import importlib.metadata
 import os
@@ -50,8 +50,8 @@ class LiteRTSession:
     until the search ends, and the interpreter is busy until then.
 
     Args:
-        runner: `SignatureRunner` of the interpreter. It allocates memory again only if the shape of
-            an input has changed.
+        runner: `SignatureRunner` of the interpreter. The runner allocates memory again only if the
+            shape of an input has changed.
         lock: `threading.Lock` that the sessions of one interpreter share, because an interpreter
             runs one signature at a time.
     """
@@ -102,10 +102,11 @@ def create_litert_sessions(
         path: string, the path of the file, for messages.
         model: bytes of the model. LiteRT can crash on damaged bytes.
         num_threads: int of at least 1, number of threads of one operator. Default: all cores.
-        signatures: list of strings, the signatures to run. Default: that of a whole search.
+        signatures: list of strings, the signatures to run. Default: "serving_default", the
+            signature of a whole search.
 
     Returns:
-        List of a `LiteRTSession` for each signature. They share one interpreter.
+        List of a `LiteRTSession` for each signature. The sessions share one interpreter.
 
     Raises:
         ModelFileError: if LiteRT cannot load the model, or the model lacks a signature.
@@ -128,7 +129,7 @@ def create_litert_sessions(
         ) from error
     advice = "Export it again."
     if set(STEPS) <= set(found):
-        advice = "Its search has no loop: use StreamingTranslator."
+        advice = "Run it with StreamingTranslator."
     elif SIGNATURE in found:
         advice = "Use Translator, or export it with `keras-attn export litert-steps`."
     raise ModelFileError(
@@ -156,7 +157,7 @@ def require_litert() -> None:
 
 
 def require_cpu(providers: Providers | None) -> None:
-    """Raises `ProviderError` for anything but the CPU, on which LiteRT runs from Python."""
+    """Raises `ProviderError` unless `providers` is the CPU, the only device for LiteRT files."""
     if read_providers("cpu" if providers is None else providers) != [("cpu", {})]:
         raise ProviderError(
             "Expected providers='cpu' without options, because LiteRT files run on the CPU. "

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 DTYPES = {"float": "float32", "double": "float64"}
-"""Dict from ONNX Runtime's names of types to NumPy's, where they differ."""
+"""Maps the names of types in ONNX Runtime to their names in NumPy, where the names differ."""
 
 
 class OnnxSession:
@@ -54,7 +54,10 @@ class OnnxSession:
     def run_values(
         self, values: Mapping[str, EngineValue], call: Call
     ) -> Mapping[str, EngineValue]:
-        """Runs the model; outputs remain in the memory of the execution provider."""
+        """Runs the model, see `EngineSession.run_values`.
+
+        The outputs remain in the memory of the execution provider.
+        """
         cuda = self.inference.get_provider_options().get("CUDAExecutionProvider")
         device = ("cpu", 0) if cuda is None else ("cuda", int(cuda["device_id"]))
         binding = self.inference.io_binding()

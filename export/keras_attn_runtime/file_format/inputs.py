@@ -14,8 +14,8 @@ class Input:
         kind: string, "ids", "image", "features", "audio" or "series".
         dtype: string, a NumPy dtype such as "int32".
         shape: tuple of ints and strings; a string names an axis of any size.
-        image: `ImageFormat`, how image files become this input, or `None` if the file does not
-            define it.
+        image: `ImageFormat` with which image files are read as this input, or `None` if the file
+            defines no such format.
     """
 
     kind: str

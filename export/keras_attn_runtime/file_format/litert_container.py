@@ -43,8 +43,8 @@ class LiteRTContainer:
     def from_path(cls, path: str | PathLike[str]) -> Self:
         """Reads a file, and verifies its checksums.
 
-        LiteRT can crash on a damaged model, and SentencePiece on a damaged tokenizer, so the
-        checksums are verified before a program reads them.
+        LiteRT can crash on a damaged model, and SentencePiece on a damaged tokenizer. So the
+        checksums are verified before LiteRT and SentencePiece read the file.
 
         Args:
             path: string or path.
@@ -92,7 +92,7 @@ def is_exported_litert_file(path: str | PathLike[str]) -> bool:
 
 
 def _open_archive(content: bytes) -> zipfile.ZipFile | None:
-    """Returns the archive at the end of the file, or `None` if it has none with metadata."""
+    """Returns the archive at the end of the file, or `None` without an archive with metadata."""
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except (zipfile.BadZipFile, NotImplementedError, ValueError):
@@ -116,7 +116,7 @@ def _read_metadata(path: str | PathLike[str], archive: zipfile.ZipFile) -> dict[
     try:
         entries: object = json.loads(_read(archive, METADATA))
         if not is_object(entries) or not all(isinstance(each, str) for each in entries.values()):
-            raise TypeError(f"{METADATA} is no object of strings")
+            raise TypeError(f"{METADATA} is not a JSON object of strings")
         metadata: dict[str, str] = dict(entries)
         names = archive.namelist()
         for side in ("source", "target"):

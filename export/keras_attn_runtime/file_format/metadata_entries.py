@@ -30,14 +30,14 @@ def read_entries(
     if number not in FORMATS:
         raise ModelFileError(
             f"Expected a file of format {' or '.join(FORMATS)}. Received: "
-            f"keras_attn.format={number!r}. Install a newer keras-attn-runtime, such as the "
-            "one that was released with the keras-attn that wrote the file."
+            f"keras_attn.format={number!r}. Install a newer keras-attn-runtime, of the same "
+            "release as the keras-attn that wrote the file."
         )
     try:
         entries = json.loads(metadata[f"{PREFIX}settings"])
         card = json.loads(metadata.get(f"{PREFIX}card", "{}"))
         if not is_object(entries) or not is_object(card):
-            raise TypeError("no JSON objects")
+            raise TypeError("the settings or the card are not a JSON object")
         if number == "1":
             entries = _from_format_1(entries, metadata, input_names)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
@@ -61,8 +61,8 @@ def tokenizer_of(metadata: Mapping[str, str], side: str) -> str:
     encoded = metadata.get(f"{PREFIX}{side}_tokenizer", shared)
     if encoded is None:
         raise ModelFileError(
-            f"Expected a {side} tokenizer in the file, as its settings say. Received: none. "
-            "Export it again."
+            f"Expected a {side} tokenizer in the file, because the settings name its format. "
+            "Received: none. Export the model again."
         )
     return encoded
 
@@ -70,7 +70,10 @@ def tokenizer_of(metadata: Mapping[str, str], side: str) -> str:
 def _from_format_1(
     old: dict[str, Any], metadata: Mapping[str, str], input_names: Iterable[str]
 ) -> dict[str, Any]:
-    """Converts settings of format 1 to format 2. Format 1 has special ids of the target only."""
+    """Converts settings of format 1 to format 2.
+
+    Format 1 stores only one set of special ids, which source and target share.
+    """
     tokenizer = "sentencepiece" if f"{PREFIX}source_tokenizer" in metadata else "none"
     add_start = old.get("source_start", False)
     source = {

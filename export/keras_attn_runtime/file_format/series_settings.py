@@ -1,4 +1,4 @@
-"""The settings of files of the kind "series", which forecast."""
+"""The settings of files of the kind "series", which contain a forecaster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class SeriesSettings:
             inputs.
         time_column: string, name of the column with the times in CSV files, or `None`.
         horizon: int, number of time steps that the file predicts.
-        min_window: int, smallest number of past time steps.
+        min_window: int, minimum number of past time steps.
         num_paths: int, number of sampled paths of each series.
         quantiles: list of floats in (0, 1), levels of the quantiles.
         versions: dict, versions of the libraries that wrote the file.

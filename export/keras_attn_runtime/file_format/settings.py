@@ -26,9 +26,9 @@ class Side:
         tokenizer: string, the format of the tokenizer in the file: "sentencepiece", "tokenizers" (a
             `tokenizer.json` of Hugging Face), or "none".
         language: string, a BCP 47 tag, or `None`.
-        tokenizer_vocabulary_size: int, number of pieces of the tokenizer that the model knows, if
-            the tokenizer has more. The ids of the other pieces, from this number on, are replaced
-            by the unknown id. `None` if the model knows all pieces.
+        tokenizer_vocabulary_size: int, for a tokenizer with more pieces than the model: the number
+            of pieces that the model reads. Ids from this number on are replaced by the unknown id.
+            `None` if the model reads all pieces.
         languages: dict from names to `Language`s, for a model with several languages on this side.
     """
 
@@ -64,11 +64,11 @@ class Settings:
         inputs: dict from the name of each input of the encoder to its `Input`.
         source: `Side`, or `None` for a model whose inputs are not ids.
         target: `Side`.
-        search: dict, the settings of the search: the following four attributes, "class", and
-            "inputs", a list of the settings that are inputs of the file.
+        search: dict, the settings of the search. Its entries include the following four attributes,
+            "class", and "inputs", the list of the inputs of the file that belong to the search.
         beam_width: int, number of open hypotheses of the search.
         num_hypotheses: int, number of hypotheses that the file returns for a sentence.
-        max_length: int, default limit of output tokens, the end token counted.
+        max_length: int, default limit of output tokens, including the end token.
         length_penalty: float, default exponent of the length penalty.
         versions: dict, versions of the libraries that wrote the file.
         card: dict, information about the model: "license", "data", "recipe", "parity".
@@ -93,7 +93,7 @@ class Settings:
 
     @property
     def forced_prefix_ids(self) -> list[int]:
-        """List of the ids with which the search begins every hypothesis, before a prefix."""
+        """List of the ids with which every hypothesis begins, before any prefix of a call."""
         return self.search.get("forced_prefix_ids", [])
 
     @property
@@ -109,7 +109,8 @@ class Settings:
 
         Args:
             metadata: dict of strings, the `metadata_props` of an ONNX file.
-            input_names: names of the inputs of the file, which metadata of format 1 does not have.
+            input_names: names of the inputs of the file, for metadata of format 1, which do not
+                contain the names.
 
         Returns:
             `Settings`.

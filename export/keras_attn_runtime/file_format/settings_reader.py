@@ -9,14 +9,19 @@ _MISSING = object()
 
 
 class SettingsReader:
-    """Reads and checks values of a JSON object. Errors name the path of a value in the settings."""
+    """Reads and checks values of a JSON object. Errors name the path of a value in the settings.
+
+    Args:
+        place: string, path of the object in the settings, with a dot at its end, or "".
+        entries: dict, the JSON object.
+    """
 
     def __init__(self, place: str, entries: dict[str, Any]) -> None:
         self.place = place
         self.entries = entries
 
     def get(self, name: str, kind: type[Any] | tuple[type[Any], ...], default: Any = ...) -> Any:
-        """Returns the value of `name`, or the default if it is missing; checks its type."""
+        """Returns the value of `name`, or the default without such a value; checks the type."""
         if name not in self.entries and default is not ...:
             return default
         value = self.entries.get(name, _MISSING)
@@ -49,7 +54,7 @@ class SettingsReader:
         return value
 
     def strings(self, name: str) -> list[str]:
-        """Returns a list of strings, empty if it is missing."""
+        """Returns a list of strings, by default an empty list."""
         values: list[Any] = self.get(name, list, [])
         if not all(isinstance(each, str) for each in values):
             self.refuse(name, "that is a list of strings")
@@ -70,7 +75,7 @@ class SettingsReader:
         return value
 
     def numbers(self, name: str, count: int, default: float) -> tuple[float, ...]:
-        """Returns `count` finite numbers; a number instead of a list is repeated."""
+        """Returns `count` finite numbers. If the value is a single number, it is repeated."""
         value = self.get(name, (int, float, list), default)
         values: list[Any] = value if is_list(value) else [value] * count
         are_numbers = all(
@@ -82,7 +87,7 @@ class SettingsReader:
         return tuple(float(each) for each in values)
 
     def refuse(self, name: str, expected: str) -> NoReturn:
-        """Raises the error for a value that is not as expected."""
+        """Raises an error for a value; `expected` completes "Expected a value ..."."""
         received = self.entries.get(name, "nothing")
         raise ModelFileError(
             f"Expected a value {expected} in the settings of the file. Received: "

@@ -41,9 +41,10 @@ LONGEST_TEXT = 200
 def describe_file(path: str | PathLike[str]) -> dict[str, Any]:
     """Describes a model file or directory.
 
-    It reads the inputs and outputs of ONNX and TensorFlow Lite (LiteRT) files (of keras-attn and of
-    other programs) and of SavedModels, and the inputs of `.keras` files. For the directory of a
-    training run and for HDF5, PyTorch, gzip and zip files it returns only the `kind`.
+    The description contains the inputs and outputs of ONNX files, TensorFlow Lite (LiteRT) files
+    and SavedModels, also of other programs than keras-attn, and the inputs of `.keras` files. For
+    the directory of a training run and for HDF5, PyTorch, gzip and zip files, the description
+    contains only the `kind`.
 
     Args:
         path: string or path.
@@ -86,7 +87,7 @@ def _describe_directory(path: Path) -> dict[str, Any]:
     if kind is None:
         raise ModelFileError(
             "Expected a file, or a directory with a model. Received: "
-            f"{str(path)!r}, a directory without one. Name a file in it."
+            f"{str(path)!r}, a directory without a model. Name a file in this directory."
         )
     if (path / "start.onnx").is_file():
         return _describe_onnx(path / "start.onnx") | {"kind": f"{kind}; this is its start.onnx"}

@@ -19,7 +19,7 @@ def read_fields(message: Value) -> Iterator[tuple[int, Value]]:
     """Yields the fields of a serialized message, without parsing nested messages.
 
     Args:
-        message: memoryview of bytes. Numbers are refused.
+        message: memoryview of bytes. An int raises an error.
 
     Yields:
         Tuples of the field number and its value.
@@ -49,7 +49,7 @@ def read_fields(message: Value) -> Iterator[tuple[int, Value]]:
 
 
 def read_message(message: Value) -> dict[int, Value]:
-    """Returns a dict from field number to value; of a repeated field, the last value."""
+    """Returns a dict from field numbers to values. For a repeated field, it has the last value."""
     return dict(read_fields(message))
 
 

@@ -101,7 +101,7 @@ class TfliteFile:
         return file
 
     def _count_weights(self, buffers: "list[_Table]", subgraphs: "list[_Table]") -> None:
-        """Counts the elements of the tensors with data; tensors may share a buffer."""
+        """Counts the elements of the tensors with data; a shared buffer is counted once."""
         seen: set[int] = set()
         for tensor in (each for graph in subgraphs for each in graph.tables(_SUBGRAPH_TENSORS)):
             index = tensor.number(_TENSOR_BUFFER, "<I")
@@ -132,7 +132,7 @@ class _Table:
         return bytes(self._content[begin : begin + size]).decode()
 
     def has_data(self) -> bool:
-        """Returns whether a buffer has data: in itself, or after the FlatBuffer if it is large."""
+        """Returns whether a buffer has data, in the FlatBuffer or (in large files) after it."""
         return self._vector(_BUFFER_DATA)[1] > 0 or self.number(_BUFFER_OFFSET, "<Q") > 1
 
     def numbers(self, field: int) -> list[int]:

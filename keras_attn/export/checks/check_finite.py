@@ -32,6 +32,6 @@ def check_finite(weights: Any, allow_nonfinite: bool = False) -> None:
         others = f" and {len(found) - SHOWN} others" if len(found) > SHOWN else ""
         raise ExportError(
             "Expected finite weights. Received: NaN or infinite values in "
-            f"{', '.join(found[:SHOWN])}{others}. Restore a checkpoint from before they appeared, "
-            "or pass allow_nonfinite=True (--allow-nonfinite)."
+            f"{', '.join(found[:SHOWN])}{others}. Restore an earlier checkpoint with finite "
+            "weights, or pass allow_nonfinite=True (--allow-nonfinite)."
         )

@@ -41,9 +41,9 @@ _TYPES = {
 }
 
 CUDA_KERNELS = {name: types for types, names in _TYPES.items() for name in names.split()}
-"""Dict from an operator to the element types for which ONNX Runtime has a CUDA kernel, for the
-operators of opsets 18 and 21 and the types that an export may contain. The type is that of the
-first input, or of the input in `TYPED_INPUT`.
+"""Maps an operator to the element types for which ONNX Runtime has a CUDA kernel. The element type
+is the type of the first input, or of the input in `TYPED_INPUT`. The table covers the operators of
+opsets 18 and 21 and the element types that an exported file may contain.
 
 Source: docs/OperatorKernels.md of microsoft/onnxruntime, main branch in March 2026 (commit 001d12d,
 between 1.24 and 1.25)."""

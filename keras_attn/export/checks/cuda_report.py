@@ -19,15 +19,15 @@ class CudaReport:
     """The nodes of an ONNX file that ONNX Runtime would run on the CPU in a session with CUDA.
 
     If a node has no CUDA kernel, ONNX Runtime copies its inputs to the CPU, and its results back to
-    the GPU. In a loop, it does so in each step. ONNX Runtime also runs nodes on the CPU that only
-    compute shapes; these need no copies and are counted separately.
+    the GPU. In a loop, the copies are made in each step. Nodes that only compute shapes also run on
+    the CPU. They need no copies, and are counted separately.
 
     Attributes:
         nodes: Int, number of nodes of the file, including nested graphs.
         shapes: Int, number of nodes that compute shapes on the CPU.
         missing: `collections.Counter` of the nodes without a kernel, by names such as `"GatherND of
             int32"`.
-        missing_in_loops: `collections.Counter` like `missing`, of the nodes inside of loops only.
+        missing_in_loops: `collections.Counter` like `missing`, but only for nodes inside of loops.
     """
 
     nodes: int = 0
@@ -59,7 +59,10 @@ class CudaReport:
         return report
 
     def _look(self, graph, types, constants, in_loop):
-        """Counts the nodes of a graph; `constants` are the known small constants."""
+        """Counts the nodes of a graph.
+
+        `constants` is the set of the names of small constants in the surrounding graphs.
+        """
         constants = constants | {
             tensor.name for tensor in graph.initializer if math.prod(tensor.dims) <= SMALL
         }
@@ -81,7 +84,7 @@ class CudaReport:
 
 
 def _missing_kernel(node, types):
-    """Returns operator and type of a node without a kernel, otherwise `None`."""
+    """Returns `"{operator} of {type}"` if a node has no CUDA kernel, otherwise `None`."""
     from onnx import TensorProto
 
     if list(subgraphs(node)):

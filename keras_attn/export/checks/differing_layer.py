@@ -21,8 +21,8 @@ from keras_attn.export.trace.trace_function import trace
 def differing_layer(function: Any, feed: Any, differs: Any) -> Any:
     """Finds the first layer whose output differs between Keras and ONNX.
 
-    The function converts a second model whose outputs are all layer outputs in the outermost graph,
-    and runs this model once for each output.
+    The function converts a second model that returns the outputs of all layers, except layers
+    inside of loops. It runs this model once for each output.
 
     Args:
         function: `FunctionalFunction`.
@@ -32,7 +32,7 @@ def differing_layer(function: Any, feed: Any, differs: Any) -> Any:
     Returns:
         String such as `"the layer 'dense' (Dense)"`; empty if no layer was found.
     """
-    # The result is part of an error message, which an error here must not hide.
+    # The result is part of an error message. An error during the search must not hide this message.
     with contextlib.suppress(Exception):
         return _differing_layer(function.copied(), feed, differs)
     return ""
@@ -60,7 +60,7 @@ def _differing_layer(function, feed, differs):
         seen = {id(tensor) for tensor in tensors}
         graph = tf.compat.v1.get_default_graph()
         for layer, number, tensor in calls:
-            # `vectorized_map` leaves the nodes of its loop body unused in the same graph.
+            # `vectorized_map` leaves unused nodes of its loop body in the same graph.
             is_result = tensor.graph is graph and "loop_body/" not in tensor.name
             has_type = tensor.shape.rank is not None and tensor.dtype != tf.string
             if is_result and has_type and id(tensor) not in seen:
@@ -86,7 +86,8 @@ def _differing_layer(function, feed, differs):
         used = {value.name for value in session.get_inputs()}
         feed = {name: value for name, value in feed.items() if name in used}
         for number, (key, (layer, _)) in enumerate(converted.items()):
-            # A loop over time calls its layer once in a graph, but in each step in eager mode.
+            # A loop over time calls its layer once in a graph, but once a step in eager mode. Then
+            # the outputs cannot be paired.
             if eager_counts[id(layer)] != traced_counts[id(layer)]:
                 continue
             try:

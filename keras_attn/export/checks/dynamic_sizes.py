@@ -22,8 +22,8 @@ def batches_of_other_sizes(
         inputs: Dict from the names of inputs to their symbolic tensors.
         arrays: List of arrays, the sample.
         dynamic_sizes: Dict from the names of inputs to the shapes after resizing. In a shape,
-            `None` means the size in the sample. `None` instead of a dict: the function chooses the
-            sizes.
+            `None` means the size in the sample. If no dict is given, the function chooses the
+            sizes. Defaults to `None`.
 
     Returns:
         Tuple `(batches, fixed)`. `batches` is a list of pairs (list of arrays, results of

@@ -11,7 +11,7 @@ from keras_attn.export.export_error import ExportError
 
 
 def expected_batches(function: Any, arrays: Any, dynamic_sizes: Any) -> Any:
-    """Returns the batches for the comparison: the sample, its first row, and other sizes.
+    """Returns batches for the comparison: the sample, its first row, and the sample resized.
 
     Args:
         function: `FunctionalFunction`.
@@ -52,7 +52,7 @@ def compare_functional(
         arrays: List of arrays: one array for each input.
         expected: Dict of arrays, results of Keras.
         run: Function that runs the file: it takes and returns arrays by name.
-        tolerance: Float, maximum difference, relative for values above 1.
+        tolerance: Float, maximum difference; relative where the absolute value is above 1.
 
     Raises:
         ExportError: If the difference is above the tolerance.

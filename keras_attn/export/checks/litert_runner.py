@@ -20,7 +20,7 @@ def litert_runner(
 
     Returns:
         Function that takes arrays as keyword arguments and returns a dict of arrays. The arrays
-        must have the batch size of the model. It raises an `ExportError` if LiteRT fails.
+        must have the batch size of the model. The function raises an `ExportError` if LiteRT fails.
     """
     from ai_edge_litert.interpreter import Interpreter
 
@@ -43,7 +43,7 @@ def run_in_batches(
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Runs a model of a fixed batch size on a batch of any size.
 
-    The last batch is filled with copies of its first row, whose results are dropped.
+    The last batch is filled with copies of its first row. The results of the copies are dropped.
 
     Args:
         run: Function that takes and returns arrays by name, see `litert_runner`.

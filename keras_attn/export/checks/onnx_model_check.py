@@ -28,14 +28,14 @@ all runtimes), random operators (an export is deterministic), strings and sequen
 
 
 def check_model(model: "onnx.ModelProto", path: str | PathLike[str] | None = None) -> None:
-    """Raises an error for a model that other runtimes could not run.
+    """Raises an error for an invalid model and for operators that some ONNX runtimes lack.
 
     Args:
         model: `onnx.ModelProto`.
         path: Path of the file of the model, or `None`. External weights are in the same directory.
 
     Raises:
-        ExportError: If an operator is not in `ALLOWED_OPERATORS` or not of the standard domain, or
+        ExportError: If an operator is not in `ALLOWED_OPERATORS` or not in the standard domain, or
             `onnx.checker` finds the model invalid.
     """
     import onnx
@@ -52,8 +52,8 @@ def check_model(model: "onnx.ModelProto", path: str | PathLike[str] | None = Non
     )
     if foreign:
         raise ExportError(
-            f"Expected standard operators of known speed. Received: a model with {foreign}. "
-            "Replace the layers that use them."
+            "Expected only operators that keras_attn exports. Received: a model with the operators "
+            f"{foreign}. Replace the layers that use these operators."
         )
     try:
         onnx.checker.check_model(model if path is None else path, full_check=True)
@@ -72,8 +72,8 @@ def open_session(path: str | PathLike[str]) -> Any:
         of NumPy arrays.
 
     Raises:
-        ExportError: If ONNX Runtime cannot load the file. The returned function raises the same
-            error if ONNX Runtime cannot run the file.
+        ExportError: If ONNX Runtime cannot load the file. The returned function also raises an
+            `ExportError` if ONNX Runtime cannot run the file.
     """
     disable_telemetry()
     import onnxruntime

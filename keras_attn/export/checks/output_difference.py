@@ -16,10 +16,10 @@ def largest_difference(expected: Any, run: Any, feed: Any) -> Any:
 
 
 def difference(value: Any, actual: Any) -> Any:
-    """Returns the largest difference of two arrays, relative for values above 1, and a text.
+    """Returns the largest difference between two arrays, and a text that describes it.
 
-    The difference is infinite if shapes or integers differ, or if there is a NaN. The text
-    describes the difference.
+    The difference is relative where the absolute value of `value` is above 1. It is infinite if the
+    shapes differ, if integers differ, or if an array contains NaN.
     """
     if value.shape != actual.shape:
         return float("inf"), f"shape {actual.shape} instead of {value.shape}"

@@ -9,9 +9,9 @@ TOLERANCE = 1e-4
 """Maximum difference of a score, a log probability or an attention weight."""
 
 LOW_EQUAL, LOW_EQUAL_OF_PRECISION = 0.99, 0.8
-"""If the fraction of equal hypotheses is lower, the text of a report starts with a warning. The
-first number is for the comparison with Keras, the second for the comparison of a lower precision
-with float32. Trained models have higher fractions."""
+"""Minimum fractions of equal hypotheses. Below them, the text of a report starts with a warning.
+`LOW_EQUAL` is for the comparison with Keras, `LOW_EQUAL_OF_PRECISION` for the comparison of a lower
+precision with float32. Trained models have higher fractions than these."""
 
 TIE = 1e-3
 """Maximum difference of the scores of two hypotheses that count as tied. If two prefixes have equal
@@ -22,16 +22,17 @@ scores within the resolution of float32, rounding errors decide which one is con
 class ParityReport:
     """Agreement of an exported model with Keras, measured on sentences.
 
-    The functions of `keras_attn.export` return a `ParityReport`. `str(report)` is a summary. If few
-    ids are equal, the summary starts with a warning, even if the report passes `check`. The
-    arguments are attributes of the same names.
+    The exporters of searches in `keras_attn.export` return a `ParityReport`. `str(report)` is a
+    summary. If few ids are equal, the summary starts with a warning, even if the report passes
+    `check`. Each argument is stored as an attribute of the same name.
 
     Args:
         is_stochastic: Bool, whether hypotheses are sampled at random. Scores of different samples
             cannot be compared. Defaults to `False`.
         sentences: Int, number of sentences. Defaults to `0`.
         batch_sizes: Set of the batch sizes. Defaults to an empty set.
-        cut: Int, number of sentences with a hypothesis that `max_length` cut. Defaults to `0`.
+        cut: Int, number of sentences with a hypothesis that ends at `max_length` without an end
+            token. Defaults to `0`.
         best_equal: Float in [0, 1], fraction of the sentences whose best hypotheses have the same
             ids. Defaults to `1.0`.
         all_equal: Float in [0, 1], fraction of the sentences with the same hypotheses in the same
@@ -42,10 +43,10 @@ class ParityReport:
             if their scores differ by at most 1e-3. Defaults to `1.0`.
         all_tied: Float in [0, 1], like `all_equal`, but hypotheses with different ids also count if
             their scores differ by at most 1e-3. Defaults to `1.0`.
-        largest_difference: Float, largest difference between hypotheses with equal ids in one of
-            these values: scores and token log probabilities (relative for values below -1), log
-            probabilities of hypotheses divided by the number of tokens, and alignments. Logarithms
-            are natural. Defaults to `0.0`.
+        largest_difference: Float, largest difference between two hypotheses with equal ids. The
+            compared values are scores and log probabilities of tokens (with relative differences
+            for values below -1), log probabilities of hypotheses divided by the number of tokens,
+            and alignments. Logarithms are natural. Defaults to `0.0`.
         precision: `PrecisionReport` of a file with lower precision. The other arguments then
             compare the float32 model with Keras. Defaults to `None`.
         cuda: `CudaReport` of an ONNX file. Defaults to `None`.

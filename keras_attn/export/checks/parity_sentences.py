@@ -54,7 +54,7 @@ def parity_prefixes(function: Any, count: Any) -> Any:
     """Returns the target prefixes of `count` sentences for the comparison of an export with Keras.
 
     Returns:
-        List of lists of 0 to 3 random ids, or `None` if prefixes are not an input.
+        List of lists of 0 to 3 random ids, or `None` if prefixes are not an input of the function.
     """
     if not function.target_prefix:
         return None
@@ -66,7 +66,7 @@ def random_sentences(side: Any, count: Any, seed: int | None = 0) -> Any:
     """Returns sentences of 1 to 16 random ids.
 
     Args:
-        side: `Side` with the vocabulary size. The ids of padding and end are never drawn.
+        side: `Side` with the vocabulary size. The padding id and the end id are never drawn.
         count: Int, number of sentences.
         seed: Int, random seed.
 

@@ -20,7 +20,7 @@ FIRST_ROWS = 3
 """Number of rows of the batches that test which sizes the encoder can read."""
 
 RANDOM_SIZE, RANDOM_IMAGE_SIZE = 16, 32
-"""Sizes of the dynamic axes of random arrays with three and with four axes."""
+"""Sizes of the dynamic axes of random arrays with at most three axes, and with more (images)."""
 
 
 def parity_sources(
@@ -32,7 +32,7 @@ def parity_sources(
         function: `SearchFunction`.
         tokenizer: See `parity_sentences`. Only for a model that reads ids.
         sentences: See `parity_sentences`. Only for a model that reads ids.
-        sample_inputs: For a model with other inputs, arrays as for `model.predict`. If `None`,
+        sample_inputs: For a model that does not read ids, arrays as for `model.predict`. If `None`,
             random numbers are used. Defaults to `None`.
 
     Returns:
@@ -89,7 +89,7 @@ class IdSources:
 
 
 class ArraySources:
-    """Arrays for any inputs, in the sizes of the sample and in other sizes of the dynamic axes.
+    """Arrays for an encoder with any inputs, in the sizes of the sample and in other sizes.
 
     Args:
         function: `SearchFunction`.

@@ -6,11 +6,12 @@ import numpy as np
 from keras_attn.export.export_error import ExportError
 
 TOLERANCES = {"float16": 0.01, "int8": 0.1, "int8-rows": 0.1, "int4": 0.3}
-"""Maximum mean difference of the log probability per token. The probability of each token may thus
-change by about 1, 10 or 30 %."""
+"""Maximum mean difference of the log probability per token. A difference of 0.01, 0.1 or 0.3
+changes the probability of a token by about 1, 10 or 30 %."""
 
 LEAST_EQUAL = 0.1
-"""Minimum fraction of sampled hypotheses with equal ids for a comparison."""
+"""Minimum fraction of sampled hypotheses with equal ids. Below it, log probabilities cannot be
+compared."""
 
 
 @dataclasses.dataclass
@@ -49,7 +50,7 @@ class PrecisionReport:
         if not self.mean_difference <= tolerance:
             raise ExportError(
                 f"{self.precision} changes the outputs of the model too much. Expected a mean "
-                f"difference up to {tolerance}. Received: {self}. Export it with "
+                f"difference up to {tolerance}. Received: {self}. Export the model with "
                 "precision='float32'."
             )
 

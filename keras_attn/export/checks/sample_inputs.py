@@ -22,8 +22,8 @@ def check_dense_numbers(inputs: Any) -> None:
         raise ValueError(
             f"Expected inputs of numbers. Received: inputs of dtype string, {strings}. An exported "
             "file has no operators for strings. Export the part of the model after its "
-            "TextVectorization or StringLookup layer, whose input are ids, and apply that layer to "
-            "the strings before you run the file."
+            "TextVectorization or StringLookup layer, and apply that layer to the strings before "
+            "you run the file."
         )
     others = {name: value.dtype for name, value in inputs.items() if value.dtype not in DTYPES}
     if others:

@@ -13,9 +13,9 @@ class SearchComparison:
 
     Args:
         function: `SearchFunction`.
-        source_tokenizer: See `parity_sources`.
-        sentences: See `parity_sources`.
-        sample_inputs: See `parity_sources`.
+        source_tokenizer: Tokenizer of the source texts. Defaults to `None`.
+        sentences: List of texts or of lists of ids, see `parity_sentences`. Defaults to `None`.
+        sample_inputs: Arrays for a model that does not read ids. Defaults to `None`.
 
     Attributes:
         sources: `IdSources` or `ArraySources`.

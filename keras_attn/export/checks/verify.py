@@ -8,7 +8,7 @@ from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.export_error import ExportError
 
 BATCH_SIZES = (1, 7, 32)
-"""Batch sizes, used in turn."""
+"""Sizes of successive batches, repeated in this order."""
 
 
 DRAWN_TOKENS = 4
@@ -93,8 +93,8 @@ def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
 def whole_batches(sources: Any, search: Any, prefixes: Any = None, size: Any = 32) -> Any:
     """Yields the inputs of all sources, with the maximum length and length penalty of the search.
 
-    With random sampling, the maximum length is at most `DRAWN_TOKENS`, because two samples differ
-    in all tokens after the first different token.
+    With random sampling, the maximum length is at most `DRAWN_TOKENS`: after the first different
+    token, the further tokens of two samples cannot be compared.
     """
     limit = min(search.max_length, DRAWN_TOKENS) if search.is_stochastic else search.max_length
     for number, begin in enumerate(range(0, len(sources), size)):
@@ -143,7 +143,7 @@ def _largest_difference(name, first, second, where):
         return 0.0
     first_value, second_value = first[name], second[name]
     if name in ("alignments", "token_log_probs"):
-        # The number of steps may differ, because of other hypotheses that differ.
+        # The number of steps may differ if other hypotheses of the batch have different lengths.
         length = min(first_value.shape[2], second_value.shape[2])
         first_value, second_value = first_value[:, :, :length], second_value[:, :, :length]
     difference = np.abs(first_value - second_value)
@@ -151,7 +151,7 @@ def _largest_difference(name, first, second, where):
         # The value is a sum over all tokens. Near -500, float32 numbers are 3e-5 apart.
         difference = difference / (1 + first["lengths"])
     if name in ("scores", "token_log_probs"):
-        # Scores are such sums too. The log probability of a forbidden token is -1e9.
+        # Scores are sums over tokens too. The log probability of a forbidden token is -1e9.
         difference = difference / np.maximum(1, np.abs(first_value))
     largest = float(difference[where].max(initial=0))
     # A comparison with NaN is never true, so `max` would hide NaN.

@@ -11,14 +11,14 @@ from keras_attn.search.search import Search
 
 
 def translate_arguments(search: Search, tokens: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Returns the arguments of `translate_batch`, and the settings that it does not have.
+    """Returns the arguments of `translate_batch`, and the search settings without an argument.
 
     Args:
         search: `BeamDecoder`, `GreedyDecoder` or `SamplingDecoder`.
-        tokens: List of the tokens of the target.
+        tokens: List of the target tokens. The token at index i has the id i.
 
     Raises:
-        ExportError: If the search has another class.
+        ExportError: If the search is of another class.
     """
     if type(search) not in (BeamDecoder, GreedyDecoder, SamplingDecoder):
         raise ExportError(
@@ -29,7 +29,7 @@ def translate_arguments(search: Search, tokens: Sequence[str]) -> tuple[dict[str
     config, left_out = search.get_config(), []
     arguments: dict[str, Any] = {
         "max_decoding_length": config["max_length"],
-        # CTranslate2 returns no empty hypotheses, unless 0 is given.
+        # By default, CTranslate2 returns no empty hypotheses. The value 0 allows them.
         "min_decoding_length": config["min_length"],
     }
     for name in ("no_repeat_ngram_size", "repetition_penalty"):
@@ -49,10 +49,10 @@ def translate_arguments(search: Search, tokens: Sequence[str]) -> tuple[dict[str
     if isinstance(search, BeamDecoder):
         arguments |= _beams(config)
         if search.stop != "collected":
-            left_out.append(f"stop={search.stop!r}, only 'collected'")
+            left_out.append(f"stop={search.stop!r} (only 'collected')")
         if search.length_penalty_form != "average_with_end" and search.length_penalty:
             left_out.append(
-                f"length_penalty_form={search.length_penalty_form!r}, only 'average_with_end'"
+                f"length_penalty_form={search.length_penalty_form!r} (only 'average_with_end')"
             )
     elif isinstance(search, SamplingDecoder):
         arguments |= {

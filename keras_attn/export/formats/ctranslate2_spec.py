@@ -1,7 +1,7 @@
 """Specification of a CTranslate2 model for a Transformer with encoder and decoder.
 
-CTranslate2 stores the projections of queries, keys and values of a self-attention as one matrix,
-and all matrices with a row for each output.
+CTranslate2 stores the query, key and value projections of self-attention as one matrix. All
+matrices have the shape `(outputs, inputs)`, while Keras stores kernels as `(inputs, outputs)`.
 """
 
 import importlib
@@ -30,21 +30,21 @@ ACTIVATIONS = {
     "tanh": "Tanh",
     "sigmoid": "Sigmoid",
 }
-"""Dict from our names of activations to those of CTranslate2."""
+"""Maps the names of activations in this library to the names in CTranslate2."""
 
 GATES = {"swiglu": "SWISH", "geglu": "GELUTanh", "reglu": "RELU"}
-"""Dict from the names of gated feed-forward networks to the activations of their gates."""
+"""Maps the names of gated feed-forward networks to the activations of their gates."""
 
 
 def check_model(encoder: Any, decoder: Any) -> None:
-    """Raises an error if CTranslate2 cannot hold a model.
+    """Raises an error if CTranslate2 cannot represent a model.
 
     Args:
-        encoder: Encoder.
-        decoder: Decoder.
+        encoder: Encoder of the model.
+        decoder: Decoder of the model.
 
     Raises:
-        ExportError: If it cannot. The message names each reason.
+        ExportError: If CTranslate2 cannot represent the model. The message names all reasons.
     """
     reasons = []
     for layer, kind in ((encoder, TransformerEncoder), (decoder, TransformerDecoder)):
@@ -59,7 +59,7 @@ def check_model(encoder: Any, decoder: Any) -> None:
     if reasons:
         raise ExportError(
             "Expected a TransformerEncoder and a TransformerDecoder that CTranslate2 can compute. "
-            f"Received: {'; '.join(reasons)}. Export this model to ONNX."
+            f"Received: {'; '.join(reasons)}. Export this model with `export_onnx`."
         )
 
 
@@ -102,7 +102,7 @@ def _reasons(layer: Any) -> Iterator[str]:
 
 
 def _activation(block):
-    """Returns the name of the activation in CTranslate2, or `None`."""
+    """Returns the name of a block's activation in CTranslate2, or `None` if there is none."""
     network = block.feed_forward
     if network.is_gated:
         return GATES.get(network.activation)
@@ -113,7 +113,8 @@ def _activation(block):
 def model_spec(encoder: Any, decoder: Any, num_positions: int) -> Any:
     """Returns a `ctranslate2.specs.TransformerSpec` with the weights of a model.
 
-    Vocabularies and configuration are not set, except the epsilon of the normalizations.
+    The vocabularies are not set. Of the configuration, only the epsilon of the normalizations is
+    set.
 
     Args:
         encoder: `TransformerEncoder`.
@@ -236,5 +237,5 @@ def _rows(kernel):
 
 
 def vocabulary_sizes(encoder: Any, decoder: Any) -> tuple[int, int]:
-    """Returns the numbers of ids of source and target."""
+    """Returns the vocabulary sizes of the source and the target."""
     return int(encoder.embedding.input_dim), get_vocabulary_size(decoder) or 0

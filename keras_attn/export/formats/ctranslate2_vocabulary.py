@@ -1,4 +1,4 @@
-"""Tokens of a CTranslate2 model, which reads and returns strings."""
+"""Vocabularies of a CTranslate2 model, which reads and returns tokens as strings, not as ids."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ def special_tokens(tokenizer: Any, ids: Mapping[str, int | None]) -> dict[str, s
     Args:
         tokenizer: Tokenizer, or `None`.
         ids: Dict from the default names of tokens, such as `"</s>"`, to ids or `None`. If two names
-            have the same id, the first one is used.
+            have the same id, both become the token of the first name.
 
     Returns:
         Dict from the default names to tokens.
@@ -29,7 +29,7 @@ def special_tokens(tokenizer: Any, ids: Mapping[str, int | None]) -> dict[str, s
 def vocabulary(tokenizer: Any, size: int, special: Mapping[int, str]) -> list[str]:
     """Returns the token of each id.
 
-    Without a tokenizer, the tokens are the ids as decimal numbers, except those of special ids.
+    Without a tokenizer, the token of an id is the id as a decimal number, unless the id is special.
 
     Args:
         tokenizer: Tokenizer with a method `pieces`, or `None`.
@@ -57,6 +57,6 @@ def vocabulary(tokenizer: Any, size: int, special: Mapping[int, str]) -> list[st
         raise ExportError(
             "Expected a vocabulary of different tokens, because CTranslate2 reads and returns "
             f"tokens. Received: a tokenizer with several ids for {first!r}. Export without "
-            "tokenizers; the tokens are the ids then."
+            "tokenizers, so that the tokens are the ids as decimal numbers."
         )
     return tokens

@@ -19,7 +19,8 @@ from keras_attn.models.generation_model import check_generation_model
 PRECISIONS = ("float32", "float16", "bfloat16", "int8", "int16")
 REPORT = "export.txt"
 TOLERANCE = 1e-3
-"""Largest accepted difference of the log probability of a token, in float32."""
+"""Maximum difference between the log probabilities of a token in CTranslate2 and Keras, in
+float32."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,8 +28,9 @@ class CTranslate2Report:
     """Result of `export_ctranslate2`.
 
     Args:
-        num_sources: Int, number of random sources of the comparison with Keras.
-        largest_difference: Float, largest difference of the log probability of a token.
+        num_sources: Int, number of random sources for the comparison with Keras.
+        largest_difference: Float, largest difference between the log probabilities of a token in
+            CTranslate2 and Keras.
         arguments: Dict, arguments of `Translator.translate_batch` for the search of the model.
         left_out: Tuple of strings, settings of the search that CTranslate2 does not have.
 
@@ -69,33 +71,37 @@ def export_ctranslate2(
 ) -> CTranslate2Report:
     """Writes a Transformer as a model of [CTranslate2](https://github.com/OpenNMT/CTranslate2).
 
-    The directory has `model.bin`, `config.json` and the vocabularies. CTranslate2 can hold a
-    `TransformerEncoder` and a `TransformerDecoder` with sinusoidal or learned positions or the
-    relative position bias of T5, such as `transformer_seq2seq` and converted MarianMT, BART, NLLB
-    and T5 models; others are refused with the reason. The file has no search: the report has the
-    arguments of `translate_batch` for the search of the model.
+    The directory has `model.bin`, `config.json` and the vocabularies. The model must have a
+    `TransformerEncoder` and a `TransformerDecoder` with sinusoidal positions, learned positions or
+    the relative position bias of T5. Examples are `transformer_seq2seq` and converted MarianMT,
+    BART, NLLB and T5 models. For other models, the error names the reason. The directory does not
+    contain the search. The report has the arguments of `translate_batch` for the search of the
+    model.
 
     The tokens are the pieces of the tokenizers. Without tokenizers, they are the ids as decimal
-    numbers, with `<pad>`, `<s>`, `</s>` and `<unk>` for special ids. CTranslate2 adds start and end
-    tokens of the source. Before the directory appears, log probabilities are compared with Keras.
+    numbers, with `<pad>`, `<s>`, `</s>` and `<unk>` for special ids. CTranslate2 adds the start and
+    end tokens of the source. The export compares log probabilities with Keras before it writes the
+    directory.
 
     Args:
         model: `GenerationModel`.
         directory: Path of the directory. An earlier export is replaced.
-        source_tokenizer: Tokenizer of the sources. Defaults to `None`: the tokens are ids.
-        target_tokenizer: Tokenizer of the targets. Defaults to `None`: that of the sources.
-        precision: String, `"float32"`, `"float16"`, `"bfloat16"`, `"int8"` or `"int16"`, the form
-            of the weights. Defaults to `"float32"`.
+        source_tokenizer: Tokenizer of the sources. If `None`, the tokens are ids. Defaults to
+            `None`.
+        target_tokenizer: Tokenizer of the targets. If `None`, the source tokenizer is used for
+            source and target. Defaults to `None`.
+        precision: String, number format of the weights: `"float32"`, `"float16"`, `"bfloat16"`,
+            `"int8"` or `"int16"`. Defaults to `"float32"`.
         num_positions: Positive int, number of sinusoidal positions. CTranslate2 refuses longer
             sources and targets. Defaults to `2048`.
-        num_sources: Positive int, number of random sources of the comparison. Defaults to `16`.
+        num_sources: Positive int, number of random sources for the comparison. Defaults to `16`.
         allow_nonfinite: Bool, whether to accept NaN and infinite weights. Defaults to `False`.
 
     Returns:
         `CTranslate2Report`.
 
     Raises:
-        ExportError: If CTranslate2 cannot hold the model, weights are not finite, or the log
+        ExportError: If CTranslate2 cannot represent the model, weights are not finite, or the log
             probabilities in float32 differ from those of Keras.
         FileExistsError: If the path is a directory with other content.
         ImportError: If ctranslate2 is not installed.
@@ -131,8 +137,9 @@ def export_ctranslate2(
         difference = _compare(ctranslate2, partial, model, num_sources)
         if precision == "float32" and not difference <= TOLERANCE:
             raise ExportError(
-                "Expected the log probabilities of Keras from CTranslate2. Received: a largest "
-                f"difference of {difference:.1e}. This is a defect of the export; report it."
+                f"Expected log probabilities in CTranslate2 that differ by at most {TOLERANCE} "
+                f"from those of Keras. Received: a largest difference of {difference:.1e}. This is "
+                "a bug in the export; please report it."
             )
         report = CTranslate2Report(num_sources, difference, arguments, tuple(left_out))
         (partial / REPORT).write_text(f"{report}\n", encoding="utf-8")
@@ -140,9 +147,9 @@ def export_ctranslate2(
 
 
 def _set_vocabularies(spec, encoder, search, tokenizers):
-    """Registers the tokens, and the special ones in the configuration.
+    """Adds the vocabularies to the specification, and the special tokens to its configuration.
 
-    Returns the tokens of the target.
+    Returns the list of the target tokens.
     """
     sizes = vocabulary_sizes(encoder, search.decoder)
     ids = (
@@ -174,15 +181,15 @@ def _set_vocabularies(spec, encoder, search, tokenizers):
     config.bos_token = source.get("<s>", target["<s>"])
     if source.get("</s>", config.eos_token) != config.eos_token:
         raise ExportError(
-            "Expected the same end token in source and target, because CTranslate2 has one. "
-            f"Received: {source['</s>']!r} and {config.eos_token!r}. Use tokenizers with the same "
-            "name."
+            "Expected the same end token in source and target, because a CTranslate2 model has "
+            f"only one. Received: {source['</s>']!r} and {config.eos_token!r}. Use tokenizers that "
+            "have the same end token."
         )
     return tables[1]
 
 
 def _unknown(tokenizers, tables):
-    """Returns the token of unknown words, which CTranslate2 replaces."""
+    """Returns the token that CTranslate2 reads instead of tokens outside of the vocabulary."""
     id_ = getattr(tokenizers[0], "unknown_token_id", None)
     if id_ is not None and tables[0][id_] in tables[1]:
         return tables[0][id_]
@@ -190,7 +197,7 @@ def _unknown(tokenizers, tables):
 
 
 def _compare(ctranslate2: Any, folder: Path, model: Any, count: int) -> float:
-    """Returns the largest difference of the log probability of a token from that of Keras."""
+    """Returns the largest difference between log probabilities in CTranslate2 and in Keras."""
     encoder, search, decoder = model.encoder, model.search, model.decoder
     random = np.random.default_rng(0)
     sizes = vocabulary_sizes(encoder, decoder)
@@ -213,7 +220,7 @@ def _compare(ctranslate2: Any, folder: Path, model: Any, count: int) -> float:
 
 
 def _rows(random, count, size, special):
-    """Returns lists of random ids of 1 to 8 tokens, without special ids."""
+    """Returns `count` lists of 1 to 8 random ids, without special ids."""
     usable = np.array([id_ for id_ in range(size) if id_ not in special])
     return [random.choice(usable, random.integers(1, 9)).tolist() for _ in range(count)]
 
@@ -240,6 +247,6 @@ def _ctranslate2():
         return importlib.import_module("ctranslate2")
     except ImportError as error:
         raise ImportError(
-            f"Expected ctranslate2, which writes its models. Received: {error}. Install it with "
-            "`pip install keras-attn[ctranslate2]`."
+            f"Expected the package ctranslate2, which writes CTranslate2 models. Received: {error}."
+            " Install it with `pip install keras-attn[ctranslate2]`."
         ) from error

@@ -20,10 +20,10 @@ def export_forecaster_litert(
 ) -> Any:
     """Exports a model that forecasts to one LiteRT file, for `keras_attn_runtime.Forecaster`.
 
-    The file contains the scaling of the series, the loop over the time steps and the sampling. It
-    is converted and checked in the same way as by `export_functional_litert`; equal `seeds` result
-    in equal paths, up to rounding errors. The metadata contain the names of the columns, so that
-    the command `keras-attn-runtime forecast` can read CSV files.
+    The file contains the scaling of the series, the loop over the time steps and the sampling. The
+    export converts and checks the file like `export_functional_litert`. With equal `seeds`, the
+    file and Keras sample equal paths, up to rounding errors. The metadata contain the names of the
+    columns, so that the command `keras-attn-runtime forecast` can read CSV files.
 
     Args:
         model: Functional model with a `PathSampler`, see
@@ -35,12 +35,12 @@ def export_forecaster_litert(
         future_covariate_names: List of strings, names of the future covariates. A covariate that is
             known in the past and in the future has the same name in both lists. Defaults to
             `future_covariate_0`, ...
-        time_column: String, name of the column with the times in CSV files, the default of the
-            command. Defaults to `None`.
+        time_column: String, name of the column with the times in CSV files. The command reads this
+            column by default. Defaults to `None`.
         sample_inputs: Dict of arrays as for `model.predict`, for the comparison with Keras.
             Defaults to random series with missing values.
-        tolerance: Float, maximum difference, relative for values above 1. Defaults to `1e-3`,
-            because rounding errors grow from step to step.
+        tolerance: Float, maximum difference; relative where the absolute value is above 1. Defaults
+            to `1e-3`, because rounding errors grow from step to step.
         batch_size: Positive int, number of series in a call. Defaults to `1`.
 
     Returns:

@@ -18,10 +18,10 @@ def export_forecaster_onnx(
 ) -> Any:
     """Exports a model that forecasts to one ONNX file, for `keras_attn_runtime.Forecaster`.
 
-    The file contains the scaling of the series, the loop over the time steps and the sampling. It
-    is converted and checked in the same way as by `export_functional_onnx`; equal `seeds` result in
-    equal paths, up to rounding errors. The metadata contain the names of the columns, so that the
-    command `keras-attn-runtime forecast` can read CSV files.
+    The file contains the scaling of the series, the loop over the time steps and the sampling. The
+    export converts and checks the file like `export_functional_onnx`. With equal `seeds`, the file
+    and Keras sample equal paths, up to rounding errors. The metadata contain the names of the
+    columns, so that the command `keras-attn-runtime forecast` can read CSV files.
 
     Args:
         model: Functional model with a `PathSampler`, see
@@ -33,11 +33,12 @@ def export_forecaster_onnx(
         future_covariate_names: List of strings, names of the future covariates. A covariate that is
             known in the past and in the future has the same name in both lists. Defaults to
             `future_covariate_0`, ...
-        time_column: String, name of the column with the times in CSV files, the default of the
-            command. Defaults to `None`.
+        time_column: String, name of the column with the times in CSV files. The command reads this
+            column by default. Defaults to `None`.
         sample_inputs: Dict of arrays as for `model.predict`, for the comparison with Keras.
             Defaults to random series with missing values.
-        tolerance: Float, maximum difference, relative for values above 1. Defaults to `1e-4`.
+        tolerance: Float, maximum difference; relative where the absolute value is above 1. Defaults
+            to `1e-4`.
 
     Returns:
         Float, the largest difference.

@@ -37,8 +37,8 @@ def export_functional_litert(
     """Exports any functional model to a LiteRT file, for instance a classifier with attention.
 
     The file has the signature `serving_default` and uses only the built-in operators of LiteRT. Its
-    inputs and outputs have the names of the file that `export_functional_onnx` writes. All axes
-    except the batch axis can be dynamic.
+    inputs and outputs have the same names as in the file that `export_functional_onnx` writes. All
+    axes except the batch axis can be dynamic.
 
     A model with mixed precision is exported in float32, the precision of its weights.
 
@@ -49,12 +49,12 @@ def export_functional_litert(
             file is compared with Keras on the whole sample, and on a second sample. The second
             sample repeats or removes entries of the first, so that all dynamic axes have other
             sizes.
-        tolerance: Float, maximum difference, relative for values above 1. Integers must be equal.
-            Defaults to `1e-5`.
+        tolerance: Float, maximum difference; relative where the absolute value is above 1. Integers
+            must be equal. Defaults to `1e-5`.
         batch_size: Positive int, number of rows in a call. Defaults to `1`.
         dynamic_sizes: Dict from the names of inputs to their shapes in the second sample. In a
-            shape, `None` means the size in `sample_inputs`. If `dynamic_sizes` is `None`, another
-            size is chosen for each dynamic axis. Defaults to `None`.
+            shape, `None` means the size in `sample_inputs`. If `dynamic_sizes` is `None`, the
+            export chooses a new size for each dynamic axis. Defaults to `None`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
 

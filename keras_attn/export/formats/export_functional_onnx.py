@@ -29,7 +29,7 @@ def export_functional_onnx(
 ) -> Any:
     """Exports any functional model to an ONNX file, for instance a classifier with attention.
 
-    The file is converted and checked in the same way as by `export_onnx`. Names in the file:
+    The export converts and checks the file like `export_onnx`. Names in the file:
 
     - Inputs have the names of the model's inputs, or the keys of its dict of inputs.
     - Outputs have the keys of the model's dict of outputs (`outer/inner` if it is nested). Without
@@ -50,14 +50,14 @@ def export_functional_onnx(
             file is compared with Keras on the whole sample, on the first row of the sample (unless
             the model has a fixed batch size), and on a second sample. The second sample repeats or
             removes entries of the first, so that all dynamic axes have other sizes.
-        tolerance: Float, maximum difference, relative for values above 1. Integers must be equal.
-            Defaults to `1e-5`.
+        tolerance: Float, maximum difference; relative where the absolute value is above 1. Integers
+            must be equal. Defaults to `1e-5`.
         dynamic_sizes: Dict from the names of inputs to their shapes in the second sample. In a
-            shape, `None` means the size in `sample_inputs`. If `dynamic_sizes` is `None`, another
-            size is chosen for each dynamic axis: the same size for all batch axes, and equal sizes
-            for other axes that have equal sizes in `sample_inputs`. If Keras fails with every size
-            that is tried for an axis, the axis has a fixed size in the file, and a warning names
-            the axis. Defaults to `None`.
+            shape, `None` means the size in `sample_inputs`. If `dynamic_sizes` is `None`, the
+            export chooses a new size for each dynamic axis: the same size for all batch axes, and
+            equal sizes for other axes that have equal sizes in `sample_inputs`. If Keras fails with
+            every size that the export tries for an axis, the axis has a fixed size in the file, and
+            a warning names the axis. Defaults to `None`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
 

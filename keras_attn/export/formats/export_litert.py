@@ -26,7 +26,7 @@ def export_litert(
     """Exports a `GenerationModel` to one LiteRT file with its search loop and its vocabularies.
 
     LiteRT, formerly TensorFlow Lite, is an interpreter for phones and other small devices. The file
-    uses only its built-in operators. It has the signature `serving_default`:
+    uses only built-in operators of LiteRT. It has the signature `serving_default`:
 
     - Input `source_ids`: int32 `(batch_size, source)`. The sources need at least one token.
     - Input `max_length`: int32 `()`.
@@ -37,15 +37,15 @@ def export_litert(
       `token_log_probs`. See `Search`.
 
     A model can also have other inputs than ids, such as an image. In the file, these inputs replace
-    `source_ids`. They keep their names, shapes and dtypes. The names are those of the file that
-    `export_onnx` writes.
+    `source_ids`. They keep their names, shapes and dtypes. The names are the same as in the file
+    that `export_onnx` writes.
 
-    The interpreter needs a fixed batch size. The end of the file is a zip archive with the
-    tokenizers and all other metadata. The interpreter ignores it. See docs/file-format.md. A model
-    with mixed precision is exported in float32, the precision of its weights.
+    The interpreter needs a fixed batch size. The file ends with a zip archive of the tokenizers and
+    all other metadata, which the interpreter ignores; see docs/file-format.md. A model with mixed
+    precision is exported in float32, the precision of its weights.
 
     The export compares the file with Keras on at least 200 sentences before it writes the file. For
-    some of them, `max_length` cuts the hypotheses.
+    some sentences, `max_length` cuts the hypotheses.
 
     Args:
         model: `GenerationModel`.
@@ -65,8 +65,8 @@ def export_litert(
             inputs. Defaults to `None`.
         precision: String, one of the following. Defaults to `"float32"`. A file of another
             precision is also compared with the float32 model, see `PrecisionReport`.
-            `"float16"`: the weights have 16 bits, and the file half the size; the model computes in
-            float32. `"int8"`: the weights of matrix products and embeddings have 8 bits, and the
+            `"float16"`: the weights have 16 bits, so the file has half the size; the model computes
+            in float32. `"int8"`: the weights of matrix products and embeddings have 8 bits, and the
             inputs of matrix products are quantized when the model runs.
         batch_size: Positive int, number of sources in a call. Defaults to `1`.
         target_prefix: Bool, whether the file has the input `prefix_ids`: tokens with which each

@@ -43,9 +43,9 @@ def export_litert_steps(
     At the end, the host runs `finish`, whose outputs are those of `export_litert`. Each signature
     declares as inputs only the state tensors that it reads.
 
-    LiteRT's interpreter does not return empty tensors. So each dynamic axis of a state tensor that
-    changes has one entry more than in the files of `export_onnx_steps`: its last entry is 0 and has
-    no meaning.
+    The interpreter of LiteRT cannot return empty tensors. So each dynamic axis of a state tensor
+    that changes in a step has one additional entry at its end. This entry is 0 and has no meaning.
+    (The files of `export_onnx_steps` do not have this entry.)
 
     Args:
         model: `GenerationModel`.
@@ -65,8 +65,8 @@ def export_litert_steps(
             inputs. Defaults to `None`.
         precision: String, one of the following. Defaults to `"float32"`. A file of another
             precision is also compared with the float32 model, see `PrecisionReport`.
-            `"float16"`: the weights have 16 bits, and the file half the size; the model computes in
-            float32. `"int8"`: the weights of matrix products and embeddings have 8 bits, and the
+            `"float16"`: the weights have 16 bits, so the file has half the size; the model computes
+            in float32. `"int8"`: the weights of matrix products and embeddings have 8 bits, and the
             inputs of matrix products are quantized when the model runs.
         batch_size: Positive int, number of sources in a call. Defaults to `1`.
         target_prefix: Bool, whether the file has the input `prefix_ids`: tokens with which each

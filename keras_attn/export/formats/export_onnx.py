@@ -51,10 +51,10 @@ def export_onnx(
     LSTM and GRU layers are exported as the ONNX operators `LSTM` and `GRU`. A model with mixed
     precision is exported in float32, the precision of its weights.
 
-    The export writes the file only if all checks pass: it contains only allowed operators,
+    The export writes the file only if all checks pass: the file contains only allowed operators,
     `onnx.checker` accepts it, ONNX Runtime can load it, and it returns the same results as Keras.
-    This comparison uses at least 200 sentences in batches of three sizes. In some of them,
-    `max_length` cuts hypotheses.
+    The comparison with Keras uses at least 200 sentences in batches of three sizes. In some
+    batches, `max_length` cuts hypotheses.
 
     Args:
         model: `GenerationModel`.
@@ -73,18 +73,18 @@ def export_onnx(
             to arrays. The comparison is repeated with other sizes of the dynamic axes. If `None`,
             the inputs are random numbers in [0, 1); this requires float inputs. Defaults to `None`.
         precision: String, one of the following. Defaults to `"float32"`. All other precisions make
-            the file smaller. They make it faster if matrix products take most of the time. The file
-            is then also compared with the float32 model, see `PrecisionReport`. `"float16"`, for
-            GPUs: matrix products and the operators between them compute in 16 bits, see
+            the file smaller, and faster if matrix products take most of the time. A file of another
+            precision is also compared with the float32 model, see `PrecisionReport`. `"float16"`,
+            for GPUs: matrix products and the operators between them compute in 16 bits, see
             `keras_attn.export.passes.half_precision`. `"int8"`, for CPUs: the weights of matrix
             products have 8 bits, see `keras_attn.export.passes.int8_weights`. `"int8-rows"`: like
-            `"int8"`, with one scale for each row of activations. It is about 5 % slower, but the
-            scores of a sentence do not depend on the other sentences of the batch. `"int4"`, for
-            CPUs that process one text at a time: the weights of matrix products have 4 bits, see
-            `keras_attn.export.passes.int4_weights`.
+            `"int8"`, with one scale for each row of activations. It is about 5 % slower than
+            `"int8"`, but the scores of a sentence do not depend on the other sentences of the
+            batch. `"int4"`, for CPUs that process one text at a time: the weights of matrix
+            products have 4 bits, see `keras_attn.export.passes.int4_weights`.
         external_data: Bool, whether `path` becomes a directory with two files, `model.onnx` and
-            `model.weights`. Both are needed to run the model. Weights of more than 2 GB do not fit
-            in one file, and are always written to a directory. Defaults to `False`.
+            `model.weights`. The model needs both files. Weights of more than 2 GB do not fit in one
+            file, and are always written to a directory. Defaults to `False`.
         target_prefix: Bool, whether the file has the input `prefix_ids`: tokens with which each
             hypothesis must begin, padded on the right. Defaults to `False`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
@@ -95,8 +95,8 @@ def export_onnx(
 
     Returns:
         The `ParityReport` of the comparison with Keras. If `precision` is not `"float32"`, the
-        attribute `precision` compares the file with the float32 model. Its attribute `cuda` is a
-        `CudaReport` of the nodes that ONNX Runtime cannot run on a GPU.
+        attribute `precision` of the report compares the file with the float32 model. The attribute
+        `cuda` is a `CudaReport` of the nodes that ONNX Runtime cannot run on a GPU.
 
     Raises:
         ExportError: If a check fails. No file is written, and an existing file is unchanged.

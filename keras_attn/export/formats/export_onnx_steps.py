@@ -116,7 +116,8 @@ def export_onnx_steps(
             return write_model(converted, partial / f"{name}.onnx")
 
         start = write("start", steps.start, steps.start_signature, metadata)
-        # Each other file stores the checksum of its start.onnx, so that exports are not mixed.
+        # step.onnx and finish.onnx store the checksum of start.onnx, so that the runtime can refuse
+        # files from different exports.
         written = onnx.load(partial / "start.onnx").metadata_props
         metadata = {"keras_attn.start": written[-1].value}
         step = write("step", steps.step, steps.step_signature, metadata)

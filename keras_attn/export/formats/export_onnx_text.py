@@ -52,8 +52,10 @@ def export_onnx_text(
     - `text`: string `(batch,)`. The other inputs are optional.
     - `max_length`: int32 `()`.
     - `length_penalty`: float32 `()`.
-    - `target_prefix`: string, one for each text or one for all, if `target_prefix=True`.
-    - `seeds`: int32, one for each text or one for all, if the search samples at random. Default: 0.
+    - `target_prefix`: string `(batch,)`, or `(1,)` to use one prefix for all texts. Only with
+      `target_prefix=True`.
+    - `seeds`: int32 `(batch,)`, or `(1,)` to use one seed for all texts. Only for a search with
+      random sampling. The default is 0.
 
     Outputs:
 
@@ -61,9 +63,9 @@ def export_onnx_text(
       tokens are empty.
     - `scores` and `log_probs`: float32 `(batch, hypotheses)`. There are no `token_log_probs`.
 
-    The export writes the file only if it passes all checks of `export_onnx`. In addition, it must
-    return the same texts as the file of `export_onnx` with separate tokenizers. This check runs in
-    a process without TensorFlow.
+    The export writes the file only if it passes all checks of `export_onnx`. In addition, the file
+    must return the same texts as the file of `export_onnx` with separate tokenizers. This check
+    runs in a process without TensorFlow.
 
     Args:
         model: `GenerationModel`.
@@ -118,7 +120,7 @@ def export_onnx_text(
             f"Received: max_source_characters={max_characters}. For longer texts, export with "
             "`export_onnx` and use keras-attn-runtime."
         )
-    if function.search.return_token_log_probs:  # the caller would not know the tokens
+    if function.search.return_token_log_probs:  # callers of the file do not see the tokens
         model = replace_search(model, return_token_log_probs=False)
     with atomic_replace(path, is_file=True, first_bytes=ONNX_BEGINNING) as partial:
         report = export_onnx(
@@ -144,7 +146,7 @@ def export_onnx_text(
         expected = list(_translate(run, batches, *tokenizers, function))
         text_model = onnx.load(partial)
         add_text(text_model, *tokenizers, function, max_characters)
-        del text_model.metadata_props[:]  # the file has the tokenizers as operators instead
+        del text_model.metadata_props[:]  # the tokenizers are operators of the file, not metadata
         onnx.helper.set_model_props(text_model, describe_card(card, report))
         onnx.checker.check_model(text_model, full_check=True)
         onnx.save(text_model, partial)
@@ -173,7 +175,7 @@ def _batches(texts, prefixes=None, is_stochastic=False, size=16):
 
 
 def _translate(run, batches, source_tokenizer, target_tokenizer, function):
-    """Yields the translations of each batch from the model of ids and separate tokenizers."""
+    """Yields the translations of each batch from the model of `export_onnx` and the tokenizers."""
     search, source = function.search, function.source
     for batch in batches:
         sentences, others = source_tokenizer.encode(batch["text"]), {}
@@ -218,7 +220,7 @@ def _run(path, batches):
         text=True,
     )
     if process.returncode != 0:
-        raise ExportError(f"ONNX Runtime refuses the model of strings: {process.stderr.strip()}")
+        raise ExportError(f"ONNX Runtime cannot run the text model: {process.stderr.strip()}")
     return json.loads(process.stdout)
 
 
@@ -227,6 +229,6 @@ def _check_texts(expected, actual):
         for each, other in zip(ours, theirs, strict=True):
             if each != other:
                 raise ExportError(
-                    "The model of strings disagrees with the model of ids: expected the texts "
+                    "The text model disagrees with the model of token ids. Expected the texts "
                     f"{each}. Received: {other}."
                 )

@@ -47,7 +47,7 @@ def export_saved_model(
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
       `token_log_probs`. See `Search`.
 
-    Signature `serving_default`. A model that reads ids has it only with tokenizers:
+    Signature `serving_default`, for a model that reads ids and has tokenizers:
 
     - Input `text`: string `(batch,)`. It replaces `source_ids`.
     - Input `target_prefix`: string `(batch,)` or `(1,)`. It replaces `prefix_ids`.
@@ -60,9 +60,9 @@ def export_saved_model(
     - All outputs of the signature `ids`.
 
     A model with other inputs than ids, such as an image, has only the signature `serving_default`.
-    The inputs of the model replace `source_ids`; all other inputs are the same. The outputs are
-    those of the signature `ids`. With a `target_tokenizer`, there is also the output `text`. In
-    Python, `loaded.generate(image)` runs the model with the default values of the other inputs.
+    This signature has the inputs and outputs of `ids` above, but the inputs of the model replace
+    `source_ids`. With a `target_tokenizer`, there is also the output `text`. In Python,
+    `loaded.generate(image)` runs the model with the default values of the other inputs.
 
     The tokenizers are part of the SavedModel. If there are any, a process must `import
     tensorflow_text` before it loads the SavedModel.
@@ -162,7 +162,7 @@ def export_saved_model(
             tokenizers = source_tokenizer, target_tokenizer or source_tokenizer
             signatures = _add_translate(module, function, *tokenizers, max_characters)
         _save(module, partial, signatures)
-        # The variable keeps the weights alive; the signatures do not.
+        # The variable `loaded` keeps the weights alive; the signatures do not.
         loaded = tf.saved_model.load(str(partial))
         name = "serving_default" if function.source is None else "ids"
         report = comparison.compare(_runner(loaded, name))
@@ -269,7 +269,8 @@ def _cut(text, max_characters):
     """Truncates strings `(batch,)`; also returns whether each was too long, boolean `(batch,)`."""
     import tensorflow as tf
 
-    # A valid character has at most 4 bytes. Invalid bytes are not counted as characters.
+    # A valid character has at most 4 bytes. TensorFlow does not count invalid bytes as characters,
+    # so the number of bytes is limited too.
     truncated = _are_long(text, max_characters)
     text = tf.strings.substr(text, 0, max_characters, unit="UTF8_CHAR")
     return tf.strings.substr(text, 0, 4 * max_characters), truncated
@@ -325,7 +326,7 @@ def _compiled(function, signature, defaults):
 
 def _decode(tokenizer, results):
     """Detokenizes the results of a search to texts `(batch, hypotheses)`."""
-    # The lengths are needed, because end and padding may have ids of normal pieces.
+    # The lengths are needed, because the end id and the padding id may be ids of normal pieces.
     return tokenizer.decode(results["token_ids"], results["lengths"])
 
 
@@ -342,7 +343,7 @@ def _runner(loaded, name):
 
 
 def _check_texts(function, module, loaded, max_characters, comparison):
-    """Compares the texts of the loaded SavedModel with those of Keras and the tokenizers."""
+    """Compares the texts of the loaded SavedModel with texts from Keras and the tokenizers."""
     import tensorflow as tf
 
     target = function.target

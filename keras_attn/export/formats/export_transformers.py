@@ -24,7 +24,7 @@ KEPT = (
     *("output_attentions", "output_hidden_states", "transformers_version", "use_cache"),
     *(name for name in GENERATION if name.endswith("token_id")),
 )
-"""Keys of `config.json` that generation_config.json has too. Its other keys are search settings."""
+"""Keys of `generation_config.json` that `config.json` keeps. All other keys are search settings."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +34,8 @@ class TransformersReport:
     Args:
         class_name: String, the class in transformers.
         num_weights: Int, number of weights.
-        files: Tuple of strings, names of the files without the weights.
-        verification: `Verification` with transformers, or `None`.
+        files: Tuple of strings, names of all files except the weights.
+        verification: `Verification`, the comparison with transformers. `None` without a comparison.
 
     Example:
 
@@ -70,26 +70,28 @@ def export_transformers(
     """Writes a model as a checkpoint folder of Hugging Face's transformers.
 
     The folder has `config.json`, `model.safetensors` in float32, the files of the tokenizers, and
-    `generation_config.json` for a model with a search. transformers loads it with `from_pretrained`
-    and computes the same logits; `generate` finds the ids of the search. The model may be
-    fine-tuned; low-rank updates (LoRA) are merged in the folder, not in the model.
+    `generation_config.json` for a model with a search. `from_pretrained` of transformers loads the
+    folder and computes the same logits; `generate` finds the same ids as the search. The model may
+    be fine-tuned. Low-rank updates (LoRA) are merged in the folder, but not in the model.
 
-    The architecture is that of the checkpoint from which the model was converted. If its
-    `generation_config.json` describes the search of the model, it is kept; otherwise a new one is
-    written. The weights are read back from the file and compared with the variables.
+    The architecture is that of the checkpoint from which the model was converted. If the
+    `generation_config.json` of this checkpoint describes the search of the model, the folder gets
+    the same file; otherwise the export writes a new one. The export reads the weights back from the
+    folder and compares them with the variables.
 
     Args:
         model: `GenerationModel`, or the functional model of an encoder, see
             `keras_attn.convert.from_transformers`.
         directory: Path of the folder. An earlier export is replaced.
-        source_tokenizer: Not used: the files of the tokenizers are those of `original`. Defaults to
-            `None`.
-        target_tokenizer: Tokenizer of the targets, whose languages select the form of the search.
-            Defaults to `None`.
+        source_tokenizer: Not used, because the tokenizer files are copied from `original`. Defaults
+            to `None`.
+        target_tokenizer: Tokenizer of the targets. Only its languages are used, for the search
+            settings. Defaults to `None`.
         original: Path of the checkpoint folder from which the model was converted, or of the run
-            directory of the conversion, or `Conversion.original`. Weights are not read from it.
-            Defaults to `None`: the model was trained with this library. It is written if it equals
-            Marian, BART, mBART, M2M100, Pegasus, GPT-2, OPT or Llama, without tokenizers.
+            directory of the conversion, or `Conversion.original`. Weights are not read from it. Use
+            `None` for a model that was trained with this library. Such a model can be exported
+            without tokenizers, if its architecture is Marian, BART, mBART, M2M100, Pegasus, GPT-2,
+            OPT or Llama. Defaults to `None`.
         compare: Bool, whether to load the folder with transformers and PyTorch, and to compare
             logits and ids. Defaults to `False`.
         allow_nonfinite: Bool, whether to accept NaN and infinite weights. Defaults to `False`.
@@ -98,7 +100,8 @@ def export_transformers(
         `TransformersReport`.
 
     Raises:
-        ExportError: If transformers has no such model or search, or weights are not finite.
+        ExportError: If transformers cannot represent the model or its search, or weights are not
+            finite.
         FileExistsError: If the path is a directory with other content.
         ImportError: If safetensors is not installed.
 
@@ -141,7 +144,7 @@ def _original_files(original):
         place = str(path)
     if CONFIG not in found:
         raise ExportError(
-            f"Expected original to have {CONFIG}. Received: {place!r} without it. Pass the "
+            f"Expected original to have {CONFIG}. Received: {place!r} without this file. Pass the "
             "checkpoint folder from which the model was converted, or the run directory that "
             "keras-attn convert wrote."
         )
@@ -178,8 +181,8 @@ def _write(target: TransformersTarget, folder: Path, config: Any, files: Any) ->
     comparison.finish(variables)
     if comparison.differing:
         raise ExportError(
-            "Expected the weights of the model in the written file. Received: other values of "
-            f"{', '.join(comparison.differing[:8])}. This is a defect of the export; report it."
+            "Expected the weights of the model in the written file. Received: different values of "
+            f"{', '.join(comparison.differing[:8])}. This is a bug in the export; please report it."
         )
     for name in files:
         if name not in (CONFIG, GENERATION_CONFIG):
@@ -194,12 +197,13 @@ def _written_config(config, target):
     """Returns the `config.json` of the folder."""
     config = {**config, "architectures": [target.class_name], "dtype": "float32"}
     config.pop("torch_dtype", None)  # an earlier name of dtype
-    if target.class_name.endswith("ForPreTraining"):  # its second head is not converted
+    if target.class_name.endswith("ForPreTraining"):  # the second head is not converted
         name = target.class_name.replace("ForPreTraining", "ForMaskedLM")
         config["architectures"] = [name]
     if target.generation_config is None:
         return config
-    # Search settings of old folders, which are in generation_config.json now.
+    # Old checkpoints have search settings in config.json. The folder has them in
+    # generation_config.json instead.
     return {name: value for name, value in config.items() if name not in GENERATION or name in KEPT}
 
 

@@ -21,7 +21,9 @@ def variables_size(weights: Any) -> Any:
 
 
 def require_one_file(weights: Any) -> None:
-    """Raises an error for weights that do not fit in one ONNX file. Call it before the export.
+    """Raises an error for weights that do not fit in one ONNX file.
+
+    The exporters call this function before they convert a model, because a conversion takes long.
 
     Args:
         weights: List of `keras.Variable`.
@@ -31,7 +33,7 @@ def require_one_file(weights: Any) -> None:
     """
     if variables_size(weights) > LIMIT:
         raise ExportError(
-            f"Expected weights of at most {LIMIT:,} bytes, as many as one ONNX file can hold. "
+            f"Expected weights of at most {LIMIT:,} bytes, the maximum for one ONNX file. "
             f"Received: {variables_size(weights):,} bytes. Use `export_onnx`, which writes large "
             "models to a directory."
         )

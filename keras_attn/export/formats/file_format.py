@@ -1,4 +1,4 @@
-"""Writes the metadata of exported files, which docs/file-format.md defines."""
+"""Creates the metadata of exported files in the format that docs/file-format.md defines."""
 
 import base64
 import dataclasses
@@ -37,7 +37,7 @@ def describe(
         Dict of strings.
 
     Raises:
-        ValueError: If there is an image format, and the model has no input that fits it.
+        ValueError: If an image format is given, and the model has no input that fits it.
     """
     target_tokenizer, card = target_tokenizer or source_tokenizer, card or ModelCard()
     settings = {
@@ -94,7 +94,9 @@ def describe_series(sampler: Any, names: Any, inputs: Any, dimensions: Any) -> A
 
 
 def describe_card(card: Any = None, report: Any = None) -> Any:
-    """Returns the metadata for users, which can be added to a finished file.
+    """Returns the metadata entry with the model card and the result of the comparison with Keras.
+
+    The entry is not part of the checksum, so it can be added to a finished file.
 
     Args:
         card: `ModelCard`, or `None`.
@@ -150,7 +152,7 @@ def _inputs(function, image_format):
 
 
 def _source(side, source_tokenizer, target_tokenizer, card):
-    """Returns the side of the source; ids of languages lower its maximum length."""
+    """Returns the settings of the source. Ids that select languages lower the maximum length."""
     found = _side(side, source_tokenizer, card.source_language)
     if found is not None and found["max_length"] is not None:
         tags = [len(each.source_tag) for each in languages_of(target_tokenizer).values()]

@@ -49,12 +49,12 @@ class ForecasterMetadata:
         if both:
             raise ValueError(
                 "Expected names of covariates that are not names of targets. Received: "
-                f"{sorted(both)} in both. Rename them."
+                f"{sorted(both)} in both lists. Rename these covariates."
             )
         self._names = {**names, "time_column": time_column}
 
     def describe(self, dimensions: Any) -> dict[str, str]:
-        """Returns the metadata.
+        """Returns the metadata of the exported file.
 
         Args:
             dimensions: Dict from the name of each input and output to its axes.

@@ -24,13 +24,13 @@ _SUFFIXES = {"sentencepiece": "spm", "tokenizers": "tokenizer.json"}
 
 
 def refuse_other_file(path: Path) -> None:
-    """Raises an error if a path names a file with content that is not a LiteRT file.
+    """Raises an error if a path names a file that is neither empty nor a LiteRT file.
 
     Args:
         path: Path of the file that an export would replace.
 
     Raises:
-        FileExistsError: If the file is of another kind.
+        FileExistsError: If the file has another format.
     """
     if not path.is_file():
         return
@@ -38,16 +38,16 @@ def refuse_other_file(path: Path) -> None:
         start = file.read(8)
     if start and start[4:] != IDENTIFIER:
         raise FileExistsError(
-            f"Expected a new path or a LiteRT file, which is replaced. Received: {path}, a file "
-            "of another kind. Choose another path, or delete the file."
+            f"Expected the path of a new file, or of a LiteRT file to replace. Received: {path}, a "
+            "file of another kind. Choose another path, or delete the file."
         )
 
 
 def write_litert_file(path: Path, model: bytes, metadata: Mapping[str, str]) -> None:
     """Writes a LiteRT model and its metadata to a file.
 
-    The interpreter reads only the model. Programs for zip archives can read the rest: the
-    tokenizers in their original file formats, the card, and all other metadata in
+    The interpreter of LiteRT reads only the model. Programs for zip archives can read the rest: the
+    tokenizers in their original file formats, the model card, and all other metadata in
     `keras_attn.json`.
 
     Args:

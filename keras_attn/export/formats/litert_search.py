@@ -23,8 +23,8 @@ from keras_attn.export.trace.pause_garbage_collection import pause_garbage_colle
 from keras_attn.export.trace.search_function import SearchFunction
 
 TOLERANCE = 1e-3
-"""Maximum difference of a score, a log probability or an attention weight. LiteRT rounds
-differently, and rounding errors grow from step to step."""
+"""Maximum difference of a score, a log probability or an attention weight. LiteRT and TensorFlow
+round differently, and rounding errors grow from step to step."""
 
 Signatures: TypeAlias = dict[str, tuple[Callable[..., Any], Sequence[Any]]]
 """Dict from the name of each signature to a function and its `tf.TensorSpec`s."""
@@ -54,10 +54,11 @@ def write_litert_search(
         path: See `export_litert`.
         source_tokenizer: See `export_litert`.
         target_tokenizer: See `export_litert`.
-        split: Function of a `SearchFunction` and a list of `tf.TensorSpec`, its inputs with a fixed
-            batch size. It returns the signatures of the file, and a function of the bytes of a
-            model that returns a runner. The runner takes arrays as keyword arguments and returns a
-            dict of arrays.
+        split: Function `(function, signature)` that returns `(signatures, open_model)`. `function`
+            is a `SearchFunction`, and `signature` is the list of `tf.TensorSpec` of its inputs,
+            with a fixed batch size. `signatures` are the signatures of the file. `open_model` takes
+            the bytes of a model and returns a runner. The runner takes arrays as keyword arguments
+            and returns a dict of arrays.
         alignments: See `export_litert`.
         sentences: See `export_litert`.
         sample_inputs: See `export_litert`.

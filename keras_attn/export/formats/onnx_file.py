@@ -29,7 +29,8 @@ class OnnxFile:
 
     Args:
         path: Path of the file, or of the directory.
-        others: Path of a temporary directory for models that are only compared, see `write_other`.
+        others: Path of a temporary directory for models that are only compared and not exported,
+            see `write_other`.
         external_data: Bool, whether to write a directory with external weights, see
             `write_weights`.
     """
@@ -63,7 +64,7 @@ class OnnxFile:
         add_metadata(self._path / MODEL if self._path.is_dir() else self._path, entries)
 
     def write_other(self, model: Any) -> Any:
-        """Like `write`, but writes to a temporary file, for a model that is only compared."""
+        """Writes and checks a model that is only compared, in a temporary file; see `write`."""
         path = Path(tempfile.mkdtemp(dir=self._others)) / "model"
         return write_model(model, path, self._external_data)
 
@@ -72,15 +73,16 @@ class OnnxFile:
 def new_onnx_file(
     path: str | PathLike[str], weights: Any, external_data: Any = False
 ) -> Iterator[Any]:
-    """Context manager for a new ONNX file.
+    """Context manager that writes a new ONNX file.
 
-    The file gets its final name at the end of the block, unless the block raises an error. An
-    unusable path raises an error at the start of the block.
+    The file gets its final name at the end of the block, unless the block raises an error. If the
+    path cannot be written, an error is raised at the start of the block.
 
     Args:
         path: Path of the file, or of the directory.
-        weights: List of `keras.Variable`. If they have more than 2 GB, a directory is written.
-        external_data: Bool, whether to write a directory in any case.
+        weights: List of `keras.Variable`. If the weights have more than 2 GB, a directory is
+            written.
+        external_data: Bool, whether to write a directory for weights of any size.
 
     Yields:
         An `OnnxFile`.
@@ -119,7 +121,7 @@ def _save(model, path):
 
 
 def add_metadata(path: str | PathLike[str], entries: Any) -> None:
-    """Adds entries to the metadata of a file that `write_model` wrote, and updates its checksum.
+    """Adds entries to the metadata of a file from `write_model`, and updates the checksum.
 
     Args:
         path: Path of the file.

@@ -1,4 +1,4 @@
-"""Runs an ONNX file of strings: `python -P run_text_model.py FILE < batches.json > results.json`.
+"""Runs a file of `export_onnx_text`: `python -P run_text_model.py FILE < batches > results`.
 
 The program runs in a separate process without TensorFlow and keras_attn, because the operators of
 onnxruntime-extensions crash if TensorFlow was imported first.
@@ -16,9 +16,11 @@ KINDS = {"text": object, "target_prefix": object, "max_length": np.int32, "seeds
 
 
 def main(path: str | PathLike[str]) -> None:
-    """Reads a list of batches `{"text": [...], "max_length": n}` and writes their translations.
+    """Reads batches as JSON from standard input, and writes their translations as JSON.
 
-    `max_length` is optional, and so are the lists `target_prefix` and `seeds`.
+    The input is a list of batches such as `{"text": [...], "max_length": 5}`. The int `max_length`
+    and the lists `target_prefix` and `seeds` are optional. The output is a list of the translations
+    of each batch, written to standard output.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime

@@ -1,4 +1,4 @@
-"""Values that depend only on initializers."""
+"""Computes values that depend only on initializers."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ def computation(name: str, producers: Any, constants: Any) -> Any:
 
 
 def compute(name: str, nodes: Any, tensors: Any, model: "onnx.ModelProto") -> Any:
-    """Runs `nodes` on the initializers `tensors` and returns the float value `name` as an array."""
+    """Runs `nodes` with the initializers `tensors`, and returns the float32 value `name`."""
     from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
 

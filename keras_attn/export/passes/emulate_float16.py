@@ -13,16 +13,17 @@ MOVES = frozenset(
     Where
     """.split()
 )
-"""Operators whose results consist of input values, so that they need no rounding."""
+"""Operators whose results consist of input values, so that the results need no rounding."""
 
 
 def emulate_float16(model: "onnx.ModelProto") -> None:
     """Converts a float16 model to a float32 model that rounds like float16.
 
     On a CPU, ONNX Runtime computes float16 operators in float32 and removes the casts between them.
-    Unlike on a GPU, results are not rounded to float16 and do not overflow. So this pass adds
-    arithmetic that ONNX Runtime does not remove. It rounds results to 11 bits (Veltkamp's
-    splitting, [Dekker, 1971](https://doi.org/10.1007/BF01397083)), and to infinity from 2^16 on:
+    Unlike on a GPU, results are not rounded to float16 and do not overflow. So this pass rounds
+    each result x with arithmetic that ONNX Runtime does not remove. The rounded result y has 11
+    bits (Veltkamp's splitting, [Dekker, 1971](https://doi.org/10.1007/BF01397083)), and is infinite
+    from 2^16 on:
 
         c = (2^13 + 1) x        y = 2^-112 (2^112 (c - (c - x)))
 
@@ -45,7 +46,8 @@ def emulate_float16(model: "onnx.ModelProto") -> None:
         helper.make_tensor(name, TensorProto.FLOAT, [], [number])
         for name, number in numbers.items()
     )
-    for graph in reversed(list(nested_graphs(model.graph))):  # outer graphs copy changed inner ones
+    # Inner graphs first, because outer graphs copy them.
+    for graph in reversed(list(nested_graphs(model.graph))):
         for value in [*graph.input, *graph.output]:
             if value.name in halves:
                 value.type.tensor_type.elem_type = TensorProto.FLOAT
@@ -66,7 +68,7 @@ def emulate_float16(model: "onnx.ModelProto") -> None:
 
 
 def _rounding(exact, rounded):
-    """Returns the nodes that round a value."""
+    """Returns the nodes that compute the value `rounded` from the value `exact`."""
     from onnx import helper
 
     part = f"{rounded}/{{}}".format

@@ -18,9 +18,9 @@ def fold_recurrent_weights(model: "onnx.ModelProto") -> None:
     """Stores the weights of LSTM and GRU nodes in the layout of ONNX.
 
     In the traced graph, these weights are computed from the weights of Keras, which are transposed
-    and have another order of gates. This pass computes the result once and stores it as a constant.
-    The constant gets the name of the Keras weight, unless other nodes still read that weight. The
-    pass expects unique names and all constants in the main graph.
+    and have another order of gates. This pass computes each weight once and stores it as a
+    constant. The constant gets the name of the Keras weight, with a number if other nodes still
+    read the Keras weight. The pass expects unique names and all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

@@ -39,14 +39,14 @@ def fuse_normalization(model: "onnx.ModelProto") -> Any:
     weights = {tensor.name for tensor in model.graph.initializer}
     symbolic = SymbolicShapes(model)
     nodes = [node for graph in nested_graphs(model.graph) for node in graph.node]
-    # Without `keepdims`, the mean would be broadcast along a different axis.
+    # Only means with `keepdims` match: other means would be broadcast along a different axis.
     kept = [node for node in nodes if node.op_type != "ReduceMean" or _keeps_axes(node)]
     producers = {name: node for node in kept for name in node.output}
 
     def vector(name, x):
-        """Returns the name of a weight vector as long as the last axis of `x`, or `None`.
+        """Returns the name of a weight vector of the size of the last axis of `x`, or `None`.
 
-        If the vector is reshaped for broadcasting, returns the name of the original.
+        If the vector is reshaped for broadcasting, returns its name before the Reshape.
         """
         last = symbolic.shapes.get(x, ())[-1:]
         node = producers.get(name)

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def gather_integers(model: "onnx.ModelProto") -> None:
-    """Replaces `GatherND` nodes of int32, which ONNX Runtime cannot run on a GPU.
+    """Replaces `GatherND` of int32 tensors, for which ONNX Runtime has no CUDA kernel.
 
     A node that selects columns of each row becomes `GatherElements`, which has a CUDA kernel for
     all types. In all other cases, int32 tensors are converted to int64, gathered, and converted
@@ -24,7 +24,7 @@ def gather_integers(model: "onnx.ModelProto") -> None:
     shapes, types = SymbolicShapes(model).shapes, value_types(model)
     graphs = list(nested_graphs(model.graph))
     producers = {name: node for graph in graphs for node in graph.node for name in node.output}
-    for graph in reversed(graphs):  # outer graphs copy changed inner graphs
+    for graph in reversed(graphs):  # inner graphs first, because outer graphs copy them
         nodes = []
         for original in graph.node:
             node = copy_of(original)

@@ -36,7 +36,7 @@ def all_names(model: "onnx.ModelProto") -> Any:
 
 
 def unused(name: str, taken: Any) -> Any:
-    """Returns `name`, with a number appended if it is in use."""
+    """Returns `name`, with a number appended if `name` is in `taken`."""
     candidate, count = name, 1
     while candidate in taken:
         candidate, count = f"{name}__{count}", count + 1

@@ -23,7 +23,7 @@ the range of float16, and TopK. LayerNormalization is not listed, because ONNX d
 computes in float32 for inputs of any type."""
 
 ANY_TYPE = frozenset("Cast NonZero Shape Size".split())
-"""Operators that accept any type, so that their inputs are not converted."""
+"""Operators that accept any type. Their inputs are not converted."""
 
 OPEN, HALF, FULL = range(3)
 
@@ -35,12 +35,12 @@ def half_precision(model: "onnx.ModelProto") -> None:
     much memory. Every float value has one of three kinds:
 
     - half (float16): weight matrices; results of matrix products, LSTM and GRU; results of other
-      operators with half values, such as additions, activations, layer normalization, selections
-      and changes of shape. In a Transformer block, only attention scores and attention weights are
-      converted.
-    - full (float32): results of `PRECISE` operators with half or full values; results of operators
-      with full values, or with a constant outside of the range of float16, such as -1e30 in masks.
-      Examples are attention weights, log probabilities and scores.
+      operators that read half values, such as additions, activations, layer normalization,
+      selections and changes of shape. In a Transformer block, only attention scores and attention
+      weights are converted.
+    - full (float32): results of `PRECISE` operators that read half or full values; results of
+      operators that read full values, or a constant outside of the range of float16, such as -1e30
+      in masks. Examples are attention weights, log probabilities and scores.
     - open: all other values, such as positions, masks, biases and small constants. They remain
       float32 until an operator combines them with half values.
 
@@ -202,7 +202,8 @@ class _Conversions:
 
     def insert(self) -> None:
         """Inserts each Cast directly after the node that computes its input."""
-        for graph in reversed(list(nested_graphs(self.graph))):  # outer graphs copy inner graphs
+        # Inner graphs first, because outer graphs copy them.
+        for graph in reversed(list(nested_graphs(self.graph))):
             nodes = [self.casts[value.name] for value in graph.input if value.name in self.casts]
             for node in graph.node:
                 nodes.append(copy_of(node))

@@ -32,13 +32,13 @@ def hoist_invariants(model: "onnx.ModelProto") -> None:
     tf2onnx converts each tensor that a loop body reads, including weights, to a state of the loop.
     If the body returns a state unchanged (directly, through Identity nodes or through an inner
     loop), this pass replaces the state by the value outside of the loop. Nodes that depend only on
-    such values then move before the loop. Without this pass, a runtime could not prepack or
-    quantize the weights of a decoder.
+    values outside of the loop then move before the loop. Without this pass, a runtime could not
+    prepack or quantize the weights of a decoder.
 
-    A loop may run zero iterations. A node that was moved out of it then still runs, and must not
-    fail, for instance because an index is out of range. Therefore a node that may fail is moved
-    only if it reads only constants and sizes. The pass expects unique names and all constants in
-    the main graph.
+    A node that was moved out of a loop runs even if the loop has zero iterations. Such a node must
+    not fail, for instance because an index is out of range. Therefore a node that may fail is moved
+    only if all its inputs are constants or sizes. The pass expects unique names and all constants
+    in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

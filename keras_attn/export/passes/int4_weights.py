@@ -28,13 +28,13 @@ def int4_weights(model: "onnx.ModelProto") -> Any:
 
         w_ij ~ s_bj v_ij,  v_ij an integer in [-8, 7],  s_bj = w_mj / -8,  m = argmax_i in b |w_ij|
 
-    as in the format Q4_0 of [ggml](https://github.com/ggml-org/ggml). The standard operator
-    `DequantizeLinear` converts the weights to floats. ONNX Runtime fuses this operator with the
-    product to one operator, which reads the 4-bit weights and rounds the inputs to 8 bits in blocks
-    of the same size. It fuses them only if no other product reads the weights and the weights are
-    in the same graph as the product. Therefore weights that several products read are stored once
-    for each product, for instance if a language model reads its prompt before the loop of the
-    search.
+    This is the format Q4_0 of [ggml](https://github.com/ggml-org/ggml). The standard operator
+    `DequantizeLinear` converts the weights to floats. ONNX Runtime fuses `DequantizeLinear` and the
+    product into one operator, which reads the 4-bit weights and rounds the inputs to 8 bits in
+    blocks of the same size. ONNX Runtime does so only if no other product reads the weights and the
+    weights are in the same graph as the product. Therefore weights that several products read are
+    stored once for each product, for instance if a language model reads its prompt before the loop
+    of the search.
 
     See `keras_attn.export.passes.weight_products` for the products that remain in float32. The pass
     expects unique names and all constants in the main graph.
@@ -69,7 +69,7 @@ def int4_weights(model: "onnx.ModelProto") -> Any:
 
 
 def _keep_activations_apart(graph):
-    """Inserts a `Sum` between a product and an activation, or replaces the `Add` of a bias by it.
+    """Separates products from activations by a `Sum`, which replaces the `Add` of a bias, if any.
 
     Otherwise, ONNX Runtime would fuse product, bias and activation before it fuses
     `DequantizeLinear`, and would convert the weights to floats in every step.

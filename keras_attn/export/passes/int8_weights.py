@@ -13,7 +13,7 @@ bits. This sum must not overflow: 2 * 255 * 64 < 2^15."""
 
 
 LEAST = 1e-30
-"""Minimum by which a row is divided, so that a row of zeros is not divided by zero."""
+"""Minimum divisor of a row, so that a row of zeros is not divided by zero."""
 
 
 def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
@@ -22,16 +22,17 @@ def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
     Each output j has a scale s_j, and each input tensor has the scale and zero point of
     `DynamicQuantizeLinear`, computed from its values when the model runs:
 
-        w_ij ~ s_j v_ij,  v_ij an integer in [-64, 64],  s_j = max_i |w_ij| / 64
-        x W  ~ scale * s_j * sum_i (q_i - zero_point) v_ij
+        w_ij    ~ s_j v_ij,  v_ij an integer in [-64, 64],  s_j = max_i |w_ij| / 64
+        x_i     ~ scale * (q_i - zero_point),  q_i an integer in [0, 255]
+        (x W)_j ~ scale * s_j * sum_i (q_i - zero_point) v_ij
 
     The result of a sentence therefore depends on the other sentences of its batch. With
     `row_scales`, each row of the input has its own scale, max_i |x_i| / 127, and a sentence has the
     same result in every batch.
 
-    All operators are of the standard domain. Without `row_scales`, ONNX Runtime fuses the operators
-    of a product to one. See `keras_attn.export.passes.weight_products` for the products that remain
-    in float32. The pass expects unique names and all constants in the main graph.
+    All operators are in the standard domain. Without `row_scales`, ONNX Runtime fuses the operators
+    of a product into one. See `keras_attn.export.passes.weight_products` for the products that
+    remain in float32. The pass expects unique names and all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -84,7 +85,10 @@ def _quantize(weight):
 
 
 def _product_of_tensor(product, weight, scales, inputs):
-    """Returns the nodes that replace a `MatMul`; `inputs` are the quantized inputs of the graph."""
+    """Returns the nodes that replace a `MatMul`.
+
+    `inputs` is a dict from inputs of earlier products to their quantized values; it is extended.
+    """
     from onnx import TensorProto, helper
 
     source, result = product.input[0], product.output[0]
@@ -107,7 +111,7 @@ ROW_CONSTANTS = {name: f"int8_rows/{name}" for name in ("axis", "least", "step",
 
 
 def _product_of_rows(product, weight, scales, inputs):
-    """Like `_product_of_tensor`, but scales each row of the input separately.
+    """Returns the nodes that replace a `MatMul`, with a separate scale for each row of the input.
 
     `MatMulInteger` of ONNX Runtime accepts only one scale and one zero point for all rows.
     Therefore each row is first divided by its largest absolute value, all rows are quantized with

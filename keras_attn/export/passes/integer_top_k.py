@@ -13,8 +13,8 @@ def integer_top_k(model: "onnx.ModelProto") -> Any:
 
     tf2onnx converts integers to floats before `TopK`, and the results back to integers. But floats
     cannot represent all large integers. To sort in ascending order, TensorFlow negates the numbers
-    before and after `TopK`; the pass uses the attribute `largest` of ONNX instead. The pass expects
-    unique names.
+    before and after `TopK`. This pass sets the attribute `largest` of `TopK` to 0 instead. The pass
+    expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

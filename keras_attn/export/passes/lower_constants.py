@@ -7,14 +7,13 @@ if TYPE_CHECKING:
 
 
 def lower_constants(model: "onnx.ModelProto") -> None:
-    """Moves constants of the main graph into the loop that reads them.
-
-    A constant that only a loop inside another loop reads moves into the body of the outer loop.
+    """Moves constants of the main graph closer to the nodes that read them.
 
     ONNX Runtime prepacks the weight of a matrix product only if the weight is a constant of the
     graph of the product, or of the graph directly around it. Therefore initializers, and nodes that
     read only initializers, move into inner graphs until they are one level above the node that
-    reads them. The pass expects unique names.
+    reads them. For instance, a constant that is read only in an inner loop moves into the body of
+    the outer loop. The pass expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -64,7 +63,7 @@ def _names_that_must_stay(body, holder, graph):
     for sibling in subgraphs(holder):
         if sibling is not body:
             read |= captured_names(sibling)
-    # ONNX Runtime folds the moved nodes, which requires their inputs in the same graph.
+    # ONNX Runtime folds moved nodes only if their inputs are in the same graph as the nodes.
     constants = {tensor.name for each in (graph, body) for tensor in each.initializer}
     constants |= {name for node in _constant_nodes(graph, constants) for name in node.output}
     lowered = {name for node in _constant_nodes(body, constants) for name in node.output}

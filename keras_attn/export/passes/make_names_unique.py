@@ -20,7 +20,7 @@ def make_names_unique(model: "onnx.ModelProto") -> None:
 
 
 def _rename_inside(graph, scope, taken):
-    """Renames values in `graph` with the dict `scope`, and gives unique names in its subgraphs."""
+    """Renames values in `graph` with the dict `scope`, and all values of its subgraphs."""
 
     for node in graph.node:
         node.input[:] = [scope.get(name, name) for name in node.input]

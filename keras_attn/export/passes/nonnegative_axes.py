@@ -14,9 +14,9 @@ def nonnegative_axes(model: "onnx.ModelProto") -> Any:
     """Converts axes of reductions to non-negative numbers, if the rank is known.
 
     If a tensor is empty, ONNX Runtime before 1.31 does not reduce a negative axis: the result has
-    the shape of the input. A mean that is part of a normalization keeps its axis -1, by which ONNX
-    Runtime recognizes the normalization. There the wrong shape has no effect, because the mean is
-    broadcast to the shape of the input. The pass expects unique names.
+    the shape of the input. A mean that is part of a normalization keeps its axis -1, because ONNX
+    Runtime recognizes normalizations by this axis. In a normalization, the wrong shape has no
+    effect, because the mean is broadcast to the shape of the input. The pass expects unique names.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
@@ -57,7 +57,10 @@ def _attribute(node, name, default):
 
 
 def _constant(model, constants, axes):
-    """Returns the name of an initializer of the main graph with the given axes."""
+    """Returns the name of an initializer with the given axes; adds it to the main graph if needed.
+
+    `constants` is the dict of the existing initializers.
+    """
     from onnx import numpy_helper
 
     name = "nonnegative_axes/" + "_".join(map(str, axes.tolist()))

@@ -29,7 +29,7 @@ def plain_indices(model: "onnx.ModelProto") -> Any:
     producers = {name: node for node in nodes for name in node.output}
 
     def before_cast(name, to):
-        """Returns the input of a conversion to a type; `None` if the value is not a conversion."""
+        """Returns the input of the Cast to type `to` that computes a value, otherwise `None`."""
         node = producers.get(name)
         if node is None or node.op_type != "Cast" or node.attribute[0].i != to:
             return None

@@ -19,7 +19,7 @@ PRECISIONS = {
     "int8-rows": (int8_weights_of_rows,),
     "int4": (int4_weights,),
 }
-"""Dict from a precision to its passes. The first pass converts the model. The second, if any,
+"""Maps a precision to its passes. The first pass converts the model. The second pass, if any,
 emulates the precision on a CPU."""
 
 
@@ -31,8 +31,8 @@ def lower_precisions(model: "onnx.ModelProto", precision: Any) -> Any:
         precision: String, a key of `PRECISIONS`.
 
     Returns:
-        List of `onnx.ModelProto`, empty for float32. The first is the model to write. The second,
-        if any, is the model that emulates the precision on a CPU.
+        List of `onnx.ModelProto`, empty for float32. The first model is the one to write. The
+        second model, if any, emulates the precision on a CPU.
     """
     forms = [model]
     for change in PRECISIONS[precision]:

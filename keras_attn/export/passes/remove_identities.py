@@ -10,9 +10,9 @@ if TYPE_CHECKING:
 def remove_identities(model: "onnx.ModelProto") -> Any:
     """Removes nodes that return their input unchanged.
 
-    Such nodes are Identity nodes, and Slice nodes that select all elements, which tf2onnx creates
-    for `x[:, None]`. A node whose result is an output of its graph remains, because a graph must
-    compute its own outputs. The pass expects unique names and all constants in the main graph.
+    These are Identity nodes, and Slice nodes that select all elements. (tf2onnx creates such Slice
+    nodes for `x[:, None]`.) A node whose result is an output of its graph remains, because a graph
+    must compute its own outputs. The pass expects unique names and all constants in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.

@@ -11,9 +11,9 @@ def reshape_to_zero(model: "onnx.ModelProto") -> None:
 
     In ONNX, a 0 in the requested shape means the size of the input, unless the attribute
     `allowzero` of the node is set. tf2onnx does not set the attribute, so an empty batch, or a
-    history without tokens, would get a wrong shape. This pass sets the attribute. It does not
-    change nodes whose shape is a constant with a 0: tf2onnx itself wrote this 0, with the meaning
-    of ONNX.
+    key-value cache without entries, would get a wrong shape. This pass sets the attribute. It does
+    not change nodes whose shape is a constant with a 0: tf2onnx itself wrote this 0, to copy the
+    size of the input.
 
     Args:
         model: `onnx.ModelProto` with all constants in the main graph; changed in place.

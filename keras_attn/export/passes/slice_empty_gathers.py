@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 def slice_empty_gathers(model: "onnx.ModelProto") -> Any:
     """Replaces `Gather` with an empty constant index by `Slice` from 0 to 0.
 
-    Both return an axis of size 0, which a search has before its first token. But OpenVINO reads the
-    empty index as a scalar, removes the axis, and fails to load the file.
+    Both operators return a tensor with an axis of size 0. A search has such tensors before its
+    first token. OpenVINO reads the empty index of `Gather` as a scalar, removes the axis, and fails
+    to load the file.
 
     Args:
         model: `onnx.ModelProto` with all constants in the main graph; changed in place.

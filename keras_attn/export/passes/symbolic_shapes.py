@@ -18,15 +18,15 @@ ELEMENTWISE = frozenset(
 REDUCTIONS = frozenset(
     "ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare".split()
 )
-# Longer than every axis. A slice that ends here or later ends at the end of the axis.
+# Longer than every axis. A Slice with this end, or a larger one, ends at the end of the axis.
 UNLIMITED = 10**9
 
 
 class SymbolicShapes:
     """Shapes of all values of a model, and contents of the integer values that define shapes.
 
-    A size is an int, or, if it is only known when the model runs, a string. Equal strings stand for
-    equal sizes. Values whose shape or content is unknown are omitted.
+    A known size is an int. A size that is known only when the model runs is a string, and equal
+    strings stand for equal sizes. Values whose shape or content is unknown are omitted.
 
     Args:
         model: `onnx.ModelProto` with unique names.

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 def value_types(model: "onnx.ModelProto") -> Any:
     """Returns the element type of every value of a model.
 
-    The type of an output is that of an input, or a fixed type of the operator. Shapes and contents
-    are not read, so the function is fast even if the weights are large.
+    The output of an operator has the type of one of its inputs, or a fixed type. Shapes and
+    contents are not read, so the function is fast even if the weights are large.
 
     Args:
         model: `onnx.ModelProto` with unique names.

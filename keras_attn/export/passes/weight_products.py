@@ -20,13 +20,14 @@ def replace_products(model: "onnx.ModelProto", nodes_of_product: Any) -> None:
 
     Args:
         model: `onnx.ModelProto` with unique names; changed in place.
-        nodes_of_product: Function `(product, graph, made)`. `product` is the `MatMul` node, and
-            `graph` is its graph, to which the function may add constants. `made` is a dict for each
-            graph, in which the function can store values that several products share. The function
-            returns the list of new nodes, or `None` to keep the product.
+        nodes_of_product: Function `(product, graph, made)`. `product` is the `MatMul` node. `graph`
+            is the graph of this node; the function may add constants to it. `made` is a dict, the
+            same for all products of a graph, in which the function can store values that several
+            products share. The function returns the list of new nodes, or `None` to keep the
+            product.
     """
     graphs = list(nested_graphs(model.graph))
-    for graph in reversed(graphs):  # outer graphs copy changed inner graphs
+    for graph in reversed(graphs):  # inner graphs first, because outer graphs copy them
         nodes, made = [], {}
         for node in graph.node:
             replacing = nodes_of_product(node, graph, made) if node.op_type == "MatMul" else None

@@ -23,10 +23,10 @@ HANDLERS = {
     **einsum_products.HANDLERS,
     **operators.HANDLERS,
 }
-"""Dict from the name of a TensorFlow operator to the function that converts it, for operators that
-tf2onnx converts wrongly or not at all. It is the argument `custom_op_handlers` of tf2onnx."""
+"""Maps the name of a TensorFlow operator to the function that converts it, for operators that
+tf2onnx converts wrongly or not at all. The dict is the argument `custom_op_handlers` of tf2onnx."""
 
-# The patch of tf2onnx and its log affect all threads.
+# `one_walk_for_all_outputs` patches tf2onnx, and `logged_errors` reads its log, for all threads.
 _LOCK = threading.Lock()
 
 
@@ -40,9 +40,9 @@ def convert(traced: Any) -> Any:
         An `onnx.ModelProto` of opset 18, with the outputs in the order of the function.
 
     Raises:
-        ExportError: If tf2onnx cannot convert an operator or a construct, or the function reads a
-            variable that is not among its weights. (tf2onnx itself only logs that it cannot convert
-            an operator, and returns an invalid model.)
+        ExportError: If tf2onnx cannot convert the function, or the function reads a variable that
+            is not among its weights. (tf2onnx itself only logs operators that cannot be converted,
+            and returns an invalid model.)
     """
     model = _to_onnx(traced)
     _attach_weights(model.graph, traced.weights)

@@ -15,23 +15,25 @@ from keras_attn._backend.private_names import (
 )
 
 FRAMEWORKS = frozenset({"keras", "tensorflow", "numpy", "onnx", "tf2onnx"})
-"""Packages with objects that a copy shares with its original, unless they are layers."""
+"""Packages whose objects are shared by a copy and its original. Layers of these packages are
+copied."""
 
 
 def copy_layers(*layers: Any) -> Any:
     """Copies layers and all nested layers, but shares their variables.
 
-    An export sets attributes of layers, such as `use_cudnn` and `dtype_policy`. It sets them on a
-    copy, so the caller can use the model at the same time. The Python objects are copied without
-    `get_config`. Therefore the classes need not be registered, attributes that were set after the
-    construction are copied too, and the copies need no memory for weights.
+    An export sets attributes of layers, such as `use_cudnn` and `dtype_policy`. It sets the
+    attributes of copies, so the caller can use the model during the export. The Python objects are
+    copied without `get_config`. Therefore the classes need not be registered, attributes that were
+    set after the construction are copied too, and the copies need no memory for weights.
 
     The function copies layers, operations, and all objects that refer to them: containers, bound
     methods, partial functions, closures and defaults of functions, and objects of other classes.
     Everything else is shared: variables, tensors, arrays, seed generators, optimizers and metrics.
 
     Args:
-        *layers: Keras layers or models. Parts that they share are also shared by their copies.
+        *layers: Keras layers or models. If two layers share a part, their copies share the copy of
+            this part.
 
     Returns:
         List of the copies.
@@ -135,7 +137,7 @@ class _Copies:
 
 
 def _parts(value):
-    """Returns the objects that an object refers to, if they may lead to a layer."""
+    """Returns the objects that `value` refers to and through which a layer may be reachable."""
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]
     if isinstance(value, (list, tuple, set, frozenset)):

@@ -1,6 +1,6 @@
 """Converts an einsum to a single matrix product.
 
-The conversion in tf2onnx tries every permutation of the letters, which takes minutes for six
+The converter of tf2onnx tries every permutation of the letters, which takes minutes for six
 letters.
 """
 
@@ -19,9 +19,10 @@ def _einsum(graph, node, name, args):
     Each axis of two tensors has one of these kinds:
 
     - batch: an axis of both tensors and of the result;
-    - left or right: an axis of the first or the second tensor, and of the result;
+    - left: an axis of the first tensor and of the result;
+    - right: an axis of the second tensor and of the result;
     - contracted: an axis of both tensors, but not of the result;
-    - summed: an axis of one tensor only, over which the tensor is summed before the product.
+    - summed: an axis of one tensor only. The tensor is summed over this axis before the product.
 
     The tensors `(batch ..., left, contracted)` and `(batch ..., contracted, right)` are multiplied.
     Then the axes of the product are transposed to the order of the result.
@@ -127,7 +128,7 @@ class _Writer:
         self.shapes = {}
 
     def sum(self, tensor: Any, kept: Any) -> Any:
-        """Sums over all axes except those to keep."""
+        """Sums over all axes whose labels are not in `kept`."""
         axes = [axis for axis, label in enumerate(tensor.labels) if label not in kept]
         if not axes:
             return tensor
@@ -135,7 +136,7 @@ class _Writer:
         return _Tensor(value, [each for each in tensor.labels if each in kept], tensor.sizes)
 
     def product(self, left: Any, right: Any, result: Any) -> Any:
-        """Returns the product of two tensors. Its axes may have another order than `result`."""
+        """Returns the product of two tensors. Its axes may be in another order than `result`."""
         both = {*left.labels} & {*right.labels}
         batch = [label for label in result if label in both]
         contracted = [label for label in left.labels if label in both and label not in result]

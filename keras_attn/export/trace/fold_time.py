@@ -13,11 +13,13 @@ from keras_attn._layer.flatten_layers import flatten_layers
 def fold_time(*layers: Any) -> None:
     """Makes `TimeDistributed` layers call their inner layer once, with `batch * steps` rows.
 
-    The results do not change if the inner layer processes all rows independently. If the number of
-    steps is unknown, Keras 3.15 and earlier use the batch size as the number of steps, because they
-    read the size before they transpose the input. So every traced graph returns wrong values, and
-    has operators that tf2onnx cannot convert. If the number of steps is known, Keras traces the
-    inner layer once for each step.
+    The results do not change if the inner layer processes all rows independently.
+
+    The change corrects an error: if the number of steps is unknown, `TimeDistributed` of Keras 3.15
+    and earlier uses the batch size as the number of steps, because it reads the size before it
+    transposes the input. The traced graph then returns wrong values, and has operators that tf2onnx
+    cannot convert. The change also makes graphs smaller: if the number of steps is known, Keras
+    would trace the inner layer once for each step.
 
     Args:
         *layers: Copies of Keras layers or models; all nested layers are changed.

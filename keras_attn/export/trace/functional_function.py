@@ -15,8 +15,8 @@ class FunctionalFunction:
         model: Functional Keras model.
 
     Attributes:
-        model: Copy of the model that shares its variables and does not depend on the machine, see
-            `portable_copy`.
+        model: Copy of the model from `portable_copy`. The copy shares the variables of the model,
+            and its results do not depend on the machine.
         inputs: Dict from the names in the file to the symbolic inputs.
         outputs: Dict from the names in the file to the symbolic outputs.
 

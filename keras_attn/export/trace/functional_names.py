@@ -43,8 +43,8 @@ def axis_names(name: str, shape: Any, first: Any = "batch") -> Any:
     Args:
         name: String, name of the tensor.
         shape: Tuple of ints and `None`.
-        first: String, name of the first axis. Other axes are named `name_axis`. Defaults to
-            `"batch"`.
+        first: String, name of the first axis if its size is unknown. Other axes of unknown size are
+            named after the tensor and the axis, such as `"image_1"`. Defaults to `"batch"`.
     """
     return tuple(
         size if size is not None else first if axis == 0 else f"{name}_{axis}"
@@ -53,7 +53,10 @@ def axis_names(name: str, shape: Any, first: Any = "batch") -> Any:
 
 
 def _paths(structure, what):
-    """Returns unique paths of the tensors in a dict of a model's inputs or outputs."""
+    """Returns a unique name such as `outer/inner` for each tensor in a nested dict.
+
+    The dict contains the inputs or the outputs of a model.
+    """
     paths = [path for path, _ in keras.tree.flatten_with_path(structure)]
     names = ["/".join(map(str, path)) for path in paths]
     same = [path for path, name in zip(paths, names, strict=True) if names.count(name) > 1]
@@ -66,6 +69,6 @@ def _paths(structure, what):
     if "" in names:
         raise ValueError(
             "Expected keys that are not empty, because an ONNX file needs a name for each of the "
-            f"{what}. Received: the keys {paths}. Rename the empty one."
+            f"{what}. Received: the keys {paths}. Rename the empty key."
         )
     return names

@@ -8,17 +8,20 @@ from keras_attn.export.trace.recurrent_operator import recurrent_operator
 
 
 def fuse_recurrence(*layers: Any) -> None:
-    """Represents LSTM and GRU layers as ONNX operators, instead of loops, when they are traced.
+    """Changes LSTM and GRU layers so that each is exported as one ONNX operator, not as a loop.
 
-    The traced function can be converted to ONNX but not run. For every mask, the converted model
-    returns the same results as Keras. The mask becomes the input `sequence_lens` of the operator:
-    the real positions of each row are moved to the start of the row, in the order in which the
-    layer reads them. After the operator, each output is moved back to its position. Each move is
-    one Gather, which also performs the transposition that the operator requires.
+    The changed layers can be traced and converted to ONNX, but not run. For every mask, the
+    converted model returns the same results as Keras. The mask becomes the input `sequence_lens` of
+    the operator: the real positions of each row are moved to the start of the row, in the order in
+    which the layer reads them. After the operator, each output is moved back to its position. Each
+    move is one Gather, which also performs the transposition that the operator requires.
 
-    The following layers keep their loop: layers with other activations than the default, another
-    type than float32, or a mask that is not `(batch, time)`; layers with other cells than
-    `keras.layers.LSTMCell` and `GRUCell`; and subclasses of `LSTM`, `GRU` and `RNN`.
+    The following layers keep their loop:
+
+    - layers with activations other than the defaults, or with a compute type other than float32;
+    - layers whose mask does not have the shape `(batch, time)`;
+    - layers with cells other than `keras.layers.LSTMCell` and `GRUCell`;
+    - subclasses of `LSTM`, `GRU` and `RNN`.
 
     Args:
         *layers: Copies of Keras layers or models; all nested layers are changed.
@@ -79,7 +82,7 @@ def _fused_loop(layer, sequences, initial_state, mask):
 
     batch, time = tf.shape(mask)[0], tf.shape(mask)[1]
     # TopK, LSTM and GRU of ONNX Runtime before 1.31 crash the process if a batch is empty. So their
-    # inputs get at least one row and one step, (R, S).
+    # inputs have R >= 1 rows and S >= 1 steps.
     more_rows, more_steps = 1 - tf.minimum(batch, 1), 1 - tf.minimum(time, 1)
     rows, steps = batch + more_rows, time + more_steps
     if layer.go_backwards:
@@ -87,8 +90,8 @@ def _fused_loop(layer, sequences, initial_state, mask):
     # Concat instead of Pad, because ONNX Runtime has no CUDA kernel that pads integers.
     is_real = tf.concat([mask, tf.zeros((batch, more_steps), tf.int32)], 1)  # (B, S)
     is_real = tf.concat([is_real, tf.zeros((more_rows, steps), tf.int32)], 0)  # (R, S)
-    # Sorts the positions: the real ones first, then the others, both in their order. No two sort
-    # keys of a row are equal, so the order is unique.
+    # Sorts the positions of each row: first the real positions, then the masked positions, each in
+    # the order of reading. No two sort keys of a row are equal, so the result is unique.
     positions = tf.math.top_k(is_real * steps - tf.range(steps), steps).indices  # (R, S)
     if layer.go_backwards:
         positions = steps - 1 - positions

@@ -21,7 +21,7 @@ def _floor_mod(graph, node, name, args):
 
 
 def _floor_div(graph, node, name, args):
-    """Computes `x // y`, because `Div` of ONNX rounds integers towards zero."""
+    """Computes `x // y`, rounded down. (`Div` of ONNX rounds integers towards zero.)"""
     if _is_integer(graph, node):
         _quotient(graph, node, _floored)
     else:
@@ -29,7 +29,11 @@ def _floor_div(graph, node, name, args):
 
 
 def _floored(new, x, y):
-    """Computes `(x - x % y) / y` in int64, so differences of smaller integers are exact."""
+    """Computes `x // y` as `(x - x % y) / y`.
+
+    Signed integers of less than 64 bits are converted to int64, so that `x - x % y` cannot
+    overflow. For int64 itself, the quotient is computed without this difference.
+    """
     from onnx import TensorProto
 
     dtype = new.numpy_dtype
@@ -81,7 +85,7 @@ def _quotient(graph, node, divide):
 
 
 def _safe(new, divisor):
-    """Replaces the divisors 0 and -1 by 1, and also returns where they were replaced."""
+    """Returns the divisors with 1 instead of 0 and -1, and a mask of the replaced divisors."""
     is_special = new("Equal", divisor, new.constant(0))
     if new.numpy_dtype.kind == "i":
         is_special = new("Or", is_special, new("Equal", divisor, new.constant(-1)))

@@ -37,20 +37,22 @@ def with_batch_size(spec: Any, batch_size: int) -> Any:
 
 
 def require_small(weights: Any) -> None:
-    """Raises an error for weights that do not fit in a LiteRT file. Call it before the export.
+    """Raises an error for weights that do not fit in a LiteRT file.
+
+    The exporters call this function before they convert a model, because a conversion takes long.
 
     Args:
         weights: List of `keras.Variable`.
 
     Raises:
-        ExportError: If the weights have more than `LIMIT` bytes in float32, in which every model
-            is converted first.
+        ExportError: If the weights have more than `LIMIT` bytes in float32. The limit also holds
+            for lower precisions, because every model is first converted in float32.
     """
     size = sum(4 * math.prod(weight.shape) for weight in weights)
     if size > LIMIT:
         raise ExportError(
-            f"Expected weights of at most {LIMIT:,} bytes in float32, as many as a LiteRT file can "
-            f"hold. Received: {size:,} bytes. Export the model with `export_onnx`, which writes "
+            f"Expected weights of at most {LIMIT:,} bytes in float32, the maximum size of a LiteRT "
+            f"file. Received: {size:,} bytes. Export the model with `export_onnx`, which writes "
             "large models to a directory."
         )
 
@@ -63,13 +65,14 @@ def convert_to_litert(
     """Converts functions of tensors to a LiteRT model with one signature for each function.
 
     Args:
-        functions: Dict from the name of a signature to a function, and a list of `tf.TensorSpec`
-            with the names of its inputs. A function takes the tensors in this order and returns a
-            dict from output names to tensors. It may read `weights`, which all functions share.
+        functions: Dict from the name of a signature to a pair: a function, and a list with a
+            `tf.TensorSpec` for each of its inputs. A function takes the tensors in the order of the
+            list, and returns a dict from output names to tensors. All functions may read `weights`.
         weights: List of all `keras.Variable`s that the functions read.
         precision: String, one of `PRECISIONS`. `"float16"` stores the weights in 16 bits and
             computes in float32. `"int8"` stores the weights of matrix products and embeddings in 8
-            bits, and quantizes their inputs when the model runs. Defaults to `"float32"`.
+            bits, and quantizes the inputs of matrix products when the model runs. Defaults to
+            `"float32"`.
 
     Returns:
         Bytes of the model, a flatbuffer.
@@ -92,7 +95,7 @@ def convert_to_litert(
             converter = tf.lite.TFLiteConverter.from_saved_model(
                 directory, signature_keys=list(signatures)
             )
-            # Only the operators of LiteRT itself: others need TensorFlow on the device.
+            # Only built-in operators of LiteRT: all others need TensorFlow on the device.
             converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
             if precision != "float32":
                 converter.optimizations = [tf.lite.Optimize.DEFAULT]
@@ -113,7 +116,7 @@ def _reason(error):
     if not operators:
         summary = " ".join(text.split())
         return f"LiteRT's converter failed: {type(error).__name__}: {summary[-400:]}"
-    names = re.findall(r'"([\w.]+/[\w./]+)@', text)  # without the names of functions
+    names = re.findall(r'"([\w.]+/[\w./]+)@', text)  # the name of a function follows the @
     layers = list(dict.fromkeys(names))
     places = f" in {layers[:5]}" if layers else ""
     return (

@@ -7,12 +7,12 @@ from keras_attn.export.trace.stepped_search import NEXT
 
 
 class NonemptySteps:
-    """A `SteppedSearch` whose values are never empty, for LiteRT.
+    """A `SteppedSearch` without empty tensors, for LiteRT.
 
-    Before the first token, the caches and the ids of a search have no entries, and LiteRT's
-    interpreter cannot return tensors of size 0. So each dynamic axis of a value that changes has
-    one entry more, at its end, which is 0: `start` and `step` add it, `step` and `finish` ignore
-    it.
+    Before the first token, the key-value caches and the ids of a search have no entries, and the
+    interpreter of LiteRT cannot return tensors of size 0. So `start` and `step` append one entry of
+    zeros to each dynamic axis of the values that change in a step. `step` and `finish` remove this
+    entry from their inputs.
 
     Args:
         steps: `SteppedSearch`.
@@ -33,15 +33,15 @@ class NonemptySteps:
         }
 
     def start(self, *inputs: Any) -> dict[str, Any]:
-        """Like `SteppedSearch.start`."""
+        """Returns the values before the first token, see `SteppedSearch.start`."""
         return self._extended(self._steps.start(*inputs))
 
     def step(self, *values: Any) -> dict[str, Any]:
-        """Like `SteppedSearch.step`."""
+        """Returns the values that the next token changes, see `SteppedSearch.step`."""
         return self._extended(self._steps.step(*self._shortened(self.step_signature, values)))
 
     def finish(self, *values: Any) -> dict[str, Any]:
-        """Like `SteppedSearch.finish`."""
+        """Returns the results of the search, see `SteppedSearch.finish`."""
         return self._steps.finish(*self._shortened(self.finish_signature, values))
 
     def _extended(self, values: dict[str, Any]) -> dict[str, Any]:

@@ -13,12 +13,13 @@ def portable_copy(*layers: Any, keep_precision: Any = False) -> Any:
 
     - `use_cudnn` becomes `False`. On a machine with a GPU, a layer with `use_cudnn="auto"` would be
       traced to an operator that other machines cannot run.
-    - Dropout of recurrent layers becomes 0. Keras computes dropout masks for their cells even in
-      inference, where the cells ignore the masks. Then the file would contain the state of the
-      random generator.
-    - Mixed precision becomes float32, the precision of the weights. Lower precision in a file is an
-      option of the export. A cast that is an operation of a functional model remains.
-    - Low-rank updates (LoRA) are merged. The merged kernels are variables of the copy.
+    - Dropout of recurrent layers becomes 0. Keras computes dropout masks for recurrent cells even
+      in inference, where the cells ignore the masks. These masks would add the state of the random
+      generator to the file.
+    - Mixed precision becomes float32, the precision of the weights. (Exporters have their own
+      option for a lower precision.) Casts that are operations of a functional model remain.
+    - Low-rank updates (LoRA) are merged into the kernels. The merged kernels are variables of the
+      copy.
 
     Args:
         *layers: Keras layers or models. Copies of nested layers are changed too.
@@ -44,7 +45,8 @@ def portable_copy(*layers: Any, keep_precision: Any = False) -> Any:
 def traceable_copy(*layers: Any) -> Any:
     """Copies layers so that all their operations can be converted to ONNX.
 
-    The copies can be traced but not run, see `fuse_recurrence`.
+    The copies can be traced but not run, because they may contain ONNX operators for LSTM and GRU
+    layers, see `fuse_recurrence`.
 
     Args:
         *layers: Keras layers or models from `portable_copy`.
@@ -58,6 +60,9 @@ def traceable_copy(*layers: Any) -> Any:
 
 
 def make_traceable(*layers: Any) -> None:
-    """Like `traceable_copy`, but changes the layers in place."""
+    """Changes layers in place so that all their operations can be converted to ONNX.
+
+    The changed layers can be traced but not run, see `traceable_copy`.
+    """
     fold_time(*layers)
     fuse_recurrence(*layers)

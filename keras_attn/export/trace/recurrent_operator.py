@@ -1,7 +1,8 @@
 """Represents the ONNX operators LSTM and GRU in a TensorFlow graph.
 
 TensorFlow has no such operators. Instead, the traced graph contains a call of a Python function
-that cannot be run. A handler of tf2onnx replaces the call by the ONNX operator.
+that only raises an error. During the conversion, a handler of tf2onnx replaces the call by the ONNX
+operator.
 """
 
 from typing import Any
@@ -18,14 +19,14 @@ def recurrent_operator(cell: Any, steps: Any, lengths: Any, states: Any) -> Any:
     Args:
         cell: `keras.layers.LSTMCell` or `GRUCell`, float32, with the default activations.
         steps: Tensor of shape `(time, batch, features)`, the inputs.
-        lengths: Int32 tensor of shape `(batch,)`, number of steps of each row, at least 1. The
-            result of an empty row depends on the runtime.
+        lengths: Int32 tensor of shape `(batch,)`, number of steps of each row, at least 1. (For
+            0 steps, the result would depend on the runtime.)
         states: List of tensors of shape `(batch, units)`, the initial states: h, and for an LSTM
             also c.
 
     Returns:
-        Tuple of the outputs `(time, batch, units)`, zero after the last step of a row, and the list
-        of the states `(batch, units)` after that step.
+        Tuple of the outputs `(time, batch, units)`, which are zero after the last step of a row,
+        and the list of the states `(batch, units)` after the last step.
     """
     import tensorflow as tf
 
@@ -84,7 +85,7 @@ def _reorder_gates(weight, units):
 
 
 def _make_node(graph, node, name, args):
-    """Replaces the function call by the operator that it represents."""
+    """Replaces the call of `_never_run` by the operator LSTM or GRU."""
     if _NAME not in name.split("/")[-1]:
         raise ValueError(f"{name} calls a Python function, which ONNX cannot do.")
     reset_after, *inputs = node.input

@@ -15,7 +15,7 @@ from keras_attn.models.model_inputs import call_encoder, reads_ids
 from keras_attn.models.side import Side, source_side
 
 SOURCE_IDS = "source_ids"
-"""Name of the input in an exported file if a model reads ids."""
+"""Name of the input of an exported file for a model that reads token ids."""
 
 SEARCH_INPUTS = ("max_length", "length_penalty", "prefix_ids", "seeds")
 """Inputs of a file that belong to the search, not to the encoder."""
@@ -53,26 +53,28 @@ class SearchFunction:
             precision compute in float32. Defaults to `False`.
 
     Attributes:
-        encoder: Copy of the encoder that shares its variables and does not depend on the machine,
-            see `portable_copy`.
+        encoder: Copy of the encoder from `portable_copy`. The copy shares the variables of the
+            encoder, and its results do not depend on the machine.
         search: Copy of the search, also from `portable_copy`.
         inputs: Dict from the names of the inputs of the encoder to their symbolic tensors.
-        is_stochastic: Bool, whether the search samples at random, so that `seeds` is an input.
-        source: `Side` of the source. Its special ids are those of the encoder, or of the source
-            tokenizer if the encoder has no such attributes. `None` if the inputs are not ids.
+        is_stochastic: Bool, whether the search samples at random. If it does, `seeds` is an input.
+        source: `Side` of the source. Its special ids come from attributes of the encoder, or from
+            the source tokenizer if the encoder lacks these attributes. `None` if the inputs are not
+            ids.
         target: `Side` of the target, with the special ids of the search.
-        accepts_empty_texts: Bool, whether the model continues a text without tokens, because
-            it is a language model whose prompts begin with a start token.
+        accepts_empty_texts: Bool, whether the model can continue a text without tokens. Only
+            language models whose prompts begin with a start token can.
         weights: List of all `keras.Variable`s that the function reads.
         beam_width: Int, 1 for a `GreedyDecoder`.
         num_hypotheses: Int, 1 for a `GreedyDecoder`.
 
     Raises:
-        ValueError: If the model is not a `GenerationModel`; a tokenizer has more ids than its
-            embedding; the model reads ids, but there is only a target tokenizer; the model does not
-            read ids, but there is a source tokenizer; encoder and source tokenizer have different
-            end tokens; the source has no room for the special ids; an input has the name of an
-            input of the search, or cannot be in a file; or the length penalty is negative.
+        ValueError: If the model is not a `GenerationModel`; a tokenizer has more ids than the
+            embedding that reads them; the model reads ids, but there is only a target tokenizer;
+            the model does not read ids, but there is a source tokenizer; encoder and source
+            tokenizer have different end tokens; the maximum length of the source leaves no token
+            besides the special ids; an input has the name of an input or output of the search, or a
+            type that a file cannot have; or the length penalty is negative.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class SearchFunction:
         search = self.search
         special = search.pad_token_id, search.start_token_id, search.end_token_id
         size = _vocabulary_size("target", search.decoder, target_tokenizer or source_tokenizer)
-        self.target = Side(size, *special, add_end=True)  # targets to score end with the end token
+        self.target = Side(size, *special, add_end=True)  # scored targets end with the end token
         source = self.source
         self.accepts_empty_texts = bool(source and source.add_start and not source.add_end)
 
@@ -195,7 +197,7 @@ class SearchFunction:
 
     @property
     def dimensions(self) -> Any:
-        """Dictionary from each input and output name to the names or sizes of its axes."""
+        """Dictionary from the name of each input and output to the names or sizes of its axes."""
         sizes = {"hypotheses": self.num_hypotheses}
         return {
             **{name: axis_names(name, each.shape) for name, each in self.inputs.items()},
@@ -221,12 +223,12 @@ class SearchFunction:
 
 
 def named(signature: Any, values: Any) -> Any:
-    """Dictionary from the names in a list of `tf.TensorSpec` to a value for each."""
+    """Returns a dictionary from the names in a list of `tf.TensorSpec` to the given values."""
     return {spec.name: value for spec, value in zip(signature, values, strict=True)}
 
 
 def _inputs(source):
-    """Dictionary from names in the file to the symbolic inputs of a model."""
+    """Returns a dictionary from the names in the file to the symbolic inputs of a model."""
     if reads_ids(source):
         return {SOURCE_IDS: keras.KerasTensor((None, None), "int32")}
     inputs = source if isinstance(source, dict) else {source.name: source}
@@ -259,12 +261,13 @@ def _vocabulary_size(side, layer, tokenizer):
         raise ValueError(
             f"Expected a {side} tokenizer of at most {size} ids, as many as the embedding has. "
             f"Received: a tokenizer with vocabulary_size={tokenizer.vocabulary_size}. "
-            "Is it the one that the model was trained with?"
+            "Pass the tokenizer that the model was trained with."
         )
     if tokenizer is not None and tokenizer.vocabulary_size < size:
         warnings.warn(
-            f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, the model {size}. Is it "
-            "the one that the model was trained with? Ids that the tokenizer lacks have no text.",
+            f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, but the model has {size}. "
+            "Ids that the tokenizer lacks have no text. Check that the model was trained with this "
+            "tokenizer.",
             stacklevel=4,
         )
     return size

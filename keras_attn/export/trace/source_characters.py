@@ -12,7 +12,7 @@ MAX_PREFIX_CHARACTERS = 16_384
 def max_source_characters(function: Any, value: Any = None) -> Any:
     """Returns the maximum length of a source text, in characters (code points).
 
-    It applies to exported files that contain tokenizers.
+    The limit applies to exported files that contain tokenizers.
 
     Args:
         function: `SearchFunction`.

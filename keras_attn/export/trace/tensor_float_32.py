@@ -10,9 +10,9 @@ _LOCK = threading.RLock()
 def without_tensor_float_32() -> Iterator[None]:
     """Makes TensorFlow multiply in float32 inside the block, even on a GPU.
 
-    By default, TensorFlow rounds the factors of a product to 10 bits (TensorFloat-32) on GPUs that
-    support this format, while an exported file is compared in float32. The setting affects all
-    products of the process during an export. A lock lets only one thread at a time enter the block.
+    On GPUs that support TensorFloat-32, TensorFlow by default rounds the factors of a product to 10
+    bits. The comparison of an exported file with Keras needs products in float32. The setting
+    affects all threads of the process. A lock lets only one thread at a time enter the block.
     """
     import tensorflow as tf
 

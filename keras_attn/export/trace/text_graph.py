@@ -64,7 +64,8 @@ KNOWN_TOKENS = """
     is_known = Less (found_tokens, vocabulary_size)
     tokens = Where (is_known, found_tokens, unknown_token_id)
 """
-"""Nodes of `encode` for a tokenizer with pieces outside of the vocabulary."""
+"""Additional nodes of `encode` for a tokenizer with more pieces than the vocabulary: they replace
+the ids of these pieces by the unknown token."""
 
 SPREAD = """
 spread (string[batch] text, int32[prefixes, prefix_length] read_prefix)
@@ -118,14 +119,14 @@ decode (int32[batch, n, time] token_ids, int32[batch, n] lengths, float[batch, n
 
 
 MAX_CHARACTERS = 32_768
-"""Maximum number of characters. For larger numbers, the operator does not compile the regular
-expression that truncates a text."""
+"""Upper limit of `max_characters`. For larger numbers, `StringRegexReplace` cannot compile the
+regular expression that truncates a text."""
 
 
 def add_text(
     model: Any, source_tokenizer: Any, target_tokenizer: Any, function: Any, max_characters: Any
 ) -> None:
-    """Adds the tokenizers to a model of ids, as operators of onnxruntime-extensions.
+    """Adds tokenizers to a model of token ids, as operators of onnxruntime-extensions.
 
         text -> source ids, padding -> model -> ids of each hypothesis -> text
 
@@ -140,8 +141,9 @@ def add_text(
             and `log_probs`.
         source_tokenizer: `SentencePieceTokenizer`.
         target_tokenizer: `SentencePieceTokenizer`.
-        function: `SearchFunction` with the settings.
-        max_characters: Int in [1, 32768], maximum number of characters; longer texts are truncated.
+        function: `SearchFunction` from which the model was converted.
+        max_characters: Int in [1, 32768], maximum number of characters of a source text. Longer
+            texts are truncated.
     """
     from onnx import helper
 
@@ -195,7 +197,10 @@ def add_text(
 
 
 def _optional(value):
-    """Returns an optional input. For an input with a default value, ONNX Runtime logs a warning."""
+    """Returns an optional input with the name and type of `value`.
+
+    ONNX Runtime would log a warning for an input with a default value.
+    """
     from onnx import helper
 
     kind = helper.make_optional_type_proto(value.type)
@@ -203,7 +208,7 @@ def _optional(value):
 
 
 def _choice(value, default):
-    """Returns nodes that compute `name/value`, the value of an optional input or its default."""
+    """Returns nodes that compute `{name}/value`: the optional input `name`, or its default."""
     from onnx import helper
 
     name, kind = value.name, value.type.tensor_type.elem_type
@@ -228,7 +233,7 @@ def _choice(value, default):
 
 def _parse_encode(tokenizer, max_characters, **others):
     """Returns the graph `ENCODE`, which truncates long texts before tokenization."""
-    thousands, rest = divmod(max_characters, 1000)  # RE2 repeats at most 1,000 times
+    thousands, rest = divmod(max_characters, 1000)  # RE2 allows at most 1,000 repetitions
     beginning = ".{1000}" * thousands + f".{{{rest}}}"
     graph = ENCODE
     if tokenizer.has_extra_pieces:
@@ -248,9 +253,10 @@ def _parse_encode(tokenizer, max_characters, **others):
 
 
 def _parse(text: str, tokenizer: Any = None, name: str | None = None, **constants: Any) -> Any:
-    """Parses a graph, and adds the tokenizer, constants and a prefix of all names.
+    """Parses a graph, and adds the tokenizer and constants.
 
-    The prefix is the name of the graph. Constants that are not arrays become int32 arrays.
+    The name of the graph becomes a prefix of all names except the inputs and outputs. Constants
+    that are not arrays become int32 arrays.
     """
     from onnx import helper, numpy_helper, parser
 

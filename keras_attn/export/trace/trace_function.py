@@ -28,7 +28,8 @@ class Trace:
         """Dict from the names of graph inputs to the constants that they represent.
 
         TensorFlow creates a graph input for each eager tensor that a function reads, for instance
-        for `table` in `x * table`. It stores very small tensors in the graph instead.
+        for `table` in `x * table`. Very small tensors have no graph input: TensorFlow stores them
+        in the graph.
         """
         import tensorflow as tf
 

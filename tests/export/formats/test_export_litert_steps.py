@@ -136,7 +136,7 @@ def test_litert_steps_pickle(paths, streaming):
 
 
 def test_litert_steps_and_whole_search_are_told_apart(paths):
-    with pytest.raises(ModelFileError, match=r"signatures \['serving_default'\].*use Streaming"):
+    with pytest.raises(ModelFileError, match=r"signatures \['serving_default'\].*with Streaming"):
         Translator(paths[0])
     with pytest.raises(ModelFileError, match=r"\['start', 'step', 'finish'\].*Use Translator"):
         StreamingTranslator(paths[1])

@@ -356,7 +356,7 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     with pytest.raises(ValueError, match="source_tokenizer in addition to the target_tokenizer"):
         export_onnx(translator, path, target_tokenizer=target)
     larger = SimpleNamespace(vocabulary_size=46, model=b"")
-    with pytest.raises(ValueError, match="the one that the model was trained with"):
+    with pytest.raises(ValueError, match="the tokenizer that the model was trained with"):
         export_onnx(translator, path, larger)
     with pytest.raises(ValueError, match="SentencePieceTokenizer.*'source.spm'"):
         export_onnx(translator, path, "source.spm")

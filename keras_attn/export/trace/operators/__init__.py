@@ -1,7 +1,7 @@
 """Conversions of TensorFlow operators that tf2onnx lacks or converts wrongly.
 
-Each conversion is a function `(graph, node, name, args)` that changes a graph of tf2onnx, see the
-argument `custom_op_handlers` of tf2onnx.
+Each conversion is a function `(graph, node, name, args)` that replaces a node of a tf2onnx graph.
+See the argument `custom_op_handlers` of tf2onnx.
 """
 
 from keras_attn.export.trace.operators import functions, integers, ordering, selection

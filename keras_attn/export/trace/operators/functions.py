@@ -37,7 +37,10 @@ def _log1p(graph, node, name, args):
 
 
 def _bitcast(graph, node, name, args):
-    """Converts a float to an integer with the same sign bit. `keras.ops.signbit` reads that bit."""
+    """Converts a float to an integer with the same sign bit, for `keras.ops.signbit`.
+
+    The other bits cannot be computed in ONNX. If the graph uses them, an error is raised.
+    """
     from onnx import TensorProto
 
     readers = graph.find_output_consumers(node.output[0])
@@ -116,7 +119,7 @@ def _atan2(graph, node, name, args):
         below = new("Less", new("Reciprocal", value), zero)
         return new("Or", new("Less", value, zero), new("And", new("Equal", value, zero), below))
 
-    # If both are infinite, ones with the same signs replace them, which have the same angle.
+    # If both coordinates are infinite, the quotient is 1 or -1, the quotient of their signs.
     both = new(
         "And",
         new("Equal", new("Abs", x), infinity),
@@ -124,7 +127,7 @@ def _atan2(graph, node, name, args):
     )
     quotient = new("Div", y, x)
     quotient = new("Where", both, new("Mul", new("Sign", y), new("Sign", x)), quotient)
-    # For 0 / 0, the angle is 0 before the half turn below.
+    # If both coordinates are 0, the angle is 0 before the half turn below.
     origin = new("And", new("Equal", x, zero), new("Equal", y, zero))
     angle = new("Where", origin, zero, new("Atan", quotient))
     turn = new("Where", is_negative(y), new.constant(-math.pi), new.constant(math.pi))

@@ -24,16 +24,17 @@ def _right_shift(graph, node, name, args):
 
 
 def _distance(new):
-    """Returns the number of bits to shift as uint64. As in TensorFlow, it is at most bits - 1."""
+    """Returns the distance of the shift as uint64, clipped to [0, bits - 1] as in TensorFlow."""
     distance = new("Max", _wide(new, new.inputs[1]), new.constant(0, "int64"))
     distance = new("Min", distance, new.constant(_bits(new) - 1, "int64"))
     return _unsigned(new, distance)
 
 
 def _wrapped(new, value):
-    """Returns the lowest bits of a uint64 in the dtype of the result.
+    """Converts a uint64 to the dtype of the result; keeps only the lowest bits.
 
-    Conversions of numbers out of range are avoided, because their results depend on the runtime.
+    Numbers outside of the range of the dtype are reduced before the conversion, because the result
+    of converting them would depend on the runtime.
     """
     from onnx import TensorProto
 

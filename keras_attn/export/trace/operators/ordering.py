@@ -9,7 +9,7 @@ from keras_attn.export.trace.operators.replacement import Replacement
 
 
 def _bucketize(graph, node, name, args):
-    """Returns the number of boundaries that are not above each value."""
+    """Returns, for each value, the number of boundaries that are at most the value."""
     boundaries = np.array(node.get_attr("boundaries").floats, "float32")
     dtype = graph.get_dtype(node.input[0])
     new = Replacement(graph, node)
@@ -19,12 +19,12 @@ def _bucketize(graph, node, name, args):
 
 
 def _lower_bound(graph, node, name, args):
-    """Returns the number of sorted values `(rows, length)` below each value `(rows, number)`."""
+    """Counts the sorted values `(rows, length)` that are less than each query `(rows, number)`."""
     _bound(graph, node, "Less")
 
 
 def _upper_bound(graph, node, name, args):
-    """Returns the number of sorted values `(rows, length)` that are not above each value."""
+    """Counts the sorted values `(rows, length)` that are at most each query `(rows, number)`."""
     _bound(graph, node, "LessOrEqual")
 
 
@@ -82,7 +82,8 @@ def _band_part(graph, node, name, args):
         raise ValueError(f"{name} has a band whose width is not constant.")
     new = Replacement(graph, node)
     value, (lower, upper) = new.inputs[0], bounds
-    # `Trilu` of ONNX Runtime supports few types. The conversions to these types keep all bits.
+    # `Trilu` of ONNX Runtime supports few types. Tensors of other types are converted to a wider
+    # type, which loses no bits.
     wide = {
         TensorProto.FLOAT16: TensorProto.FLOAT,
         TensorProto.BFLOAT16: TensorProto.FLOAT,
@@ -105,6 +106,7 @@ def _band_part(graph, node, name, args):
     new.result(value if new.dtype in has_kernel else new.cast(value, new.dtype))
 
 
+# From a reduction to the `reduction` of ScatterND, and a function from a dtype to the start value.
 _NUMBERS = {
     "Sum": ("add", lambda dtype: 0),
     "Prod": ("mul", lambda dtype: 1),
@@ -118,7 +120,7 @@ def _limits(dtype):
 
 
 def _segments(graph, node, name, args):
-    """Reduces the rows of each segment. Rows of negative segments are ignored."""
+    """Reduces the rows of each segment. Rows with a negative segment number are ignored."""
     from onnx import TensorProto, helper
 
     reduction, start = _NUMBERS[node.type.removeprefix("UnsortedSegment")]
@@ -129,7 +131,7 @@ def _segments(graph, node, name, args):
     data, segments, number = new.inputs
     segments, number = new.cast(segments, TensorProto.INT64), new.cast(number, TensorProto.INT64)
     zero, one = new.constant(0, "int64"), new.constant([1], "int64")
-    # An additional segment takes the rows of negative segments, and is removed at the end.
+    # An additional segment collects the rows with negative numbers, and is removed at the end.
     negative = new("Less", segments, zero)
     segments = new("Where", negative, number, segments)
     number = new("Reshape", number, one)
@@ -152,8 +154,8 @@ def _ctc_greedy_decoder(graph, node, name, args):
     if blank not in (-1, classes - 1):
         raise ValueError(
             f"Expected the last of {classes} classes as the blank of a CTC decoder. Received: "
-            f"{blank}. Call keras.ops.ctc_decode(..., mask_index={classes - 1}) with the classes "
-            "in that order."
+            f"mask_index={blank}. Move the blank to the last class, and call "
+            f"keras.ops.ctc_decode(..., mask_index={classes - 1})."
         )
     convert_by_default("CTCGreedyDecoder", graph, node)
 

@@ -24,7 +24,10 @@ def _select(graph, node, name, args):
 
 
 def _mirror_pad(graph, node, name, args):
-    """Pads with mirrored values. ONNX has no mode that repeats the edge, so `Gather` is used."""
+    """Pads with mirrored values.
+
+    The mode `SYMMETRIC` mirrors the edge value too. ONNX lacks this mode, so `Gather` is used.
+    """
     if node.get_attr_value("mode") != b"SYMMETRIC":
         node.type = "Pad"
         convert_by_default("Pad", graph, node)
@@ -102,7 +105,10 @@ def _one_hot(graph, node, name, args):
 
 
 def _scatter_nd(graph, node, name, args):
-    """Adds updates to zeros. tf2onnx keeps only one of several updates with the same index."""
+    """Adds updates to a tensor of zeros.
+
+    Updates with the same index are summed. (tf2onnx would keep only one of these updates.)
+    """
     from onnx import TensorProto, helper
 
     new = Replacement(graph, node)
@@ -116,10 +122,11 @@ def _scatter_nd(graph, node, name, args):
 
 
 def _resize(graph, node, name, args):
-    """Resizes images to a size. If the size is constant, it is hidden from tf2onnx.
+    """Resizes images to a size.
 
-    Otherwise tf2onnx would replace the size by a rounded scale: with a scale of 5 / 6, six pixels
-    would become four or five pixels, depending on the runtime.
+    A constant size is wrapped in an `Identity` node, because tf2onnx would replace it by a rounded
+    scale. With a scale of 5 / 6, six pixels would become four or five pixels, depending on the
+    runtime.
     """
     if node.type == "ResizeArea":
         raise ValueError(f"{name} averages over areas, which ONNX cannot do. Use another method.")
