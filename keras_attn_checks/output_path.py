@@ -22,14 +22,14 @@ EXPORTS = {
         *("source_vocabulary.json", "target_vocabulary.json"),
     },
 }
-"""Main file of each type of exported or converted directory, and the names of its other files.
-Directories that contain other names are never replaced.
+"""Dict with one entry for each type of exported or converted directory: the name of its main file,
+and the names of all other files. A directory that contains any other name is never replaced.
 """
 
 EXTRA, EXTRA_NAMES = "assets.extra", {"keras_attn.json"}
 """Directory in a SavedModel, and the names of the files that an export writes there. Users can add
-other files, such as warm-up requests of TensorFlow Serving. A SavedModel with such files is not
-replaced."""
+other files, such as warm-up requests of TensorFlow Serving. A SavedModel with files that users
+added is not replaced."""
 
 ONNX_BEGINNING = b"\x08"
 """First byte of an ONNX file, the tag of `ir_version`. Files of other formats are not replaced."""

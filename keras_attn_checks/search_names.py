@@ -90,9 +90,7 @@ def unknown_arguments_problem(
     others = {name for name in unknown if name not in OTHER_NAMES}
     for each, names in SEARCH_ARGUMENTS.items():
         if search_class not in (None, each) and others and others <= names:
-            parts.append(
-                f"For arguments of {each}, pass it as search_class or with --search-class."
-            )
+            parts.append(f"To use these, pass {each} as search_class or with --search-class.")
             break
     return " ".join(parts)
 

@@ -11,23 +11,25 @@ LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 _STDERR = 2
 _HIDDEN = re.compile(
-    rb"([IW]\d{4} |\d{4}-\d\d-\d\d [\d:.]+: [IW] |WARNING: All log messages before absl|"
+    rb"([IWE]\d{4} |\d{4}-\d\d-\d\d [\d:.]+: [IWE] |WARNING: All log messages before absl|"
     rb"To enable the following instructions: )"
 )
 
 
 @contextlib.contextmanager
 def quiet_import() -> Iterator[None]:
-    """Context manager that hides information and warnings of C++ code in its block.
+    """Context manager that hides log lines of C++ code, except fatal errors.
 
-    It sets the log level for the rest of the process. TensorFlow 2.21 writes some lines before it
-    reads the level, so the lines of the block are also filtered. All other output, such as
-    tracebacks, appears at the end of the block. If the user has set the log level, nothing changes.
+    The block sets the log level for the rest of the process. On a machine without a GPU, TensorFlow
+    also writes an error about CUDA; errors of a command are Python exceptions. TensorFlow 2.21
+    writes some lines before it reads the level, so the lines of the block are also filtered. All
+    other output, such as tracebacks, appears at the end of the block. If the user has set the log
+    level, nothing changes.
     """
     if LOG_LEVEL in os.environ:
         yield
         return
-    os.environ[LOG_LEVEL] = "2"
+    os.environ[LOG_LEVEL] = "3"
     try:
         stderr = os.dup(_STDERR)
     except OSError:  # the process has no standard error

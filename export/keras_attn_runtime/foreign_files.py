@@ -64,7 +64,7 @@ def identify_foreign(path: str | PathLike[str]) -> tuple[str, str] | tuple[None,
         return "a file of weights", _convert(path.parent if is_checkpoint else None)
     if path.name in ("config.json", "run.json"):
         kind, advice = _identify_directory(path.parent)
-        return (None, None) if kind is None else (f"a file of {kind}", advice)
+        return (None, None) if kind is None or advice is None else (f"a file of {kind}", advice)
     return None, None
 
 

@@ -336,7 +336,7 @@ def _has_mlp_bias(settings):
 
 
 def _gemma_gate(settings):
-    """Returns the activation of the gate, which the configurations of Gemma can call gelu."""
+    """Returns the activation of the gate. In configurations of Gemma, gelu means the tanh form."""
     gate = settings["hidden_act"]
     return "gelu_pytorch_tanh" if gate == "gelu" else gate
 

@@ -169,7 +169,7 @@ def _share_name(settings):
 
 
 def _sharing(settings, copy):
-    """Returns the embeddings that are shared. The variables decide between the cases of `AUTO`."""
+    """Returns the embeddings that are shared. The variables decide what `AUTO` means."""
     share = _share_name(settings)
     if share == "AUTO":  # in OpenNMT-tf, ALL if both sides have the same vocabulary
         share = "TARGET" if TARGET in copy else "ALL"

@@ -223,5 +223,5 @@ def _single_id(settings, name):
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise refusal(settings, name, value, "one id", "A search has one such token.")
+        raise refusal(settings, name, value, "one id", "A search has one token of this kind.")
     return value

@@ -131,7 +131,7 @@ class Settings(Mapping[str, Any]):
         Raises:
             ConversionError: If a key that is not in `ignored` is unknown, or is refused and its
                 value is not harmless, or if the model cannot have the value of a mapped key. The
-                message names all such keys.
+                message names all of these keys.
         """
         ignored, reports, wrong = set(ignored), [], []
         problems = Problems()

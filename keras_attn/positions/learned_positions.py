@@ -104,7 +104,7 @@ class LearnedPositions(Layer):
         }
 
     def _are_known(self, length, start_index):
-        """Returns whether the positions are known ints. Checks the range of known positions."""
+        """Returns whether the positions are Python ints, and checks the range of such positions."""
         if not isinstance(length, int) or not isinstance(start_index, int):
             return False
         if has_placeholder_sizes():

@@ -126,7 +126,7 @@ def test_a_refused_precision_is_named_as_an_option(run, tmp_path, monkeypatch, c
     assert main(["onnx", str(run), out, "--precision", "int8"]) == 1
     message = capsys.readouterr().err
     assert "int8 changes the outputs" in message
-    assert "Export it with --precision float32." in message and "precision=" not in message
+    assert "with --precision float32." in message and "precision=" not in message
 
 
 @pytest.mark.slow
