@@ -10,22 +10,22 @@ _state = threading.local()
 
 
 @contextlib.contextmanager
-def growing_scans() -> Iterator[None]:
-    """Context manager in which `scan` appends the collected values to tensors, on TensorFlow.
+def loops_for_litert() -> Iterator[None]:
+    """Context manager in which loops have the form that LiteRT runs fastest, on TensorFlow.
 
-    LiteRT has no lists of tensors whose shapes are unknown at the conversion. The context applies
-    to the thread that enters it.
+    LiteRT has no lists of tensors whose shapes are unknown at the conversion, so `scan` writes the
+    collected values to tensors. The context applies to the thread that enters it.
     """
-    _state.is_growing = True
+    _state.is_for_litert = True
     try:
         yield
     finally:
-        _state.is_growing = False
+        _state.is_for_litert = False
 
 
-def is_growing() -> bool:
-    """Returns whether the thread is in `growing_scans`."""
-    return getattr(_state, "is_growing", False)
+def is_for_litert() -> bool:
+    """Returns whether the thread is in `loops_for_litert`."""
+    return getattr(_state, "is_for_litert", False)
 
 
 def supports_jit() -> bool:
@@ -45,7 +45,7 @@ def scan(
 
     On TensorFlow, `ops.scan` stores all values of the carry, and its loop cannot be converted to
     ONNX. This function only stores the values that `collect` returns, and its loop can be
-    converted. Its loop can be converted to LiteRT if it is traced in `growing_scans`.
+    converted. Its loop can be converted to LiteRT if it is traced in `loops_for_litert`.
 
     Args:
         step: Function `(carry, inputs of one step) -> carry`.
@@ -57,8 +57,8 @@ def scan(
         Tuple of the last carry and the collected tensors of shape `(time, ...)`.
     """
     if keras.backend.backend() == "tensorflow":
-        if is_growing():
-            return _growing_scan(step, carry, inputs, collect)
+        if is_for_litert():
+            return _scan_without_lists(step, carry, inputs, collect)
         return _tensorflow_scan(step, carry, inputs, collect)
 
     if keras.backend.backend() == "torch" and not tree.flatten(inputs)[0].shape[0]:
@@ -118,26 +118,33 @@ def _tensorflow_scan(step, carry, inputs, collect):
     )
 
 
-def _growing_scan(step, carry, inputs, collect):
-    """Like `_tensorflow_scan`, but without lists of tensors."""
+def _scan_without_lists(step, carry, inputs, collect):
+    """Like `_tensorflow_scan`, but without lists of tensors.
+
+    The shapes in the loop do not change: LiteRT would allocate its tensors again at each step.
+    """
     import tensorflow as tf
 
     inputs = tree.map_structure(tf.convert_to_tensor, inputs)
     carry = tree.map_structure(tf.convert_to_tensor, carry)
     first = tree.flatten(inputs)[0]
     num_steps = tf.shape(first)[0]
-    # The first entry is dropped: LiteRT cannot run all operators on tensors of size 0.
-    collected = [tf.expand_dims(leaf, 0) for leaf in tree.flatten(collect(carry))]
-    shapes = [tf.TensorShape([None, *leaf.shape]) for leaf in tree.flatten(collect(carry))]
     leaves = tree.flatten(carry)
+    collected = [
+        tf.zeros([num_steps, *ops.shape(leaf)], leaf.dtype) for leaf in tree.flatten(collect(carry))
+    ]
 
     def body(time, leaves, collected):
         old = tree.pack_sequence_as(carry, leaves)
         new = step(old, tree.map_structure(lambda leaf: tf.gather(leaf, time), inputs))
         tree.assert_same_structure(new, carry)
         collected = [
-            tf.concat([before, tf.expand_dims(leaf, 0)], 0)
-            for before, leaf in zip(collected, tree.flatten(collect(new)), strict=True)
+            ops.slice_update(
+                all_steps,
+                tf.stack([time, *[0] * len(leaf.shape)]),
+                tf.expand_dims(leaf, 0),
+            )
+            for all_steps, leaf in zip(collected, tree.flatten(collect(new)), strict=True)
         ]
         for leaf, old_leaf in zip(tree.flatten(new), leaves, strict=True):
             leaf.set_shape(old_leaf.shape)  # a step must keep shapes
@@ -147,9 +154,12 @@ def _growing_scan(step, carry, inputs, collect):
         lambda time, *_: time < num_steps,
         body,
         (tf.constant(0), leaves, collected),
-        shape_invariants=(tf.TensorShape([]), [leaf.shape for leaf in leaves], shapes),
+        shape_invariants=(
+            tf.TensorShape([]),
+            [leaf.shape for leaf in leaves],
+            [leaf.shape for leaf in collected],
+        ),
     )
-    collected = [leaf[1:] for leaf in collected]
     for leaf in collected:
         leaf.set_shape([first.shape[0], *leaf.shape[1:]])
     return (
