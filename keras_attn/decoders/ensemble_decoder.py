@@ -236,7 +236,7 @@ class EnsembleDecoder(StepDecoder):
         return self._state(states)
 
     @property
-    def can_widen(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def can_widen(self) -> bool:
         return all(decoder.can_widen for decoder in self.decoders)
 
     def widen(self, state: TensorDict, steps: int) -> TensorDict:

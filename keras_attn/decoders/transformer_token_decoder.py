@@ -94,7 +94,7 @@ class TransformerTokenDecoder(TokenDecoder):
         return (max_length or 0) * beam_width
 
     @property
-    def can_widen(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def can_widen(self) -> bool:
         return self.growing_cache is None
 
     def widen(self, state: TensorDict, steps: int) -> TensorDict:

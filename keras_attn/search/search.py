@@ -304,7 +304,7 @@ class Search(Layer):
                 encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **given
             )
             hypotheses = run_search(
-                lambda carry, *arguments: self.advance(carry, *arguments, penalty),
+                lambda carry, memory, limits: self.advance(carry, memory, limits, penalty),
                 self.decoder,
                 carry,
                 memory,
