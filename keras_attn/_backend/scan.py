@@ -10,22 +10,23 @@ _state = threading.local()
 
 
 @contextlib.contextmanager
-def growing_scans() -> Iterator[None]:
-    """Context in which `scan` appends collected values to a tensor instead of a `TensorArray`.
+def loops_for_litert() -> Iterator[None]:
+    """Context in which TensorFlow traces loops in the form that LiteRT runs fastest.
 
-    The context only affects TensorFlow, in the thread that enters the context. LiteRT supports a
-    `TensorArray` only if the shapes of its tensors are known at the conversion.
+    LiteRT supports a `TensorArray` only if the shapes of its tensors are known at the conversion.
+    In the context, `scan` therefore writes the collected values to tensors. The context affects
+    only the thread that enters it.
     """
-    _state.is_growing = True
+    _state.is_for_litert = True
     try:
         yield
     finally:
-        _state.is_growing = False
+        _state.is_for_litert = False
 
 
-def is_growing() -> bool:
-    """Returns whether the current thread is in the context `growing_scans`."""
-    return getattr(_state, "is_growing", False)
+def is_for_litert() -> bool:
+    """Returns whether the current thread is in the context `loops_for_litert`."""
+    return getattr(_state, "is_for_litert", False)
 
 
 def supports_jit() -> bool:
@@ -45,7 +46,7 @@ def scan(
 
     On TensorFlow, `ops.scan` stores the carry of every step, and the loop cannot be converted to
     ONNX. This function stores only the values that `collect` returns, and the loop can be converted
-    to ONNX. For a conversion to LiteRT, trace the loop in the context `growing_scans`.
+    to ONNX. For a conversion to LiteRT, trace the loop in the context `loops_for_litert`.
 
     Args:
         step: Function `(carry, inputs of one step) -> carry`.
@@ -57,8 +58,8 @@ def scan(
         Tuple of the last carry and the collected tensors of shape `(time, ...)`.
     """
     if keras.backend.backend() == "tensorflow":
-        if is_growing():
-            return _growing_scan(step, carry, inputs, collect)
+        if is_for_litert():
+            return _scan_without_lists(step, carry, inputs, collect)
         return _tensorflow_scan(step, carry, inputs, collect)
 
     if keras.backend.backend() == "torch" and not tree.flatten(inputs)[0].shape[0]:
@@ -118,27 +119,34 @@ def _tensorflow_scan(step, carry, inputs, collect):
     )
 
 
-def _growing_scan(step, carry, inputs, collect):
-    """Like `_tensorflow_scan`, but without `TensorArray`."""
+def _scan_without_lists(step, carry, inputs, collect):
+    """Like `_tensorflow_scan`, but without `TensorArray`.
+
+    The shapes in the loop are constant, because LiteRT allocates all tensors of a loop again after
+    a shape changes.
+    """
     import tensorflow as tf
 
     inputs = tree.map_structure(tf.convert_to_tensor, inputs)
     carry = tree.map_structure(tf.convert_to_tensor, carry)
     first = tree.flatten(inputs)[0]
     num_steps = tf.shape(first)[0]
-    # Start with one entry instead of an empty tensor, because LiteRT cannot run all operators on
-    # tensors of size 0. The entry is dropped after the loop.
-    collected = [tf.expand_dims(leaf, 0) for leaf in tree.flatten(collect(carry))]
-    shapes = [tf.TensorShape([None, *leaf.shape]) for leaf in tree.flatten(collect(carry))]
     leaves = tree.flatten(carry)
+    collected = [
+        tf.zeros([num_steps, *ops.shape(leaf)], leaf.dtype) for leaf in tree.flatten(collect(carry))
+    ]
 
     def body(time, leaves, collected):
         old = tree.pack_sequence_as(carry, leaves)
         new = step(old, tree.map_structure(lambda leaf: tf.gather(leaf, time), inputs))
         tree.assert_same_structure(new, carry)
         collected = [
-            tf.concat([before, tf.expand_dims(leaf, 0)], 0)
-            for before, leaf in zip(collected, tree.flatten(collect(new)), strict=True)
+            ops.slice_update(
+                all_steps,
+                tf.stack([time, *[0] * len(leaf.shape)]),
+                tf.expand_dims(leaf, 0),
+            )
+            for all_steps, leaf in zip(collected, tree.flatten(collect(new)), strict=True)
         ]
         for leaf, old_leaf in zip(tree.flatten(new), leaves, strict=True):
             leaf.set_shape(old_leaf.shape)  # a step must keep shapes
@@ -148,9 +156,12 @@ def _growing_scan(step, carry, inputs, collect):
         lambda time, *_: time < num_steps,
         body,
         (tf.constant(0), leaves, collected),
-        shape_invariants=(tf.TensorShape([]), [leaf.shape for leaf in leaves], shapes),
+        shape_invariants=(
+            tf.TensorShape([]),
+            [leaf.shape for leaf in leaves],
+            [leaf.shape for leaf in collected],
+        ),
     )
-    collected = [leaf[1:] for leaf in collected]
     for leaf in collected:
         leaf.set_shape([first.shape[0], *leaf.shape[1:]])
     return (

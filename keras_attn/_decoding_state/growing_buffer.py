@@ -3,8 +3,15 @@
 On TensorFlow, and so in exported files, tensors can grow in a loop. In ONNX Runtime, appending a
 column is much faster than updating a buffer of full size. All other backends require constant
 shapes in a loop, so their buffers have all columns from the start.
+
+LiteRT allocates all tensors of a loop again after each step that changes a shape. In its files,
+buffers grow by `BLOCK_STEPS` columns at a time, see `grow_in_blocks`. All other steps only update
+columns.
 """
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -13,6 +20,39 @@ from keras import ops
 from keras_attn._backend.gather import gather_rows, true_indices
 from keras_attn._backend.integers import slice_starts
 from keras_attn._types import Tensor
+
+BLOCK_STEPS = 16
+"""Number of steps between two calls of `widen` in `grow_in_blocks`."""
+
+_state = threading.local()
+
+
+@contextlib.contextmanager
+def grow_in_blocks() -> Iterator[None]:
+    """Context manager in which `extend` updates columns that `widen` has added, on TensorFlow.
+
+    The context applies to the thread that enters it, and to buffers with `growing=None`.
+    """
+    before = is_in_blocks()
+    _state.is_in_blocks = True
+    try:
+        yield
+    finally:
+        _state.is_in_blocks = before
+
+
+def is_in_blocks() -> bool:
+    """Returns whether the thread is in `grow_in_blocks`."""
+    return getattr(_state, "is_in_blocks", False)
+
+
+def grows_each_step(growing: bool | None = None) -> bool:
+    """Returns whether `extend` adds columns. Otherwise it updates columns that exist.
+
+    Args:
+        growing: Bool, see `new_buffer`. Defaults to `None`.
+    """
+    return supports_growth(growing) and not (growing is None and is_in_blocks())
 
 
 def supports_growth(growing: bool | None = None) -> bool:
@@ -61,7 +101,7 @@ def append(buffer: Tensor, entry: Tensor, step: int | Tensor) -> Tensor:
 def extend(
     buffer: Tensor, entries: Tensor, step: int | Tensor, growing: bool | None = None
 ) -> Tensor:
-    """Adds columns to a buffer.
+    """Adds the entries of new columns to a buffer.
 
     Args:
         buffer: Tensor of shape `(batch, beams, columns, ...)`.
@@ -72,7 +112,23 @@ def extend(
     Returns:
         The new buffer.
     """
-    if supports_growth(growing):
+    if grows_each_step(growing):
         return ops.concatenate([buffer, entries], axis=2)
     start = slice_starts(0, 0, step, *[0] * (len(buffer.shape) - 3))
     return ops.slice_update(buffer, start, entries)
+
+
+def widen(buffer: Tensor, columns: int, value: float = 0) -> Tensor:
+    """Adds unused columns to a buffer, which `extend` then updates.
+
+    Args:
+        buffer: Tensor of shape `(batch, beams, columns, ...)`.
+        columns: Int, number of new columns.
+        value: Value of all entries of the new columns. Defaults to `0`.
+
+    Returns:
+        The new buffer.
+    """
+    shape = ops.shape(buffer)
+    unused = ops.full((*shape[:2], columns, *shape[3:]), value, dtype=buffer.dtype)
+    return ops.concatenate([buffer, unused], axis=2)

@@ -99,6 +99,27 @@ def archive(shared: TensorDict) -> TensorDict:
     }
 
 
+def widen(state: TensorDict, steps: int) -> TensorDict:
+    """Adds unused slots for the next steps to the caches and to the ancestor bias.
+
+    Args:
+        state: Dict with `ancestor_bias`, and a dict `shared` with `caches` and the result `own` of
+            `own_slots`.
+        steps: Int, number of steps.
+
+    Returns:
+        The dict with new caches and a new ancestor bias.
+    """
+    slots = steps * state["shared"]["own"].shape[1]
+    caches = [
+        {name: growing_buffer.widen(values, slots) for name, values in cache.items()}
+        for cache in state["shared"]["caches"]
+    ]
+    ancestor_bias = growing_buffer.widen(state["ancestor_bias"], slots, MASKED_SCORE)
+    shared = {**state["shared"], "caches": caches}
+    return {**state, "ancestor_bias": ancestor_bias, "shared": shared}
+
+
 def _emptied(cache):
     slots = num_slots(cache)  # The slice `slots:` is empty like `:0`, but has a dynamic size.
     return {name: values[:, :, slots:] for name, values in cache.items()}
@@ -119,7 +140,7 @@ def num_slots(
         archive: Cache whose slots are also counted. Defaults to `None`.
     """
     slots = ops.shape(cache["keys"])[2]
-    slots = slots + new_positions if growing_buffer.supports_growth(growing) else slots
+    slots = slots + new_positions if growing_buffer.grows_each_step(growing) else slots
     return slots if archive is None else slots + num_slots(archive)
 
 

@@ -89,4 +89,4 @@ class CacheView:
         if self.ancestor_bias is not None:
             return True
         is_single = query_positions.shape[1] == 1 and self.key_positions is None
-        return is_single and growing_buffer.supports_growth(self.growing)
+        return is_single and growing_buffer.grows_each_step(self.growing)

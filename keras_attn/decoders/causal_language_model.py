@@ -193,7 +193,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
             for prompt, cache in zip(memory["caches"], empty, strict=True)
         ]
         shared = {**_after_prompt(memory, joined), "own": own}
-        if self.cache_block_size is not None and growing_buffer.supports_growth(self.growing_cache):
+        if self.cache_block_size is not None and growing_buffer.grows_each_step(self.growing_cache):
             shared |= {"archives": joined, "caches": empty}
         prompt_slots = _prompt_slots(memory)
         used = _key_positions(shared["position"], prompt_slots, prompt_slots, prompt_slots) >= 0

@@ -238,6 +238,18 @@ class EnsembleDecoder(StepDecoder):
                 states[name] = decoder.archive(states[name])
         return self._state(states)
 
+    @property
+    def can_widen(self) -> bool:
+        return all(decoder.can_widen for decoder in self.decoders)
+
+    def widen(self, state: TensorDict, steps: int) -> TensorDict:
+        return self._state(
+            {
+                name: decoder.widen(self._state_of(name, state), steps)
+                for name, decoder in self.members.items()
+            }
+        )
+
     def select(self, memory: TensorDict, rows: Tensor) -> TensorDict:
         return {name: decoder.select(memory[name], rows) for name, decoder in self.members.items()}
 

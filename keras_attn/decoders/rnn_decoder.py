@@ -215,6 +215,8 @@ class RNNDecoder(TokenDecoder):
             self.cell.attention is None or self.cell.attention.can_exceed_max_length
         )
 
+    can_widen = True  # the state does not grow
+
     def primary_source(self, values: Any) -> Any:
         return values if self.cell.attention is None else self.cell.attention.primary_source(values)
 

@@ -260,6 +260,26 @@ class StepDecoder(Layer):
         """
         return values
 
+    can_widen = False
+    """Bool, whether `widen` adds unused columns to all buffers in the state that grow at each step.
+    It is also `True` for a decoder whose state does not grow.
+    """
+
+    def widen(self, state: TensorDict, steps: int) -> TensorDict:
+        """Adds unused columns for the next steps to the growing buffers of a state.
+
+        Only a search that is exported to LiteRT calls this method, and only if `can_widen` is
+        `True`. The buffers must be those of `keras_attn._decoding_state.growing_buffer`.
+
+        Args:
+            state: Result of `initial_state` or of the last step.
+            steps: Int, number of steps until the next call.
+
+        Returns:
+            A new state.
+        """
+        return state
+
     cache_block_size: int | None = None
     """Int, number of steps between two calls of `archive` in a search. `None`: no calls."""
 

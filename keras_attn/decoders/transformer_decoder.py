@@ -171,7 +171,7 @@ class TransformerDecoder(TransformerTokenDecoder):
                 "caches": [block.initial_state(batch, *slots) for block in self.stack.blocks],
             },
         }
-        if self.cache_block_size is not None and growing_buffer.supports_growth(self.growing_cache):
+        if self.cache_block_size is not None and growing_buffer.grows_each_step(self.growing_cache):
             state["shared"]["archives"] = list(state["shared"]["caches"])
         if alignments:
             state["alignments"] = ops.zeros(

@@ -94,6 +94,13 @@ class TransformerTokenDecoder(TokenDecoder):
             )
         return (max_length or 0) * beam_width
 
+    @property
+    def can_widen(self) -> bool:
+        return self.growing_cache is None
+
+    def widen(self, state: TensorDict, steps: int) -> TensorDict:
+        return kv_cache.widen(state, steps)
+
     def archive(self, state: TensorDict) -> TensorDict:
         return {**state, "shared": kv_cache.archive(state["shared"])}
 

@@ -15,6 +15,9 @@ from keras_attn._decoding_state import growing_buffer
 from keras_attn._types import Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
 
+BUFFERS = ("token_ids", "token_log_probs", "alignments")
+"""Names of the values of hypotheses that have an axis of steps."""
+
 
 def run_search(
     advance: Callable[..., TensorDict],
@@ -50,6 +53,8 @@ def run_search(
             advance, carry, memory, max_lengths, lambda carry: ops.any(_is_open(carry))
         )
         return carry["hypotheses"]
+    if growing_buffer.is_in_blocks():
+        return _take_blocks(advance, decoder, carry, memory, max_lengths)
 
     def some_left(carry, memory, max_lengths, rows, results):
         # The carry contains only open entries, so test its size. A reduction of `done` would fail
@@ -99,6 +104,48 @@ def _take_steps(advance, carry, memory, max_lengths, condition):
         (carry,),
     )
     return carry
+
+
+def _take_blocks(advance, decoder, carry, memory, max_lengths):
+    """Runs the steps of a search with buffers that grow in blocks.
+
+    The shapes in the inner loop do not change: LiteRT allocates its tensors once for each block.
+    """
+    steps = growing_buffer.BLOCK_STEPS
+
+    def some_open(carry):
+        return ops.any(_is_open(carry))
+
+    def take_block(carry):
+        last_step = carry["step"] + steps
+        carry = {**carry, "state": decoder.widen(carry["state"], steps)}
+        for name in ("beams", "hypotheses"):
+            if name in carry:
+                carry[name] = _widen(carry[name], steps)
+        return (
+            _take_steps(
+                advance,
+                carry,
+                memory,
+                max_lengths,
+                lambda carry: some_open(carry) & (carry["step"] < last_step),
+            ),
+        )
+
+    (carry,) = ops.while_loop(some_open, take_block, (carry,))
+    # Drop the columns of the last block that are not used.
+    return {
+        name: value[:, :, : carry["step"]] if name in BUFFERS else value
+        for name, value in carry["hypotheses"].items()
+    }
+
+
+def _widen(values, steps):
+    """Adds unused columns to the buffers among the values of hypotheses."""
+    return {
+        name: growing_buffer.widen(value, steps) if name in BUFFERS else value
+        for name, value in values.items()
+    }
 
 
 def _is_open(carry):

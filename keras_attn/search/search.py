@@ -1,3 +1,4 @@
+import contextlib
 import math
 import numbers
 from collections.abc import Iterable
@@ -8,6 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend.integers import sum_int32
+from keras_attn._backend.scan import is_for_litert
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import check_integers, check_token_ids, is_finite, is_number
 from keras_attn._layer.ensure_built import ensure_built
@@ -297,19 +299,21 @@ class Search(Layer):
             )
         given = {"query_features": query_features, "seeds": seeds}
         given = {name: value for name, value in given.items() if value is not None}
-        carry, memory, max_lengths = self.prepare(
-            encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **given
-        )
         penalty = self.length_penalty if length_penalty is None else length_penalty
         penalty = ops.cast(penalty, "float32")
-        hypotheses = run_search(
-            lambda carry, memory, max_lengths: self.advance(carry, memory, max_lengths, penalty),
-            self.decoder,
-            carry,
-            memory,
-            max_lengths,
-            self.num_open_hypotheses,
-        )
+        in_blocks = is_for_litert() and self.decoder.can_widen
+        with growing_buffer.grow_in_blocks() if in_blocks else contextlib.nullcontext():
+            carry, memory, max_lengths = self.prepare(
+                encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **given
+            )
+            hypotheses = run_search(
+                lambda carry, memory, limits: self.advance(carry, memory, limits, penalty),
+                self.decoder,
+                carry,
+                memory,
+                max_lengths,
+                self.num_open_hypotheses,
+            )
         return self.finish(hypotheses)
 
     def prepare(

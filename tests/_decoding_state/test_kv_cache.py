@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn._decoding_state import kv_cache
+from keras_attn.masks import MASKED_SCORE
 from tests.contracts import assert_identical, numpy
 
 GENERATOR = np.random.default_rng(0)
@@ -46,6 +47,19 @@ def test_an_archive_comes_before_the_cache_that_goes_on():
     assert numpy(shared["caches"][0]["values"]).shape == (3, 2, 0, 6) and shared["position"] == 5
     without = {"caches": [whole]}
     assert kv_cache.archive(without) is without
+
+
+def test_new_slots_are_empty_and_masked():
+    shared = {"caches": [{"keys": KEYS, "values": VALUES}], "own": np.zeros((3, 4, 4), "float32")}
+    state = {"ancestor_bias": np.zeros((12, 1, 5), "float32"), "shared": shared}
+    state = numpy(kv_cache.widen(state, 2))
+    (cache,) = state["shared"]["caches"]
+    for name, old in shared["caches"][0].items():
+        assert_identical(cache[name][:, :, :5], old)
+        assert cache[name].shape[2] == 5 + 2 * 4 and not cache[name][:, :, 5:].any()
+    assert state["ancestor_bias"].shape == (12, 1, 13)
+    assert not state["ancestor_bias"][:, :, :5].any()
+    assert (state["ancestor_bias"][:, :, 5:] == MASKED_SCORE).all()
 
 
 @pytest.mark.parametrize("parts", [(1, 1, 1, 1, 1), (2, 3), (5,)])

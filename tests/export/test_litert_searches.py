@@ -16,6 +16,7 @@ from keras_attn import (
     rnn_seq2seq,
     transformer_seq2seq,
 )
+from keras_attn._decoding_state.growing_buffer import BLOCK_STEPS
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.export import export_litert
 from tests.contracts import randomize
@@ -120,6 +121,14 @@ def test_litert_search_with_flash_attention(tmp_path):
 @pytest.mark.parametrize("search", SEARCHES)
 def test_litert_search_of_each_rule(tmp_path, search, decoder):
     assert_equals_keras(search_model(decoder, *SEARCHES[search]), tmp_path / "m.tflite")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("decoder", ["transformer, relative", "lstm, bahdanau"])
+def test_litert_search_of_several_blocks(tmp_path, decoder):
+    options = {**BEAM, "max_length": 2 * BLOCK_STEPS + 3, "relative_max_length": None}
+    model = search_model(decoder, BeamDecoder, {**options, "suppressed_token_ids": [2]})
+    assert_equals_keras(model, tmp_path / "m.tflite")
 
 
 @pytest.mark.slow

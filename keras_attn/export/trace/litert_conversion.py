@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keras_attn._backend.scan import growing_scans
+from keras_attn._backend.scan import loops_for_litert
 from keras_attn.export.export_error import ExportError
 
 LIMIT = 2**31 - 1
@@ -89,7 +89,7 @@ def convert_to_litert(
         for name, (function, signature) in functions.items()
     }
     module.functions = signatures
-    with tempfile.TemporaryDirectory() as directory, tf.device("/cpu:0"), growing_scans():
+    with tempfile.TemporaryDirectory() as directory, tf.device("/cpu:0"), loops_for_litert():
         try:
             tf.saved_model.save(module, directory, signatures=signatures)
             converter = tf.lite.TFLiteConverter.from_saved_model(
