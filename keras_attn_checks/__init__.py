@@ -1,6 +1,5 @@
-"""Checks of paths and names that need neither Keras nor a backend.
+"""Checks of paths and names that `keras_attn` and `keras_attn_commands` share.
 
-`keras_attn` and `keras_attn_commands` both use them. The commands call them first, because
-`import keras_attn` imports Keras and its backend, which takes seconds. These modules import only
-the standard library.
+The modules of this package import only the standard library. A command runs these checks before it
+imports `keras_attn`, because importing Keras and its backend takes seconds.
 """

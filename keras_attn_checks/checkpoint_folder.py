@@ -3,17 +3,18 @@ from pathlib import Path
 from keras_attn_checks.path_kind import CONFIG, RUN, describe_path
 
 STATE = "checkpoint"
-"""Name of the text file that names the newest TensorFlow checkpoint of a folder."""
+"""Text file in a folder of TensorFlow checkpoints. It contains the name of the newest one."""
 
 
 def folder_problem(folder: Path) -> str | None:
-    """Returns why a path is no checkpoint folder of transformers, and what to do.
+    """Returns an error message, unless a path is a checkpoint folder of transformers.
 
     Args:
         folder: Path that `keras-attn convert` received.
 
     Returns:
-        String, the message of an error. `None` if the folder has a `config.json`.
+        String, an error message that describes the path and what to do. `None` if the path is a
+        folder with a `config.json`.
     """
     if folder.is_dir():
         if (folder / CONFIG).is_file():
@@ -50,7 +51,7 @@ def is_opennmt_checkpoint(path: Path) -> bool:
 
 
 def _describe_folder(path):
-    """Returns what a folder without `config.json` is, and what to do."""
+    """Describes a folder without `config.json`, and what to do, for an error message."""
     kind = describe_path(path)
     if kind == "a run directory":
         return "a run directory, which is already converted. Pass it to `keras-attn export`."
@@ -60,7 +61,7 @@ def _describe_folder(path):
 
 
 def _describe_file(path):
-    """Returns what a file is, and what to do."""
+    """Describes a file, and what to do, for an error message."""
     kind, folder = describe_path(path), path.parent
     if (folder / RUN).is_file():
         return (

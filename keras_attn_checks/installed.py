@@ -5,7 +5,7 @@ def require_originals() -> None:
     """Checks that PyTorch and transformers are installed, without importing them.
 
     Raises:
-        ImportError: If one of them is not installed.
+        ImportError: If PyTorch or transformers is not installed.
     """
     for name in ("torch", "transformers"):
         if importlib.util.find_spec(name) is None:

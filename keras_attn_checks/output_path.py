@@ -1,4 +1,4 @@
-"""Which paths an export or a conversion may write. Content that a user made is never replaced."""
+"""Checks whether an export or a conversion may write to a path. User files are never replaced."""
 
 import contextlib
 import os
@@ -27,9 +27,9 @@ and the names of all other files. A directory that contains any other name is ne
 """
 
 EXTRA, EXTRA_NAMES = "assets.extra", {"keras_attn.json"}
-"""Directory in a SavedModel, and the names of the files that an export writes there. Users can add
-other files, such as warm-up requests of TensorFlow Serving. A SavedModel with files that users
-added is not replaced."""
+"""Directory in a SavedModel, and the names of the files that an export writes to this directory.
+Users can add other files to the directory, such as warm-up requests of TensorFlow Serving. A
+SavedModel with such files is not replaced."""
 
 ONNX_BEGINNING = b"\x08"
 """First byte of an ONNX file, the tag of `ir_version`. Files of other formats are not replaced."""
@@ -47,7 +47,8 @@ def check_output_path(path: Path, is_file: bool | None = None, first_bytes: byte
 
     Args:
         path: Path of the new file or directory. If it is a symbolic link, its target is replaced.
-        is_file: Bool, whether a file is written. Defaults to `None`: a file or a directory.
+        is_file: Bool, `True` if a file will be written, `False` for a directory. Defaults to
+            `None`: a file or a directory.
         first_bytes: Bytes. An existing file is only replaced if it begins with these bytes or is
             empty. Defaults to `b""`: any file is replaced.
 
@@ -74,7 +75,7 @@ def require_parent_directory(path: Path) -> None:
 
 
 def names_in(path: Path) -> set[str]:
-    """Returns the set of names in a directory. It is empty if the directory does not exist."""
+    """Returns all names in a directory, or an empty set if the directory does not exist."""
     try:
         return set(os.listdir(path))
     except (FileNotFoundError, NotADirectoryError):  # another process moved it
@@ -88,7 +89,7 @@ def refuse_other_content(path: Path, is_file: bool | None = None, first_bytes: b
         kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
     if kind is not None:
         raise FileExistsError(
-            f"Expected the name of a file or a directory. Received: path={str(path)!r}, {kind}. "
+            f"Expected the path of a file or a directory. Received: path={str(path)!r}, {kind}. "
             "Choose another path."
         )
     names = names_in(path)

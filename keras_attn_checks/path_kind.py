@@ -2,10 +2,10 @@ import zipfile
 from pathlib import Path
 
 CONFIG = "config.json"
-"""File that each checkpoint of transformers has."""
+"""Name of a file that each checkpoint folder of transformers contains."""
 
 RUN = "run.json"
-"""File that each run directory has."""
+"""Name of a file that each run directory contains."""
 
 _ENDINGS = {
     ".bin": "a file of PyTorch weights",
@@ -22,7 +22,7 @@ _ENDINGS = {
 
 
 def describe_path(path: Path) -> str:
-    """Returns what an existing path is, such as `"a TensorFlow SavedModel"`, for errors."""
+    """Returns a description of an existing path for errors, such as `"a TensorFlow SavedModel"`."""
     if path.is_dir():
         return _describe_directory(path)
     if path.suffix == ".keras" and zipfile.is_zipfile(path):

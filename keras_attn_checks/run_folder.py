@@ -6,15 +6,15 @@ from keras_attn_checks.path_kind import CONFIG, RUN, describe_path
 
 
 def require_run_file(folder: Path, name: str) -> None:
-    """Checks that a run directory has a file.
+    """Checks that a run directory contains a file.
 
     Args:
         folder: Path of the run directory.
         name: String, name of the file.
 
     Raises:
-        FileNotFoundError: If the directory or the file does not exist. The message says what the
-            path is instead.
+        FileNotFoundError: If the directory or the file does not exist. The message describes
+            `folder`, for example as a Keras file.
     """
     if (folder / name).is_file():
         return
@@ -67,10 +67,15 @@ def read_run(folder: Path) -> Any:
 
 
 def require_kind(folder: Path, kind: str, required: str) -> None:
-    """Checks the kind of a run directory.
+    """Checks that a run directory has the required kind, such as `"generation"`.
+
+    Args:
+        folder: Path of the run directory, for the message.
+        kind: String, `kind` in the `run.json` of the directory.
+        required: String, the required kind.
 
     Raises:
-        ValueError: If the kind is not the required one.
+        ValueError: If `kind` is not `required`.
     """
     if kind != required:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Arguments of searches, and the names that `generate` of transformers has for them."""
+"""Names of the arguments of searches, in this library and in other libraries."""
 
 from collections.abc import Collection, Iterable
 
@@ -39,7 +39,7 @@ SEARCH_ARGUMENTS = {
         {*_ALL, "min_p", "num_hypotheses", "seed", "temperature", "top_k", "top_p"}
     ),
 }
-"""Dict from the search classes to the names of their arguments, without `decoder`."""
+"""Dict from the name of each search class to the names of its arguments, without `decoder`."""
 
 OTHER_NAMES = {
     "bad_words_ids": "suppressed_token_ids=[ID, ...], for words of one token",
@@ -67,8 +67,9 @@ OTHER_NAMES = {
     "suppress_tokens": "suppressed_token_ids",
     "typical_p": None,
 }
-"""Dict from names of transformers and other libraries to ours. `None` if there is no counterpart.
-Names that are equal here, such as `length_penalty` and `temperature`, are not listed."""
+"""Dict from argument names in transformers and other libraries to the argument of our searches.
+`None` if our searches have no such argument. Names that are the same in all libraries, such as
+`length_penalty`, are not listed."""
 
 
 def unknown_arguments_problem(
@@ -90,13 +91,13 @@ def unknown_arguments_problem(
     others = {name for name in unknown if name not in OTHER_NAMES}
     for each, names in SEARCH_ARGUMENTS.items():
         if search_class not in (None, each) and others and others <= names:
-            parts.append(f"To use these, pass {each} as search_class or with --search-class.")
+            parts.append(f"To use these arguments, pass {each} as search_class or --search-class.")
             break
     return " ".join(parts)
 
 
 def other_name_hint(name: str) -> str | None:
-    """Returns a sentence about a name of another library, or `None` if the name is unknown."""
+    """Returns a sentence with our name for an argument of another library, `None` if unknown."""
     if name not in OTHER_NAMES:
         return None
     own = OTHER_NAMES[name]

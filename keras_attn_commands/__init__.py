@@ -1,9 +1,9 @@
-"""Commands of `keras-attn`. Each command is a module.
+"""Commands of `keras-attn`.
 
 The commands are a separate package, because importing `keras_attn` imports Keras and its backend,
-which takes time. The modules import `keras_attn` in `run`, so that `--help` is fast.
+which takes time. `keras_attn` is imported only while a command runs, so that `--help` is fast.
 
-A module defines `HELP` (one line), `DESCRIPTION`, `add_arguments(parser)` and `run(arguments)`.
-`run` returns the exit status. `arguments.parser` is the parser of the command; use it to report
-invalid combinations of options.
+The module of a command defines `HELP` (one line), `DESCRIPTION`, `add_arguments(parser)` and
+`run(arguments)`. `run` returns the exit status. It reports invalid combinations of options with
+`arguments.parser.error`.
 """

@@ -22,7 +22,7 @@ ARGUMENTS = {
     "source_vocabulary": "--source-vocabulary",
     "target_vocabulary": "--target-vocabulary",
 }
-"""Dict from the arguments of the functions to those of the command, for errors."""
+"""Dict from arguments of Python functions to options of the command. Errors name the options."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         type=Path,
         help="folder with config.json, model.safetensors (or shards, or pytorch_model.bin) and the "
-        "files of the tokenizers. Or a folder of OpenNMT-tf with TensorFlow checkpoints, or the "
-        "path of one of them without .index",
+        "files of the tokenizers; or, for OpenNMT-tf, a folder with TensorFlow checkpoints, or the "
+        "path of one checkpoint without .index",
     )
     parser.add_argument("out", metavar="RUN", type=Path, help="run directory to write")
     parser.add_argument(
@@ -46,19 +46,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="compare logits and search with the original, which needs PyTorch and transformers",
+        help="compare logits and search results with the original model. Needs PyTorch and "
+        "transformers",
     )
     parser.add_argument(
         "--report",
         action="store_true",
-        help="print how each setting was treated. The file conversion.txt in RUN has the same",
+        help="print how each setting was treated. RUN/conversion.txt contains the same report",
     )
     opennmt = parser.add_argument_group("checkpoints of OpenNMT-tf")
     opennmt.add_argument(
         "--model-type",
         metavar="NAME",
         help="name in the catalog of OpenNMT-tf, such as TransformerBase, or path of a "
-        "model_description.py (default: the one in FOLDER or the folder above)",
+        "model_description.py (default: the file in FOLDER or in its parent folder)",
     )
     opennmt.add_argument(
         "--config",
@@ -71,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{side}-vocabulary",
             metavar="FILE",
             type=Path,
-            help=f"vocabulary of the {side} (default: that of the configuration)",
+            help=f"vocabulary of the {side} (default: the path in the configuration)",
         )
 
 

@@ -16,14 +16,14 @@ def check_conversion(arguments: argparse.Namespace, opennmt_options: Sequence[st
 
     Args:
         arguments: Arguments of the command.
-        opennmt_options: Names of the arguments that only checkpoints of OpenNMT-tf have.
+        opennmt_options: Names of the arguments that apply only to checkpoints of OpenNMT-tf.
 
     Returns:
-        Bool, whether the checkpoint is one of OpenNMT-tf.
+        Bool, whether the folder is a checkpoint of OpenNMT-tf.
 
     Raises:
         OSError: If a path does not exist or must not be replaced.
-        ValueError: If the folder is no checkpoint, or an option does not fit the checkpoint.
+        ValueError: If the folder is not a checkpoint, or an option does not apply to it.
         ImportError: If a library that an option needs is not installed.
     """
     folder = arguments.folder

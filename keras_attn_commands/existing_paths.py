@@ -1,4 +1,4 @@
-"""Checks that the paths which the user of a command wrote exist."""
+"""Checks that paths on the command line exist."""
 
 from pathlib import Path
 

@@ -15,7 +15,7 @@ from keras_attn_commands.quiet_import import quiet_import
 
 LITERT = ("litert", "litert-steps")
 CHECKPOINTS = ("ctranslate2", "transformers")
-"""Formats of other libraries, which have a search of their own."""
+"""Formats of other libraries, which run their own searches."""
 FORMATS = ("onnx", "onnx-steps", "onnx-text", "saved-model", *LITERT, *CHECKPOINTS)
 PRECISIONS = ("float32", "float16", "int8", "int8-rows", "int4")
 FEW_PRECISIONS = ("float32", "float16", "int8")
@@ -27,14 +27,14 @@ ARGUMENTS = {
     "precision": "--precision",
     "sample_inputs": "--sample",
 }
-"""Dict from the arguments of the functions to those of the command, for errors."""
+"""Dict from arguments of Python functions to options of the command. Errors name the options."""
 
 HELP = "export the model of a training run"
 DESCRIPTION = (
     "Exports the model of a training run to a file or directory that runs without Keras, or that "
     "CTranslate2 or transformers reads. A forecaster (a run of the kind 'series') has the formats "
     "onnx and litert. Writes "
-    "OUT only if the export passes all checks; an earlier export with this name is replaced. "
+    "OUT only if the export passes all checks, and replaces an earlier export at this path. "
     "Exit status: 0 exported; 1 nothing was exported; 2 invalid command line."
 )
 
@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target-prefix",
         action="store_true",
-        help="add an input for a prefix of each output, in tokens",
+        help="add an input with the first tokens of each output",
     )
     parser.add_argument(
         "--max-source-characters",
@@ -110,14 +110,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         type=Path,
         help="checkpoint folder from which the model was converted, or the run directory of its "
-        "conversion, for the format transformers. Default: RUN, if it has these files; otherwise "
-        "the model must equal an architecture of transformers",
+        "conversion, for the format transformers. Default: RUN, if it contains the files of a "
+        "checkpoint. Without them, the model must have an architecture of transformers",
     )
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="compare logits and search with transformers, which needs PyTorch, for the format "
-        "transformers",
+        help="compare logits and search results with transformers, for the format transformers. "
+        "Needs PyTorch and transformers",
     )
     parser.add_argument(
         "--search-class",
@@ -152,7 +152,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _choices(arguments):
-    """Returns the keyword arguments of the export function of the format."""
+    """Returns the keyword arguments for the export function of the selected format."""
     has_precision = arguments.format in ("onnx", "onnx-text", *LITERT)
     has_text = arguments.format in ("saved-model", "onnx-text")
     refuse = arguments.parser.error
@@ -201,7 +201,7 @@ def _choices(arguments):
 
 
 def _checkpoint_choices(arguments):
-    """Returns the keyword arguments of the export function of another library's format."""
+    """Returns the keyword arguments for an export to CTranslate2 or transformers."""
     refuse = arguments.parser.error
     refused = {
         "--alignments": arguments.alignments is not None,
@@ -229,7 +229,7 @@ def _checkpoint_choices(arguments):
 
 
 def _export(arguments, choices, sample):
-    """Exports the model of a run; returns the result of the comparison as a text."""
+    """Exports the model of a run. Returns a text about the comparison with Keras."""
     import keras_attn
     from keras_attn import export
     from keras_attn.files import read_lines
@@ -238,7 +238,7 @@ def _export(arguments, choices, sample):
     run = RunDirectory(arguments.run_directory)
     if run.kind == "series":
         return f"Compared with Keras{export_forecaster(arguments, run, sample)}"
-    # transformers also reads encoders, which have no search.
+    # The format transformers also supports encoders, which have no search.
     model = run.load_model(None if arguments.format == "transformers" else "generation")
     if arguments.search or arguments.search_class:
         search_class = arguments.search_class and getattr(keras_attn, arguments.search_class)
@@ -253,7 +253,7 @@ def _export(arguments, choices, sample):
     function = getattr(export, f"export_{arguments.format.replace('-', '_')}")
     tokenizers = run.source_tokenizer, run.target_tokenizer
     if arguments.format == "transformers" and choices["original"] is None:
-        # A conversion keeps the files of its checkpoint.
+        # A run directory that was converted contains the files of its checkpoint.
         choices["original"] = run.files.get("original") and arguments.run_directory
     if arguments.format in CHECKPOINTS:
         return str(_call(function, model, arguments.out, *tokenizers, **choices))

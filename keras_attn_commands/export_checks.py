@@ -13,7 +13,8 @@ from keras_attn_commands.existing_paths import require_file, require_folder
 from keras_attn_commands.export_forecaster import refuse_search_options
 
 FILES = ("onnx-text", "litert", "litert-steps")
-"""Formats that are always one file. An ONNX file of more than 2 GB is a directory."""
+"""Formats whose export is always a single file. The format onnx writes a directory for a model of
+more than 2 GB."""
 
 
 def check_export(arguments: argparse.Namespace) -> dict[str, Any] | None:
@@ -27,7 +28,7 @@ def check_export(arguments: argparse.Namespace) -> dict[str, Any] | None:
 
     Raises:
         OSError: If a path does not exist or must not be replaced.
-        ValueError: If an option does not fit the model, or a file does not have the right format.
+        ValueError: If an option does not apply to the model, or a file has the wrong format.
         ImportError: If a library that an option needs is not installed.
     """
     _check_run(arguments)
@@ -46,7 +47,7 @@ def check_export(arguments: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def _check_run(arguments):
-    """Checks the run directory. `RunDirectory` reports a damaged `run.json`."""
+    """Checks the run directory. `RunDirectory` checks the content of `run.json` later."""
     folder = arguments.run_directory
     run = read_run(folder)
     if not isinstance(run, dict):
@@ -64,7 +65,11 @@ def _check_run(arguments):
 
 
 def _check_search(arguments):
-    """Checks the names of `--search`. Their class is only known with `--search-class`."""
+    """Checks the argument names in `--search`.
+
+    Without `--search-class`, the search class is not known yet, so the arguments of all classes are
+    accepted.
+    """
     search_class = arguments.search_class
     known = frozenset[str]().union(*SEARCH_ARGUMENTS.values())
     known = known if search_class is None else SEARCH_ARGUMENTS[search_class]

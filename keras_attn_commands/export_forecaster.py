@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 FORMATS = {"onnx": "export_forecaster_onnx", "litert": "export_forecaster_litert"}
-"""Dict from the formats of forecasters to the names of their export functions."""
+"""Dict from each format of a forecaster to the name of its export function."""
 
 
 def export_forecaster(arguments: argparse.Namespace, run: Any, sample: Any) -> str:
@@ -41,7 +41,7 @@ def export_forecaster(arguments: argparse.Namespace, run: Any, sample: Any) -> s
 
 
 def refuse_search_options(arguments: argparse.Namespace) -> None:
-    """Raises an error for a format or an option that forecasters do not have."""
+    """Raises a `ValueError` for a format or an option that forecasters do not support."""
     if arguments.format not in FORMATS:
         raise ValueError(
             f"Expected one of the formats {list(FORMATS)} for a forecaster. Received: "

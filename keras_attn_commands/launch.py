@@ -14,12 +14,12 @@ HELP = "start several workers that train one model"
 DESCRIPTION = """\
 Starts a Python program once for each worker and waits for all workers. Sets the environment
 variables that keras_attn.training.strategy("multi_worker") reads. If a worker fails, the other
-workers are stopped. To use several machines, run this command on each of them, with the same
---addresses, and with the numbers of its own workers in --indices.
+workers are stopped. To use several machines, run this command on each machine, with the same
+--addresses on all machines, and with the numbers of the workers of this machine in --indices.
 """
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 20
-"""Seconds that the other workers have to exit after a worker failed."""
+"""Time in seconds after the failure of a worker. Workers that still run then are killed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -122,8 +122,8 @@ def run_workers(command: Sequence[str], addresses: Sequence[str], indices: Seque
         indices: Numbers of the workers to start.
 
     Returns:
-        0, or the exit status of the first worker that failed. If a signal ended it, the status is
-        128 plus the number of the signal.
+        0, or the exit status of the first worker that failed. If a signal ended this worker, 128
+        plus the number of the signal.
     """
     workers = {}
     status = 0

@@ -13,11 +13,11 @@ COMMANDS = {"convert": convert, "export": export, "launch": launch}
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as in a shell."""
 CLOSED_PIPE = 141
-"""Exit status if the reader of the output ended, as in a shell."""
+"""Exit status if the program that reads the output has ended, as in a shell."""
 
 
 class PrintVersion(argparse.Action):
-    """Prints the version. If the package is installed, it is not imported."""
+    """Prints the version. Imports `keras_attn` only if its metadata are not installed."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help="show the version and exit")

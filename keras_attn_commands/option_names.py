@@ -1,4 +1,4 @@
-"""Errors of Python functions with the names that the user of a command wrote."""
+"""Translates the names of Python arguments in errors to options of the command line."""
 
 import re
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ _VALUE = r"(?P<value>'[^']*'|\"[^\"]*\"|\([^()]*\)|\[[^\[\]]*\]|[^\s,;]*[^\s,;.:
 def name_options(
     message: str, options: Mapping[str, str], paths: Mapping[str, PathLike[str] | None]
 ) -> str:
-    """Replaces the names of Python arguments in an error by those of the command line.
+    """Replaces the names of Python arguments in an error by options of the command line.
 
     Args:
         message: String, an error such as `"Export it with precision='float32'."`.
-        options: Dict from the names of arguments to those of options, such as
+        options: Dict from the names of arguments to the names of options, such as
             `{"precision": "--precision"}`.
         paths: Dict from the names of options and positional arguments, such as `"OUT"`, to the
-            paths that the user wrote. Functions call many of their paths `path`.
+            paths that the user wrote. The errors of most functions call a path `path` or `folder`.
 
     Returns:
         String such as `"Export it with --precision float32."`.

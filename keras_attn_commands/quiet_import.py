@@ -7,7 +7,8 @@ import tempfile
 from collections.abc import Iterator
 
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-"""Environment variable of TensorFlow: 0 all lines, 1 no information, 2 no warnings, 3 no errors."""
+"""Environment variable of TensorFlow: 0 shows all log lines, 1 hides information, 2 also hides
+warnings, 3 also hides errors."""
 
 _STDERR = 2
 _HIDDEN = re.compile(
@@ -20,11 +21,12 @@ _HIDDEN = re.compile(
 def quiet_import() -> Iterator[None]:
     """Context manager that hides log lines of C++ code, except fatal errors.
 
-    The block sets the log level for the rest of the process. On a machine without a GPU, TensorFlow
-    also writes an error about CUDA; errors of a command are Python exceptions. TensorFlow 2.21
-    writes some lines before it reads the level, so the lines of the block are also filtered. All
-    other output, such as tracebacks, appears at the end of the block. If the user has set the log
-    level, nothing changes.
+    The context manager sets the log level for the rest of the process. Even error lines are hidden,
+    because TensorFlow logs an error about CUDA on machines without a GPU. Errors of a command are
+    not affected: they are Python exceptions. TensorFlow 2.21 logs some lines before it reads the
+    log level, so the standard error of the block is collected and filtered. All other lines, such
+    as tracebacks, appear at the end of the block. If the user has set the log level, nothing
+    changes.
     """
     if LOG_LEVEL in os.environ:
         yield

@@ -159,8 +159,9 @@ class SeriesTable:
         Args:
             fills: dict from names of columns to a number, or to "previous", which repeats the value
                 above the cell. Columns that the table does not have are ignored.
-            num_future: int, number of rows at the end that are the future. "previous" leaves their
-                cells empty, because the last known value is not a known future value. Default: 0.
+            num_future: int, number of rows at the end that are in the future. In these rows,
+                "previous" does not fill cells: the future value of a covariate must be known, and
+                the last past value is only a guess. Default: 0.
 
         Returns:
             `SeriesTable`.
@@ -186,7 +187,7 @@ class SeriesTable:
         Args:
             names: list of strings, columns of covariates.
             first: int, number of the first row that is checked.
-            num_future: int, number of rows at the end that are the future. Default: 0.
+            num_future: int, number of rows at the end that are in the future. Default: 0.
         """
         for name in names:
             rows = np.flatnonzero(np.isnan(self.column(name)[first:])) + first

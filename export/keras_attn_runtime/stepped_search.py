@@ -11,25 +11,31 @@ NEXT = "next/"
 """Prefix of the names of values that a step returns for the next step."""
 
 Sessions: TypeAlias = tuple[EngineSession, EngineSession, EngineSession]
-"""The sessions of start, step and finish."""
+"""The sessions of the three models of a search, in the order start, step, finish.
+
+`start` runs the encoder and creates the state of the search. `step` extends the hypotheses by one
+token. `finish` converts the state to the results.
+"""
 
 
 class SteppedSearch:
     """A search whose loop runs in Python.
 
-    The object is an iterator. Each `next` runs one step of the search and returns an int32 array
-    `(batch, steps)`, padded on the right: the best hypothesis of each sentence so far, or the
-    result of a sentence that is done. The state of the search remains in the memory of the engine.
-    For ONNX Runtime, this is the memory of the execution provider, such as a GPU.
+    The object is an iterator. Each `next` runs one step of the search and returns token ids, an
+    int32 array `(batch, steps)`, padded on the right. While the search of a sentence runs, the row
+    of the sentence contains its currently best hypothesis. After this search is done, the row
+    contains the best result. The state of the search remains in the memory of the engine. For ONNX
+    Runtime, this is the memory of the execution provider, such as a GPU.
 
     Args:
-        sessions: tuple of the sessions of start, step and finish.
+        sessions: `Sessions`, a tuple of the sessions of the models start, step and finish.
         feeds: dict of arrays, the inputs of `ExportedModel`.
         call: `Call` that can stop the search. Default: none.
 
     Attributes:
         values: dict from name to value, the state of the search. The method `.numpy()` of a value
-            converts it to an array. With a LiteRT file, the arrays have the batch size of the file.
+            converts it to an array. LiteRT files have a fixed batch size. If the batch has fewer
+            sentences, the arrays have further rows, whose values belong to no sentence.
 
     Raises:
         ModelFileError: if the engine fails.

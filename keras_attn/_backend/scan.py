@@ -11,11 +11,11 @@ _state = threading.local()
 
 @contextlib.contextmanager
 def loops_for_litert() -> Iterator[None]:
-    """Context in which TensorFlow traces loops in the form that LiteRT runs fastest.
+    """Context manager: TensorFlow traces loops in the form that LiteRT runs fastest.
 
     LiteRT supports a `TensorArray` only if the shapes of its tensors are known at the conversion.
-    In the context, `scan` therefore writes the collected values to tensors. The context affects
-    only the thread that enters it.
+    Inside the block, `scan` therefore writes the collected values to tensors. Loops that other
+    threads trace at the same time do not change.
     """
     _state.is_for_litert = True
     try:

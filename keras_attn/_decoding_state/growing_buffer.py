@@ -29,9 +29,10 @@ _state = threading.local()
 
 @contextlib.contextmanager
 def grow_in_blocks() -> Iterator[None]:
-    """Context manager in which `extend` updates columns that `widen` has added, on TensorFlow.
+    """Context manager: `extend` updates columns that `widen` has added, instead of adding columns.
 
-    The context applies to the thread that enters it, and to buffers with `growing=None`.
+    This applies to TensorFlow, where `extend` otherwise adds a column in each call. Only the
+    current thread and only buffers with `growing=None` are affected.
     """
     before = is_in_blocks()
     _state.is_in_blocks = True

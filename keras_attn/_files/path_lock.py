@@ -15,10 +15,12 @@ from keras_attn._files.working_directory import short_name
 
 
 class PathLock:
-    """Exclusive lock of a directory or a file, for one training at a time.
+    """Lock of a directory or a file that only one training at a time can hold.
 
-    The operating system releases the lock when the process ends for any reason. The lock file is
-    not removed. A second file in the same directory names the process that holds the lock.
+    The operating system releases the lock when the process ends for any reason. The lock file
+    remains in the directory after the lock is released. While the lock is held, a second file in
+    the same directory contains the host name and the id of the process that holds the lock.
+
 
     Args:
         path: Path of a directory or a file. It may be missing; `acquire` creates the directory.

@@ -23,9 +23,10 @@ class IntraSentenceAttention(Layer):
         f_ij = F(a_i) . F(a_j)
         a'_i = sum_j exp(f_ij + d_(i-j)) / sum_k exp(f_ik + d_(i-k)) a_j
 
-    The layer was introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), section
-    3.4, equations 7 and 8. All distances above `max_distance`, in both directions, share one bias.
-    Both sequences use the same F and d. The sequences do not attend to each other.
+    The layer was introduced in section 3.4 of [Parikh et al.,
+    2016](https://arxiv.org/abs/1606.01933), equations 7 and 8. All distances above `max_distance`,
+    in both directions, share one bias. Both sequences use the same F and d. The sequences do not
+    attend to each other.
 
     Args:
         transform: Keras layer F that maps `(batch, time, features)` to `(batch, time, units)`, for

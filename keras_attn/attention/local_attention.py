@@ -38,15 +38,17 @@ class LocalAttention(AttentionMechanism):
         p_t  = min(t, S - 1)
         a_ts = softmax_s(e_ts)                                       (|s - p_t| <= D)
 
-    Both forms were introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section
-    3.2. Positions and steps are counted from 0. S is the length of the source without masked
-    positions at the end. The layer only computes scores for the 2 D + 1 positions of the window,
-    but the mask and the returned weights cover all positions.
+    Both forms were introduced in section 3.2 of [Luong et al.,
+    2015](https://arxiv.org/abs/1508.04025). Positions and steps are counted from 0. S is the number
+    of positions up to the last position that is not masked, so padding on the right does not count.
+    The layer only computes scores for the 2 D + 1 positions of the window, but the mask and the
+    returned weights cover all positions.
 
     Args:
-        mechanism: `AttentionMechanism` that computes the scores. `LocationAttention`,
-            `LocalAttention` and `FeedbackAttention` are not supported, because their scores depend
-            on more than one query and one key.
+        mechanism: `AttentionMechanism` that computes the score of each source position from the
+            query and from the key of this position only. `LocationAttention`, `LocalAttention` and
+            `FeedbackAttention` are not supported, because their scores also depend on the position
+            or on previous steps.
         window: Positive int, half width D of the window. Defaults to `10`.
         units: Positive int, number of rows of W_p. Defaults to the size of the query.
         alignment: String, `"predictive"` (local-p) or `"monotonic"` (local-m). Defaults to
@@ -211,7 +213,9 @@ class LocalAttention(AttentionMechanism):
     def _place(self, weights, positions, source):
         """Scatters the weights `(B, T, W)` of the windows to all positions, `(B, T, S)`."""
         batch, target = ops.shape(weights)[0], ops.shape(weights)[1]
-        # Positions range from -window to source + window, so each position gets its own column.
+        # A window can extend beyond the source: its positions range from -window to
+        # source + window. Scatter the weights to a wider array with a column for each of these
+        # positions, and return the columns of the source.
         columns = source + 2 * self.window + 1
         rows = ops.reshape(ops.arange(batch * target, dtype="int32"), (batch, target, 1))
         places = rows * columns + positions + self.window  # (B, T, W)

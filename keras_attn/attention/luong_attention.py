@@ -18,9 +18,9 @@ class LuongAttention(AttentionMechanism):
         general  e_ts = q_t . W k_s
         concat   e_ts = v . tanh(W [q_t ; k_s])
 
-    The scores were introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025), section
-    3.1. The matrix of `concat` is stored as two matrices, W [q ; k] = W_q q + W_k k, so that the
-    keys are projected once per sequence.
+    The scores were introduced in section 3.1 of [Luong et al.,
+    2015](https://arxiv.org/abs/1508.04025). The matrix of `concat` is stored as two matrices, W [q
+    ; k] = W_q q + W_k k, so that the keys are projected once per sequence.
 
     Args:
         score: String, `"dot"`, `"general"` or `"concat"`. Defaults to `"general"`.

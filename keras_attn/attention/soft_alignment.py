@@ -22,9 +22,9 @@ class SoftAlignment(Layer):
         beta_i  = sum_j exp(e_ij) / sum_k exp(e_ik) b_j            (the part of b aligned with a_i)
         alpha_j = sum_i exp(e_ij) / sum_k exp(e_kj) a_i            (the part of a aligned with b_j)
 
-    The layer was introduced by [Parikh et al., 2016](https://arxiv.org/abs/1606.01933), section
-    3.1, equations 1 and 2. F is applied once to each token, so the cost of F is linear in the
-    lengths of the sequences.
+    The layer was introduced in section 3.1 of [Parikh et al.,
+    2016](https://arxiv.org/abs/1606.01933), equations 1 and 2. F is applied once to each token, so
+    the cost of F is linear in the lengths of the sequences.
 
     Args:
         transform: Keras layer F that maps `(batch, time, features)` to `(batch, time, units)`, for

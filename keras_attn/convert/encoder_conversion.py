@@ -58,14 +58,15 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
 
     Args:
         checkpoint: `Checkpoint`.
-        ignore_settings: Names of settings that are accepted although they are unknown or refused.
+        ignore_settings: Names of settings in the checkpoint to ignore. Other settings that are
+            unknown or would change results raise a `ConversionError`.
 
     Returns:
         `ConvertedEncoder`.
 
     Raises:
-        ConversionError: If the class or a setting is not supported, or weights are missing, unused,
-            or have the wrong shape.
+        ConversionError: If the model class or a setting of the checkpoint is not supported, or if
+            weights are missing, are unused, or have the wrong shape.
     """
     architecture = ENCODERS[checkpoint.config["model_type"]]
     class_name, head = encoder_head(architecture, checkpoint.config)

@@ -62,7 +62,10 @@ def build_model(
 
 
 def pooler_name(architecture: EncoderArchitecture, head: str, copy: WeightMapping) -> str:
-    """Returns the name of the layer that pools the first position, in the checkpoint."""
+    """Returns the name that the pooler has in the checkpoint.
+
+    The pooler is the dense layer that is applied to the vector of the first position.
+    """
     name = "{encoder}pooler.dense" if head == "encoder" else architecture.pooler[0]
     return name.format(encoder=encoder_prefix(architecture, copy))
 

@@ -44,7 +44,8 @@ class EncoderArchitecture:
         feed_forward: Names of the two dense layers of a layer.
         masked_lm: Names of dense layer, normalization, output matrix and output bias of the
             masked-language-model head.
-        pooler: Name of the dense layer that pools the first position, and name of its activation.
+        pooler: Name of the pooler, the dense layer that is applied to the vector of the first
+            position, and name of its activation.
         classifier: Name of the output layer of a sequence classifier.
         start, end: Strings, default names of the tokens around a text.
         has_position_offset: Bool, whether the first position is `pad_token_id + 1`, as in RoBERTa.

@@ -70,15 +70,17 @@ def from_opennmt_tf(
             line. Defaults to `None`: the vocabulary that the configuration names.
         target_vocabulary: Path of the vocabulary of the targets. Defaults to `None`: the vocabulary
             that the configuration names.
-        ignore_settings: Names of settings that are accepted although they are unknown or would
-            change results, such as `"params/length_penalty"`. Defaults to `()`.
+        ignore_settings: Names of settings in the configuration to ignore, such as
+            `"params/length_penalty"`. Other settings that are unknown or would change results raise
+            a `ConversionError`. Defaults to `()`.
 
     Returns:
         A `Conversion`.
 
     Raises:
-        ConversionError: If the model or a setting is not supported, variables are missing, unused,
-            or have the wrong shape, or a vocabulary does not belong to the model.
+        ConversionError: If the model or a setting of the checkpoint is not supported; if variables
+            are missing, are unused, or have the wrong shape; or if a vocabulary does not belong to
+            the model.
         ImportError: If a library that is needed to read the files is not installed.
 
     Example:

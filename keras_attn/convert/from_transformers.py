@@ -114,15 +114,15 @@ def from_transformers(
 
     Args:
         folder: Path of the folder.
-        ignore_settings: Names of settings that are accepted although they are unknown or would
-            change results. Defaults to `()`.
+        ignore_settings: Names of settings in the checkpoint to ignore. Other settings that are
+            unknown or would change results raise a `ConversionError`. Defaults to `()`.
 
     Returns:
         A `Conversion`.
 
     Raises:
-        ConversionError: If the architecture or a setting is not supported, or weights are missing,
-            unused, or have the wrong shape.
+        ConversionError: If the architecture or a setting of the checkpoint is not supported, or if
+            weights are missing, are unused, or have the wrong shape.
         ImportError: If a library that is needed to read the files is not installed.
 
     Example:

@@ -39,8 +39,9 @@ class WeightMapping(abc.ABC):
             variable: Variable.
             name: String, name in the checkpoint.
             transpose: Bool, whether the weight is the transposed matrix. Defaults to `False`.
-            scale: Float, factor of the weight. Defaults to `1.0`.
-            added: Float, number that is added to the weight. Defaults to `0.0`.
+            scale: Float. The variable equals the weight in the checkpoint, multiplied by `scale`.
+                Defaults to `1.0`.
+            added: Float, added to the product of the weight and `scale`. Defaults to `0.0`.
             shape: Shape in the checkpoint. Defaults to `None`: the shape of the variable.
         """
 
@@ -55,12 +56,13 @@ class WeightMapping(abc.ABC):
 
     @abc.abstractmethod
     def split(self, variables: Sequence[Any], name: str, scales: Sequence[float]) -> None:
-        """Maps several variables to one weight, their concatenation along the last axis.
+        """Maps several variables to one weight that contains them side by side on the last axis.
 
         Args:
             variables: Variables of the same shape.
             name: String, name in the checkpoint.
-            scales: Factors of the parts of the weight.
+            scales: Floats, one for each variable. The variable equals its part of the weight in the
+                checkpoint, multiplied by this factor.
         """
 
     @abc.abstractmethod

@@ -19,8 +19,9 @@ class CausalLanguageModel(TransformerTokenDecoder):
 
         p(y) = prod_t p(y[t] | y[0], ..., y[t - 1])
 
-    The architecture was introduced by [Liu et al., 2018](https://arxiv.org/abs/1801.10198), section
-    4.2.3, and [Radford et al., 2018](https://openai.com/index/language-unsupervised) (GPT).
+    The architecture was introduced in section 4.2.3 of [Liu et al.,
+    2018](https://arxiv.org/abs/1801.10198), and in [Radford et al.,
+    2018](https://openai.com/index/language-unsupervised) (GPT).
 
     The model is a `StepDecoder` whose `encoder_outputs` are the ids of a prompt. The blocks process
     the prompt in one pass and store its keys and values in the caches. The first step of a search
@@ -51,7 +52,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
             content of a growing cache to a second cache. Each step copies the growing cache to
             extend it, but does not copy the second cache. The second cache therefore speeds up long
             outputs on TensorFlow and in ONNX. Other backends ignore this argument. Defaults to
-            `None`: no second cache. For outputs of the length of a sentence, `None` is faster.
+            `None`: no second cache. For short outputs, such as a single sentence, `None` is faster.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         use_output_bias: Bool, whether a trainable bias is added to the logits. `True` requires
             `head=None`. Defaults to `False`.

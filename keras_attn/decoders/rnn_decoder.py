@@ -31,8 +31,8 @@ class RNNDecoder(TokenDecoder):
         p(y_t | y_<t, source) = softmax(head(o_t))
 
     With an `AttentionRNNCell` and `BahdanauAttention`, this is the decoder of [Bahdanau et al.,
-    2015](https://arxiv.org/abs/1409.0473). With a Keras cell or a list of cells, it is the decoder
-    without attention of [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215).
+    2015](https://arxiv.org/abs/1409.0473). With a Keras cell or a list of cells, the decoder has no
+    attention, as in [Sutskever et al., 2014](https://arxiv.org/abs/1409.3215).
 
     Args:
         cell: `AttentionRNNCell`, Keras cell, or list of Keras cells.
@@ -68,9 +68,9 @@ class RNNDecoder(TokenDecoder):
             of the encoder. Defaults to `None`.
         return_attention_scores: Bool, whether to also return the attention weights. Defaults to
             `False`.
-        query_features: Tensor of shape `(batch, features)`. Required if the `query` of the cell
-            contains `"features"`. Usually, the encoder returns this tensor as one of its outputs.
-            Defaults to `None`.
+        query_features: Tensor of shape `(batch, features)`. Required if the `AttentionRNNCell` was
+            created with a `query` that contains `"features"`. Usually, the encoder returns this
+            tensor as one of its outputs. Defaults to `None`.
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
             `encoder_outputs`. Keras passes this argument.
@@ -127,8 +127,9 @@ class RNNDecoder(TokenDecoder):
         for name, weight in losses.items():
             if weight < 0 or (weight and self.cell.attention is None):
                 raise ValueError(
-                    f"Expected {name} >= 0, and 0 for a cell without attention. "
-                    f"Received: {name}={weight}."
+                    f"Expected {name} to be at least 0, and equal to 0 if the cell has no "
+                    f"attention. Received: {name}={weight}. Pass 0, or an AttentionRNNCell with "
+                    "attention."
                 )
         self.coverage_loss = coverage_loss
         self.doubly_stochastic_loss = doubly_stochastic_loss
@@ -253,7 +254,7 @@ class RNNDecoder(TokenDecoder):
             raise ValueError(
                 "Expected attention to the source for alignments=True. Received: a decoder with "
                 f"{type(self.cell.attention).__name__}, which attends to previous steps. Use a "
-                "CombinedAttention whose first attention is to the source."
+                "CombinedAttention, and pass a layer that attends to the source as its first layer."
             )
         cell_state = tree.map_structure(for_each_beam, memory["cell"])
         rows = ops.shape(tree.flatten(cell_state)[0])[0]

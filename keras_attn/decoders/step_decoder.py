@@ -10,7 +10,7 @@ from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict
 
 
 class StepDecoder(Layer):
-    """Base class of decoders. It defines the methods that training, searches and exports call.
+    """Base class of all decoders, with the methods that training, searches and exports call.
 
     A decoder overrides four methods:
 
@@ -39,14 +39,15 @@ class StepDecoder(Layer):
     - `select`, if the memory contains tensors whose first axis is not the batch axis;
     - `first_token_ids`, if the memory contains the beginning of the sequence, such as a prompt;
     - `max_tokens`, if the number of positions is limited;
-    - `can_exceed_max_length`, `False` if the state has a fixed size on every backend;
-    - `forbids_tokens`, `True` if the decoder can make all tokens of a step impossible;
+    - `can_exceed_max_length`, to set to `False` if the state has a fixed size on every backend;
+    - `forbids_tokens`, to set to `True` if the decoder can make all tokens of a step impossible;
     - `primary_source`, if there are several encoder outputs;
     - `cache_block_size` and `archive`, to speed up long outputs of a decoder with a growing state;
     - `output_layer` with `output_bias` and `call(..., return_features=True)`, to support losses
       that are fused with the output layer;
-    - `reads_prompts`, `True` for a language model, which needs no encoder;
-    - `vocabulary_size`, or `embedding` with an `input_dim`, which exporters need.
+    - `reads_prompts`, to set to `True` for a language model, which needs no encoder;
+    - `vocabulary_size`, the number of tokens V. Exports require this attribute, unless the decoder
+      has an attribute `embedding` with an `input_dim`.
 
     Args:
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -241,14 +242,18 @@ class StepDecoder(Layer):
 
     @property
     def can_exceed_max_length(self) -> bool:
-        """Bool, whether a search may take more steps than the `max_length` of `initial_state`."""
+        """Bool, whether a search may run more steps than the argument `max_length` of
+        `initial_state`. By default, this is true on backends where tensors can grow in a loop.
+        """
         return growing_buffer.supports_growth()
 
     forbids_tokens = False
-    """Bool, whether the decoder can make all tokens of a step impossible, for example a decoder
-    that only generates valid JSON. A token is impossible if its logit is at least 5e8 below the
-    logits of possible tokens. A step without possible tokens is a dead end. If `forbids_tokens` is
-    `False`, a beam search only checks for dead ends if its own arguments can cause them.
+    """Bool, whether the decoder can make all tokens of a step impossible, for example because it
+    only generates valid JSON. A token is impossible if its logit is at least 5e8 below the largest
+    logit of the step. The largest logit can belong to a token that the search suppresses, such as
+    padding. A step without possible tokens is a dead end. If `forbids_tokens` is `False`, a beam
+    search only checks for dead ends if its own arguments, such as `no_repeat_ngram_size`, can cause
+    them.
     """
 
     def primary_source(self, values: Any) -> Any:

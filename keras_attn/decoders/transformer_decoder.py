@@ -18,9 +18,10 @@ class TransformerDecoder(TransformerTokenDecoder):
 
         p(y | source) = prod_t p(y[t] | y[0], ..., y[t - 1], source)
 
-    The decoder was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section
-    3. `call` processes all positions in one pass (teacher forcing). `step` processes one position
-    and attends to the cached keys and values of the previous positions.
+    The decoder was introduced in section 3 of [Vaswani et al.,
+    2017](https://arxiv.org/abs/1706.03762). `call` processes all positions in one pass (teacher
+    forcing). `step` processes one position and attends to the cached keys and values of the
+    previous positions.
 
     Args:
         block: `TransformerDecoderBlock`, the template of all blocks, for example
@@ -45,7 +46,7 @@ class TransformerDecoder(TransformerTokenDecoder):
             content of a growing cache to a second cache. Each step copies the growing cache to
             extend it, but does not copy the second cache. The second cache therefore speeds up long
             outputs on TensorFlow and in ONNX. Other backends ignore this argument. Defaults to
-            `None`: no second cache. For outputs of the length of a sentence, `None` is faster.
+            `None`: no second cache. For short outputs, such as a single sentence, `None` is faster.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         use_output_bias: Bool, whether a trainable bias is added to the logits. `True` requires
             `head=None`. Defaults to `False`.

@@ -33,7 +33,7 @@ class TransformerTokenDecoder(TokenDecoder):
             content of a growing cache to a second cache. Each step copies the growing cache to
             extend it, but does not copy the second cache. The second cache therefore speeds up long
             outputs on TensorFlow and in ONNX. Other backends ignore this argument. Defaults to
-            `None`: no second cache. For outputs of the length of a sentence, `None` is faster.
+            `None`: no second cache. For short outputs, such as a single sentence, `None` is faster.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         use_output_bias: Bool, whether a trainable bias is added to the logits. `True` requires
             `head=None`. Defaults to `False`.

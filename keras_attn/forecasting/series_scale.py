@@ -57,8 +57,8 @@ def checked_scaling(scaling: Any, num_targets: int) -> Scaling:
     """Returns the argument `scaling` of a forecaster, with lists instead of other sequences.
 
     Raises:
-        ValueError: If `scaling` is neither one of `SCALINGS` nor two lists of `num_targets` finite
-            numbers, the shifts and the positive scales.
+        ValueError: If `scaling` is neither one of `SCALINGS` nor a pair of lists: the shifts,
+            `num_targets` finite numbers, and the scales, `num_targets` positive finite numbers.
     """
     if isinstance(scaling, str) and scaling in SCALINGS:
         return scaling
@@ -80,8 +80,8 @@ def checked_covariate_scaling(name: str, scaling: Any, num_covariates: int) -> A
         num_covariates: Int, number of the covariates.
 
     Raises:
-        ValueError: If `scaling` is neither `None` nor two lists of `num_covariates` finite numbers,
-            the shifts and the positive scales.
+        ValueError: If `scaling` is neither `None` nor a pair of lists: the shifts, `num_covariates`
+            finite numbers, and the scales, `num_covariates` positive finite numbers.
     """
     parts = None if scaling is None else _shifts_and_scales(scaling, num_covariates)
     if parts is None and scaling is not None:
@@ -107,7 +107,12 @@ def scale_covariates(covariates: Tensor, scaling: Any) -> Tensor:
 
 
 def _shifts_and_scales(scaling, number):
-    """Returns two lists of `number` finite numbers, or `None` if `scaling` has none."""
+    """Converts a pair of sequences to two lists: shifts and scales.
+
+    Returns:
+        List of two lists. `None` if `scaling` is not a pair of sequences of `number`
+        finite numbers, or if a scale is not positive.
+    """
     is_pair = isinstance(scaling, list | tuple) and len(scaling) == 2
     pair = scaling if is_pair else ((), ())
     parts = [list(each) if isinstance(each, list | tuple) else [] for each in pair]

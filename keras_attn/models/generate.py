@@ -135,8 +135,9 @@ def _read_sources(model, inputs, is_text, tokenizer, languages):
     sources = []
     for ids in tokenizer.encode(inputs):
         kept = list(ids[:limit])
-        # An empty text is a valid prompt if the model has only a start token. In all other cases,
-        # it is an empty source, which needs no search.
+        # If a start token but no end token is added to each text, an empty text becomes a prompt
+        # that consists of the start token. Otherwise, an empty text is an empty source, which needs
+        # no search.
         is_empty = not kept and (side.add_end or not side.add_start)
         whole = [] if is_empty else side.with_special_ids(kept)
         sources.append((languages.add_to(whole, len(side.start)), len(kept) < len(ids)))
@@ -165,8 +166,8 @@ def _read_prefixes(target_prefix, languages, count, tokenizer, model):
     wrong = [id_ for row in rows for id_ in row if id_ < 0 or (size is not None and id_ >= size)]
     if wrong:
         raise ValueError(
-            f"Expected target_prefix to be ids of at least 0, in the target vocabulary of {size} "
-            f"ids. Received: target_prefix with {wrong[0]}. Pass ids of the target vocabulary."
+            f"Expected target_prefix to contain ids {_id_range(size)}. Received: target_prefix "
+            f"with the id {wrong[0]}. Pass ids of the target vocabulary."
         )
     return rows
 
@@ -195,9 +196,8 @@ def _checked_ids(ids, model):
     size = get_vocabulary_size(model.source_encoder)
     is_known = size is None or array.max() < size
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < 0 or not is_known:
-        below = "" if size is None else f" below {size}"
         raise ValueError(
-            f"Expected each source to be a list of ids of at least 0{below}, or a text. Received: "
+            f"Expected each source to be a text, or a list of ids {_id_range(size)}. Received: "
             f"source={ids!r}. Pass ids of the source vocabulary."
         )
     ids = array.tolist()
@@ -206,13 +206,17 @@ def _checked_ids(ids, model):
     return ids, False
 
 
+def _id_range(size):
+    return "of at least 0" if size is None else f"from 0 to {size - 1}"
+
+
 def _check_tokenizer(name, tokenizer, layer):
     size = get_vocabulary_size(layer)
     if tokenizer is not None and size is not None and tokenizer.vocabulary_size > size:
         raise ValueError(
-            f"Expected {name} to have at most {size} ids, the vocabulary of the model. Received: "
-            f"{name} with vocabulary_size={tokenizer.vocabulary_size}. Pass the tokenizer of the "
-            "training data."
+            f"Expected {name} to have at most {size} ids, the vocabulary size of the model. "
+            f"Received: {name} with vocabulary_size={tokenizer.vocabulary_size}. Pass the "
+            "tokenizer of the training data."
         )
 
 

@@ -9,7 +9,7 @@ IMPOSSIBLE = -1e9
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A generated sequence. It has the fields of `keras_attn_runtime.Hypothesis`.
+    """A generated sequence, with the same fields as `keras_attn_runtime.Hypothesis`.
 
     Attributes:
         text: String, the detokenized output; `None` without a tokenizer.
@@ -40,9 +40,10 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Generation(Hypothesis):
-    """All hypotheses of a source. It has the fields of `keras_attn_runtime.Translation`.
+    """The best hypothesis of a source, and the list of all its hypotheses.
 
-    The inherited fields have the values of the best hypothesis.
+    The fields that this class inherits from `Hypothesis` describe the best hypothesis.
+    `keras_attn_runtime.Translation` has the same fields as this class.
 
     Attributes:
         hypotheses: Tuple of `Hypothesis`, best first.

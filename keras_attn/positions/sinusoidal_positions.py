@@ -23,11 +23,12 @@ class SinusoidalPositions(Layer):
         "halves"        e[t, i] = sin(t / L^(i/(D/2-1))),  e[t, D/2+i] = cos(t / L^(i/(D/2-1)))
         "marian"        e[t, i] = sin(t / L^(2i/D)),  e[t, D/2+i] = cos(t / L^(2i/D))
 
-    The encoding was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section
-    3.5, with the layout `"interleaved"`. The authors' implementation in tensor2tensor, fairseq and
-    OpenNMT use `"halves"`: all sines come before all cosines, and the last wavelength is exactly 2
-    pi L. `"marian"` has the order of `"halves"` and the wavelengths of `"interleaved"`. Hugging
-    Face's transformers uses `"marian"` for Marian and Pegasus.
+    The encoding was introduced in section 3.5 of [Vaswani et al.,
+    2017](https://arxiv.org/abs/1706.03762), with the layout `"interleaved"`. The authors'
+    implementation in tensor2tensor, fairseq and OpenNMT use `"halves"`: all sines come before all
+    cosines, and the last wavelength is exactly 2 pi L. `"marian"` has the order of `"halves"` and
+    the wavelengths of `"interleaved"`. Hugging Face's transformers uses `"marian"` for Marian and
+    Pegasus.
 
     The layer has no weights and no maximum length. The encoding is computed in float32 (in float64
     for a float64 layer), and then cast to the compute dtype.

@@ -16,9 +16,9 @@ class AttentionCellSizes:
         context: Int, size of the context of the attention.
         attention: Int, size of the attention vector. With input feeding, this vector is an input of
             the next step.
-        cell_inputs: Int, size of the inputs of the inner cell: the sum of the sizes of the inputs
-            of the step and, depending on the configuration, of the context and the attention
-            vector.
+        cell_inputs: Int, size of the input vector of the inner cell. This vector contains the
+            inputs of the step, the context if attention is computed before the cell, and the
+            attention vector if input feeding is used.
         joined: Int, total size of the cell output and the context.
     """
 

@@ -51,8 +51,8 @@ class AttentionRNN(Layer):
             `None`.
         return_attention_scores: Bool, whether to also return the attention weights. Defaults to
             `False`.
-        query_features: Tensor of shape `(batch, features)`. Required if the `query` of the cell
-            contains `"features"`. Defaults to `None`.
+        query_features: Tensor of shape `(batch, features)`. Required if the cell was created with a
+            `query` that contains `"features"`. Defaults to `None`.
         training: Bool, whether dropout is active. Defaults to `False`.
         inputs_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Keras
             passes this argument. `inputs_mask` is combined with `mask`.

@@ -204,8 +204,8 @@ class AttentionRNNCell(Layer):
             inputs_shape: Tuple, `(batch, features)` of one time step.
             encoder_outputs_shape: Tuple, `(batch, source, features)`, or a dict of tuples. `None`
                 if the cell has no attention.
-            query_features_shape: Tuple, `(batch, features)`. `None` if the query does not contain
-                `"features"`.
+            query_features_shape: Tuple, `(batch, features)`. `None` if the constructor argument
+                `query` does not contain `"features"`.
         """
         self.cell_features = inputs_shape[-1]
         self.output_size = output_size(self.cell)
@@ -242,8 +242,8 @@ class AttentionRNNCell(Layer):
                 attention accepts, such as a dict.
             encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may
                 be attended to. Defaults to `None`.
-            query_features: Tensor of shape `(batch, features)`. Required if `query` contains
-                `"features"`. Defaults to `None`.
+            query_features: Tensor of shape `(batch, features)`. Required if the constructor
+                argument `query` contains `"features"`. Defaults to `None`.
 
         Returns:
             Nested dict of tensors of shape `(batch, ...)`.

@@ -35,15 +35,20 @@ class BeamDecoder(Search):
 
         score(y) = log p(y) / length_penalty(|y|) + coverage_penalty(y)
 
-    Each step selects the `2 * beam_width` best continuations of the open beams. Each beam has one
+    A continuation is an open beam with one additional token. Each step selects the `2 * beam_width`
+    most probable continuations and sorts them. Continuations with equal log probabilities are
+    sorted by the index of their beam, then by the id of the new token. Each beam has one
     continuation with the end token, so at least `beam_width` of the selected continuations remain
-    open. One of the `beam_width` best continuations is finished if it ends with the end token or
-    reaches its length limit. Finished hypotheses move to the pool, which ranks them by score. Equal
-    scores are ordered by beam, then by token id. A beam is a dead end if all its next tokens are
-    impossible. A dead end moves to the pool unchanged, and ranks below all finished hypotheses. The
-    search drops dead ends if the other beams have enough possible continuations. CTranslate2 and
-    fairseq use the same algorithm, but count the end token in the length. Use
-    `length_penalty_form="average_with_end"` for the same ranking.
+    open. Of the first `beam_width` continuations, those that end with the end token or reach the
+    length limit are finished hypotheses. They move to the pool, which ranks them by score.
+
+    CTranslate2 and fairseq use the same algorithm, but their lengths include the end token. To
+    obtain the same ranking, use `length_penalty_form="average_with_end"`.
+
+    A beam is a dead end if all its next tokens are impossible. If more than `beam_width` selected
+    continuations are possible, the next step continues `beam_width` of them, and dead ends are
+    dropped. Otherwise, each dead end moves to the pool without a new token, and ranks below all
+    finished hypotheses. In diverse beam search, this rule applies to each group of beams.
 
     `stop` selects when the search of a batch entry stops. Each value corresponds to a value of
     `early_stopping` in Hugging Face's transformers:
@@ -54,9 +59,10 @@ class BeamDecoder(Search):
                                      a better score at its current length
         exact       "never"          no open hypothesis can become one of the best num_hypotheses
 
-    `"heuristic"` is the default of transformers. The heuristic ignores that a positive length
-    penalty can increase the score of an open hypothesis. With
-    `length_penalty_form="average_with_end"`, the results are equal to those of transformers.
+    `"heuristic"` is the default of transformers. With a positive length penalty, the score of an
+    open hypothesis can increase in later steps. The heuristic does not consider later steps, so it
+    can miss the hypothesis with the best score. With `length_penalty_form="average_with_end"`, each
+    value of `stop` finds the same hypotheses as the corresponding value of `early_stopping`.
 
     With `num_groups > 1`, the search is diverse beam search with Hamming diversity ([Vijayakumar et
     al., 2018](https://arxiv.org/abs/1610.02424)): the beams are divided into groups, and each group
@@ -65,10 +71,10 @@ class BeamDecoder(Search):
 
         log p(y) - diversity_strength * sum_{h < g} n_h(y)
 
-    Here y is a continuation with a new last token, and `n_h(y)` counts how often this token is also
-    the last token of the best continuations of group h. If the group has n beams, the count is over
-    its n best continuations. The returned scores and log probabilities do not include the diversity
-    penalty.
+    Here, y is a continuation of a beam of group g, and n_h(y) is the number of continuations of
+    group h whose new token equals the new token of y. If a group has M beams, only the M best
+    continuations of group h are counted. The returned scores and log probabilities do not include
+    the diversity penalty.
 
     Args:
         decoder: `StepDecoder`.
@@ -78,11 +84,14 @@ class BeamDecoder(Search):
         stop: String, `"collected"`, `"heuristic"` or `"exact"`, see the table above. Defaults to
             `"collected"`.
         patience: Positive float. With `stop="collected"`, the search stops when `beam_width *
-            patience` hypotheses, rounded to an integer of at least 1, are finished ([Kasai et al.,
-            2024](https://aclanthology.org/2024.lrec-main.261)). Defaults to `1.0`.
+            patience` hypotheses are finished ([Kasai et al.,
+            2024](https://aclanthology.org/2024.lrec-main.261)). The product is rounded to an
+            integer and is at least 1. Other values of `stop` ignore this argument. Defaults to
+            `1.0`.
         coverage_penalty: Float >= 0, weight of the coverage penalty, see
-            `keras_attn.search.coverage_penalty`. It requires attention weights that are positive
-            except at padding, such as softmax weights. Defaults to `0.0`: no penalty.
+            `keras_attn.search.coverage_penalty`. The penalty ignores positions with a weight of 0,
+            so use an attention with positive weights at all positions that are not masked, such as
+            softmax attention. Defaults to `0.0`: no penalty.
         num_groups: Positive int, number of groups of beams. It must divide `beam_width`. A
             hypothesis that several groups find is added to the pool once. Defaults to `1`.
         diversity_strength: Positive float, factor of the diversity penalty, in nats. Defaults to
@@ -98,8 +107,8 @@ class BeamDecoder(Search):
         The results contain `num_hypotheses` hypotheses per batch entry.
 
     Raises:
-        ValueError: If an argument is out of range, or the decoder has no attention and
-            `coverage_penalty` or `return_alignments` is used.
+        ValueError: If an argument is out of range, or if `coverage_penalty` or `return_alignments`
+            is used with a decoder that has no attention.
 
     Example:
 

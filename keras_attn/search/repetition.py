@@ -18,11 +18,12 @@ def penalize_repetition(
 
         x / p  if x > 0,  else  x p
 
-    The penalty was introduced by [Keskar et al., 2019](https://arxiv.org/abs/1909.05858), section
-    4.1. The paper always divides x, which would make tokens with negative logits more probable.
-    CTranslate2 and the greedy search and sampling of Hugging Face Transformers use the same formula
-    as this function. The beam search of Hugging Face Transformers applies the formula to log
-    probabilities instead, so the same penalty has a different effect.
+    The penalty was introduced in section 4.1 of [Keskar et al.,
+    2019](https://arxiv.org/abs/1909.05858). The paper always divides x, which would make tokens
+    with negative logits more probable. CTranslate2 and the greedy search and sampling of Hugging
+    Face Transformers use the same formula as this function. The beam search of Hugging Face
+    Transformers applies the formula to log probabilities instead, so the same penalty has a
+    different effect.
 
     Args:
         logits: Float32 tensor of shape `(batch * hypotheses, V)`.

@@ -20,7 +20,8 @@ from keras_attn.search.rows_or_one import check_rows_or_one
 from keras_attn.search.search import Search
 
 STEPS = 2**16
-"""Number of tokens after which the random numbers repeat. The limit saves memory."""
+"""Maximum number of tokens with independent random numbers, which are all kept in memory. Later
+tokens reuse the same numbers from the beginning."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -36,11 +37,13 @@ class SamplingDecoder(IndependentSearch):
     Tokens that are as probable as the last token of this set are kept as well. `min_p` ([Nguyen et
     al., 2024](https://arxiv.org/abs/2407.01082)) keeps the tokens whose probability is at least
     `min_p` times the highest probability. If several of these arguments are set, a token is kept if
-    it fulfills all conditions. `top_p` then uses the probabilities after `top_k`.
+    it fulfills all conditions. If `top_k` and `top_p` are both set, `top_p` applies to the
+    probabilities of the `top_k` tokens, normalized to a sum of 1.
 
     The result of a batch entry depends on its seed, but not on the other batch entries. Keras and
     exported files sample the same tokens, except for rare cases in which float32 rounding errors
-    change the selected token. Random numbers repeat after 65,536 tokens.
+    change the selected token. Only the first 65,536 tokens of a hypothesis have independent random
+    numbers. Later tokens reuse the same numbers from the beginning.
 
     Args:
         decoder: `StepDecoder`.

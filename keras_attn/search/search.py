@@ -88,8 +88,9 @@ class Search(Layer):
             example on JAX. Defaults to `None`: the constructor argument.
         length_penalty: Float or scalar float32 tensor that replaces the constructor argument.
             Defaults to `None`: the constructor argument.
-        query_features: Tensor of shape `(batch, features)`. Required by an `RNNDecoder` whose cell
-            has `"features"` in its `query`. Defaults to `None`.
+        query_features: Tensor of shape `(batch, features)`. Required by an `RNNDecoder` if its
+            `AttentionRNNCell` was created with a `query` that contains `"features"`. Defaults to
+            `None`.
         prefix_ids: Int tensor of shape `(batch, prefix)`, padded on the right. Every hypothesis
             begins with these tokens, for example a language tag. With the shape `(1, prefix)`, all
             batch entries share one prefix. Length limits and lengths include the prefix tokens. Log

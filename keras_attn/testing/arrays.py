@@ -12,12 +12,12 @@ from keras_attn._serialization.plain_lists import plain_lists
 
 
 def to_numpy(nested: Any) -> Any:
-    """Returns nested tensors as NumPy arrays."""
+    """Converts all tensors in a nested structure to NumPy arrays."""
     return tree.map_structure(ops.convert_to_numpy, nested)
 
 
 def to_tensors(nested: Any) -> Any:
-    """Returns nested NumPy arrays as tensors."""
+    """Converts all NumPy arrays in a nested structure to tensors."""
     return tree.map_structure(ops.convert_to_tensor, nested)
 
 

@@ -42,9 +42,11 @@ def check_layer(
 
     Args:
         make_layer: Function without arguments that returns a new layer.
-        inputs: Dict from the names of call arguments to nested NumPy arrays.
-        masked: Dict from the names of arguments `(batch, time, features)` to the names of their
-            masks `(batch, time)`. Defaults to `None`: no masks.
+        inputs: Dict from the names of call arguments to their values: NumPy arrays, or nested lists
+            or dicts of NumPy arrays.
+        masked: Dict from the names of arguments that are masked to the names of their masks. Both
+            names are keys of `inputs`. A masked argument has the shape `(batch, time, features)`,
+            its mask has the shape `(batch, time)`. Defaults to `None`: no masks.
         mixed_dtype: String, dtype of float outputs with the policy "mixed_float16". Defaults to
             `"float16"`.
         without_gradient: Names of weights that cannot affect the outputs. `"key_bias"` is always

@@ -16,11 +16,11 @@ def mask_tokens(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Selects random tokens and masks them for masked language modeling.
 
-    The method was introduced by [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section
-    3.1. Most of the selected tokens are replaced by the mask token, some are replaced by a random
-    token, and the rest are unchanged. The model cannot tell which unmasked tokens were selected, so
-    it must learn a representation of every token. Use a different `seed` in each epoch to mask
-    different tokens.
+    The method was introduced in section 3.1 of [Devlin et al.,
+    2019](https://arxiv.org/abs/1810.04805). Most of the selected tokens are replaced by the mask
+    token, some are replaced by a random token, and the rest are unchanged. The model cannot tell
+    which unmasked tokens were selected, so it must learn a representation of every token. Use a
+    different `seed` in each epoch to mask different tokens.
 
     Args:
         token_ids: Int array of shape `(batch, time)`.

@@ -52,15 +52,15 @@ def plot_attention_over_image(
         pixel_range: Tuple of two floats, the values of black and white. Pass `(-1, 1)` for an image
             that was scaled to [-1, 1]. Defaults to `None`: `(0, 255)` for integers and for floats
             with a value of at least 16, `(0, 1)` for floats up to 1 and for booleans. Images that
-            fit neither raise an error.
+            fit none of these ranges raise an error.
 
     Returns:
         The `matplotlib.figure.Figure`. Save the picture with `figure.savefig("attention.png")`.
 
     Raises:
-        ValueError: If `image` is not an image, or its pixels are outside of `pixel_range` or, by
-            default, of both ranges; `alignments` do not match the tokens or have numbers
-            outside of [0, 1], or the number of positions does not match `grid`.
+        ValueError: If `image` is not an image; if its pixels are outside of `pixel_range`, or fit
+            none of the default ranges; if `alignments` do not match the tokens or have numbers
+            outside of [0, 1]; or if the number of positions does not match `grid`.
         ImportError: If Matplotlib is not installed.
 
     Example:

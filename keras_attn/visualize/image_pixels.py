@@ -5,13 +5,17 @@ from typing import Any
 import numpy as np
 
 TOLERANCE = 1e-3
-"""Values that lie outside of the range by at most this share of it are clipped: resizing rounds."""
+"""Largest distance of a pixel from the range, as a fraction of the difference between white and
+black. Within this distance, pixels are clipped to the range, because resizing an image causes
+rounding errors."""
 
 DARKEST = 16
-"""Floats whose largest value is above 1 and below this number may have either range."""
+"""If the largest value of a float image is above 1 and below this number, white may be at 1 or at
+255, so the range is not inferred."""
 
 COLOR_MODES = ("1", "L", "LA", "RGB", "RGBA", "I", "I;16", "F")
-"""Modes of Pillow whose arrays are gray or RGB."""
+"""Modes of Pillow that `np.asarray` converts to gray or RGB values, some with opacity. Images in
+other modes are converted to RGBA first."""
 
 
 def image_pixels(image: Any, pixel_range: tuple[float, float] | None = None) -> np.ndarray:
@@ -25,13 +29,14 @@ def image_pixels(image: Any, pixel_range: tuple[float, float] | None = None) -> 
         Float32 array of shape `(height, width, 3)` in [0, 1].
 
     Raises:
-        ValueError: If `image` is not an image, `pixel_range` is not a pair of numbers, pixels are
-            outside of it, or it is `None` and cannot be inferred.
+        ValueError: If `image` is not an image; if `pixel_range` is not a pair of increasing
+            numbers; if pixels are outside of `pixel_range`; or if `pixel_range` is `None` and the
+            range cannot be inferred from the pixels.
     """
     pixels = _channels(_array(image))
     black, white = _range(pixels, pixel_range)
     tolerance = TOLERANCE * (white - black)
-    # The condition is also false for NaN.
+    # All comparisons with NaN are false, so NaN also raises the error.
     if not np.all((pixels >= black - tolerance) & (pixels <= white + tolerance)):
         raise ValueError(
             f"Expected pixels from {black:g} (black) to {white:g} (white). Received: image "
@@ -48,14 +53,16 @@ def image_pixels(image: Any, pixel_range: tuple[float, float] | None = None) -> 
 def _array(image):
     """Returns an array of numbers."""
     if getattr(image, "mode", COLOR_MODES[0]) not in COLOR_MODES and hasattr(image, "convert"):
-        image = image.convert("RGBA")  # such as a palette, whose array has numbers of colors
+        # In other modes, an array does not contain gray or RGB values. The array of a palette
+        # image, for example, contains indices of the palette.
+        image = image.convert("RGBA")
     pixels = np.asarray(image)
     if pixels.dtype.name in ("bfloat16", "float16"):
         pixels = pixels.astype("float32")
     if pixels.dtype.kind not in "biuf":
         raise ValueError(
-            f"Expected an image of numbers. Received: image with dtype {pixels.dtype}. Convert it "
-            "to an array of one image."
+            f"Expected an image of numbers. Received: image with dtype {pixels.dtype}. Pass a "
+            "Pillow image, or an array of integers or floats."
         )
     return pixels.astype("float32") if pixels.dtype.kind == "b" else pixels
 
@@ -92,11 +99,15 @@ def _range(pixels, pixel_range):
     is_integer = pixels.dtype.kind in "iu"
     is_unclear = most == 1 if is_integer else 1 + TOLERANCE < most < DARKEST
     if is_unclear:
+        advice = (
+            "If 1 is white, pass pixel_range=(0, 1). If the image was made from floats in [0, 1], "
+            "do not round them to integers."
+            if is_integer
+            else "Pass the values of black and white as pixel_range, such as (0, 255)."
+        )
         raise ValueError(
-            "Expected pixels with white at 255, or floats with white at 1. Received: image "
-            f"{_description(pixels)}, which is almost black if white is at 255. Pass the values of "
-            "black and white as pixel_range, such as (0, 1), or do not round floats in [0, 1] to "
-            "integers."
+            "Expected an image in which 255 is white, or floats in which 1 is white. Received: "
+            f"image {_description(pixels)}, which is almost black if 255 is white. {advice}"
         )
     return (0.0, 255.0) if is_integer or most >= DARKEST else (0.0, 1.0)
 

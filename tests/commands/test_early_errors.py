@@ -73,7 +73,7 @@ EXPORT = [
     (["onnx", "run", "a.onnx", "--search", "beam=4"], "Expected arguments of a search: beam_width"),
     (
         ["onnx", "run", "a.onnx", "--search-class", "GreedyDecoder", "--search", "top_k=4"],
-        "of GreedyDecoder: .*Received: top_k. To use these, pass SamplingDecoder",
+        "of GreedyDecoder: .*Received: top_k. To use these arguments, pass SamplingDecoder",
     ),
 ]
 

@@ -147,7 +147,7 @@ def test_generate_describes_images_and_shows_its_progress(capsys):
     [
         ((["a text"],), "a source_tokenizer for texts"),
         (("a text", Letters()), r"type str. Pass \[text\]"),
-        (([[5, 12]],), r"at least 0 below 12, .* Received: source=\[5, 12\]"),
+        (([[5, 12]],), r"ids from 0 to 11. Received: source=\[5, 12\]"),
         (([[5.5]],), "list of ids"),
         (([5, 6],), "list of ids .* Received: source=5"),
         ((SOURCES, None, None, 0), "Expected batch_size to be a positive integer"),
@@ -217,7 +217,7 @@ def test_languages_add_their_ids_to_sources_and_results(model):
         (["ab"], {}, "source_language to be a language of the tokenizer: a, b. Received:.*None"),
         (["ab"], {"source_language": "a", "target_language": "c"}, "target_language='c'"),
         ([[5, 2]], {"source_language": "a"}, "texts with source_language"),
-        ([[5, 2]], {"target_prefix": [12]}, "target vocabulary of 12 ids. Received:.*12"),
+        ([[5, 2]], {"target_prefix": [12]}, "ids from 0 to 11. Received:.*id 12"),
         ([[5, 2]], {"target_prefix": [[4], [5]]}, "for each of the 1 sources. Received:.*2"),
         ([[5, 2]], {"target_prefix": "a"}, "a target_tokenizer for a target_prefix"),
     ],

@@ -253,7 +253,7 @@ def test_settings_follow_from_others(models):
     [
         ({"beam": 3}, "Expected arguments of BeamDecoder: beam_width, .* Received: beam.$"),
         ({"num_beams": 3}, "Received: num_beams. Instead of num_beams, use beam_width."),
-        ({"temperature": 2.0}, "Received: temperature. To use these, pass SamplingDecoder"),
+        ({"temperature": 2.0}, "Received: temperature. To use these arguments, pass Samp"),
         ({"decoder": None}, "Received: decoder"),
         ({"name": "other"}, "Received: name"),
         ({"num_hypotheses": 4}, "num_hypotheses"),

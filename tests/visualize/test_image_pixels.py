@@ -85,7 +85,7 @@ def test_pillow_images(mode):
     [
         (np.full((2, 3, 3), 3.0), "float64 from 3 to 3, which is almost black"),
         (np.eye(3, dtype="uint8"), "uint8 from 0 to 1, which is almost black"),
-        ((RGB / 255).astype("uint8") | np.uint8(1), "do not round floats in .0, 1."),
+        ((RGB / 255).astype("uint8") | np.uint8(1), "do not round them to integers"),
         (RGB / 127.5 - 1, r"from 0 \(black\) to 1 \(white\). Received: image with dtype float64"),
         (RGB / 255 * 1.5, "black and white as pixel_range"),
         (RGB.astype("float32") - 128, "Pass the values of black and white as pixel_range"),

@@ -44,13 +44,15 @@ class EngineSession(Protocol):
             output_names: list of strings.
             feeds: dict from the name of each input to an array with the dtype and the fixed sizes
                 of the input.
-            call: `Call`. A run of a stopped call raises an exception.
+            call: `Call` to which the run belongs. If the call was stopped before the run, this
+                method raises an exception. With ONNX Runtime, `Call.stop` also ends a run in
+                progress.
 
         Returns:
             List of arrays, one for each name.
 
         Raises:
-            Exception: of the engine's own classes, if the run fails.
+            Exception: if the run fails. The exception classes differ between the engines.
         """
         ...
 
@@ -66,12 +68,14 @@ class EngineSession(Protocol):
         Args:
             values: dict from the name of each input to a value of this engine. Other entries are
                 ignored.
-            call: `Call`. A run of a stopped call raises an exception.
+            call: `Call` to which the run belongs. If the call was stopped before the run, this
+                method raises an exception. With ONNX Runtime, `Call.stop` also ends a run in
+                progress.
 
         Returns:
             Dict of all outputs.
 
         Raises:
-            Exception: of the engine's own classes, if the run fails.
+            Exception: if the run fails. The exception classes differ between the engines.
         """
         ...

@@ -40,7 +40,7 @@ def run_rows(
 
     Raises:
         ValueError: if there are more rows than the batch size of the file.
-        Exception: of the engine's own classes, if the run fails.
+        Exception: if the run fails. The exception classes differ between the engines.
     """
     rows = count_rows(feeds)
     outputs = session.run(output_names, fill_batch(session, feeds), call)

@@ -9,7 +9,9 @@ _MISSING = object()
 
 
 class SettingsReader:
-    """Reads and checks values of a JSON object. Errors name the path of a value in the settings.
+    """Reads and checks the values of a JSON object, a part of the settings of a model file.
+
+    An error message contains the path of the value in the settings, such as `target.max_length`.
 
     Args:
         place: string, path of the object in the settings, with a dot at its end, or "".

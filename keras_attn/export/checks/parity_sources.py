@@ -80,7 +80,7 @@ class IdSources:
 
         Args:
             rows: Slice of the sources.
-            number: Int, number of the batch. Ignored.
+            number: Int, index of the batch. Ignored; `ArraySources` uses it to select sizes.
 
         Returns:
             Dict of arrays.
@@ -137,9 +137,12 @@ class ArraySources:
         """Returns the inputs of the encoder.
 
         Args:
-            rows: Slice of the sources. A sample with fewer rows is repeated.
-            number: Int, number of the batch. Two batches have the sizes of the sample, the next two
-                have other sizes, and so on.
+            rows: Slice of the `len(self)` sources. If the sample has fewer rows, its rows are
+                repeated.
+            number: Int, index of the batch among all batches of the comparison. Batches 0 and 1
+                have the sizes of the sample. Each following pair of batches has different sizes of
+                the dynamic axes, and after the last of these sizes, the sizes of the sample follow
+                again.
 
         Returns:
             Dict of arrays.

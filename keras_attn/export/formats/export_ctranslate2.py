@@ -31,7 +31,8 @@ class CTranslate2Report:
         num_sources: Int, number of random sources for the comparison with Keras.
         largest_difference: Float, largest difference between the log probabilities of a token in
             CTranslate2 and Keras.
-        arguments: Dict, arguments of `Translator.translate_batch` for the search of the model.
+        arguments: Dict, arguments of CTranslate2's `Translator.translate_batch` that correspond to
+            the settings of the model's search.
         left_out: Tuple of strings, settings of the search that CTranslate2 does not have.
 
     Example:

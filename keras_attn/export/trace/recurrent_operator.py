@@ -11,10 +11,11 @@ _NAME = "recurrent_operator"
 
 
 def recurrent_operator(cell: Any, steps: Any, lengths: Any, states: Any) -> Any:
-    """Represents a Keras cell that runs over a sequence as a single ONNX operator.
+    """Runs a Keras cell over a sequence with a single ONNX operator, LSTM or GRU.
 
-    The result can be traced and converted but not run. The weights are reordered for ONNX: one row
-    for each unit, and the gates of an LSTM in the order input, output, forget, candidate.
+    TensorFlow can trace the returned tensors, and tf2onnx can convert them, but TensorFlow cannot
+    compute them. The weights are transposed, because the rows of a weight matrix are the units in
+    ONNX. The gates of an LSTM are reordered to input, output, forget, candidate.
 
     Args:
         cell: `keras.layers.LSTMCell` or `GRUCell`, float32, with the default activations.
