@@ -1,4 +1,4 @@
-"""Speed of an exported checkpoint, compared with transformers and CTranslate2, on a CPU or a GPU.
+"""Speed of an exported checkpoint, compared with other engines, on a CPU or a GPU.
 
     python benchmarks/decode_converted.py model-float32.onnx model-int8.onnx \
         --transformers FOLDER --ctranslate2 ct2-float32 ct2-int8 --name opus_mt
@@ -7,9 +7,11 @@
 
 The files are exports of one model in several precisions. FOLDER is the checkpoint from which the
 model was converted; `transformers` must be installed. The directories of `--ctranslate2` were
-written by `keras-attn export ctranslate2` without tokenizers, one for each precision. The names of
-files and directories end with the precision, such as `-int8`. Each file is compared with the peers
-of the same precision. A GPU needs `keras-attn-runtime[gpu]`.
+written by `keras-attn export ctranslate2` without tokenizers, one for each precision. The files
+of `--beam-search` contain the operator `BeamSearch` of ONNX Runtime; `convert_model` of the package
+teradata-opus-translate writes such files from FOLDER. The names of files and directories end with
+the precision, such as `-int8`. Each file is compared with the peers of the same precision. A GPU
+needs `keras-attn-runtime[gpu]`.
 
 The sources have random lengths and ids. The settings of the model must force the length of all
 hypotheses, for example with `min_length`, so that all files and peers compute the same number of
@@ -48,6 +50,7 @@ def main():
     parser.add_argument(
         "--ctranslate2", nargs="*", default=[], help="directories of CTranslate2 models"
     )
+    parser.add_argument("--beam-search", nargs="*", default=[], help="files with BeamSearch")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32, 128])
     parser.add_argument("--source-length", type=int, default=24, help="ids of the longest source")
@@ -61,6 +64,7 @@ def main():
     precisions = ["float32", "float16"] if args.device == "cuda" else ["float32"]
     peers = {f"transformers, {each}": each for each in precisions if args.transformers}
     peers |= {f"CTranslate2, {precision_of(path)}": path for path in args.ctranslate2}
+    peers |= {f"BeamSearch, {precision_of(path)}": path for path in args.beam_search}
     found = measure_in_turn(__file__, [*args.files, *peers.values()], args)
     rows = [
         row
@@ -128,7 +132,10 @@ def agreement(ours, theirs):
 def measure(args, side):
     """Returns load time, copying nodes, and speeds, best ids and scores by batch size."""
     begin = time.perf_counter()
-    if side.endswith(".onnx"):
+    if side in args.beam_search:
+        translate, vocabulary_size = open_beam_search(side, args)
+        copies = {}
+    elif side.endswith(".onnx"):
         translate, vocabulary_size = open_file(side, args)
         copies = copying_nodes(side) if args.device == "cuda" else {}
     elif side in args.ctranslate2:
@@ -186,11 +193,7 @@ def open_checkpoint(folder, precision, args):
     config = model.config
 
     def translate(sources):
-        longest = max(map(len, sources)) + 1
-        rows = np.full((len(sources), longest), config.pad_token_id)
-        for row, source in zip(rows, sources, strict=True):
-            row[: len(source) + 1] = [*source, config.eos_token_id]
-        ids = torch.tensor(rows, device=args.device)
+        ids = torch.tensor(padded(sources, config), device=args.device)
         with torch.inference_mode():
             found = model.generate(
                 input_ids=ids,
@@ -198,11 +201,49 @@ def open_checkpoint(folder, precision, args):
                 max_length=args.length + 1,
                 min_length=args.length + 1,
             )
-        hypotheses = found[:, 1:].tolist()  # without the start token
-        ended = [row[: row.index(config.eos_token_id)] for row in hypotheses]
-        return ended, [0.0] * len(ended)
+        return hypotheses_of(found, config)
 
     return translate, config.vocab_size
+
+
+def open_beam_search(path, args):
+    """Does the same as `open_file` for an ONNX file with the operator `BeamSearch`."""
+    import onnxruntime
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(args.transformers)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = args.threads
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    settings = {
+        "num_beams": np.array([args.beam_width], "int32"),
+        "min_length": np.array([args.length + 1], "int32"),
+        "max_length": np.array([args.length + 1], "int32"),
+        "length_penalty": np.array([1.0], "float32"),
+        "repetition_penalty": np.array([1.0], "float32"),
+    }
+
+    def translate(sources):
+        ids = padded(sources, config).astype("int32")
+        mask = (ids != config.pad_token_id).astype("int32")
+        (found,) = session.run(None, {"input_ids": ids, "attention_mask": mask, **settings})
+        return hypotheses_of(found[:, 0], config)
+
+    return translate, config.vocab_size
+
+
+def padded(sources, config):
+    """Returns an array of the sources with end tokens and padding."""
+    rows = np.full((len(sources), max(map(len, sources)) + 1), config.pad_token_id)
+    for row, source in zip(rows, sources, strict=True):
+        row[: len(source) + 1] = [*source, config.eos_token_id]
+    return rows
+
+
+def hypotheses_of(rows, config):
+    """Returns lists of ids without start and end tokens, and scores of 0."""
+    end, hypotheses = config.eos_token_id, [row[1:] for row in rows.tolist()]
+    return [row[: (row + [end]).index(end)] for row in hypotheses], [0.0] * len(hypotheses)
 
 
 def open_ctranslate2(folder, args):

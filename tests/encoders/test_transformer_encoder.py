@@ -208,7 +208,7 @@ def test_positions_of_other_kinds_are_refused():
         TransformerEncoder(block, None, num_layers=1, positions="sinusoidal")
     with pytest.raises(ValueError, match="number of heads of the block. Received: .*=1, .*=2"):
         TransformerEncoder(block, None, num_layers=1, position_bias=AlibiBias(1))
-    with pytest.raises(ValueError, match="rotary to be a RotaryPositions or None.*True"):
+    with pytest.raises(ValueError, match="rotary to be a RotaryPositions layer or None.*True"):
         TransformerEncoderBlock(2, 12, rotary=True).build((None, None, 8))
 
 
