@@ -146,10 +146,12 @@ def test_export_litert_samples_with_seeds(small_model, tmp_path):
     ids = [[5, 6, 7, 2]]
     found = [
         run(tmp_path / "small.tflite", **inputs_of(ids, seeds=np.array([seed], "int32")))
-        for seed in (1, 1, 2)
+        for seed in (2, *[1] * 20)
     ]
-    first, again, other = (each["token_ids"].tolist() for each in found)
-    assert first == again != other
+    other, first, *repeated = (each["token_ids"].tolist() for each in found)
+    # LiteRT with XNNPACK returns one of two results at random if the shapes in the loop change.
+    assert all(each == first for each in repeated)
+    assert first != other
 
 
 def test_export_litert_names_operators_that_litert_lacks():
