@@ -15,11 +15,8 @@ from keras_attn import (
 from keras_attn._backend.scan import loops_for_litert
 from keras_attn._decoding_state.growing_buffer import BLOCK_STEPS
 from keras_attn.models.generation_model import GenerationModel
-from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, numpy, randomize
 from tests.export.test_language_model import generator
-
-pytestmark = requires_tensorflow("no other backend is exported to LiteRT")
 
 SIZES = (20, 21)
 STEPS = 2 * BLOCK_STEPS + 3
