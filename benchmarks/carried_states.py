@@ -5,10 +5,10 @@
 TINYSHAKESPEARE is a folder with `train.txt` (or `train.txt.gz`) and `valid.txt`. Three
 character-level models with the same layers are trained for the same CPU time:
 
-- windows of 64 characters, each of which starts from the final state of the previous window
+- windows of 64 characters, starting from the final state of the previous window
   (truncated backpropagation through time);
-- windows of 64 characters, each of which starts from zeros;
-- windows of 256 characters, each of which starts from zeros.
+- windows of 64 characters, starting from states of zeros;
+- windows of 256 characters, starting from states of zeros.
 
 The batches have the same number of rows. The learning rate decreases linearly to zero during the
 training. Each model is trained in a separate process.

@@ -33,7 +33,7 @@ def generated_series(number, length, season, seed):
 
 
 class SeriesData(NamedTuple):
-    """One series of CSV files, and the rows after its last value, which are the future."""
+    """A series that is read from CSV files. Rows after the last target value are its future."""
 
     times: list  # of the past and the future: integers, dates or datetimes with equal steps
     targets: np.ndarray  # float32 (past, targets), with NaN for missing values

@@ -15,7 +15,7 @@ from keras_attn_runtime.series_times import Time
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """How a CSV file is read.
+    """Options for reading a CSV file of series.
 
     Args:
         time: string, column of the times, or `None`.

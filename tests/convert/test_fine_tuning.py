@@ -8,6 +8,7 @@ from keras_attn import TrainingModel
 from keras_attn.convert import from_transformers
 from keras_attn.training import compile_for_training, enable_lora, fit
 from tests.backend import requires_tensorflow
+from tests.convert.lora_options import LORA
 from tests.convert.small_checkpoints import (
     PAD,
     VOCABULARY_SIZE,
@@ -19,12 +20,6 @@ from tests.convert.small_checkpoints import (
 pytest.importorskip("safetensors")
 
 SOURCES = random_sources(6)
-LORA = {
-    "rank": 2,
-    "lora_alpha": 3.0,
-    "attention_kernels": ("query", "key", "value", "output"),
-    "feed_forward_kernels": ("expansion", "contraction"),
-}
 STEPS = 4
 
 

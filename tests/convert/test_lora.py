@@ -23,13 +23,8 @@ from tests.convert.against_transformers import (  # noqa: E402
     sources_for,
     without_padding,
 )
+from tests.convert.lora_options import LORA  # noqa: E402
 
-LORA = {
-    "rank": 2,
-    "lora_alpha": 3.0,
-    "attention_kernels": ("query", "key", "value", "output"),
-    "feed_forward_kernels": ("expansion", "contraction"),
-}
 SIZE = 60
 IDS = np.random.default_rng(0).integers(3, SIZE - 1, (24, 5)).astype("int32")
 MODELS = {

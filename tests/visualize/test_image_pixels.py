@@ -9,7 +9,7 @@ RGB = np.random.default_rng(0).integers(0, 256, (4, 5, 3), "uint8")
 GRAY = RGB[..., 0]
 
 
-def close(found, expected, tolerance=1e-6):
+def assert_pixels(found, expected, tolerance=1e-6):
     assert found.dtype == np.float32 and found.shape == (*expected.shape[:2], 3)
     np.testing.assert_allclose(found, np.broadcast_to(expected, found.shape), atol=tolerance)
 
@@ -27,47 +27,47 @@ def close(found, expected, tolerance=1e-6):
     ids=["uint8", "int64", "list", "floats to 255", "floats to 1", "rounded floats"],
 )
 def test_colors_do_not_depend_on_the_type(image):
-    close(image_pixels(image), RGB / 255, 1e-3)
+    assert_pixels(image_pixels(image), RGB / 255, 1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision(dtype):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     dtype = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
-    close(image_pixels((RGB / 255).astype(dtype)), RGB / 255, 5e-3)
-    close(image_pixels(RGB.astype(dtype)), RGB / 255, 5e-3)
+    assert_pixels(image_pixels((RGB / 255).astype(dtype)), RGB / 255, 5e-3)
+    assert_pixels(image_pixels(RGB.astype(dtype)), RGB / 255, 5e-3)
 
 
 @pytest.mark.parametrize("convert", [np.asarray, np.float32, lambda image: image / 255])
 @pytest.mark.parametrize("axes", [(), (1,)], ids=["(H, W)", "(H, W, 1)"])
 def test_gray_images(convert, axes):
     image = convert(GRAY).reshape(*GRAY.shape, *axes)
-    close(image_pixels(image), GRAY[..., None] / 255)
+    assert_pixels(image_pixels(image), GRAY[..., None] / 255)
 
 
 def test_black_white_and_booleans():
-    close(image_pixels(np.zeros((2, 3, 3), "uint8")), np.zeros((2, 3, 3)))
-    close(image_pixels(np.zeros((2, 3))), np.zeros((2, 3, 1)))
-    close(image_pixels(np.ones((2, 3, 3))), np.ones((2, 3, 3)))
-    close(image_pixels(np.full((2, 3, 3), 255, "uint8")), np.ones((2, 3, 3)))
-    close(image_pixels(GRAY > 99), (GRAY > 99)[..., None])
+    assert_pixels(image_pixels(np.zeros((2, 3, 3), "uint8")), np.zeros((2, 3, 3)))
+    assert_pixels(image_pixels(np.zeros((2, 3))), np.zeros((2, 3, 1)))
+    assert_pixels(image_pixels(np.ones((2, 3, 3))), np.ones((2, 3, 3)))
+    assert_pixels(image_pixels(np.full((2, 3, 3), 255, "uint8")), np.ones((2, 3, 3)))
+    assert_pixels(image_pixels(GRAY > 99), (GRAY > 99)[..., None])
 
 
 @pytest.mark.parametrize("scale", [1, 255])
 def test_transparent_pixels_are_shown_over_white(scale):
     opacity = np.array([[0.0, 0.5, 1.0]])
     image = np.dstack([np.full((1, 3, 3), 0.2), opacity]) * scale
-    close(image_pixels(image), np.array([[[1.0], [0.6], [0.2]]]))
-    close(image_pixels(image[..., 2:]), np.array([[[1.0], [0.6], [0.2]]]))
+    assert_pixels(image_pixels(image), np.array([[[1.0], [0.6], [0.2]]]))
+    assert_pixels(image_pixels(image[..., 2:]), np.array([[[1.0], [0.6], [0.2]]]))
 
 
 def test_range_of_the_caller():
-    close(image_pixels(RGB / 127.5 - 1, (-1, 1)), RGB / 255)
-    close(image_pixels(RGB.astype("uint16") * 257, (0, 65535)), RGB / 255)
+    assert_pixels(image_pixels(RGB / 127.5 - 1, (-1, 1)), RGB / 255)
+    assert_pixels(image_pixels(RGB.astype("uint16") * 257, (0, 65535)), RGB / 255)
     dark = np.full((2, 3, 3), 3.0)
-    close(image_pixels(dark, (0, 255)), dark / 255)
+    assert_pixels(image_pixels(dark, (0, 255)), dark / 255)
     mask = np.eye(3, dtype="uint8")
-    close(image_pixels(mask, (0, 1)), mask[..., None])
+    assert_pixels(image_pixels(mask, (0, 1)), mask[..., None])
 
 
 @pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "P", "1", "CMYK"])
@@ -77,7 +77,7 @@ def test_pillow_images(mode):
     if mode == "P":
         image = image.convert("RGB").convert("P", palette=Image.Palette.ADAPTIVE, colors=2)
     expected = np.asarray(image.convert("RGB"))
-    close(image_pixels(image.convert(mode)), expected / 255, 0.02)
+    assert_pixels(image_pixels(image.convert(mode)), expected / 255, 0.02)
 
 
 @pytest.mark.parametrize(
