@@ -126,6 +126,7 @@ def write_functional_onnx(
         metadata = {} if describe is None else describe(dimensions)
         clean(converted, dimensions, metadata, (*PASSES, top_k_of_no_rows))
         run = file.write(converted)
+        del converted  # otherwise its weights would be in memory during the comparison
         return max(
             compare_functional(function, feed, expected, run, tolerance)
             for feed, expected in batches

@@ -77,11 +77,12 @@ def export_onnx(
             precision is also compared with the float32 model, see `PrecisionReport`. `"float16"`,
             for GPUs: matrix products and the operators between them compute in 16 bits, see
             `keras_attn.export.passes.half_precision`. `"int8"`, for CPUs: the weights of matrix
-            products have 8 bits, see `keras_attn.export.passes.int8_weights`. `"int8-rows"`: like
-            `"int8"`, with one scale for each row of activations. It is about 5 % slower than
-            `"int8"`, but the scores of a sentence do not depend on the other sentences of the
-            batch. `"int4"`, for CPUs that process one text at a time: the weights of matrix
-            products have 4 bits, see `keras_attn.export.passes.int4_weights`.
+            products and the embeddings have 8 bits, see `keras_attn.export.passes.int8_weights`.
+            `"int8-rows"`: like `"int8"`, with one scale for each row of activations. It is about
+            5 % slower than `"int8"`, but the scores of a sentence do not depend on the other
+            sentences of the batch. `"int4"`, for CPUs that process one text at a time: the weights
+            of matrix products have 4 bits and the embeddings 8 bits, see
+            `keras_attn.export.passes.int4_weights`.
         external_data: Bool, whether `path` becomes a directory with two files, `model.onnx` and
             `model.weights`. The model needs both files. Weights of more than 2 GB do not fit in one
             file, and are always written to a directory. Defaults to `False`.
@@ -129,15 +130,15 @@ def export_onnx(
         converted = convert(trace(traceable, function.signature, function.weights))
         clean(converted, function.dimensions, metadata)
         lower = lower_precisions(converted, precision)
-        if not lower:
-            report = comparison.compare(file.write(converted), expected())
-        else:
-            float32 = file.write_other(converted)
-            report = comparison.compare(float32, expected())
-            converted, *emulation = lower
-            runs = [file.write(converted), *map(file.write_other, emulation)]
+        cuda = CudaReport.of(lower[0] if lower else converted)
+        float32 = file.write_other(converted) if lower else file.write(converted)
+        del converted  # otherwise its weights would be in memory during the comparison
+        report = comparison.compare(float32, expected())
+        if lower:
+            runs = [file.write(lower[0]), *map(file.write_other, lower[1:])]
+            del lower
             found = [comparison.compare_precision(precision, float32, run) for run in runs]
             report.precision = max(found, key=lambda each: each.mean_difference)
+        report.cuda = cuda
         file.add_metadata(describe_card(card, report))
-    report.cuda = CudaReport.of(converted)
     return report

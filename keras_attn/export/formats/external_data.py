@@ -4,12 +4,10 @@ from typing import Any
 
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.weights_size import LIMIT
 
 MODEL, WEIGHTS = "model.onnx", "model.weights"
 """Names of the two files of an ONNX model with external weights."""
-
-LIMIT = 2 * 10**9
-"""Maximum number of bytes of weights in one file. A protobuf message has at most 2^31 bytes."""
 
 _SMALL = 1024  # smaller tensors, such as shapes, remain in the ONNX file
 _PAGE = 4096  # ONNX Runtime can map a weight without a copy if its offset is a multiple of this
@@ -37,11 +35,6 @@ def require_one_file(weights: Any) -> None:
             f"Received: {variables_size(weights):,} bytes. Use `export_onnx`, which writes large "
             "models to a directory."
         )
-
-
-def weights_size(model: Any) -> Any:
-    """Returns the size of the weights in a model in bytes."""
-    return sum(len(tensor.raw_data) for tensor in _tensors(model))
 
 
 def write_weights(model: Any, directory: Path) -> None:

@@ -1,4 +1,5 @@
 import contextlib
+import functools
 import hashlib
 import os
 import tempfile
@@ -10,13 +11,12 @@ from typing import Any
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.onnx_model_check import check_model, open_session
 from keras_attn.export.formats.external_data import (
-    LIMIT,
     MODEL,
     variables_size,
-    weights_size,
     write_weights,
 )
 from keras_attn.export.passes import lower_constants
+from keras_attn.export.passes.weights_size import LIMIT, weights_size
 from keras_attn.export.require import require_utf8
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn_checks.output_path import ONNX_BEGINNING
@@ -48,7 +48,8 @@ class OnnxFile:
 
         Returns:
             Function that runs the model. It takes arrays as keyword arguments and returns a dict of
-            arrays.
+            arrays. It opens the file when it is first called. If the caller deletes the model
+            before this call, the memory does not contain its weights twice.
 
         Raises:
             ExportError: If a check of the model fails.
@@ -109,7 +110,8 @@ def write_model(model: Any, path: Path, external_data: Any = False) -> Any:
         path = path / MODEL
     _save(model, path)
     check_model(model, path)
-    return open_session(path)
+    session = functools.cache(lambda: open_session(path))
+    return lambda **inputs: session()(**inputs)
 
 
 def _save(model, path):

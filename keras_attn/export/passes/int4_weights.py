@@ -3,6 +3,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.int8_embeddings import int8_embeddings
 from keras_attn.export.passes.weight_products import constant_matrices, replace_products
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ ACTIVATIONS = frozenset(
 
 
 def int4_weights(model: "onnx.ModelProto") -> Any:
-    """Stores the weights of matrix products in 4 bits.
+    """Stores the weights of matrix products in 4 bits, and embeddings in 8 bits.
 
     Each output j and each block b of 32 inputs has one scale, which maps the weight with the
     largest absolute value to -8:
@@ -61,6 +62,7 @@ def int4_weights(model: "onnx.ModelProto") -> Any:
         ]
 
     replace_products(model, nodes_of_product)
+    int8_embeddings(model)
     for graph in nested_graphs(model.graph):
         _keep_activations_apart(graph)
     del model.opset_import[:]

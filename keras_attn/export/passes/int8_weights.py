@@ -2,6 +2,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export.passes.int8_embeddings import (
+    int8_embeddings,
+    is_lookup,
+    quantize_rows,
+    row_names,
+)
 from keras_attn.export.passes.weight_products import constant_matrices, replace_products
 
 if TYPE_CHECKING:
@@ -17,7 +24,7 @@ LEAST = 1e-30
 
 
 def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
-    """Stores the weights of matrix products in 8 bits, and multiplies integers.
+    """Stores weights and embeddings in 8 bits, and multiplies integers.
 
     Each output j has a scale s_j, and each input tensor has the scale and zero point of
     `DynamicQuantizeLinear`, computed from its values when the model runs:
@@ -30,6 +37,9 @@ def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
     `row_scales`, each row of the input has its own scale, max_i |x_i| / 127, and a sentence has the
     same result in every batch.
 
+    A table of embeddings that is also the weight of the logits is stored once: a product with the
+    transposed table has one scale for each row of the table. `int8_embeddings` describes lookups.
+
     All operators are in the standard domain. Without `row_scales`, ONNX Runtime fuses the operators
     of a product into one. See `keras_attn.export.passes.weight_products` for the products that
     remain in float32. The pass expects unique names and all constants in the main graph.
@@ -38,10 +48,11 @@ def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
         model: `onnx.ModelProto`; changed in place.
         row_scales: Bool, whether each row of an input has its own scale. Defaults to `False`.
     """
-    from onnx import numpy_helper
+    from onnx import helper, numpy_helper
 
     matrix_of = constant_matrices(model)
-    quantized = {}
+    table_of = _tied_tables(model)
+    quantized, tables = {}, {}
     integer_product = _product_of_rows if row_scales else _product_of_tensor
 
     def add_constant(name, array):
@@ -54,9 +65,12 @@ def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
             if matrix is None:
                 return None
             quantized[name] = f"{name}/int8", f"{name}/int8_scale"
-            integers, scales = _quantize(matrix)
-            add_constant(quantized[name][0], integers)
+            integers, scales = quantize_rows(matrix.T, LARGEST)
             add_constant(quantized[name][1], scales / np.float32(127) if row_scales else scales)
+            if name in table_of:
+                tables[table_of[name]] = integers, scales
+            else:
+                add_constant(quantized[name][0], np.ascontiguousarray(integers.T))
         return quantized[name]
 
     def nodes_of_product(product, graph, inputs):
@@ -64,6 +78,15 @@ def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
         return None if names is None else integer_product(product, names[0], names[1], inputs)
 
     replace_products(model, nodes_of_product)
+    stored = {table: row_names(table) for table in tables}
+    for table, arrays in tables.items():
+        for name, array in zip(stored[table], arrays, strict=True):
+            add_constant(name, array)
+    for name, (integers, _) in quantized.items():
+        if table_of.get(name) in tables:  # ONNX Runtime transposes the integers when it loads
+            source = stored[table_of[name]][0]
+            model.graph.node.insert(0, helper.make_node("Transpose", [source], [integers]))
+    int8_embeddings(model, stored)
     if row_scales and quantized:
         add_constant(ROW_CONSTANTS["axis"], np.array([-1], "int64"))
         add_constant(ROW_CONSTANTS["least"], np.float32(LEAST))
@@ -76,12 +99,15 @@ def int8_weights_of_rows(model: "onnx.ModelProto") -> None:
     int8_weights(model, row_scales=True)
 
 
-def _quantize(weight):
-    """Quantizes a matrix to int8 `(inputs, outputs)` and scales float32 `(outputs,)`."""
-
-    largest = np.abs(weight).max(axis=0, initial=0)
-    scales = np.where(largest > 0, largest, 1).astype("float32") / np.float32(LARGEST)
-    return np.rint(weight / scales).astype("int8"), scales
+def _tied_tables(model):
+    """Returns a dict from transposed matrices to the tables of embeddings that they come from."""
+    nodes = [node for graph in nested_graphs(model.graph) for node in graph.node]
+    looked_up = {node.input[0] for node in nodes if is_lookup(node)}
+    return {
+        node.output[0]: node.input[0]
+        for node in nodes
+        if node.op_type == "Transpose" and node.input[0] in looked_up
+    }
 
 
 def _product_of_tensor(product, weight, scales, inputs):

@@ -8,6 +8,7 @@ from keras_attn.export.passes import (
     int8_weights_of_rows,
 )
 from keras_attn.export.passes.graph import copy_of
+from keras_attn.export.passes.weights_size import LIMIT, weights_size
 
 if TYPE_CHECKING:
     import onnx
@@ -36,6 +37,17 @@ def lower_precisions(model: "onnx.ModelProto", precision: Any) -> Any:
     """
     forms = [model]
     for change in PRECISIONS[precision]:
-        forms.append(copy_of(forms[-1]))
-        change(forms[-1])
+        form = copy_of(forms[-1])
+        change(form)
+        forms.append(_without_garbage(form))
     return forms[1:]
+
+
+def _without_garbage(model):
+    """Returns the same model in new memory, because protobuf keeps the memory of deleted tensors.
+
+    A model that is too large for one message is returned unchanged.
+    """
+    if weights_size(model) > LIMIT:
+        return model
+    return type(model).FromString(model.SerializeToString())

@@ -1,8 +1,8 @@
 """Replaces matrix products with weights, for the passes that store weights in fewer bits.
 
 The passes only replace products of a tensor and a constant weight. Products of two tensors that
-both depend on the input, as in attention, remain in float32. LSTM and GRU nodes, convolutions and
-embedding lookups also remain in float32.
+both depend on the input, as in attention, remain in float32. LSTM and GRU nodes and convolutions
+also remain in float32.
 """
 
 from typing import TYPE_CHECKING, Any
