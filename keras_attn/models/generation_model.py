@@ -247,7 +247,7 @@ def check_generation_model(model: Any) -> None:
         raise ValueError(
             f"Expected a GenerationModel. Received: model={type(model).__name__}. Create one with "
             "keras_attn.GenerationModel(encoder, search). To export other functional models, use "
-            "keras_attn.export.export_functional_onnx."
+            "keras_attn.export.export_functional_onnx or export_functional_litert."
         )
     if type(model).call is not GenerationModel.call:
         raise ValueError(

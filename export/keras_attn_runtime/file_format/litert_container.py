@@ -106,7 +106,9 @@ def _explain(path: str | PathLike[str], content: bytes) -> str:
     if content[4:8] == IDENTIFIER:
         return (
             f"Expected a LiteRT file exported by keras_attn. Received: {str(path)!r}, a TensorFlow "
-            f"Lite file without {METADATA}. It is cut off, or another program wrote it. {_EXPORT}"
+            f"Lite file without {METADATA}. It is cut off, or another program wrote it, or "
+            "export_functional_litert. Run a classifier or another model without a search with "
+            f"ai_edge_litert. If it has a search: {_EXPORT}"
         )
     received = describe_foreign(path) or f"a file of another format, or a damaged one. {_EXPORT}"
     return f"Expected a LiteRT file. Received: {str(path)!r}, {received}"

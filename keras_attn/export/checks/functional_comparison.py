@@ -73,5 +73,6 @@ def compare_functional(
     where = f" The first difference is in the output of {layer}." if layer else ""
     raise ExportError(
         f"The exported model disagrees with Keras: expected differences up to {tolerance}. "
-        f"Received: {reason}, for inputs with shapes {shapes}.{where}"
+        f"Received: {reason}, for inputs with shapes {shapes}.{where} "
+        "If your task allows this difference, pass a larger tolerance."
     )

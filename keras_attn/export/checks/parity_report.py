@@ -74,8 +74,10 @@ class ParityReport:
 
     def __str__(self) -> str:
         sizes = ", ".join(str(size) for size in sorted(self.batch_sizes))
+        weights = "" if self.precision is None else ", with float32 weights"
         return self._low_agreement() + (
-            f"{self.sentences} sentences in batches of {sizes}, {self.cut} cut by max_length: "
+            f"{self.sentences} sentences ({self.cut} cut by max_length) in batches of {sizes}"
+            f"{weights}: "
             f"the same best ids for {self.best_equal:.1%} ({self.best_tied:.1%} with ties), all "
             f"hypotheses in the same order for {self.all_equal:.1%} ({self.all_tied:.1%}), "
             f"largest difference of a score {self.largest_difference:.1e}"

@@ -22,9 +22,14 @@ def parity_sentences(function: Any, tokenizer: Any = None, given: Any = None) ->
         tokens are left out.
 
     Raises:
-        ValueError: If there are texts without a tokenizer, an empty list of ids, or ids outside of
-            the vocabulary.
+        ValueError: If `given` is a single string, or there are texts without a tokenizer, an empty
+            list of ids, or ids outside of the vocabulary.
     """
+    if isinstance(given, str):
+        raise ValueError(
+            f"Expected a list of sentences. Received: sentences={given!r}. Read a file with "
+            "keras_attn.files.read_lines."
+        )
     source, sentences = function.source, list(given or [])
     texts = [sentence for sentence in sentences if isinstance(sentence, str)]
     if texts:

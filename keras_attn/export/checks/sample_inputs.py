@@ -48,7 +48,8 @@ def arrays_in_order(sample: Any, inputs: Any) -> Any:
         if missing:
             raise ValueError(f"Expected an array for each input. Received: none for {missing}.")
         sample = list(found.values())
-    arrays = list(sample) if isinstance(sample, (list, tuple)) else [sample]
+    is_list = isinstance(sample, (list, tuple))
+    arrays = list(sample) if is_list else [sample]
     shapes = [np.shape(array) for array in arrays]
     is_free = [value.shape[0] is None for value in inputs.values()]
     rows = {shape[:1] for shape, free in zip(shapes, is_free, strict=False) if free}
@@ -67,6 +68,7 @@ def arrays_in_order(sample: Any, inputs: Any) -> Any:
             raise ValueError(
                 f"Expected an array of shape {tuple(value.shape)} for the input {name!r}. "
                 f"Received: sample_inputs with shape {np.shape(array)}."
+                + (" A list has one array for each input; use numpy.array." if is_list else "")
             )
         if value.shape[0] not in (None, len(array)):
             raise ValueError(

@@ -1,9 +1,11 @@
 """Conversion of functions to LiteRT models."""
 
+import contextlib
+import logging
 import math
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from keras_attn._backend.scan import loops_for_litert
@@ -89,7 +91,12 @@ def convert_to_litert(
         for name, (function, signature) in functions.items()
     }
     module.functions = signatures
-    with tempfile.TemporaryDirectory() as directory, tf.device("/cpu:0"), loops_for_litert():
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        tf.device("/cpu:0"),
+        loops_for_litert(),
+        _without_name_warnings(),
+    ):
         try:
             tf.saved_model.save(module, directory, signatures=signatures)
             converter = tf.lite.TFLiteConverter.from_saved_model(
@@ -106,6 +113,24 @@ def convert_to_litert(
             raise
         except Exception as error:  # the converter raises several types, also private ones
             raise ExportError(_reason(error)) from error
+
+
+@contextlib.contextmanager
+def _without_name_warnings() -> Iterator[None]:
+    """Hides warnings about input names such as `beams/last`.
+
+    TensorFlow renames the Python arguments. The inputs of a signature keep their names.
+    """
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        return "is not a valid tf.function parameter name" not in record.getMessage()
+
+    logger = logging.getLogger("absl")
+    logger.addFilter(is_shown)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_shown)
 
 
 def _reason(error):

@@ -37,7 +37,7 @@ def test_export_functional_litert_refuses_a_file_that_differs(tmp_path, monkeypa
     monkeypatch.setattr(
         module, "litert_runner", lambda content: lambda **_: {"scores": np.ones((1, 3), "float32")}
     )
-    with pytest.raises(ExportError, match="disagrees with Keras"):
+    with pytest.raises(ExportError, match="disagrees with Keras.* pass a larger tolerance"):
         module.export_functional_litert(
             classifier(), tmp_path / "model.tflite", np.array([[5, 6, 7, 2]], "int32")
         )
@@ -49,3 +49,8 @@ def test_export_functional_litert_refuses_outputs_without_batch_axis(tmp_path):
     model = keras.Model(inputs, keras.ops.sum(inputs))
     with pytest.raises(ValueError, match="with a batch axis"):
         export_functional_litert(model, tmp_path / "model.tflite", np.ones((2, 4), "float32"))
+
+
+def test_export_functional_litert_explains_a_list_instead_of_an_array(tmp_path):
+    with pytest.raises(ValueError, match="one array for each input; use numpy.array"):
+        export_functional_litert(classifier(), tmp_path / "model.tflite", [[5, 6, 7, 2]])

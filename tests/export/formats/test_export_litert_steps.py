@@ -34,6 +34,12 @@ def paths(translator, tokenizers, tmp_path_factory):
     return paths
 
 
+def test_export_litert_steps_does_not_warn_about_input_names(translator, tmp_path, caplog):
+    with caplog.at_level("WARNING"):
+        export_litert_steps(translator, tmp_path / "steps.tflite")
+    assert "parameter name" not in caplog.text
+
+
 @pytest.fixture(scope="module")
 def streaming(paths):
     return StreamingTranslator(paths[0], num_threads=1)

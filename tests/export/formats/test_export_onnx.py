@@ -382,6 +382,13 @@ def test_texts_without_tokens_are_not_compared(translator):
     assert sentences[:2] == [[7, 7, 7, 2], [7, 2]] and all(len(ids) > 1 for ids in sentences)
 
 
+def test_a_single_string_of_sentences_is_refused(translator):
+    with pytest.raises(
+        ValueError, match="Expected a list of sentences. Received: sentences='in.txt'"
+    ):
+        parity_sentences(SearchFunction(translator), None, "in.txt")
+
+
 def test_texts_to_compare_are_cut_before_the_tokenizer(translator):
     tokenizer = SimpleNamespace(encode=lambda texts: [[len(text) % 7 + 3] for text in texts])
     function = SearchFunction(translator)
@@ -401,7 +408,10 @@ def test_models_of_other_types_are_refused(translator, tmp_path):
             return super().call(ids[:, ::-1])
 
     for model, message in (
-        (keras.Model(ids, search(**encoder(ids[:, ::-1]))), "model=Functional.*export_functional"),
+        (
+            keras.Model(ids, search(**encoder(ids[:, ::-1]))),
+            "model=Functional.*export_functional_onnx or .*_litert",
+        ),
         (Reversed(encoder, search), "model=Reversed, which overrides call"),
         ("translator.keras", "Expected a GenerationModel. Received: model=str"),
     ):
