@@ -90,7 +90,8 @@ class SearchFunction:
             if tokenizer is not None and not isinstance(getattr(tokenizer, "model", None), bytes):
                 raise ValueError(
                     "Expected a SentencePieceTokenizer or HuggingFaceTokenizer, whose vocabulary "
-                    f"an export can hold. Received: {tokenizer!r}."
+                    f"an export can hold. Received: {tokenizer!r}. To read a file, call "
+                    "SentencePieceTokenizer.load(path) or HuggingFaceTokenizer.load(path)."
                 )
         check_generation_model(model)
         self.inputs = _inputs(model.source)
