@@ -15,5 +15,5 @@ def softplus(x: Tensor) -> Tensor:
     """
     if is_for_litert():
         # The converter computes `exp(x)`, which is infinite in float32 if x is greater than 88.
-        return ops.logaddexp(x, ops.zeros_like(x))
+        return ops.maximum(x, 0.0) + ops.log1p(ops.exp(-ops.abs(x)))
     return ops.softplus(x)

@@ -38,7 +38,7 @@ CONVERT = [
     (["checkpoint", "other"], "Received: RUN='other', a directory with other content"),
     (["checkpoint", "no/RUN"], "Received: RUN='no/RUN'. Create 'no' first"),
     (["checkpoint", "notes.txt"], "Received: RUN='notes.txt', a file with other content"),
-    (["unknown", "RUN"], "one of .'marian', .*'bert'.*Received: model_type='bloom'. Models of this"),
+    (["unknown", "RUN"], "one of .'marian', .*'bert'.*Received: model_type='bloom'. Models of"),
     (["other-class", "RUN"], "class MarianMTModel among .* Received: architectures=..MarianModel"),
     (["checkpoint", "RUN", "--config", "a.yml"], "Expected a checkpoint of OpenNMT-tf with --conf"),
     (["opennmt", "RUN", "--config", "a.yml"], "Received: --config a.yml, which does not exist"),
