@@ -6,6 +6,7 @@ from pathlib import Path
 
 from keras_attn_checks.checkpoint_folder import folder_problem, is_opennmt_checkpoint
 from keras_attn_checks.installed import require_originals
+from keras_attn_checks.model_types import checkpoint_type_problem
 from keras_attn_checks.output_path import check_output_path
 from keras_attn_checks.path_kind import CONFIG
 from keras_attn_commands.existing_paths import require_file
@@ -23,7 +24,8 @@ def check_conversion(arguments: argparse.Namespace, opennmt_options: Sequence[st
 
     Raises:
         OSError: If a path does not exist or must not be replaced.
-        ValueError: If the folder is not a checkpoint, or an option does not apply to it.
+        ValueError: If the folder is not a checkpoint, if its model cannot be converted, or if an
+            option does not apply to it.
         ImportError: If a library that an option needs is not installed.
     """
     folder = arguments.folder
@@ -52,4 +54,7 @@ def check_conversion(arguments: argparse.Namespace, opennmt_options: Sequence[st
     if arguments.verify:
         require_originals()
     check_output_path(arguments.out, is_file=False)
+    problem = None if is_opennmt else checkpoint_type_problem(folder)
+    if problem is not None:
+        raise ValueError(problem)
     return is_opennmt

@@ -1,5 +1,6 @@
 """Times of the rows of a CSV file: integers, dates, or dates with a time of day."""
 
+import calendar
 import datetime
 from collections import Counter
 from collections.abc import Sequence
@@ -8,6 +9,9 @@ from typing import TypeAlias
 
 Time: TypeAlias = int | datetime.date
 
+MONTH_END = 31
+"""`TimeStep.day` of series whose rows are at the ends of months."""
+
 
 @dataclass(frozen=True)
 class TimeStep:
@@ -15,12 +19,15 @@ class TimeStep:
 
     Attributes:
         amount: int between integers, `timedelta` between dates, or `None` for steps of months.
-        months: int, number of months between dates on the same day of the month, such as 12 for
-            years. 0 if `amount` is the step.
+        months: int, number of months between dates, such as 3 for quarters and 12 for years. 0 if
+            `amount` is the step.
+        day: int, day of the month of all dates, if `months` is the step. In a month that is
+            shorter, its last day: 31 is the end of every month, 30 also the end of February.
     """
 
     amount: int | datetime.timedelta | None
     months: int = 0
+    day: int = 0
 
     @property
     def days(self) -> float:
@@ -71,15 +78,16 @@ def time_step(times: Sequence[tuple[int, Time]]) -> TimeStep:
             f"of day. Received: {[str(time) for _, time in times[:3]]}."
         )
     pairs = list(zip(times, times[1:], strict=False))
-    differences = [_difference(before, time, line) for (_, before), (line, time) in pairs]
+    day = _day_of_month([time for _, time in times])
+    differences = [_difference(before, time, line, day) for (_, before), (line, time) in pairs]
     counts = Counter(differences)
     step = min(counts, key=lambda each: (-counts[each], each.days))
     for (_, before), (line, time) in pairs:
         if steps_between(before, time, step) is None:
             raise ValueError(
                 f"Expected times with equal steps, such as {next_times(before, step, 1)[0]} after "
-                f"{before}. Received: {time} in line {line}, which is not a whole number of steps "
-                "later. Correct the time."
+                f"{_expected(before, step)}. Received: {time} in line {line} after {before}, which "
+                "is not a whole number of steps later. Correct the times."
             )
     return step
 
@@ -98,7 +106,10 @@ def steps_between(first: Time, second: Time, step: TimeStep) -> int | None:
         return None if rest else number
     if step.amount is None:
         number, rest = divmod(_months(first, second), step.months)
-        return None if rest or next_times(first, step, number)[-1:] != [second] else number
+        is_step = first == _later(first, 0, step.day) and second == _later(
+            first, number * step.months, step.day
+        )
+        return number if is_step and not rest else None
     assert isinstance(step.amount, datetime.timedelta)
     number, remainder = divmod(second - first, step.amount)
     return None if remainder else number
@@ -108,17 +119,46 @@ def _months(first: datetime.date, second: datetime.date) -> int:
     return 12 * (second.year - first.year) + second.month - first.month
 
 
-def _difference(first: Time, second: Time, line: int) -> TimeStep:
+def _later(time: datetime.date, months: int, day: int) -> datetime.date:
+    """Returns a day of a later month, or its last day if the month is shorter."""
+    year, month = divmod(12 * time.year + time.month - 1 + months, 12)
+    last = calendar.monthrange(year, month + 1)[1]
+    return time.replace(year=year, month=month + 1, day=min(day, last))
+
+
+def _expected(time: Time, step: TimeStep) -> Time:
+    """Returns the time on the day of the month that the step expects."""
+    return time if isinstance(time, int) or not step.months else _later(time, 0, step.day)
+
+
+def _day_of_month(times: Sequence[Time]) -> int:
+    """Returns the day of the month that most dates have, or the last of equally frequent days.
+
+    All days of a month that are later than its end count as its end.
+    """
+    dates = [time for time in times if not isinstance(time, int)]
+    ends = Counter((time.day, calendar.monthrange(time.year, time.month)[1]) for time in dates)
+    counts = {
+        day: sum(count for (found, end), count in ends.items() if found == min(day, end))
+        for day in range(1, MONTH_END + 1)
+    }
+    return max(counts, key=lambda day: (counts[day], day))
+
+
+def _difference(first: Time, second: Time, line: int, day: int) -> TimeStep:
     if isinstance(first, int) or isinstance(second, int):
         assert isinstance(first, int) and isinstance(second, int)
         step = TimeStep(second - first)
         is_positive = second > first
     else:
-        months = _months(first, second)
-        is_monthly = months > 0 and first.day == second.day and first.day <= 28
         amount = second - first
         is_positive = amount > datetime.timedelta(0)
-        step = TimeStep(None, months) if is_monthly else TimeStep(amount)
+        step = TimeStep(amount)
+        months = _months(first, second)
+        if months > 0:
+            calendar_step = TimeStep(None, months, day)
+            is_monthly = steps_between(first, second, calendar_step) is not None
+            step = calendar_step if is_monthly else step
     if not is_positive:
         raise ValueError(
             f"Expected increasing times. Received: {second} in line {line} after {first}. Sort the "
@@ -141,8 +181,7 @@ def next_times(time: Time, step: TimeStep, number: int) -> list[Time]:
             assert isinstance(step.amount, int)
             time = time + step.amount
         elif step.months:
-            month = 12 * time.year + time.month - 1 + step.months
-            time = time.replace(year=month // 12, month=month % 12 + 1)
+            time = _later(time, step.months, step.day)
         else:
             assert isinstance(step.amount, datetime.timedelta)
             time = time + step.amount

@@ -4,6 +4,7 @@ from typing import Any
 
 from keras_attn.convert.settings import Setting, Settings
 from keras_attn.convert.weight_mapping import WeightMapping
+from keras_attn_checks.model_types import MODEL_CLASSES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -11,8 +12,7 @@ class Architecture:
     """Architecture of transformers that can be converted: one entry of `ARCHITECTURES`.
 
     Args:
-        model_type: String, `model_type` in `config.json`.
-        model_class: String, the class in transformers.
+        model_type: String, `model_type` in `config.json`: a key of `MODEL_CLASSES`.
         settings: Dict from the keys of `config.json` to `Setting`s.
         build: Function of `(architecture, settings, copy)` that returns encoder and decoder before
             their weights are created. The encoder is `None` for a language model.
@@ -26,7 +26,6 @@ class Architecture:
     """
 
     model_type: str
-    model_class: str
     settings: Mapping[str, Setting]
     build: Callable[["Architecture", Settings, WeightMapping], tuple[Any, Any]]
     copy_weights: Callable[
@@ -35,3 +34,8 @@ class Architecture:
     is_language_model: bool = False
     tokenizer: str | None = None
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def model_class(self) -> str:
+        """String, the class in transformers."""
+        return MODEL_CLASSES[self.model_type]

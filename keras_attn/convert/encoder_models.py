@@ -13,6 +13,7 @@ from keras_attn.convert.weight_mapping import WeightMapping
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.positions.learned_positions import LearnedPositions
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
+from keras_attn_checks.model_types import ENCODER_CLASSES
 
 EPSILON = 1e-12
 """Epsilon of the normalizations of DistilBERT. Its `config.json` has no key for epsilon."""
@@ -32,8 +33,7 @@ class EncoderArchitecture:
     """Encoder of transformers that can be converted: one entry of `ENCODERS`.
 
     Args:
-        model_type: String, `model_type` in `config.json`.
-        class_name: String, prefix of class names in transformers, such as `"Bert"`.
+        model_type: String, `model_type` in `config.json`: a key of `ENCODER_CLASSES`.
         settings: Dict from the keys of `config.json` to `Setting`s.
         keys: Dict from the names of arguments in keras_attn to the keys of `config.json`.
         prefix: String, prefix of the encoder's weight names.
@@ -52,7 +52,6 @@ class EncoderArchitecture:
     """
 
     model_type: str
-    class_name: str
     settings: Mapping[str, Setting]
     keys: Mapping[str, str]
     prefix: str
@@ -66,6 +65,11 @@ class EncoderArchitecture:
     start: str
     end: str
     has_position_offset: bool = False
+
+    @property
+    def class_name(self) -> str:
+        """String, prefix of class names in transformers, such as `"Bert"`."""
+        return ENCODER_CLASSES[self.model_type]
 
     def value(self, settings: Settings, name: str) -> Any:
         """Returns the value of a setting by the name of the argument in keras_attn."""
@@ -250,7 +254,6 @@ _QKV = ("query", "key", "value")
 
 BERT = EncoderArchitecture(
     "bert",
-    "Bert",
     BERT_SETTINGS,
     _BERT_KEYS,
     prefix="bert",
@@ -272,7 +275,6 @@ BERT = EncoderArchitecture(
 ROBERTA = dataclasses.replace(
     BERT,
     model_type="roberta",
-    class_name="Roberta",
     settings=ROBERTA_SETTINGS,
     prefix="roberta",
     masked_lm=("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
@@ -285,12 +287,10 @@ ROBERTA = dataclasses.replace(
 XLM_ROBERTA = dataclasses.replace(
     ROBERTA,
     model_type="xlm-roberta",
-    class_name="XLMRoberta",
     settings=XLM_ROBERTA_SETTINGS,
 )
 DISTILBERT = EncoderArchitecture(
     "distilbert",
-    "DistilBert",
     DISTILBERT_SETTINGS,
     {
         "features": "dim",

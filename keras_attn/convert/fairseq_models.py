@@ -270,7 +270,7 @@ def _copy_stack(side, stack, copy):
         copy.norm(block.feed_forward_norm, f"{name}.final_layer_norm")
 
 
-def _entry(model_type, model_class, changed, old_keys, tokenizer=None, **options):
+def _entry(model_type, changed, old_keys, tokenizer=None, **options):
     """Returns an `Architecture`. Its settings are `SETTINGS` with `old_keys` and `changed`."""
     defaults = {
         "output": "lm_head.weight",
@@ -281,7 +281,7 @@ def _entry(model_type, model_class, changed, old_keys, tokenizer=None, **options
     }
     settings = {**SETTINGS, **_old_keys(*old_keys), **changed}
     return Architecture(
-        *(model_type, model_class, settings, build, copy_weights),
+        *(model_type, settings, build, copy_weights),
         tokenizer=tokenizer,
         options={**defaults, **options},
     )
@@ -289,7 +289,6 @@ def _entry(model_type, model_class, changed, old_keys, tokenizer=None, **options
 
 MARIAN = _entry(
     "marian",
-    "MarianMTModel",
     {
         "vocab_size": mapped("size of the embedding of the source", 58101),
         "decoder_vocab_size": mapped("size of the embedding of the target"),
@@ -307,7 +306,6 @@ MARIAN = _entry(
 )
 BART = _entry(
     "bart",
-    "BartForConditionalGeneration",
     {"bos_token_id": mapped("start_token_id of the sources", 0)},
     (False, False, True, False),
     tokenizer="json",
@@ -319,7 +317,6 @@ BART = _entry(
 )
 MBART = _entry(
     "mbart",
-    "MBartForConditionalGeneration",
     {},
     (True, True, True, False),
     tokenizer="mbart",
@@ -330,7 +327,6 @@ MBART = _entry(
 )
 M2M_100 = _entry(
     "m2m_100",
-    "M2M100ForConditionalGeneration",
     {
         "vocab_size": mapped("size of the embedding", 128112),
         "activation_function": mapped("activation", "relu", is_activation("activation_function")),
@@ -346,7 +342,6 @@ M2M_100 = _entry(
 )
 PEGASUS = _entry(
     "pegasus",
-    "PegasusForConditionalGeneration",
     {
         "pad_token_id": mapped("pad_token_id of the sources", 0),
         "eos_token_id": mapped("end_token_id of the sources", 1),
@@ -361,7 +356,6 @@ PEGASUS = _entry(
 )
 FSMT = _entry(
     "fsmt",
-    "FSMTForConditionalGeneration",
     {
         "src_vocab_size": mapped("size of the embedding of the source", 42024),
         "tgt_vocab_size": mapped("size of the embedding of the target", 42024),

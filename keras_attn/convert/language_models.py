@@ -355,25 +355,24 @@ def _rope_theta(settings):
     return float(theta)
 
 
-def _llama(model_type, model_class, settings, has_bias=False, is_gemma=False, adds_start=True):
+def _llama(model_type, settings, has_bias=False, is_gemma=False, adds_start=True):
     options = {"has_bias": has_bias, "is_gemma": is_gemma, "adds_start": adds_start}
     table = {**LLAMA_SETTINGS, **settings}
     functions = build_llama, copy_llama
-    return Architecture(model_type, model_class, table, *functions, True, "json", options)
+    return Architecture(model_type, table, *functions, True, "json", options)
 
 
 GPT2 = Architecture(
-    *("gpt2", "GPT2LMHeadModel", GPT2_SETTINGS, build_gpt2, copy_gpt2, True, "json"),
+    *("gpt2", GPT2_SETTINGS, build_gpt2, copy_gpt2, True, "json"),
     options={"adds_start": False},
 )
 OPT = Architecture(
-    *("opt", "OPTForCausalLM", OPT_SETTINGS, build_opt, copy_opt, True, "json"),
+    *("opt", OPT_SETTINGS, build_opt, copy_opt, True, "json"),
     options={"adds_start": True},
 )
-LLAMA = _llama("llama", "LlamaForCausalLM", _BIASES)
+LLAMA = _llama("llama", _BIASES)
 MISTRAL = _llama(
     "mistral",
-    "MistralForCausalLM",
     {
         **_WINDOW,
         "intermediate_size": mapped("intermediate_dim", 14336),
@@ -382,7 +381,6 @@ MISTRAL = _llama(
 )
 QWEN2 = _llama(
     "qwen2",
-    "Qwen2ForCausalLM",
     {
         "vocab_size": mapped("size of the embedding", 151936),
         "intermediate_size": mapped("intermediate_dim", 22016),
@@ -401,7 +399,6 @@ QWEN2 = _llama(
 )
 GEMMA = _llama(
     "gemma",
-    "GemmaForCausalLM",
     {
         "vocab_size": mapped("size of the embedding", 256000),
         "hidden_size": mapped("size of the vectors", 3072),

@@ -186,7 +186,6 @@ def _copy_stack(side, stack, copy, scale, output_scale, is_gated):
 
 T5 = Architecture(
     "t5",
-    "T5ForConditionalGeneration",
     {
         **SETTINGS,
         "scale_decoder_outputs": mapped("scale of the last normalization of the decoder"),
@@ -198,7 +197,6 @@ T5 = Architecture(
 )
 MT5 = Architecture(
     "mt5",
-    "MT5ForConditionalGeneration",
     {
         **SETTINGS,
         "vocab_size": mapped("size of the embedding", 250112),

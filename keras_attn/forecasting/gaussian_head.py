@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn._backend.softplus import softplus
 from keras_attn._types import Tensor
 from keras_attn.forecasting.distribution_head import DistributionHead
 
@@ -51,7 +52,7 @@ class GaussianHead(DistributionHead):
     num_parameters = 2
 
     def constrain(self, raw: Tensor) -> Any:
-        deviation = ops.softplus(raw[..., 1:]) + SMALLEST_DEVIATION
+        deviation = softplus(raw[..., 1:]) + SMALLEST_DEVIATION
         return ops.concatenate([raw[..., :1], deviation], axis=-1)
 
     def standard_loss(self, values: Tensor, standard: Tensor) -> Any:

@@ -38,6 +38,8 @@ CONVERT = [
     (["checkpoint", "other"], "Received: RUN='other', a directory with other content"),
     (["checkpoint", "no/RUN"], "Received: RUN='no/RUN'. Create 'no' first"),
     (["checkpoint", "notes.txt"], "Received: RUN='notes.txt', a file with other content"),
+    (["unknown", "RUN"], "one of .'marian', .*'bert'.*Received: model_type='bloom'. Models of"),
+    (["other-class", "RUN"], "class MarianMTModel among .* Received: architectures=..MarianModel"),
     (["checkpoint", "RUN", "--config", "a.yml"], "Expected a checkpoint of OpenNMT-tf with --conf"),
     (["opennmt", "RUN", "--config", "a.yml"], "Received: --config a.yml, which does not exist"),
     (["opennmt", "RUN", "--source-vocabulary", "other"], "--source-vocabulary other, a directory"),
@@ -95,6 +97,13 @@ def folder(tmp_path_factory):
     (folder / "opennmt").mkdir()
     (folder / "opennmt/ckpt-1.index").write_bytes(b"content")
     (folder / "notes.txt").write_text("notes")
+    configs = {
+        "unknown": {"model_type": "bloom", "architectures": ["BloomForCausalLM"]},
+        "other-class": {"model_type": "marian", "architectures": ["MarianModel"]},
+    }
+    for name, config in configs.items():
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text(json.dumps(config))
     with zipfile.ZipFile(folder / "model.keras", "w") as archive:
         archive.writestr("metadata.json", "{}")
     return folder

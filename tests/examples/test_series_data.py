@@ -46,6 +46,15 @@ def test_missing_days_are_an_error_that_names_the_option(tmp_path):
         read(tmp_path)
 
 
+def test_months_have_equal_steps_and_the_future_continues_them(tmp_path):
+    text = "date,sales\n2023-11-30,5\n2023-12-31,6\n2024-02-29,7\n2024-03-31,8\n"
+    data = read(tmp_path, text, ["sales"], insert_missing_rows=True, horizon=2)
+    assert [str(time) for time in data.times[2:]] == [
+        *("2024-01-31", "2024-02-29", "2024-03-31", "2024-04-30", "2024-05-31")
+    ]
+    np.testing.assert_array_equal(data.targets, [[5], [6], [np.nan], [7], [8]])
+
+
 def test_rows_without_targets_at_the_end_are_the_future(tmp_path):
     sales = "date,sales,price,holiday\n1,5,9,1\n2,,9,\n3,7,8,\n4,,7,\n5,,6,1\n6,,5,\n"
     arguments = {"targets": ["sales"], "known": ["price", "holiday"], "fills": {"holiday": 0.0}}

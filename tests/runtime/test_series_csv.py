@@ -46,6 +46,12 @@ def test_last_rows_are_the_window_and_empty_cells_are_missing():
     assert [str(time) for time in series.times] == ["2024-03-01", "2024-03-02", "2024-03-03"]
 
 
+def test_forecasts_of_month_ends_are_for_month_ends():
+    text = "date,a,b\n2023-09-30,1,2\n2023-10-31,3,4\n2023-11-30,5,6\n"
+    (series,) = read(text, time="date")
+    assert [str(time) for time in series.times] == ["2023-12-31", "2024-01-31", "2024-02-29"]
+
+
 def test_all_rows_are_the_past_of_a_model_with_any_window():
     (series,) = read(DATES, settings_of())
     assert len(series.arrays["past_targets"]) == 3

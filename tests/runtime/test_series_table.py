@@ -38,6 +38,18 @@ def test_months_are_inserted_as_months():
     assert [str(time)[:7] for time in table.times[2:4]] == ["2024-01", "2024-02"]
 
 
+def test_month_ends_are_inserted_and_continued():
+    (table,) = read("date,a\n2023-12-31,1\n2024-01-31,2\n2024-04-30,3\n2024-05-31,4\n", ["a"])
+    with pytest.raises(ValueError, match="time 2024-02-29 after 2024-01-31.*2 missing rows"):
+        table.with_all_times()
+    table = table.with_all_times(insert_missing=True)
+    assert [str(time)[2:] for time in table.times[1:5]] == [
+        *("24-01-31", "24-02-29", "24-03-31", "24-04-30")
+    ]
+    np.testing.assert_array_equal(table.column("a"), [1, 2, NAN, NAN, 3, 4])
+    assert [str(time)[5:] for time in table.later_times(3)] == ["06-30", "07-31", "08-31"]
+
+
 def test_rows_are_removed_or_added_at_the_end():
     (table,) = read()
     table = table.with_all_times(insert_missing=True)

@@ -1,3 +1,5 @@
+import datetime
+
 import pytest
 from keras_attn_runtime.series_times import next_times, parse_time, steps_between, time_step
 
@@ -11,6 +13,16 @@ from keras_attn_runtime.series_times import next_times, parse_time, steps_betwee
         (["2023-11-01", "2023-12-01", "2024-01-01"], ["2024-02-01", "2024-03-01"]),
         (["2023-10-05", "2024-01-05"], ["2024-04-05", "2024-07-05"]),
         (["2022-02-01", "2023-02-01"], ["2024-02-01", "2025-02-01"]),
+        (["2023-12-31", "2024-01-31"], ["2024-02-29", "2024-03-31"]),
+        (["2023-01-31", "2023-02-28"], ["2023-03-31", "2023-04-30"]),
+        (["2023-04-30", "2023-05-31"], ["2023-06-30", "2023-07-31"]),
+        (["2023-06-30", "2023-09-30"], ["2023-12-31", "2024-03-31"]),  # quarters
+        (["2022-02-28", "2023-02-28"], ["2024-02-29", "2025-02-28"]),  # years at month ends
+        (["2023-02-28", "2024-02-28"], ["2025-02-28", "2026-02-28"]),  # years
+        (["2023-12-30", "2024-01-30"], ["2024-02-29", "2024-03-30"]),
+        (["2023-11-29", "2023-12-29", "2024-01-29"], ["2024-02-29", "2024-03-29"]),
+        (["2023-01-31", "2023-02-28", "2023-03-28"], ["2023-04-25", "2023-05-23"]),  # 28 days
+        (["2024-03-31", "2024-04-30", "2024-05-30"], ["2024-06-29", "2024-07-29"]),  # 30 days
         (["2024-03-01 22:00", "2024-03-01 23:00"], ["2024-03-02 00:00:00", "2024-03-02 01:00:00"]),
     ],
 )
@@ -31,6 +43,19 @@ def test_next_times_continue_the_step(times, expected):
         (["1", "3", "5", "6"], "such as 7 after 5. Received: 6 in line 5"),
         (["2024-01-01", "2024-02-01", "2024-03-01", "2024-04-02"], "such as 2024-04-01"),
         (
+            ["2024-01-31", "2024-02-28", "2024-03-31", "2024-04-30", "2024-05-31"],
+            "such as 2024-02-29 after 2024-01-31. Received: 2024-02-28 in line 3",
+        ),
+        (
+            ["2024-01-30", "2024-02-29", "2024-03-31", "2024-04-30", "2024-05-31"],
+            "such as 2024-02-29 after 2024-01-31. Received: 2024-02-29 in line 3 after 2024-01-30",
+        ),
+        (
+            ["2024-01-31 00:00", "2024-02-29 00:00", "2024-03-31 00:00", "2024-04-30 01:00"],
+            "such as 2024-04-30 00:00:00 after",
+        ),
+        (["2023-12-31", "2024-03-31", "2024-06-30", "2024-08-31"], "such as 2024-09-30 after"),
+        (
             ["2024-01-01 00:00", "2024-01-01 01:00", "2024-01-01 01:30", "2024-01-01 02:30"],
             "such as .*02:00:00 after",
         ),
@@ -49,6 +74,9 @@ def test_wrong_times_raise_an_error(times, message):
         (["1", "2", "4"], [1, 2]),
         (["2024-01-01", "2024-03-01", "2024-04-01"], [2, 1]),
         (["2024-02-27", "2024-03-01", "2024-03-02"], [3, 1]),
+        (["2023-11-30", "2024-02-29", "2024-03-31", "2024-04-30"], [3, 1, 1]),
+        (["2023-11-30", "2024-01-30", "2024-02-29"], [2, 1]),
+        (["2024-01-30", "2024-01-31", "2024-02-29", "2024-03-01"], [1, 29, 1]),
         (["2024-01-05", "2024-01-08", "2024-01-09"], [3, 1]),  # a weekend
         (["2024-02-05", "2024-02-06", "2024-03-06"], [1, 29]),
     ],
@@ -58,3 +86,18 @@ def test_the_step_is_the_most_frequent_difference(times, steps):
     step = time_step(parsed)
     pairs = zip(parsed, parsed[1:], strict=False)
     assert [steps_between(before, time, step) for (_, before), (_, time) in pairs] == steps
+
+
+@pytest.mark.parametrize("months", [1, 2, 3, 6, 12])
+@pytest.mark.parametrize("day", range(1, 32))
+def test_steps_of_months_keep_the_day_of_the_month(months, day):
+    expected = []
+    for number in range(0, 60 * months, months):
+        year, month = 2022 + number // 12, number % 12 + 1
+        end = (datetime.date(year + month // 12, month % 12 + 1, 1) - datetime.timedelta(1)).day
+        expected.append(datetime.date(year, month, min(day, end)))
+    given = expected[:20]
+    step = time_step(list(enumerate(given)))
+    assert next_times(given[-1], step, 40) == expected[20:]
+    steps = [steps_between(*pair, step) for pair in zip(given, given[1:], strict=False)]
+    assert steps == [1] * 19 and steps_between(expected[0], expected[59], step) == 59

@@ -1,3 +1,4 @@
+import warnings
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any
@@ -43,6 +44,10 @@ def export_litert(
     The interpreter needs a fixed batch size. The file ends with a zip archive of the tokenizers and
     all other metadata, which the interpreter ignores; see docs/file-format.md. A model with mixed
     precision is exported in float32, the precision of its weights.
+
+    The decoder should have `can_widen=True`, see `StepDecoder`. Otherwise the export warns: LiteRT
+    then allocates all buffers of the loop again in each step, so the file is slower. In such a file
+    with a repetition penalty, results of LiteRT differed from run to run.
 
     The export compares the file with Keras on at least 200 sentences before it writes the file. For
     some sentences, `max_length` cuts the hypotheses.
@@ -113,4 +118,14 @@ def export_litert(
 
 def _one_signature(function, signature):
     """Returns the signature of the whole search, see `write_litert_search`."""
+    decoder = function.search.decoder
+    if not decoder.can_widen:
+        warnings.warn(
+            f"The buffers of the search with {type(decoder).__name__} {decoder.name!r} grow in "
+            "each step of the LiteRT file, because can_widen=False: the file is slower, and with a "
+            "repetition penalty its results can differ from run to run. Set growing_cache=None in "
+            "a Transformer decoder; in a decoder class of your own, set can_widen=True, and "
+            "implement widen if its state grows (see StepDecoder).",
+            stacklevel=4,
+        )
     return {SIGNATURE: (function, signature)}, litert_runner

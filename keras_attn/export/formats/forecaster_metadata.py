@@ -63,7 +63,10 @@ class ForecasterMetadata:
         return describe_series(self._sampler, self._names, inputs, dimensions)
 
     def random_inputs(self) -> dict[str, Any]:
-        """Returns three random series. One has missing values."""
+        """Returns three random series in the units of the model's scalings.
+
+        One series has missing values.
+        """
         generator = np.random.default_rng(0)
         forecaster = self._sampler.forecaster
         window = self._inputs["past_targets"].shape[1]
@@ -71,10 +74,24 @@ class ForecasterMetadata:
         arrays = {}
         for name, value in self._inputs.items():
             shape = (3, *(window if size is None else size for size in value.shape[1:]))
-            arrays[name] = generator.normal(size=shape).astype("float32")
+            shift, scale = _fixed_scaling(forecaster, name)
+            values = shift + scale * generator.normal(size=shape)
+            arrays[name] = values.astype("float32")
         arrays["seeds"] = np.array([1, 2, 3], "int32")
         arrays["past_targets"][1, ::3] = np.nan
         return arrays
+
+
+def _fixed_scaling(forecaster, name):
+    """Returns shift and scale of an input of the model; 0 and 1 if the model has no fixed ones."""
+    scaling = {
+        "past_targets": forecaster.scaling,
+        "past_covariates": forecaster.past_covariate_scaling,
+        "future_covariates": forecaster.future_covariate_scaling,
+    }.get(name)
+    if scaling is None or isinstance(scaling, str):
+        return 0.0, 1.0
+    return np.array(scaling[0]), np.array(scaling[1])
 
 
 def _names(kind, names, number):

@@ -11,14 +11,15 @@ from keras_attn_commands.main import main
 from tests.contracts import assert_close, numpy, randomize
 from tests.export.formats.test_export_forecaster_onnx import NAMES
 from tests.forecasting.small_forecaster import PAST, small_forecaster
+from tests.slow_cases import all_slow_but
 
 pytest.importorskip("ai_edge_litert", reason="needs keras-attn[litert]")
 
 COLUMNS = SeriesColumns(["t", "u"], ["c"], ["c"], "day")
 
 
-def make_model(head):
-    forecaster = small_forecaster(head)
+def make_model(head, **arguments):
+    forecaster = small_forecaster(head, **arguments)
     model = forecast_model(PathSampler(forecaster, num_paths=3, return_attention_scores=True))
     randomize(forecaster)
     return model
@@ -50,6 +51,31 @@ def test_litert_file_samples_the_paths_of_keras(run, path):
     found = Forecaster(path, num_threads=1)(past, seed=7)
     assert sorted(found) == ["attention_scores", "mean", "paths", "quantiles"]
     assert_close(found, numpy(expected), 1e-4)
+
+
+@pytest.mark.parametrize("head", all_slow_but(StudentTHead, cases=[StudentTHead, QuantileHead]))
+def test_litert_file_scales_covariates_and_targets(tmp_path, head):
+    scalings = {
+        "scaling": ([500.0, -3.0], [40.0, 0.01]),
+        "past_covariate_scaling": ([1013.0], [8.0]),
+        "future_covariate_scaling": ([89.0], [10.0]),
+    }
+    model = make_model(head(2), **scalings)
+    assert export_forecaster_litert(model, tmp_path / "m.tflite", **NAMES) < 1e-5
+    shifts_and_scales = zip(PAST, scalings.values(), strict=True)
+    usual = {
+        name: (np.array(shift) + np.array(scale) * (PAST[name] - 3)).astype("float32")
+        for name, (shift, scale) in shifts_and_scales
+    }
+    usual["past_targets"][0, 2, 1] = np.nan
+    forecaster = Forecaster(tmp_path / "m.tflite", num_threads=1)
+    # The values of PAST are up to 600 times the scale away from the shift.
+    for inputs, tolerance in ((usual, 1e-5), (PAST, 1e-3)):
+        expected = numpy(model({**inputs, "seeds": np.arange(4, dtype="int32")}))
+        assert all(np.isfinite(value).all() for value in expected.values())
+        found = forecaster(inputs)
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=tolerance, atol=1e-4)
 
 
 @pytest.mark.slow

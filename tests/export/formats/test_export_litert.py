@@ -1,4 +1,5 @@
 import base64
+import contextlib
 import hashlib
 import json
 import zipfile
@@ -10,8 +11,10 @@ import pytest
 from keras_attn import (
     BeamDecoder,
     GenerationModel,
+    GreedyDecoder,
     SamplingDecoder,
     replace_search,
+    rnn_seq2seq,
     transformer_seq2seq,
 )
 from keras_attn.export import ExportError, ModelCard, export_litert
@@ -20,6 +23,7 @@ from keras_attn.export.trace import litert_conversion
 from keras_attn.export.trace.litert_conversion import convert_to_litert
 from keras_attn.export.trace.search_function import SearchFunction
 from tests.export.small_translator import SOURCE
+from tests.models.mean_decoder import MeanDecoder
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter", reason="needs keras-attn[litert]")
 
@@ -82,6 +86,22 @@ def test_export_litert_equals_keras(exported_litert, translator, tokenizers):
         assert actual["alignments"].shape[3] == len(ids[0])
         weights = actual["alignments"][0, 0, : int(actual["lengths"][0, 0])]
         np.testing.assert_allclose(weights.sum(axis=-1), 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("can_widen", [False, True])
+def test_export_litert_warns_of_a_decoder_that_cannot_widen(tmp_path, can_widen):
+    class OwnDecoder(MeanDecoder):
+        vocabulary_size = 10
+
+    OwnDecoder.can_widen = can_widen
+    encoder, _ = rnn_seq2seq(10, 10, embedding_dim=4, units=2)
+    model = GenerationModel(encoder, GreedyDecoder(OwnDecoder(name="own"), max_length=3))
+    message = "search with OwnDecoder 'own' grow in each step.*Set.*implement widen"
+    warns = contextlib.nullcontext() if can_widen else pytest.warns(UserWarning, match=message)
+    with warns as found:
+        export_litert(model, tmp_path / "m.tflite")
+    if found:
+        assert [each.filename for each in found] == [__file__]
 
 
 def test_export_litert_stores_metadata_after_the_model(exported_litert, translator, tokenizers):
