@@ -88,9 +88,9 @@ class Interruption:
         return None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
 
     def hold(self) -> None:
-        """Delays KeyboardInterrupt until the next item of `lines` is requested.
+        """Delays a KeyboardInterrupt until the caller requests the next line of the input.
 
-        Call this method before each line is written.
+        Call this method before each line of the output is written.
         """
         self._held = True
         self._num_lines += 1

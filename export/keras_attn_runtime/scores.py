@@ -26,14 +26,15 @@ def scores(
     skip_unscorable: bool = False,
     forced_prefix_ids: Sequence[int] = (),
 ) -> Iterator[Translation | Unfinished | None]:
-    """Yields a `Translation` for each source. The tokens of the translation are the prefix.
+    """Yields a `Translation` for each source. Its tokens are those of the prefix of the source.
 
     Args:
         sources: iterable of `Source`s whose prefixes end with the end token. Unless
             `skip_unscorable`, all sources must have tokens.
         search: function that takes sources and yields their translations lazily and in order.
         skip_unscorable: bool, whether to yield `None` for a source without tokens, and for a
-            translation that was cut by a limit. `UNFINISHED` is yielded unchanged. Default: False.
+            translation that was cut by a limit. If `search` yields `UNFINISHED`, so does this
+            function. Default: False.
         forced_prefix_ids: sequence of ints, ids that the search puts before every prefix. Default:
             no ids.
 

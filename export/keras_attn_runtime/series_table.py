@@ -135,7 +135,10 @@ class SeriesTable:
         return next_times(times[-1], step, number)
 
     def with_num_rows(self, number: int) -> "SeriesTable":
-        """Returns the first rows; if there are too few, rows of empty cells for later times follow.
+        """Returns a table with a given number of rows.
+
+        It has the first rows of this table. If this table has fewer rows, the times continue in the
+        same steps, and the other cells of the new rows are empty.
 
         Args:
             number: int, number of rows of the result.

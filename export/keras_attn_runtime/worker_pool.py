@@ -42,7 +42,7 @@ class WorkerPool:
         weakref.finalize(self, self._queue.close).atexit = False
 
     def submit(self, job: Job) -> None:
-        """Runs a function without arguments, which must not raise, in a thread of the pool."""
+        """Runs a function in a thread of the pool. It has no arguments and must not raise."""
         self._queue.jobs.put(job)
 
 

@@ -114,7 +114,7 @@ def flat_rows(beams: Tensor, batch: int | Tensor, beam_width: int | Tensor) -> T
     Args:
         beams: Int32 tensor of shape `(batch, new_beams)`.
         batch: Int or scalar int32 tensor, batch size.
-        beam_width: Int or scalar int32 tensor, number of beams in the tensor to index.
+        beam_width: Int or scalar int32 tensor, number of beams in the indexed tensor.
     """
     first = ops.arange(batch, dtype="int32")[:, None] * beam_width
     return ops.reshape(beams + first, (-1,))

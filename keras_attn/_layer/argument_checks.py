@@ -131,7 +131,7 @@ def check_same_batch(layer: keras.layers.Layer, **inputs: Any) -> None:
 
 
 def check_same_time(value: Tensor | None, key: Tensor | None) -> None:
-    """Raises a `ValueError` if value and key have different known lengths."""
+    """Raises a `ValueError` if the lengths of value and key are known and differ."""
     if value is None or key is None or len(value.shape) != 3 or len(key.shape) != 3:
         return
     if None not in (value.shape[1], key.shape[1]) and value.shape[1] != key.shape[1]:

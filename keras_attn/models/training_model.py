@@ -202,6 +202,6 @@ class TrainingModel(FusedLossModel):
 
 
 def _step_decoder(layer):
-    """Returns `layer` or its attribute `decoder` if it is a `StepDecoder`, otherwise `None`."""
+    """Returns the `StepDecoder`: `layer`, or its attribute `decoder`; or `None` without one."""
     inner = None if isinstance(layer, Search) else getattr(layer, "decoder", layer)
     return inner if isinstance(inner, StepDecoder) else None

@@ -20,8 +20,8 @@ from keras_attn.search.rows_or_one import check_rows_or_one
 from keras_attn.search.search import Search
 
 STEPS = 2**16
-"""Maximum number of tokens with independent random numbers, which are all kept in memory. Later
-tokens reuse the same numbers from the beginning."""
+"""Number of tokens with independent random numbers. All of these numbers are kept in memory. Later
+tokens reuse them from the beginning."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

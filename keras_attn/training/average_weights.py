@@ -108,7 +108,10 @@ class AverageWeights(keras.callbacks.Callback):
         return self.directory / f"weights-{epoch:04d}.npz"
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the numbers of the kept epochs, which `TrainingCheckpoint` saves."""
+        """Returns the indices of the epochs whose weights are kept.
+
+        `TrainingCheckpoint` saves this dict.
+        """
         return {"kept_epochs": list(self.kept_epochs)}
 
     def set_state(self, state: TensorDict) -> None:

@@ -69,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader closed the pipe, as in `| head`. Python would write the rest at exit.
+        # The reader closed the pipe, as in `| head`. Without this, Python would fail at exit
+        # when it writes the rest of the output.
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -19,7 +19,10 @@ SERIES = "series"
 def read_entries(
     metadata: Mapping[str, str], input_names: Iterable[str] = ()
 ) -> tuple[int, dict[str, Any], dict[str, Any]]:
-    """Returns the number of the format, the settings in format 2, and the card."""
+    """Returns the version of the file format, the settings, and the model card.
+
+    Settings of a file of format 1 are converted to format 2.
+    """
     if f"{PREFIX}format" not in metadata:
         raise ModelFileError(
             "Expected a file exported by keras_attn. "

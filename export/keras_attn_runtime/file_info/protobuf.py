@@ -79,7 +79,7 @@ def signed(value: Value) -> int:
 
 
 def text(value: Value) -> str:
-    """Returns the string of a field of bytes."""
+    """Decodes the value of a field as UTF-8."""
     if isinstance(value, int):
         raise _malformed("a number in the place of a string")
     return bytes(value).decode("utf-8", "replace")

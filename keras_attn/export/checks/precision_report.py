@@ -23,9 +23,9 @@ class PrecisionReport:
         sentences: Int, number of sentences.
         best_equal: Float, fraction of the sentences whose best hypotheses have the same ids.
         mean_difference: Float, mean absolute difference of the log probabilities per token of the
-            best hypotheses, independent of the length penalty of the search. Sampled hypotheses are
-            compared only if their ids are equal; the difference is infinite if the ids are equal in
-            less than 10 % of the sentences.
+            best hypotheses, independent of the length penalty of the search. With random
+            sampling, only sentences with equal ids are compared, and the difference is infinite if
+            these are less than 10 % of the sentences.
     """
 
     precision: str

@@ -168,7 +168,7 @@ class SearchFunction:
         return function
 
     def runner(self) -> Any:
-        """Returns a compiled function that takes and returns NumPy arrays by name."""
+        """Returns a compiled function from keyword arguments to a dict, both of NumPy arrays."""
         import tensorflow as tf
 
         compiled = tf.function(self.__call__, input_signature=self.signature, autograph=False)
