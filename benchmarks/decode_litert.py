@@ -1,6 +1,7 @@
 """Time of a search in a LiteRT file, compared with the ONNX file of the same model.
 
     python benchmarks/decode_litert.py
+    python benchmarks/decode_litert.py --run-dirs RUN ... --threads 2 --name decode_litert-trained
 
 Exports a Transformer (128 features, 4 + 4 layers) and a recurrent translator (256 units, Bahdanau
 attention) with random weights and 8,000 ids, in float32 and int8. Each measurement loads a file in
@@ -8,15 +9,23 @@ a separate process, and translates the same source of 12 ids `--sentences` times
 of 4. The end token is suppressed, so that all hypotheses have `--length` tokens. Both engines use
 one thread. The engines take turns, and the results are medians. The machine must be idle.
 
-Writes `benchmarks/results/decode_litert.json`: milliseconds per sentence, MiB of the file and
+With `--run-dirs`, the benchmark measures trained translators instead. The runtime translates the
+first `--sentences` lines of `test.source` in the run directory, one at a time, and the hypotheses
+end at their end tokens.
+
+Writes a file in `benchmarks/results/`: milliseconds per sentence, MiB of the file and
 seconds to load it.
 """
 
+import itertools
 import statistics
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
+import keras_attn_runtime
+import numpy as np
 from arguments import argument_parser, settings_of
 from machine import load_average
 from own_process import main_or_measurement, measure_in_turn
@@ -33,22 +42,43 @@ def main():
     parser.add_argument("--length", type=int, default=24, help="tokens of each hypothesis")
     parser.add_argument("--sentences", type=int, default=50, help="translations in a measurement")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--run-dirs", nargs="+", default=[], help="trained translators")
+    parser.add_argument("--name", default="decode_litert", help="name of the results file")
     args = parser.parse_args()
     load, rows = load_average(), []
     with tempfile.TemporaryDirectory() as folder:
-        for name, translator in models(args.seed).items():
+        for name, exports, texts in translators(args):
             for precision in PRECISIONS:
-                export(translator, Path(folder), precision)
-                found = measure_in_turn(__file__, list(ENGINES), args, folder=folder)
+                for export, file in zip(exports, ENGINES.values(), strict=True):
+                    export(Path(folder) / f"model.{file}", precision=precision)
+                found = measure_in_turn(__file__, list(ENGINES), args, folder=folder, texts=texts)
                 rows.append(row_of(f"{name}, {precision}", found))
     write_results(
-        args.out / "decode_litert.json",
+        args.out / f"{args.name}.json",
         rows,
         versions("tensorflow", "keras", "ai-edge-litert", "onnxruntime"),
         args.seed,
         settings=settings_of(args),
         load_average_before=load,
     )
+
+
+def translators(args):
+    """Yields the name of each translator, its LiteRT and ONNX exports, and texts or `None`."""
+    from keras_attn.export import export_litert, export_onnx
+    from keras_attn.files import read_lines
+    from keras_attn.training import RunDirectory
+
+    for path in args.run_dirs:
+        run = RunDirectory(path)
+        model, sides = run.load_model(), ("source_tokenizer", "target_tokenizer")
+        tokenizers = {side: getattr(run, side) for side in sides}
+        exports = [partial(export, model, **tokenizers) for export in (export_litert, export_onnx)]
+        texts = list(itertools.islice(read_lines(Path(path) / "test.source"), args.sentences))
+        yield Path(path).name, exports, texts
+    if not args.run_dirs:
+        for name, model in models(args.seed).items():
+            yield name, [partial(export, model) for export in (export_litert, export_onnx)], None
 
 
 def models(seed):
@@ -84,34 +114,33 @@ def models(seed):
     }
 
 
-def export(translator, folder, precision):
-    from keras_attn.export import export_litert, export_onnx
-
-    export_litert(translator, folder / "model.tflite", precision=precision)
-    export_onnx(translator, folder / "model.onnx", precision=precision)
-
-
-def measure(args, side, folder):
+def measure(args, side, folder, texts):
     """Returns the milliseconds per sentence, the size of the file and the seconds to load it."""
-    import numpy as np
-
     path = Path(folder) / f"model.{ENGINES[side]}"
+    begin = time.perf_counter()
+    if texts:
+        run = keras_attn_runtime.Translator(path, num_threads=args.threads)
+        inputs = [[text] for text in texts]
+    else:
+        run, inputs = open_file(path, args.threads), [random_inputs(args)] * args.sentences
+    load_seconds = time.perf_counter() - begin
+    run(inputs[0])
+    begin = time.perf_counter()
+    for each in inputs:
+        run(each)
+    milliseconds = 1000 * (time.perf_counter() - begin) / len(inputs)
+    size = path.stat().st_size / 2**20
+    return {"milliseconds": milliseconds, "load_seconds": load_seconds, "mebibytes": size}
+
+
+def random_inputs(args):
+    """Returns the inputs of a file for one source of random ids."""
     ids = np.random.default_rng(args.seed).integers(4, VOCABULARY_SIZE, (1, SOURCE_LENGTH))
-    inputs = {
+    return {
         "source_ids": ids.astype("int32"),
         "max_length": np.array(args.length, "int32"),
         "length_penalty": np.array(1.0, "float32"),
     }
-    begin = time.perf_counter()
-    run = open_file(path, args.threads)
-    load_seconds = time.perf_counter() - begin
-    run(inputs)
-    begin = time.perf_counter()
-    for _ in range(args.sentences):
-        run(inputs)
-    milliseconds = 1000 * (time.perf_counter() - begin) / args.sentences
-    size = path.stat().st_size / 2**20
-    return {"milliseconds": milliseconds, "load_seconds": load_seconds, "mebibytes": size}
 
 
 def open_file(path, threads):

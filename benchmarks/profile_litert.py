@@ -50,11 +50,13 @@ def main():
     elif args.file:
         profile(args.file)
     else:
-        from decode_litert import export, models
+        from decode_litert import models
+
+        from keras_attn.export import export_litert
 
         for name, translator in models(seed=1).items():
             with tempfile.TemporaryDirectory() as folder:
-                export(translator, Path(folder), "float32")
+                export_litert(translator, Path(folder) / "model.tflite")
                 print(f"\n{name}:", end=" ")
                 profile(Path(folder) / "model.tflite")
 
