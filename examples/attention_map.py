@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import keras_attn
+from keras_attn.files import separate_paths_problem
 from keras_attn.training import RunDirectory
 from keras_attn.visualize import plot_alignments, plot_attention_grid, write_alignment_html
 
@@ -35,6 +36,10 @@ def main():
     args = parser.parse_args()
     if args.html is None and len(args.text) > 1:
         parser.error("a picture shows one sentence: pass one --text, or pass --html")
+    if problem := separate_paths_problem(
+        {"--out": args.out, "--html": args.html}, {"RUN": args.run_dir}
+    ):
+        parser.error(problem)
 
     run = RunDirectory(args.run_dir)
     translator, source, target = run.load_model(), run.source_tokenizer, run.target_tokenizer

@@ -33,6 +33,7 @@ from keras_attn_runtime import Translator
 
 import keras_attn
 from keras_attn.export import export_onnx
+from keras_attn.files import separate_paths_problem
 from keras_attn.text import SentencePieceTokenizer
 from keras_attn.training import ImageFormat, ModelCard, RunDirectory, compile_for_training
 
@@ -127,6 +128,10 @@ def parse_arguments():
         parser.error(f"--side must be a multiple of 8. Received: {args.side}")
     if args.data is None and args.side != scenes.SIDE:
         parser.error("--side is the size of the images of --data DIR")
+    if problem := separate_paths_problem(
+        {"--run-dir": args.run_dir}, {"--data": args.data}, only_equal=True
+    ):
+        parser.error(problem)
     return args
 
 

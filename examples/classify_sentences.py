@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_attn import BahdanauAttention
 from keras_attn.export import export_functional_onnx
-from keras_attn.files import read_lines
+from keras_attn.files import read_lines, separate_paths_problem
 from keras_attn.training import RunDirectory
 from keras_attn.visualize import plot_alignments
 
@@ -17,6 +17,8 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--data", type=Path, help="folder of {train,valid}.{pos,neg} text files")
 parser.add_argument("--out", type=Path, default=Path("build/classifier"), help="output directory")
 args = parser.parse_args()
+if problem := separate_paths_problem({"--out": args.out}, {"--data": args.data}, only_equal=True):
+    parser.error(problem)
 args.out.mkdir(parents=True, exist_ok=True)
 keras.utils.set_random_seed(1)
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from keras_attn import decomposable_attention
 from keras_attn.export import export_functional_onnx
-from keras_attn.files import read_lines
+from keras_attn.files import read_lines, separate_paths_problem
 from keras_attn.training import RunDirectory
 from keras_attn.visualize import plot_alignments, write_alignment_html
 
@@ -38,6 +38,8 @@ parser.add_argument("--learning-rate", type=float, default=5e-4)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--out", type=Path, default=Path("build/compare"), help="output directory")
 args = parser.parse_args()
+if problem := separate_paths_problem({"--out": args.out}, {"--data": args.data}, only_equal=True):
+    parser.error(problem)
 args.out.mkdir(parents=True, exist_ok=True)
 keras.utils.set_random_seed(args.seed)
 

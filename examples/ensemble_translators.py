@@ -16,7 +16,7 @@ import shutil
 from pathlib import Path
 
 import keras_attn
-from keras_attn.files import atomic_replace
+from keras_attn.files import atomic_replace, separate_paths_problem
 from keras_attn.training import RunDirectory
 
 AVERAGES = ("arithmetic", "geometric")
@@ -62,8 +62,8 @@ def check_runs(runs, run_dir):
         raise SystemExit(f"{run_dir} contains a training. Choose a different --run-dir.")
     opened = []
     for path in runs:
-        if path.resolve() == run_dir.resolve():
-            raise SystemExit(f"{path} would be overwritten. Choose a different --run-dir.")
+        if problem := separate_paths_problem({"--run-dir": run_dir}, {"RUN": path}):
+            raise SystemExit(problem)
         try:
             run = RunDirectory(path)
         except (OSError, ValueError) as error:

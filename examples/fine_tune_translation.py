@@ -27,7 +27,7 @@ import keras
 from train_translation import multiply_in_bfloat16
 
 import keras_attn
-from keras_attn.files import read_lines
+from keras_attn.files import read_lines, separate_paths_problem
 from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer
 from keras_attn.training import (
     RunDirectory,
@@ -80,6 +80,10 @@ def parse_arguments(values=None):
     files = (args.source, args.target, args.valid_source, args.valid_target)
     if (args.run is None) != all(each is None for each in files) or (args.run and None in files):
         parser.error("pass --run and the four text files, or none of them")
+    names = ("run", "source", "target", "valid_source", "valid_target")
+    inputs = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
+    if problem := separate_paths_problem({"--out": args.out}, inputs):
+        parser.error(problem)
     return args
 
 

@@ -44,7 +44,7 @@ from pretrain_classifier import (
 
 import keras_attn
 from keras_attn.export import export_functional_onnx
-from keras_attn.files import read_lines
+from keras_attn.files import read_lines, separate_paths_problem
 from keras_attn.training import RunDirectory, compile_for_training
 
 GENERATED = {
@@ -222,6 +222,12 @@ def parse_arguments():
     )
     parser.add_argument("--batch-size", type=int, default=64)
     args = parser.parse_args()
+    if problem := separate_paths_problem(
+        {"--out": args.out},
+        {"--data": args.data, "--unlabelled": args.unlabelled},
+        only_equal=True,
+    ):
+        parser.error(problem)
     for name, value in (REVIEWS if args.data else GENERATED).items():
         if getattr(args, name) is None:
             setattr(args, name, value)

@@ -25,7 +25,7 @@ import numpy as np
 
 import keras_attn
 from keras_attn.export import export_functional_onnx
-from keras_attn.files import read_lines
+from keras_attn.files import read_lines, separate_paths_problem
 from keras_attn.text import SentencePieceTokenizer, mask_tokens
 from keras_attn.training import RunDirectory, compile_for_training
 
@@ -268,6 +268,10 @@ def parse_arguments():
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
+    if problem := separate_paths_problem(
+        {"--out": args.out}, {"--data": args.data}, only_equal=True
+    ):
+        parser.error(problem)
     for name, value in (REVIEWS if args.data else GENERATED).items():
         if getattr(args, name) is None:
             setattr(args, name, value)

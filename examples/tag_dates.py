@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_attn import RotaryPositions, TransformerEncoder, TransformerEncoderBlock
 from keras_attn.export import export_functional_onnx
-from keras_attn.files import read_lines
+from keras_attn.files import read_lines, separate_paths_problem
 from keras_attn.training import RunDirectory
 
 TAGS = {"day": "D", "ordinal": "D", "month": "M", "year": "Y", "weekday": "W"}
@@ -33,6 +33,8 @@ parser.add_argument(
 )
 parser.add_argument("--epochs", type=int, default=8)
 args = parser.parse_args()
+if problem := separate_paths_problem({"--out": args.out}, {"--data": args.data}, only_equal=True):
+    parser.error(problem)
 args.out.mkdir(parents=True, exist_ok=True)
 keras.utils.set_random_seed(1)
 

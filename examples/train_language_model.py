@@ -38,7 +38,7 @@ import numpy as np
 
 import keras_attn
 from keras_attn.export import export_onnx
-from keras_attn.files import read_lines
+from keras_attn.files import read_lines, separate_paths_problem
 from keras_attn.text import SentencePieceTokenizer, SpecialTokenIds
 from keras_attn.training import RunDirectory, compile_for_training
 
@@ -285,6 +285,12 @@ def parse_arguments():
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--prompt", default=None, help="beginning of the samples")
     args = parser.parse_args()
+    if problem := separate_paths_problem(
+        {"--run-dir": args.run_dir},
+        {"--data": args.data, "--valid": args.valid},
+        only_equal=True,
+    ):
+        parser.error(problem)
     if args.data is None and (args.valid or args.documents):
         parser.error("--valid and --documents need --data")
     if args.prompt is None:

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 import keras_attn
+from keras_attn.files import separate_paths_problem
 
 POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative")
 
@@ -178,6 +179,10 @@ def parse_arguments():
         help="share of the steps, at the end of the training, in which the rate falls to 0",
     )
     args = parser.parse_args()
+    if problem := separate_paths_problem(
+        {"--run-dir": args.run_dir}, {"--data": args.data}, only_equal=True
+    ):
+        parser.error(problem)
     for model, names in OPTIONS.items():
         given = [name for name in names if getattr(args, name) is not None]
         if given and model != args.model:

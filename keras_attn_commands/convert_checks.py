@@ -9,6 +9,7 @@ from keras_attn_checks.installed import require_originals
 from keras_attn_checks.model_types import checkpoint_type_problem
 from keras_attn_checks.output_path import check_output_path
 from keras_attn_checks.path_kind import CONFIG
+from keras_attn_checks.separate_paths import require_separate_paths
 from keras_attn_commands.existing_paths import require_file
 
 
@@ -53,6 +54,9 @@ def check_conversion(arguments: argparse.Namespace, opennmt_options: Sequence[st
         )
     if arguments.verify:
         require_originals()
+    inputs = {"FOLDER": folder if folder.is_dir() else folder.with_name(f"{folder.name}.index")}
+    inputs |= {option: Path(value) for option, value in given.items()}
+    require_separate_paths({"RUN": arguments.out}, inputs)
     check_output_path(arguments.out, is_file=False)
     problem = None if is_opennmt else checkpoint_type_problem(folder)
     if problem is not None:

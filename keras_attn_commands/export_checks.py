@@ -9,6 +9,7 @@ from keras_attn_checks.installed import require_originals
 from keras_attn_checks.output_path import ONNX_BEGINNING, check_output_path
 from keras_attn_checks.run_folder import read_run, require_kind, require_run_file
 from keras_attn_checks.search_names import SEARCH_ARGUMENTS, unknown_arguments_problem
+from keras_attn_checks.separate_paths import require_separate_paths
 from keras_attn_commands.existing_paths import require_file, require_folder
 from keras_attn_commands.export_forecaster import refuse_search_options
 
@@ -38,6 +39,9 @@ def check_export(arguments: argparse.Namespace) -> dict[str, Any] | None:
     require_folder("--original", arguments.original)
     if arguments.verify:
         require_originals()
+    inputs = {"RUN": arguments.run_directory, "--original": arguments.original}
+    inputs |= {"--sentences": arguments.sentences, "--sample": arguments.sample}
+    require_separate_paths({"OUT": arguments.out}, inputs)
     is_file = None if arguments.format == "onnx" else arguments.format in FILES
     if arguments.external_data:
         is_file = False

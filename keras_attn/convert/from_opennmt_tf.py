@@ -143,6 +143,7 @@ def from_opennmt_tf(
         note,
         tuple(reports),
         ModelCard(recipe=f"converted from {description.class_name} of OpenNMT-tf"),
+        folder=checkpoint.folder if Path(folder).is_dir() else None,
     )
 
 

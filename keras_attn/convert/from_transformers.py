@@ -1,6 +1,7 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 from keras_attn._files.atomic_replace import atomic_replace
@@ -20,6 +21,7 @@ from keras_attn.convert.weight_copy import WeightCopy
 from keras_attn.models.generation_model import GenerationModel
 from keras_attn.training.model_card import ModelCard
 from keras_attn.training.run_directory import RunDirectory
+from keras_attn_checks.separate_paths import require_separate_paths
 
 REPORT, LABELS, ORIGINAL = "conversion.txt", "labels.txt", "original"
 
@@ -44,6 +46,7 @@ class Conversion:
         original: Dict from file names to contents, the files of the checkpoint except its weights.
             `keras_attn.export.export_transformers` uses these files to write the model back.
             Defaults to an empty dict.
+        folder: Path of the checkpoint, which `save` does not replace. Defaults to `None`.
     """
 
     model: Any
@@ -57,6 +60,7 @@ class Conversion:
     kind: str = "generation"
     labels: tuple[str, ...] = ()
     original: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    folder: Path | None = None
 
     def report(self) -> str:
         """Returns the architecture, the search, the tokenizers, and a line for each setting."""
@@ -81,8 +85,10 @@ class Conversion:
             The `RunDirectory`.
 
         Raises:
-            FileExistsError: If the path is a directory with other content.
+            FileExistsError: If the path is a directory with other content, is the folder of the
+                checkpoint, contains it or is in it.
         """
+        require_separate_paths({"path": Path(path)}, {"the checkpoint": self.folder})
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         with atomic_replace(path, is_file=False) as partial:
             files = {"conversion": REPORT} | ({"labels": LABELS} if self.labels else {})
@@ -189,6 +195,7 @@ def from_transformers(
             recipe=f"converted from {architecture.model_class} of transformers",
         ),
         original=read_original_files(checkpoint.path),
+        folder=checkpoint.path,
     )
 
 
@@ -207,6 +214,7 @@ def _encoder(checkpoint, ignore_settings):
         found.kind,
         found.labels,
         read_original_files(checkpoint.path),
+        checkpoint.path,
     )
 
 

@@ -41,6 +41,14 @@ CONVERT = [
     (["unknown", "RUN"], "one of .'marian', .*'bert'.*Received: model_type='bloom'. Models of"),
     (["other-class", "RUN"], "class MarianMTModel among .* Received: architectures=..MarianModel"),
     (["checkpoint", "RUN", "--config", "a.yml"], "Expected a checkpoint of OpenNMT-tf with --conf"),
+    (
+        ["exported", "exported"],
+        "Expected RUN outside of FOLDER.*RUN='exported', the same",
+    ),
+    (["exported", "link"], "Received: RUN='link', the same as FOLDER='exported'"),
+    (["link", "./checkpoint/../exported"], "exported', the same as FOLDER='link'"),
+    (["linked-files", "exported"], "which contains a link target of FOLDER='linked-files'"),
+    (["exported", "exported/RUN"], "RUN='exported/RUN', which is in FOLDER='exported'"),
     (["opennmt", "RUN", "--config", "a.yml"], "Received: --config a.yml, which does not exist"),
     (["opennmt", "RUN", "--source-vocabulary", "other"], "--source-vocabulary other, a directory"),
     (["opennmt", "RUN", "--model-type", "m.py"], "Received: --model-type m.py, which does not ex"),
@@ -68,6 +76,11 @@ EXPORT = [
     (["litert", "run", "other"], "Received: OUT='other', a directory"),
     (["saved-model", "run", "notes.txt"], "Received: OUT='notes.txt', a file"),
     (["onnx", "run", "no/a.onnx"], "Received: OUT='no/a.onnx'. Create 'no' first"),
+    (["onnx", "run", "run"], "Expected OUT outside of RUN.*Received: OUT='run', the same as RUN="),
+    (["litert", "run", "run/model.keras"], "which is in RUN='run'"),
+    (["onnx", "run", "run/a.onnx"], "which is in RUN='run'"),
+    (["litert", "run", "notes.txt", "--sentences", "./notes.txt"], "the same as --sentences="),
+    (["transformers", "run", "link", "--original", "exported"], "the same as --original="),
     (["onnx", "run", "a.onnx", "--sentences", "no"], "Received: --sentences no, which does not ex"),
     (["onnx", "run", "a.onnx", "--sample", "notes.txt"], "notes.txt .a file of another format"),
     (["transformers", "run", "a", "--original", "notes.txt"], "--original notes.txt, a file"),
@@ -94,6 +107,13 @@ def folder(tmp_path_factory):
     for name in ("checkpoint/config.json", "other/file", "saved/saved_model.pb"):
         (folder / name).parent.mkdir()
         (folder / name).write_text("{}")
+    exported = ("config.json", "export.txt", "model.safetensors")
+    for directory in ("exported", "linked-files"):
+        (folder / directory).mkdir()
+    for name in exported:
+        (folder / "exported" / name).write_text("{}")
+        (folder / "linked-files" / name).symlink_to(f"../exported/{name}")
+    (folder / "link").symlink_to("exported")
     (folder / "opennmt").mkdir()
     (folder / "opennmt/ckpt-1.index").write_bytes(b"content")
     (folder / "notes.txt").write_text("notes")

@@ -167,15 +167,16 @@ def test_an_output_matrix_of_its_own_is_used(tmp_path):
 def test_texts_are_read_with_the_tokenizer_of_the_folder(tmp_path):
     import tokenizers
 
+    folder = tmp_path / "bert"
     own = tokenizers.Tokenizer.from_str(word_piece().decode())
     own.add_special_tokens(["[CLS]", "[SEP]"])
     start, end = own.token_to_id("[CLS]"), own.token_to_id("[SEP]")
     model = make("bert", "ForSequenceClassification", vocab_size=own.get_vocab_size())
     model.config.pad_token_id = 1
     model.config.id2label = {0: "bad", 1: "good", 2: "neither"}
-    save(model, tmp_path)
-    own.save(str(tmp_path / "tokenizer.json"))
-    converted = from_transformers(tmp_path)
+    save(model, folder)
+    own.save(str(folder / "tokenizer.json"))
+    converted = from_transformers(folder)
     encoder, tokenizer = converted.model.get_layer("encoder"), converted.source_tokenizer
     assert (encoder.start_token_id, encoder.end_token_id) == (start, end)
     assert tokenizer.encode(LINES) == [own.encode(line).ids for line in LINES]

@@ -157,14 +157,20 @@ def test_bad_input_is_refused(opus_mt, tmp_path):
     converted = from_transformers(opus_mt)
     out = tmp_path / "written"
     other = json.loads(converted.original["config.json"]) | {"d_model": 16}
+    (tmp_path / "empty").mkdir()
     for original, message in (
-        (tmp_path, "Expected original to have config.json"),
+        (tmp_path / "empty", "Expected original to have config.json"),
         ({"config.json": b"{"}, "Expected JSON in config.json"),
         ({"config.json": b"[]"}, "Expected a JSON object in config.json"),
         ({"config.json": json.dumps(other).encode()}, "embedding.output_dim=8 instead of 16"),
     ):
         with pytest.raises(ExportError, match=message):
             export_transformers(converted.model, out, original=original)
+    for directory in (opus_mt, opus_mt / "written"):
+        with pytest.raises(FileExistsError, match="Expected directory outside of original"):
+            export_transformers(converted.model, directory, original=opus_mt)
+        with pytest.raises(FileExistsError, match="Expected path outside of the checkpoint"):
+            converted.save(directory)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "config.json").write_text("{}")
     with pytest.raises(FileExistsError, match="a directory with other content"):
@@ -175,7 +181,7 @@ def test_bad_input_is_refused(opus_mt, tmp_path):
     norm.beta.assign(norm.beta * float("nan"))
     with pytest.raises(ExportError, match="Expected finite weights"):
         export(converted, out)
-    assert {path.name for path in tmp_path.iterdir()} == {"own"}
+    assert {path.name for path in tmp_path.iterdir()} == {"own", "empty"}
 
 
 def test_the_command_needs_a_conversion_or_an_equal_architecture(tmp_path, capsys):

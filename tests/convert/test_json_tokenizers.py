@@ -15,9 +15,10 @@ from tests.text.json_tokenizers import LINES, byte_level  # noqa: E402
 
 
 def test_bart_adds_its_start_and_end_tokens(tmp_path):
-    save(randomize(fairseq_model("bart", vocab_size=300)), tmp_path)
-    (tmp_path / "tokenizer.json").write_bytes(byte_level())
-    converted = from_transformers(tmp_path)
+    folder = tmp_path / "bart"
+    save(randomize(fairseq_model("bart", vocab_size=300)), folder)
+    (folder / "tokenizer.json").write_bytes(byte_level())
+    converted = from_transformers(folder)
     encoder, tokenizer = converted.model.encoder, converted.source_tokenizer
     assert (encoder.start_token_id, encoder.end_token_id) == (0, 2)
     assert tokenizer.decode(tokenizer.encode(LINES)) == LINES

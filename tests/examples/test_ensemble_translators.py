@@ -92,7 +92,7 @@ def test_runs_that_do_not_fit_are_refused(runs, tmp_path, monkeypatch, spoil, me
 @pytest.mark.slow
 def test_no_run_is_overwritten_and_each_has_a_weight(runs, tmp_path, monkeypatch):
     before = (runs[1] / "model.keras").read_bytes()
-    with pytest.raises(SystemExit, match="Choose a different --run-dir"):
+    with pytest.raises(SystemExit, match="Expected --run-dir outside of RUN"):
         run(monkeypatch, *runs, "--run-dir", runs[1])
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "options.json").write_text("{}")

@@ -17,6 +17,7 @@ from keras_attn.convert.weight_comparison import WeightComparison
 from keras_attn.convert.weight_files import SAFETENSORS, WeightFiles
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.export_error import ExportError
+from keras_attn_checks.separate_paths import require_separate_paths
 
 REPORT = "export.txt"
 
@@ -102,7 +103,8 @@ def export_transformers(
     Raises:
         ExportError: If transformers cannot represent the model or its search, or weights are not
             finite.
-        FileExistsError: If the path is a directory with other content.
+        FileExistsError: If the path is a directory with other content, or if it is `original`,
+            contains it or is in it.
         ImportError: If safetensors is not installed.
 
     Example:
@@ -113,6 +115,8 @@ def export_transformers(
     export_transformers(converted.model, "tuned", original=converted.original)
     ```
     """
+    if isinstance(original, str | PathLike):
+        require_separate_paths({"directory": Path(directory)}, {"original": Path(original)})
     check_finite(model.weights, allow_nonfinite)
     files = {} if original is None else _original_files(original)
     generation = _json(files, GENERATION_CONFIG) if GENERATION_CONFIG in files else None
