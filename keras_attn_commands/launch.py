@@ -1,25 +1,32 @@
 """`keras-attn launch`: starts workers on this machine that train a model together."""
 
 import argparse
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 HELP = "start several workers that train one model"
 DESCRIPTION = """\
 Starts a Python program once for each worker and waits for all workers. Sets the environment
 variables that keras_attn.training.strategy("multi_worker") reads. If a worker fails, the other
-workers are stopped. To use several machines, run this command on each machine, with the same
+workers are stopped. SIGTERM and SIGHUP are passed to the workers and stop them. To use several
+machines, run this command on each machine, with the same
 --addresses on all machines, and with the numbers of the workers of this machine in --indices.
 """
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 20
 """Time in seconds after the failure of a worker. Workers that still run then are killed."""
+STOP_SECONDS = 5
+"""Time in seconds after a signal that ends the command. Workers that still run then are killed."""
+STOP_SIGNALS = ("SIGTERM", "SIGHUP")
+"""Names of the signals that end the command. Windows does not have SIGHUP."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--addresses",
-        type=lambda text: text.split(","),
+        type=_addresses,
         metavar="HOST:PORT,...",
         help="addresses of all workers on all machines. Default: free ports of this machine",
     )
@@ -74,15 +81,38 @@ def run(arguments: argparse.Namespace) -> int:
     unknown = [index for index in indices if not 0 <= index < len(addresses)]
     if unknown:
         refuse(f"expected --indices from 0 to {len(addresses) - 1}, received {unknown}")
+    if len(set(indices)) < len(indices):
+        refuse(f"expected --indices without repetitions, received {list(indices)}")
     command = [sys.executable, arguments.program, *arguments.arguments]
     status = 0
-    for attempt in range(arguments.restarts + 1):
-        status = run_workers(command, addresses, indices)
-        if status == 0:
-            break
-        if attempt < arguments.restarts:
-            print("Starting all workers again.", file=sys.stderr)
+    with recorded_signals() as received:
+        for attempt in range(arguments.restarts + 1):
+            status = run_workers(command, addresses, indices, received)
+            if status == 0 or received:
+                break
+            if attempt < arguments.restarts:
+                print("Starting all workers again.", file=sys.stderr)
     return status
+
+
+@contextlib.contextmanager
+def recorded_signals() -> Iterator[list[int]]:
+    """Context manager that yields a list, to which it appends the signals that would end it.
+
+    A signal that the process ignores, such as SIGHUP under `nohup`, is still ignored.
+    """
+    received: list[int] = []
+    previous = {}
+    if threading.current_thread() is threading.main_thread():  # others cannot set handlers
+        for name in STOP_SIGNALS:
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                previous[number] = signal.signal(number, lambda each, _: received.append(each))
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def free_addresses(num_workers: int) -> list[str]:
@@ -113,32 +143,45 @@ def worker_environment(addresses: Sequence[str], index: int) -> dict[str, str]:
     }
 
 
-def run_workers(command: Sequence[str], addresses: Sequence[str], indices: Sequence[int]) -> int:
+def run_workers(
+    command: Sequence[str],
+    addresses: Sequence[str],
+    indices: Sequence[int],
+    received: Sequence[int] = (),
+) -> int:
     """Runs the workers until all have ended.
 
     Args:
         command: Command line of a worker.
         addresses: Addresses of all workers.
         indices: Numbers of the workers to start.
+        received: Signals that the command received, see `recorded_signals`. The first one is passed
+            to the workers.
 
     Returns:
-        0, or the exit status of the first worker that failed. If a signal ended this worker, 128
-        plus the number of the signal.
+        0, or the exit status of the first worker that failed. If a signal ended this worker or the
+        command, 128 plus the number of the signal.
     """
-    workers = {}
+    workers: dict[int, subprocess.Popen[bytes]] = {}
     status = 0
     deadline = None
+    is_stopping = False
     try:
         for index in indices:
             environment = {**os.environ, **worker_environment(addresses, index)}
             workers[index] = subprocess.Popen(command, env=environment)
         while workers:
+            if received and not is_stopping:
+                is_stopping, status = True, 128 + received[0]
+                deadline = time.monotonic() + STOP_SECONDS
+                for process in workers.values():
+                    process.send_signal(received[0])
             for index, process in list(workers.items()):
                 code = process.poll()
                 if code is None:
                     continue
                 del workers[index]
-                if code != 0:
+                if code != 0 and not is_stopping:
                     print(f"Worker {index} failed: {_reason(code)}.", file=sys.stderr)
                 if code != 0 and status == 0:
                     status = code if code > 0 else 128 - code
@@ -148,7 +191,7 @@ def run_workers(command: Sequence[str], addresses: Sequence[str], indices: Seque
             time.sleep(POLL_SECONDS)
     finally:
         for index, process in workers.items():
-            # Do not use SIGTERM, because TensorFlow workers catch and ignore it.
+            # TensorFlow workers catch and ignore SIGTERM.
             process.kill()
             process.wait()
             print(f"Worker {index} was stopped.", file=sys.stderr)
@@ -173,6 +216,19 @@ def _positive(text):
 
 def _indices(text):
     return [_integer(each) for each in text.split(",")]
+
+
+def _addresses(text):
+    addresses = text.split(",")
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise argparse.ArgumentTypeError(
+                f"expected HOST:PORT with a port from 1 to 65535, received {address!r}"
+            )
+        if addresses.count(address) > 1:
+            raise argparse.ArgumentTypeError(f"expected different addresses, received {text!r}")
+    return addresses
 
 
 def _integer(text):

@@ -1,5 +1,10 @@
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +69,11 @@ def test_launch_ends_the_others_and_starts_again(program, tmp_path, monkeypatch,
         (["--workers", "2", "--addresses", "a:1,b:1", "PROGRAM"], "pass one of them"),
         (["--indices", "0", "PROGRAM"], "--indices needs --addresses"),
         (["--addresses", "a:1,b:1", "--indices", "2", "PROGRAM"], "from 0 to 1, received [2]"),
+        (["--addresses", "a:1,b:1", "--indices", "0,0", "PROGRAM"], "repetitions, received [0, 0]"),
+        (["--addresses", "10.0.0.1,10.0.0.2", "PROGRAM"], "HOST:PORT with a port from 1 to 65535"),
+        (["--addresses", "a:1,a:1", "PROGRAM"], "different addresses, received 'a:1,a:1'"),
+        (["--addresses", "a:1,", "PROGRAM"], "expected HOST:PORT"),
+        (["--addresses", "a:70000", "PROGRAM"], "received 'a:70000'"),
         (["--workers", "0", "PROGRAM"], "a number of 1 or more, received 0"),
         (["nothing.py"], "'nothing.py', which is no file"),
     ],
@@ -73,3 +83,44 @@ def test_launch_refuses_wrong_options(program, arguments, message, capsys):
     with pytest.raises(SystemExit, match="2"):
         main(["launch", *arguments])
     assert message in capsys.readouterr().err
+
+
+WAITING = """
+import os, pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[1])
+if "stubborn" in sys.argv:
+    signal.signal(signal.SIGTERM, lambda *_: (folder / "received").touch())
+(folder / f"{os.getpid()}.pid").touch()
+while True:
+    time.sleep(0.1)
+"""
+COMMAND = """
+import sys
+from keras_attn_commands import launch
+from keras_attn_commands.main import main
+launch.STOP_SECONDS = 0.5
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not have these signals")
+@pytest.mark.parametrize("name, behaviour", [("SIGTERM", "stubborn"), ("SIGHUP", "default")])
+def test_launch_stops_its_workers_after_a_signal(tmp_path, name, behaviour):
+    (tmp_path / "program.py").write_text(WAITING)
+    root = Path(__file__).parents[2]
+    command = [sys.executable, "-c", COMMAND, "launch", "--workers", "2", "--restarts", "1"]
+    launcher = subprocess.Popen(
+        [*command, str(tmp_path / "program.py"), str(tmp_path), behaviour],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stderr=subprocess.DEVNULL,
+    )
+    while len(list(tmp_path.glob("*.pid"))) < 2:
+        assert launcher.poll() is None
+        time.sleep(0.05)
+    launcher.send_signal(getattr(signal, name))
+    assert launcher.wait(30) == 128 + getattr(signal, name)
+    for path in tmp_path.glob("*.pid"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(path.stem), 0)
+    assert len(list(tmp_path.glob("*.pid"))) == 2  # not started again
+    assert (tmp_path / "received").exists() == (behaviour == "stubborn")
