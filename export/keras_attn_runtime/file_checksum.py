@@ -108,6 +108,18 @@ def weights_of(path: str | PathLike[str]) -> Path:
     return Path(path).with_name("model.weights")
 
 
+def model_files(path: str | PathLike[str]) -> list[Path]:
+    """Returns the paths of all files that can belong to a model. Some of them may be missing.
+
+    Args:
+        path: string or path of the file, or of the exported directory.
+    """
+    path = Path(path)
+    names = ("model.onnx", "model.weights", "start.onnx", "step.onnx", "finish.onnx")
+    directory = path if path.is_dir() else path.parent
+    return [path, *(directory / name for name in names)]
+
+
 def _identity(path: Path) -> tuple[int, ...] | None:
     """Returns numbers that change when a file is replaced, or `None` if the file is missing."""
     try:

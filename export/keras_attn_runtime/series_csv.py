@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_attn_runtime.array_types import Arrays, Floats
 from keras_attn_runtime.file_format import SeriesSettings
+from keras_attn_runtime.series_file import Source
 from keras_attn_runtime.series_table import SeriesTable, read_series_tables
 from keras_attn_runtime.series_times import Time
 
@@ -22,6 +23,8 @@ class CsvOptions:
         series: string, column that names the series of each row, or `None` for a single series.
         insert_missing_rows: bool, whether times without a row become rows of empty cells. Default:
             `False`, an error.
+        delimiter: string, the character between cells. Default: ",".
+        decimal: "." or ",", the decimal separator. Default: ".".
         fills: dict from names of covariates to the content of their empty cells, see
             `SeriesTable.with_filled_cells`. Default: none.
     """
@@ -29,6 +32,8 @@ class CsvOptions:
     time: str | None = None
     series: str | None = None
     insert_missing_rows: bool = False
+    delimiter: str = ","
+    decimal: str = "."
     fills: Mapping[str, float | str] = field(default_factory=dict[str, float | str])
 
 
@@ -47,7 +52,7 @@ class CsvSeries:
     times: Sequence[Time]
 
 
-def read_series(file: TextIO, settings: SeriesSettings, options: CsvOptions) -> list[CsvSeries]:
+def read_series(file: Source, settings: SeriesSettings, options: CsvOptions) -> list[CsvSeries]:
     """Reads all series of a CSV file.
 
     The rows of a series are its consecutive time steps. If the model has future covariates, the
@@ -55,9 +60,10 @@ def read_series(file: TextIO, settings: SeriesSettings, options: CsvOptions) -> 
     past are missing values.
 
     Args:
-        file: the open file.
+        file: path or open file.
         settings: the settings of the model.
-        options: names of the other columns, and what to do with missing rows and cells.
+        options: names of the other columns, the form of the file, and what to do with missing rows
+            and cells.
 
     Returns:
         List of `CsvSeries`.
@@ -74,7 +80,14 @@ def read_series(file: TextIO, settings: SeriesSettings, options: CsvOptions) -> 
             f"{', '.join(unknown)}. Empty cells of targets are masked."
         )
     names = [*settings.targets, *covariates]
-    tables = read_series_tables(file, names, options.time, options.series)
+    tables = read_series_tables(
+        file,
+        names,
+        options.time,
+        options.series,
+        delimiter=options.delimiter,
+        decimal=options.decimal,
+    )
     return [_series(table, settings, options) for table in tables]
 
 

@@ -1,21 +1,16 @@
 """Tables of series that are read from CSV files."""
 
-import csv
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TextIO
 
 import numpy as np
 
 from keras_attn_runtime.array_types import Floats
-from keras_attn_runtime.series_times import (
-    Time,
-    next_times,
-    parse_time,
-    steps_between,
-    time_step,
-)
+from keras_attn_runtime.series_file import Source, read_rows, shown_cell
+from keras_attn_runtime.series_steps import next_times, steps_between, time_step
+from keras_attn_runtime.series_times import Time, parse_times
 
 MISSING = ("", "nan", "na", "null")
 """Cells without a number, in lower case."""
@@ -24,6 +19,15 @@ LARGEST = float(np.finfo(np.float32).max)
 
 PREVIOUS = "previous"
 """The value of `--fill NAME=previous`: an empty cell repeats the value above it."""
+
+DECIMALS = {".": "point", ",": "comma"}
+"""Maps a decimal separator to its name."""
+
+_NUMBERS = {
+    mark: re.compile(rf"[+-]?(\d+([{mark}]\d*)?|[{mark}]\d+)([eE][+-]?\d+)?", re.ASCII)
+    for mark in DECIMALS
+}
+"""Maps a decimal separator to the pattern of a number."""
 
 MOST_INSERTED = 1_000_000
 """Limit of the inserted rows, because a wrong year could insert billions of them."""
@@ -212,78 +216,107 @@ class SeriesTable:
 
 
 def read_series_tables(
-    file: TextIO,
+    file: Source,
     columns: Sequence[str],
     time_column: str | None = None,
     series_column: str | None = None,
+    *,
+    delimiter: str = ",",
+    decimal: str = ".",
 ) -> list[SeriesTable]:
     """Reads columns of numbers from a CSV file whose first line has the names of the columns.
 
+    The file is UTF-8, with or without a byte order mark, or UTF-16 with a byte order mark. Each row
+    has as many cells as the first line. A cell is a number, such as -1.5e3, or a missing value:
+    empty, NA, NaN or null.
+
+    The times are integers, dates (2024-12-31 or 20241231), months (2024-12 or 202412), quarters
+    (2024Q4), or dates with a time of day (2024-12-31 23:00, 2024-12-31T23:00:00+01:00). All times
+    of a file have one form.
+
     Args:
-        file: the open file.
+        file: path, or open binary or text file. Open a text file with `newline=""`.
         columns: list of strings, names of the columns to read.
-        time_column: string, column of the times: integers or ISO dates. Default: `None`.
+        time_column: string, column of the times. Default: `None`.
         series_column: string, column that names the series of each row. Default: `None`, all rows
             are one series.
+        delimiter: string, the character between cells, such as ";" or "\\t". Default: ",".
+        decimal: "." or ",", the decimal separator. Default: ".".
 
     Returns:
         List of `SeriesTable`, one for each series, in the order of the file.
 
     Raises:
-        ValueError: if a column is missing, there are no rows, or a cell is not a number or a time.
+        ValueError: if a column is missing or is there twice, a row has more or fewer cells than the
+            first line, there are no rows, a cell is not a number, a time or the name of a series,
+            or the file is not text.
 
     Example:
 
-        with open("sales.csv", newline="", encoding="utf-8-sig") as file:
-            (table,) = read_series_tables(file, ["sales", "price"], "date")
+        (table,) = read_series_tables("sales.csv", ["sales", "price"], "date")
         table = table.with_all_times(insert_missing=True)
         table = table.with_filled_cells({"price": "previous"})
     """
-
-    reader = csv.DictReader(file)
-    names = list(reader.fieldnames or ())
-    needed = [*columns, *(each for each in (time_column, series_column) if each is not None)]
-    missing = [name for name in dict.fromkeys(needed) if name not in names]
-    if missing:
+    number = _NUMBERS.get(decimal)
+    if number is None or len(delimiter) != 1:
         raise ValueError(
-            f"Expected the columns {missing} in the file. Received: {names}. The first line has "
-            "the names of the columns, separated by commas."
+            "Expected delimiter to be one character, and decimal to be '.' or ','. Received: "
+            f"delimiter={delimiter!r}, decimal={decimal!r}."
         )
     columns = list(dict.fromkeys(columns))
-    rows: dict[str, list[list[float]]] = {}
-    times: dict[str, list[Time]] = {}
-    lines: dict[str, list[int]] = {}
-    for row in reader:
-        name = "" if series_column is None else row[series_column] or ""
-        line = reader.line_num
-        rows.setdefault(name, []).append([_number(row[each], each, line) for each in columns])
-        lines.setdefault(name, []).append(line)
-        if time_column is not None:
-            times.setdefault(name, []).append(parse_time(row[time_column] or "", line))
-    if not rows:
-        raise ValueError("Expected rows after the names of the columns. Received: none.")
+    others = [each for each in (time_column, series_column) if each is not None]
+    needed = list(dict.fromkeys([*columns, *others]))
+    rows = read_rows(file, needed, delimiter)
+    times: list[Time] | None = None
+    if time_column is not None:
+        place = needed.index(time_column)
+        times = parse_times(
+            [row.cells[place] for row in rows], [row.line for row in rows], time_column
+        )
+    series: dict[str, list[int]] = {}
+    for index, row in enumerate(rows):
+        name = "" if series_column is None else row.cells[needed.index(series_column)]
+        if series_column is not None and not name.strip():
+            raise ValueError(
+                f"Expected the name of a series in column {series_column!r}, line {row.line}. "
+                f"Received: {name!r}. Fill in the cell."
+            )
+        series.setdefault(name, []).append(index)
+    values = np.array(
+        [
+            [
+                _number(cell, name, row.line, decimal)
+                for name, cell in zip(columns, row.cells[: len(columns)], strict=True)
+            ]
+            for row in rows
+        ],
+        np.float32,
+    ).reshape(len(rows), len(columns))
     return [
         SeriesTable(
             name,
             columns,
-            np.array(rows[name], np.float32).reshape(-1, len(columns)),
-            times.get(name),
-            lines[name],
+            values[members],
+            None if times is None else [times[each] for each in members],
+            [rows[each].line for each in members],
         )
-        for name in rows
+        for name, members in series.items()
     ]
 
 
-def _number(cell: str | None, name: str, line: int) -> float:
-    if cell is None or cell.strip().lower() in MISSING:
+def _number(cell: str, name: str, line: int, decimal: str) -> float:
+    """Returns the number of a cell, or NaN for a missing value."""
+    text = cell.strip()
+    if text.lower() in MISSING:
         return math.nan
-    try:
-        number = float(cell)
-    except ValueError:
-        number = math.inf
-    if not abs(number) <= LARGEST:  # also rejects nan
-        raise ValueError(
-            f"Expected a finite float32 number in column {name!r}, line {line}. Received: "
-            f"{cell!r}. Leave the cell of a missing value empty."
-        )
-    return number
+    number = float(text.replace(",", ".")) if _NUMBERS[decimal].fullmatch(text) else math.inf
+    if abs(number) <= LARGEST:
+        return number
+    other = "," if decimal == "." else "."
+    advice = "Leave the cell of a missing value empty."
+    if _NUMBERS[other].fullmatch(text):
+        advice = f"Use --decimal {DECIMALS[other]} if {other!r} is the decimal separator."
+    raise ValueError(
+        f"Expected a finite float32 number in column {name!r}, line {line}. Received: "
+        f"{shown_cell(cell)}. {advice}"
+    )

@@ -1,189 +1,194 @@
-"""Times of the rows of a CSV file: integers, dates, or dates with a time of day."""
+"""The forms of times in CSV files: integers, dates, months, quarters, and dates with a time of day.
 
-import calendar
+A column has one form. A form that two readers could understand differently is rejected.
+"""
+
 import datetime
-from collections import Counter
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from keras_attn_runtime.series_file import shown_cell
+
 Time: TypeAlias = int | datetime.date
 
-MONTH_END = 31
-"""`TimeStep.day` of series whose rows are at the ends of months."""
+
+class CompactDate(datetime.date):
+    """A date of ISO 8601 basic format, such as 20240131."""
+
+    def __str__(self) -> str:
+        return f"{self.year:04}{self.month:02}{self.day:02}"
+
+
+class Month(datetime.date):
+    """A month, such as 2024-01: its first day."""
+
+    def __str__(self) -> str:
+        return f"{self.year:04}-{self.month:02}"
+
+
+class CompactMonth(datetime.date):
+    """A month, such as 202401: its first day."""
+
+    def __str__(self) -> str:
+        return f"{self.year:04}{self.month:02}"
+
+
+class Quarter(datetime.date):
+    """A quarter, such as 2024Q1, as pandas writes it: its first day in a calendar year."""
+
+    def __str__(self) -> str:
+        return f"{self.year:04}Q{(self.month + 2) // 3}"
 
 
 @dataclass(frozen=True)
-class TimeStep:
-    """The difference between consecutive times.
+class TimeForm:
+    """A form of times.
 
     Attributes:
-        amount: int between integers, `timedelta` between dates, or `None` for steps of months.
-        months: int, number of months between dates, such as 3 for quarters and 12 for years. 0 if
-            `amount` is the step.
-        day: int, day of the month of all dates, if `months` is the step. In a month that is
-            shorter, its last day: 31 is the end of every month, 30 also the end of February.
+        name: string, the name for error messages.
+        pattern: compiled regular expression that matches a whole cell.
+        parse: function that converts a cell to a time, or raises a `ValueError`.
     """
 
-    amount: int | datetime.timedelta | None
-    months: int = 0
-    day: int = 0
-
-    @property
-    def days(self) -> float:
-        """float, the length in days, or of integers their difference."""
-        if isinstance(self.amount, datetime.timedelta):
-            return self.amount / datetime.timedelta(days=1)
-        return 30.4 * self.months if self.amount is None else self.amount
+    name: str
+    pattern: re.Pattern[str]
+    parse: Callable[[str], Time]
 
 
-def parse_time(text: str, line: int) -> Time:
-    """Converts a cell to an integer, a date or a datetime.
+def _compact_date(cell: str) -> CompactDate:
+    return CompactDate(int(cell[:4]), int(cell[4:6]), int(cell[6:]))
+
+
+def _month(cell: str) -> Month:
+    return Month(int(cell[:4]), int(cell[5:]), 1)
+
+
+def _compact_month(cell: str) -> CompactMonth:
+    return CompactMonth(int(cell[:4]), int(cell[4:]), 1)
+
+
+def _quarter(cell: str) -> Quarter:
+    return Quarter(int(cell[:4]), 3 * int(cell[5:]) - 2, 1)
+
+
+def _compact_datetime(pattern: str) -> Callable[[str], Time]:
+    return lambda cell: datetime.datetime.strptime(cell, pattern)
+
+
+def _form(name: str, pattern: str, parse: Callable[[str], Time]) -> TimeForm:
+    return TimeForm(name, re.compile(pattern, re.ASCII), parse)
+
+
+_DATE, _CLOCK, _ZONE = (
+    r"\d{4}-\d\d-\d\d",
+    r"\d\d:\d\d(:\d\d([.,]\d{1,6}0*)?)?",
+    r"(Z|[+-]\d\d:?\d\d)",
+)
+_DATETIME = rf"({_DATE}[T ]{_CLOCK}|\d{{8}}T\d{{4}}(\d\d)?)"
+
+INTEGER = _form("an integer", r"-?\d{1,18}", int)
+FORMS = (
+    INTEGER,
+    _form("a date such as 2024-12-31", _DATE, datetime.date.fromisoformat),
+    _form("a week day such as 2024-W05-3", r"\d{4}-W\d\d-\d", datetime.date.fromisoformat),
+    _form("a month such as 2024-12", r"\d{4}-\d\d", _month),
+    _form("a quarter such as 2024Q4", r"\d{4}Q[1-4]", _quarter),
+    _form("a date such as 2024-12-31 23:00", _DATETIME, datetime.datetime.fromisoformat),
+    _form(
+        "a date such as 2024-12-31 23:00+01:00",
+        _DATETIME + _ZONE,
+        datetime.datetime.fromisoformat,
+    ),
+)
+"""All forms. The integers of a column can also be dates, see `COMPACT_FORMS`."""
+
+READ_COMPACT_FORMS = (
+    _form("a date such as 20240131", r"(19|20)\d{6}", _compact_date),
+    _form("a month such as 202401", r"(19|20)\d{4}", _compact_month),
+)
+COMPACT_FORMS = (
+    *READ_COMPACT_FORMS,
+    _form("a time such as 2024013123", r"(19|20)\d{8}", _compact_datetime("%Y%m%d%H")),
+    _form("a time such as 202401312359", r"(19|20)\d{10}", _compact_datetime("%Y%m%d%H%M")),
+    _form("a time such as 20240131235959", r"(19|20)\d{12}", _compact_datetime("%Y%m%d%H%M%S")),
+)
+"""Forms of integers that can be times from 1900 to 2099. Those with a time of day are rejected,
+because integers of 10 digits are also seconds since 1970."""
+
+ADVICE = (
+    "Write dates as 2024-01-31 or 2024-01-31 23:00, or subtract a number from integers that only "
+    "look like dates."
+)
+
+
+def parse_times(cells: Sequence[str], lines: Sequence[int], column: str) -> list[Time]:
+    """Converts the cells of a column to times of one form.
+
+    Integers of 6 or 8 digits are months and dates if all of them are months or dates from 1900 to
+    2099, such as 202401 and 20240131.
 
     Args:
-        text: string, the cell.
-        line: int, number of the line with the cell, for the error message.
+        cells: list of strings.
+        lines: list of ints, the number of the line of each cell, for error messages.
+        column: string, name of the column, for error messages.
 
     Raises:
-        ValueError: if the cell is neither an integer nor an ISO date.
+        ValueError: if a cell has none of the forms, two cells have different forms, or some of the
+            integers could be dates, and others could not.
     """
-    text = text.strip()
-    for parse in (int, datetime.date.fromisoformat, datetime.datetime.fromisoformat):
-        try:
-            return parse(text)
-        except ValueError:
-            continue
-    raise ValueError(
-        f"Expected an integer, or a date such as 2024-12-31 or 2024-12-31 23:00, in line {line}. "
-        f"Received: {text!r}."
-    )
-
-
-def time_step(times: Sequence[tuple[int, Time]]) -> TimeStep:
-    """Returns the most frequent difference between consecutive times.
-
-    If several differences are equally frequent, the smallest of them is the step.
-
-    Args:
-        times: list of pairs (number of the line, time).
-
-    Raises:
-        ValueError: if there are fewer than two times, they have different kinds, they do not
-            increase, or a time is not a whole number of steps after the one before it.
-    """
-    kinds = {(type(time), getattr(time, "tzinfo", None) is None) for _, time in times}
-    if len(times) < 2 or len(kinds) > 1:
-        raise ValueError(
-            "Expected at least two times of the same kind: integers, dates, or dates with a time "
-            f"of day. Received: {[str(time) for _, time in times[:3]]}."
-        )
-    pairs = list(zip(times, times[1:], strict=False))
-    day = _day_of_month([time for _, time in times])
-    differences = [_difference(before, time, line, day) for (_, before), (line, time) in pairs]
-    counts = Counter(differences)
-    step = min(counts, key=lambda each: (-counts[each], each.days))
-    for (_, before), (line, time) in pairs:
-        if steps_between(before, time, step) is None:
+    form: TimeForm | None = None
+    times: list[Time] = []
+    for index, cell in enumerate(cells):
+        cell = cell.strip()
+        found = next((each for each in FORMS if each.pattern.fullmatch(cell)), None)
+        time = None if found is None else _parsed(found, cell)
+        if found is None or time is None:
             raise ValueError(
-                f"Expected times with equal steps, such as {next_times(before, step, 1)[0]} after "
-                f"{_expected(before, step)}. Received: {time} in line {line} after {before}, which "
-                "is not a whole number of steps later. Correct the times."
+                "Expected an integer, or a date such as 2024-12-31 or 2024-12-31 23:00, in column "
+                f"{column!r}, line {lines[index]}. Received: {shown_cell(cells[index])}. Write "
+                "dates as year-month-day."
             )
-    return step
+        form = form or found
+        if found is not form:
+            raise ValueError(
+                f"Expected times of the same kind in column {column!r}. Received: {cell!r} in line "
+                f"{lines[index]}, {found.name}, after {cells[index - 1].strip()!r}, {form.name}. "
+                "Write all times in one form."
+            )
+        times.append(time)
+    if form is INTEGER:
+        return _parse_integers([cell.strip() for cell in cells], lines, column)
+    return times
 
 
-def steps_between(first: Time, second: Time, step: TimeStep) -> int | None:
-    """Returns the number of steps from a time to a later one, or `None` if it is not an integer.
-
-    Args:
-        first: the earlier time.
-        second: the later time, of the same kind.
-        step: the step between times.
-    """
-    if isinstance(first, int) or isinstance(second, int):
-        assert isinstance(first, int) and isinstance(second, int) and isinstance(step.amount, int)
-        number, rest = divmod(second - first, step.amount)
-        return None if rest else number
-    if step.amount is None:
-        number, rest = divmod(_months(first, second), step.months)
-        is_step = first == _later(first, 0, step.day) and second == _later(
-            first, number * step.months, step.day
-        )
-        return number if is_step and not rest else None
-    assert isinstance(step.amount, datetime.timedelta)
-    number, remainder = divmod(second - first, step.amount)
-    return None if remainder else number
+def _parsed(form: TimeForm, cell: str) -> Time | None:
+    """Returns the time of a cell, or `None` if the day or the time of day does not exist."""
+    try:
+        return form.parse(cell)
+    except ValueError:
+        return None
 
 
-def _months(first: datetime.date, second: datetime.date) -> int:
-    return 12 * (second.year - first.year) + second.month - first.month
-
-
-def _later(time: datetime.date, months: int, day: int) -> datetime.date:
-    """Returns a day of a later month, or its last day if the month is shorter."""
-    year, month = divmod(12 * time.year + time.month - 1 + months, 12)
-    last = calendar.monthrange(year, month + 1)[1]
-    return time.replace(year=year, month=month + 1, day=min(day, last))
-
-
-def _expected(time: Time, step: TimeStep) -> Time:
-    """Returns the time on the day of the month that the step expects."""
-    return time if isinstance(time, int) or not step.months else _later(time, 0, step.day)
-
-
-def _day_of_month(times: Sequence[Time]) -> int:
-    """Returns the day of the month that most dates have, or the last of equally frequent days.
-
-    All days of a month that are later than its end count as its end.
-    """
-    dates = [time for time in times if not isinstance(time, int)]
-    ends = Counter((time.day, calendar.monthrange(time.year, time.month)[1]) for time in dates)
-    counts = {
-        day: sum(count for (found, end), count in ends.items() if found == min(day, end))
-        for day in range(1, MONTH_END + 1)
-    }
-    return max(counts, key=lambda day: (counts[day], day))
-
-
-def _difference(first: Time, second: Time, line: int, day: int) -> TimeStep:
-    if isinstance(first, int) or isinstance(second, int):
-        assert isinstance(first, int) and isinstance(second, int)
-        step = TimeStep(second - first)
-        is_positive = second > first
-    else:
-        amount = second - first
-        is_positive = amount > datetime.timedelta(0)
-        step = TimeStep(amount)
-        months = _months(first, second)
-        if months > 0:
-            calendar_step = TimeStep(None, months, day)
-            is_monthly = steps_between(first, second, calendar_step) is not None
-            step = calendar_step if is_monthly else step
-    if not is_positive:
-        raise ValueError(
-            f"Expected increasing times. Received: {second} in line {line} after {first}. Sort the "
-            "rows, and keep one row for each time."
-        )
-    return step
-
-
-def next_times(time: Time, step: TimeStep, number: int) -> list[Time]:
-    """Returns the times after a time.
-
-    Args:
-        time: the last known time.
-        step: the step between times.
-        number: int, number of times.
-    """
-    results: list[Time] = []
-    for _ in range(number):
-        if isinstance(time, int):
-            assert isinstance(step.amount, int)
-            time = time + step.amount
-        elif step.months:
-            time = _later(time, step.months, step.day)
-        else:
-            assert isinstance(step.amount, datetime.timedelta)
-            time = time + step.amount
-        results.append(time)
-    return results
+def _parse_integers(cells: Sequence[str], lines: Sequence[int], column: str) -> list[Time]:
+    """Returns integers, or dates if all integers are compact dates or all are compact months."""
+    for form in COMPACT_FORMS:
+        times = [_parsed(form, cell) if form.pattern.fullmatch(cell) else None for cell in cells]
+        dates = [time for time in times if time is not None]
+        if not dates:
+            continue
+        if len(dates) < len(cells):
+            like, index = times.index(dates[0]), times.index(None)
+            raise ValueError(
+                f"Expected times of the same kind in column {column!r}. Received: {cells[index]!r} "
+                f"in line {lines[index]}, an integer, and {cells[like]!r} in line {lines[like]}, "
+                f"which can be {form.name}. {ADVICE}"
+            )
+        if form not in READ_COMPACT_FORMS:
+            raise ValueError(
+                f"Expected an integer or a date in column {column!r}, line {lines[0]}. Received: "
+                f"{cells[0]!r}, which can be {form.name}, or a number of seconds. {ADVICE}"
+            )
+        return dates
+    return [int(cell) for cell in cells]

@@ -5,17 +5,16 @@ REPOSITORY/NAME/1/model.onnx     the ONNX file
 REPOSITORY/NAME/1/model.weights  its external weights, if any
 """
 
-import hashlib
 import os
 import re
 import shutil
-import tempfile
 from os import PathLike
 from pathlib import Path
 
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.exported_model import ExportedModel
 from keras_attn_runtime.file_format.litert_container import is_litert_file
+from keras_attn_runtime.working_directory import working_directory
 
 TYPES = {"int32": "TYPE_INT32", "float32": "TYPE_FP32", "float16": "TYPE_FP16"}
 
@@ -84,12 +83,8 @@ def write_repository(
     model = ExportedModel(path)
     drafts = _place_of_drafts(target.parent)
     drafts.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(drafts, name)
-    # A random name, because processes in different containers can have the same process id.
-    partial = Path(tempfile.mkdtemp(f"-{_short(name)}", ".partial-", drafts))
-    lock = _locked(partial)
-    draft = partial / name
-    try:
+    with working_directory(drafts, name) as partial:
+        draft = partial / name
         (draft / "1").mkdir(parents=True)
         copies = [draft / "1" / copy for copy in ("model.onnx", "model.weights")]
         for file, copy in zip(model.files, copies, strict=False):
@@ -100,45 +95,7 @@ def write_repository(
                 os.fsync(stream.fileno())
         target.parent.mkdir(parents=True, exist_ok=True)
         draft.rename(target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        if lock is not None:
-            os.close(lock)
     return target
-
-
-def _short(name: str) -> str:
-    """Returns the name, or a hash of it if it is too long to be part of a directory name."""
-    return name if len(name) <= 128 else hashlib.sha256(name.encode()).hexdigest()[:32]
-
-
-def _remove_leftovers(directory: Path, name: str) -> None:
-    """Removes partial directories of this model that were left by killed processes."""
-    found = directory.iterdir() if os.access(directory, os.R_OK) else ()
-    for left in list(found):
-        if re.fullmatch(rf"\.partial-[^-]+-{re.escape(_short(name))}", left.name):
-            lock = _locked(left)
-            if lock is not None:
-                shutil.rmtree(left, ignore_errors=True)
-                os.close(lock)
-
-
-def _locked(directory: Path) -> int | None:
-    """Returns a descriptor that locks a directory until the process ends; None if impossible."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return None
-    try:
-        descriptor = os.open(directory, os.O_RDONLY)
-    except OSError:  # the directory was removed meanwhile, or belongs to another user
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # a running process holds the lock, or the file system has no locks
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _place_of_drafts(repository: Path) -> Path:

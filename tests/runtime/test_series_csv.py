@@ -109,10 +109,15 @@ def test_gaps_raise_an_error_that_names_the_option(options, message):
         ("a,b\n1,2\n", {}, "at least window=2 rows of the past. Received: 1 rows"),
         ("a,b\n1,2\n3,x\n", {}, "number in column 'b', line 3. Received: 'x'"),
         ("a,b\n1,2\n3,inf\n", {}, "Received: 'inf'"),
-        ("a,b\n1,2\n3\n,\n,\n", {}, "at least one value of the targets"),
+        ("a,b\n1,2\n3,\n,\n,\n", {}, "at least one value of the targets"),
+        ("a,b\n1,2\n3\n", {}, "Expected 2 cells in each line.* Received: 1 cells in line 3"),
         (DATES.replace("02-28", "02-26"), {"time": "date"}, "increasing times"),
         (DATES.replace("02-29", "03-02"), {"time": "date"}, "2024-02-29 after 2024-02-28.*line 4"),
-        (DATES.replace("2024-02-29", "May"), {"time": "date"}, "in line 4. Received: 'May'"),
+        (
+            DATES.replace("2024-02-29", "May"),
+            {"time": "date"},
+            "'date', line 4. Received: 'May'",
+        ),
         (DATES, {"time": "day"}, r"columns \['day'\]"),
         (FUTURE, {"settings": LONGER}, "horizon=3 rows with the future covariates. Received: 6"),
         (

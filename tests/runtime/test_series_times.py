@@ -1,103 +1,79 @@
 import datetime
 
 import pytest
-from keras_attn_runtime.series_times import next_times, parse_time, steps_between, time_step
+from keras_attn_runtime.series_times import parse_times
+
+
+def parse(*cells):
+    return parse_times(cells, range(2, 2 + len(cells)), "date")
 
 
 @pytest.mark.parametrize(
-    "times, expected",
+    "cells, first, kind",
     [
-        (["1", "3", "5"], ["7", "9"]),
-        (["2024-02-28", "2024-02-29"], ["2024-03-01", "2024-03-02"]),
-        (["2024-12-20", "2024-12-27"], ["2025-01-03", "2025-01-10"]),
-        (["2023-11-01", "2023-12-01", "2024-01-01"], ["2024-02-01", "2024-03-01"]),
-        (["2023-10-05", "2024-01-05"], ["2024-04-05", "2024-07-05"]),
-        (["2022-02-01", "2023-02-01"], ["2024-02-01", "2025-02-01"]),
-        (["2023-12-31", "2024-01-31"], ["2024-02-29", "2024-03-31"]),
-        (["2023-01-31", "2023-02-28"], ["2023-03-31", "2023-04-30"]),
-        (["2023-04-30", "2023-05-31"], ["2023-06-30", "2023-07-31"]),
-        (["2023-06-30", "2023-09-30"], ["2023-12-31", "2024-03-31"]),  # quarters
-        (["2022-02-28", "2023-02-28"], ["2024-02-29", "2025-02-28"]),  # years at month ends
-        (["2023-02-28", "2024-02-28"], ["2025-02-28", "2026-02-28"]),  # years
-        (["2023-12-30", "2024-01-30"], ["2024-02-29", "2024-03-30"]),
-        (["2023-11-29", "2023-12-29", "2024-01-29"], ["2024-02-29", "2024-03-29"]),
-        (["2023-01-31", "2023-02-28", "2023-03-28"], ["2023-04-25", "2023-05-23"]),  # 28 days
-        (["2024-03-31", "2024-04-30", "2024-05-30"], ["2024-06-29", "2024-07-29"]),  # 30 days
-        (["2024-03-01 22:00", "2024-03-01 23:00"], ["2024-03-02 00:00:00", "2024-03-02 01:00:00"]),
+        (["1", "-2", "007"], "1", int),
+        (["2023", "2024"], "2023", int),
+        (["45322", "45323"], "45322", int),  # serial numbers of Excel
+        (["1704067200", "1704153600"], "1704067200", int),  # seconds since 1970
+        (["18991231", "18991232"], "18991231", int),
+        (["210001", "210002"], "210001", int),
+        (["2024-01-31", " 2024-02-01 "], "2024-01-31", datetime.date),
+        (["2024-W05-3"], "2024-01-31", datetime.date),
+        (["20240131", "20240201"], "20240131", datetime.date),
+        (["202412", "202501"], "202412", datetime.date),
+        (["2024-01", "2024-02"], "2024-01", datetime.date),
+        (["2024Q1", "2024Q4"], "2024Q1", datetime.date),
+        (["2024-01-31 23:00", "2024-02-01 00:00"], "2024-01-31 23:00:00", datetime.datetime),
+        (["2024-01-31T23:00:59.5"], "2024-01-31 23:00:59.500000", datetime.datetime),
+        (["20240131T2300"], "2024-01-31 23:00:00", datetime.datetime),
+        (["2024-01-31 00:00:00.123456000"], "2024-01-31 00:00:00.123456", datetime.datetime),
+        (["2024-01-31 23:00:00Z"], "2024-01-31 23:00:00+00:00", datetime.datetime),
+        (["2024-01-31 23:00:00+01:00"], "2024-01-31 23:00:00+01:00", datetime.datetime),
     ],
 )
-def test_next_times_continue_the_step(times, expected):
-    parsed = [(line, parse_time(time, line)) for line, time in enumerate(times, 2)]
-    found = next_times(parsed[-1][1], time_step(parsed), 2)
-    assert [str(time) for time in found] == expected
+def test_times_are_written_in_the_form_of_the_file(cells, first, kind):
+    times = parse(*cells)
+    assert isinstance(times[0], kind) and str(times[0]) == first
+
+
+def test_compact_dates_and_periods_are_the_days_that_they_name():
+    assert parse("20240229")[0] == datetime.date(2024, 2, 29)
+    assert parse("202402")[0] == parse("2024-02")[0] == datetime.date(2024, 2, 1)
+    assert parse("2024Q3")[0] == datetime.date(2024, 7, 1)
 
 
 @pytest.mark.parametrize(
-    "times, message",
+    "cell",
     [
-        (["1"], "at least two times"),
-        (["1", "2024-01-01"], "same kind"),
-        (["5", "5"], "increasing"),
-        (["1", "3", "2"], "Received: 2 in line 4 after 3"),
-        (["2024-01-01 00:00", "2024-01-02 00:00+00:00"], "same kind"),
-        (["1", "3", "5", "6"], "such as 7 after 5. Received: 6 in line 5"),
-        (["2024-01-01", "2024-02-01", "2024-03-01", "2024-04-02"], "such as 2024-04-01"),
-        (
-            ["2024-01-31", "2024-02-28", "2024-03-31", "2024-04-30", "2024-05-31"],
-            "such as 2024-02-29 after 2024-01-31. Received: 2024-02-28 in line 3",
-        ),
-        (
-            ["2024-01-30", "2024-02-29", "2024-03-31", "2024-04-30", "2024-05-31"],
-            "such as 2024-02-29 after 2024-01-31. Received: 2024-02-29 in line 3 after 2024-01-30",
-        ),
-        (
-            ["2024-01-31 00:00", "2024-02-29 00:00", "2024-03-31 00:00", "2024-04-30 01:00"],
-            "such as 2024-04-30 00:00:00 after",
-        ),
-        (["2023-12-31", "2024-03-31", "2024-06-30", "2024-08-31"], "such as 2024-09-30 after"),
-        (
-            ["2024-01-01 00:00", "2024-01-01 01:00", "2024-01-01 01:30", "2024-01-01 02:30"],
-            "such as .*02:00:00 after",
-        ),
+        *("", "NaT", "NA", "31.01.2024", "1/31/2024", "31/01/2024", "Jan-24", "2024/01/31"),
+        *("2024-1-31", "2024-02-30", "2024-13", "2024Q5", "2024 Q1", "10000-01-01", "2024-W05"),
+        *("2024-01-01/2024-01-07", "45322.5", "20240131.0", "1e3", "1_000", "1,000", "١٢", "+5"),
+        *("2024-01-31 24:00", "2024-01-31 9:00", "2024-01-31 11 PM", "2024-01-31 23:00 UTC"),
+        *("2024-01-31 00:00:00.123456789", "٢٠٢٤-٠١-٠١", "9" * 5000),
     ],
 )
-def test_wrong_times_raise_an_error(times, message):
-    parsed = [(line, parse_time(time, line)) for line, time in enumerate(times, 2)]
+def test_other_forms_raise_an_error_with_line_column_and_cell(cell):
+    with pytest.raises(ValueError, match="column 'date', line 2. Received: ") as error:
+        parse(cell, "2024-01-31")
+    assert repr(cell)[:40] in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "cells, message",
+    [
+        (["2024-01-01", "2"], "'2' in line 3, an integer, after '2024-01-01', a date such as"),
+        (["2024-01-01", "2024-01-01 12:00"], "in line 3"),
+        (["2024-01-01 00:00", "2024-01-02 00:00Z"], "in line 3"),
+        (["2024-01", "2024-02-01"], "in line 3"),
+        (["20240131", "20240132"], "'20240132' in line 3, an integer, and '20240131' in line 2"),
+        (["20240229", "20250229"], "'20250229' in line 3.*a date such as 20240131"),
+        (["202412", "202413"], "'202413' in line 3.*a month such as 202401"),
+        (["1", "20240131"], "'1' in line 2"),
+        (["2024013123", "2024020100"], "line 2. Received: '2024013123', which can be a time"),
+        (["202401312359"], "Received: '202401312359', which can be a time"),
+        (["20240131235959"], "Received: '20240131235959', which can be a time"),
+    ],
+)
+def test_mixed_and_ambiguous_forms_raise_an_error(cells, message):
     with pytest.raises(ValueError, match=message):
-        time_step(parsed)
-
-
-@pytest.mark.parametrize(
-    "times, steps",
-    [
-        (["1", "4", "5", "6"], [3, 1, 1]),
-        (["1", "2", "4"], [1, 2]),
-        (["2024-01-01", "2024-03-01", "2024-04-01"], [2, 1]),
-        (["2024-02-27", "2024-03-01", "2024-03-02"], [3, 1]),
-        (["2023-11-30", "2024-02-29", "2024-03-31", "2024-04-30"], [3, 1, 1]),
-        (["2023-11-30", "2024-01-30", "2024-02-29"], [2, 1]),
-        (["2024-01-30", "2024-01-31", "2024-02-29", "2024-03-01"], [1, 29, 1]),
-        (["2024-01-05", "2024-01-08", "2024-01-09"], [3, 1]),  # a weekend
-        (["2024-02-05", "2024-02-06", "2024-03-06"], [1, 29]),
-    ],
-)
-def test_the_step_is_the_most_frequent_difference(times, steps):
-    parsed = [(line, parse_time(time, line)) for line, time in enumerate(times, 2)]
-    step = time_step(parsed)
-    pairs = zip(parsed, parsed[1:], strict=False)
-    assert [steps_between(before, time, step) for (_, before), (_, time) in pairs] == steps
-
-
-@pytest.mark.parametrize("months", [1, 2, 3, 6, 12])
-@pytest.mark.parametrize("day", range(1, 32))
-def test_steps_of_months_keep_the_day_of_the_month(months, day):
-    expected = []
-    for number in range(0, 60 * months, months):
-        year, month = 2022 + number // 12, number % 12 + 1
-        end = (datetime.date(year + month // 12, month % 12 + 1, 1) - datetime.timedelta(1)).day
-        expected.append(datetime.date(year, month, min(day, end)))
-    given = expected[:20]
-    step = time_step(list(enumerate(given)))
-    assert next_times(given[-1], step, 40) == expected[20:]
-    steps = [steps_between(*pair, step) for pair in zip(given, given[1:], strict=False)]
-    assert steps == [1] * 19 and steps_between(expected[0], expected[59], step) == 59
+        parse(*cells)

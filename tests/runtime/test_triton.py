@@ -3,7 +3,7 @@ import os
 
 import onnx
 import pytest
-from keras_attn_runtime import triton
+from keras_attn_runtime import working_directory
 from keras_attn_runtime.commands import main as program
 from keras_attn_runtime.triton import write_repository
 from onnx import helper
@@ -99,7 +99,7 @@ def test_what_a_killed_process_left_is_removed(model_path, tmp_path):
     killed, alive = (tmp_path / f".partial-{each}-en-de" for each in (os.getpid(), "abcdefgh"))
     (killed / "1").mkdir(parents=True)
     alive.mkdir()
-    lock = triton._locked(alive)
+    lock = working_directory._lock(alive)
     try:
         write_repository(model_path, tmp_path / "models", "en-de")
     finally:

@@ -4,12 +4,13 @@ import base64
 import json
 import os
 import sys
-import tempfile
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from keras_attn_runtime.atomic_files import atomic_files, require_different_files
 from keras_attn_runtime.commands.line_arguments import add_model
 from keras_attn_runtime.errors import ModelFileError, in_one_line
+from keras_attn_runtime.file_checksum import model_files
 from keras_attn_runtime.file_format import tokenizer_of
 from keras_attn_runtime.file_info.read_metadata import read_exported_file
 
@@ -51,9 +52,12 @@ def run(arguments: Namespace) -> int:
         arguments.parser.error("expected --tokenizers DIR, --settings JSON, or both")
     try:
         files = _content(arguments)
-        for path, content in files.items():
+        for path in files:
+            require_different_files(path, *model_files(arguments.model))
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, content)
+        with atomic_files(*files) as streams:
+            for stream, content in zip(streams, files.values(), strict=True):
+                stream.write(content)
     except (ValueError, OSError) as error:
         print(f"Nothing was written. {in_one_line(error)}", file=sys.stderr)
         return 1
@@ -80,24 +84,11 @@ def _content(arguments: Namespace) -> dict[Path, bytes]:
             files[arguments.tokenizers / f"{side}{SUFFIXES[kind]}"] = model
     if arguments.settings is not None:
         entries = json.loads(metadata["keras_attn.settings"])
+        for path in files:
+            if os.path.realpath(path) == os.path.realpath(arguments.settings):
+                raise ValueError(
+                    "Expected a path for the settings that is not the path of a tokenizer. "
+                    f"Received: --settings={str(arguments.settings)!r}. Choose another name."
+                )
         files[arguments.settings] = (json.dumps(entries, indent=2) + "\n").encode()
     return files
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Writes a file atomically: other processes read either the old or the new content."""
-    descriptor, partial = tempfile.mkstemp(prefix=".partial-", dir=path.parent)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(content)
-        os.chmod(partial, 0o666 & ~_umask())
-        os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -4,15 +4,20 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Generator
 from contextlib import contextmanager
+from io import TextIOWrapper
 from typing import TextIO
 
 import numpy as np
 
+from keras_attn_runtime.atomic_files import atomic_files, is_stream, require_different_files
 from keras_attn_runtime.commands.argument_types import column_fill, integer, positive_integer
 from keras_attn_runtime.commands.line_arguments import add_model
 from keras_attn_runtime.errors import in_one_line
+from keras_attn_runtime.file_checksum import model_files
 from keras_attn_runtime.forecaster import Forecaster
 from keras_attn_runtime.series_csv import CsvOptions, read_series, write_forecasts
+from keras_attn_runtime.series_file import DELIMITERS
+from keras_attn_runtime.series_table import DECIMALS
 
 HELP = "forecast the series of a CSV file"
 DESCRIPTION = (
@@ -21,6 +26,7 @@ DESCRIPTION = (
     "targets are missing values. If the model has covariates that are known in the future, each "
     "series must end with rows for the future, in which the cells of the targets are empty."
 )
+STANDARD_INPUT = 0  # file descriptor
 EPILOG = "Exit status: 0 forecasts written; 1 stopped by an error; 2 wrong command line."
 
 
@@ -40,6 +46,19 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--series-column",
         metavar="NAME",
         help="column that names the series of each row. Default: all rows are one series",
+    )
+    add(
+        "--delimiter",
+        choices=list(DELIMITERS),
+        default="comma",
+        help="character between the cells of the input. Default: %(default)s",
+    )
+    add(
+        "--decimal",
+        choices=list(DECIMALS.values()),
+        default="point",
+        help="decimal separator of the input. The output always has commas between cells, and "
+        "points in numbers. Default: %(default)s",
     )
     add(
         "--insert-missing-rows",
@@ -88,14 +107,21 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Runs the command and returns the exit status."""
     try:
+        _check_paths(arguments)
         forecaster = Forecaster(arguments.model, arguments.provider, arguments.threads)
         settings = forecaster.settings
-        time = arguments.time_column or settings.time_column
+        time = arguments.time_column
+        time = settings.time_column if time is None else time
         options = CsvOptions(
-            time, arguments.series_column, arguments.insert_missing_rows, dict(arguments.fill)
+            time,
+            arguments.series_column,
+            arguments.insert_missing_rows,
+            DELIMITERS[arguments.delimiter],
+            {name: mark for mark, name in DECIMALS.items()}[arguments.decimal],
+            dict(arguments.fill),
         )
-        with _open_input(arguments.input) as file:
-            series = read_series(file, settings, options)
+        source = sys.stdin.buffer if arguments.input == "-" else arguments.input
+        series = read_series(source, settings, options)
         lengths = {len(each.arrays["past_targets"]) for each in series}
         if len(lengths) > 1:
             raise ValueError(
@@ -115,20 +141,33 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-@contextmanager
-def _open_input(path: str) -> Generator[TextIO, None, None]:
-    if path == "-":
-        yield sys.stdin
-        return
-    # utf-8-sig also reads files that begin with a byte order mark, as spreadsheets write them.
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        yield file
+def _check_paths(arguments: Namespace) -> None:
+    """Raises an error if a standard stream is closed, or the output is a file that is read."""
+    if arguments.input == "-" and sys.stdin is None:
+        raise OSError(
+            "Expected standard input. Received: stdin=None. Start the command with an open "
+            "standard input, or use --input."
+        )
+    if arguments.output == "-" and sys.stdout is None:
+        raise OSError(
+            "Expected standard output. Received: stdout=None. Start the command with an open "
+            "standard output, or use --output."
+        )
+    if arguments.output != "-" and not is_stream(arguments.output):
+        source = STANDARD_INPUT if arguments.input == "-" else arguments.input
+        require_different_files(arguments.output, source, *model_files(arguments.model))
 
 
 @contextmanager
 def _open_output(path: str) -> Generator[TextIO, None, None]:
+    """Opens the output. A file is written whole or not at all; a stream is written directly."""
     if path == "-":
         yield sys.stdout
-        return
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        yield file
+    elif is_stream(path):
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            yield file
+    else:
+        with atomic_files(path) as (binary,):
+            file = TextIOWrapper(binary, encoding="utf-8", newline="", write_through=True)
+            yield file
+            file.detach()

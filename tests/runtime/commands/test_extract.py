@@ -43,6 +43,19 @@ def test_directories_of_exports_are_read(model_path, tokenizer_model, tmp_path):
         assert (directory / "target.spm").read_bytes() == tokenizer_model
 
 
+def test_the_model_is_not_replaced(write_model, tmp_path, capsys):
+    path = write_model({})
+    before, link = path.read_bytes(), path.with_name("settings.json")
+    link.symlink_to(path)
+    for settings in (path, link):
+        assert main(["extract", str(path), "--settings", str(settings)]) == 1
+        assert "Expected an output that is not read" in capsys.readouterr().err
+    same = ["--tokenizers", str(tmp_path), "--settings", str(tmp_path / "." / "source.spm")]
+    assert main(["extract", str(path), *same]) == 1
+    assert "not the path of a tokenizer" in capsys.readouterr().err
+    assert path.read_bytes() == before and not (tmp_path / "source.spm").exists()
+
+
 def test_files_without_tokenizers_are_refused(write_model, tmp_path, capsys):
     nothing = {"keras_attn.source_tokenizer": None}
     path = write_model(nothing, source__tokenizer="none", target__tokenizer="none")

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 from keras_attn_runtime.commands.main import main
 
@@ -83,6 +85,64 @@ def test_forecast_of_a_wrong_file_prints_one_line(model, tmp_path, capsys, text,
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ") and message in line
     assert not target.exists()
+
+
+def test_output_is_neither_the_input_nor_the_model(model, tmp_path, capsys, monkeypatch):
+    source, link = tmp_path / "in.csv", tmp_path / "link.csv"
+    source.write_text(ROWS)
+    link.symlink_to(source)
+    monkeypatch.chdir(tmp_path)
+    command = ["forecast", model, "--input", str(source), "--output"]
+    before = (tmp_path / "model.onnx").read_bytes()
+    for output in ("in.csv", "./../" + tmp_path.name + "/in.csv", str(link), "model.onnx"):
+        assert main([*command, output]) == 1
+        assert "Expected an output that is not read" in capsys.readouterr().err
+    assert source.read_text() == ROWS and (tmp_path / "model.onnx").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_full_disk_leaves_the_previous_forecast(model, tmp_path, capsys):
+    resource = pytest.importorskip("resource", reason="Windows has no such limit")
+    source, target = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_text("s,day,a,b\n" + "".join(f"{s},{d},1,2\n" for s in "uvwxyz" for d in (1, 2)))
+    target.write_text("previous")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, limits[1]))
+    try:
+        command = ["forecast", model, "--input", str(source), "--series-column", "s"]
+        assert main([*command, "--output", str(target)]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "too large" in capsys.readouterr().err
+    assert target.read_text() == "previous" and len(list(tmp_path.iterdir())) == 3
+
+
+def test_devices_and_pipes_are_written_directly(model, tmp_path):
+    source = tmp_path / "in.csv"
+    source.write_text(ROWS)
+    assert main(["forecast", model, "--input", str(source), "--output", os.devnull]) == 0
+    reading, writing = os.pipe()
+    path = f"/dev/fd/{writing}"
+    if not os.path.exists(path):
+        pytest.skip("needs /dev/fd")
+    assert main(["forecast", model, "--input", str(source), "--output", path]) == 0
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        assert file.readline().startswith("day,a_mean")
+
+
+def test_forecast_reads_files_of_european_spreadsheets(model, tmp_path, capsys):
+    source = tmp_path / "in.csv"
+    command = ["forecast", model, "--input", str(source)]
+    text = "day;a;b\r\n2024-01-01;1,5;2\r\n2024-01-02;3,5;4\r\n"
+    for encoding, delimiter, name in (("utf-8-sig", ";", "semicolon"), ("utf-16", "\t", "tab")):
+        source.write_bytes(text.replace(";", delimiter).encode(encoding))
+        assert main(command) == 1
+        assert f"Use --delimiter {name}" in capsys.readouterr().err
+        assert main([*command, "--delimiter", name]) == 1
+        assert "Use --decimal comma" in capsys.readouterr().err
+        assert main([*command, "--delimiter", name, "--decimal", "comma"]) == 0
+        assert capsys.readouterr().out.splitlines()[1].startswith("2024-01-03,3.5,2.5")
 
 
 def test_forecast_of_missing_files_prints_one_line(model, tmp_path, capsys):
