@@ -9,6 +9,9 @@ import time
 
 import keras
 import numpy as np
+from keras_attn_runtime.atomic_files import require_different_files
+from keras_attn_runtime.series_file import DELIMITERS
+from keras_attn_runtime.series_table import DECIMALS
 from series_data import (
     calendar_covariates,
     covariate_scaling,
@@ -46,6 +49,11 @@ HEADS = {
 }
 
 args = parse_arguments(__doc__, sorted(HEADS))
+try:
+    for name in ("input.csv", "future.csv"):
+        require_different_files(args.out / name, *args.csv or ())
+except ValueError as error:
+    raise SystemExit(f"error: {error}") from error
 args.out.mkdir(parents=True, exist_ok=True)
 keras.utils.set_random_seed(args.seed)
 
@@ -66,6 +74,9 @@ else:
             dict(args.valid_range),
             args.insert_missing_rows,
             dict(args.fill),
+            args.replace_rows,
+            DELIMITERS[args.delimiter],
+            DECIMALS[args.decimal],
         )
     except (ValueError, OSError) as error:
         raise SystemExit(f"error: {error}") from error

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from keras_attn_runtime import read_series_tables
 
+from keras_attn.files import atomic_replace
+
 
 def generated_series(number, length, season, seed):
     """Returns series `(number, length, 1)` with a level, a trend, a season and correlated noise.
@@ -49,17 +51,19 @@ def read_series(
     valid_ranges=None,
     insert_missing_rows=False,
     fills=None,
+    replace_rows=False,
+    delimiter=",",
+    decimal=".",
 ):
     """Reads a series from CSV files as `keras-attn-runtime forecast` does.
 
-    The rows of all files are joined and sorted by time. If several rows have the same time, the
-    last one is used. Empty cells of targets and values outside of `valid_ranges` become NaN. Rows
-    at the end without any target are the future. Without known covariates, the times of the future
-    continue those of the past.
+    The rows of all files are joined and sorted by time. Empty cells of targets and values outside
+    of `valid_ranges` become NaN. Rows at the end without any target are the future. Without known
+    covariates, the times of the future continue those of the past.
 
     Args:
         paths: List of paths.
-        time_column: String, name of the column with integers or ISO dates.
+        time_column: String, name of the column with the times.
         targets: List of strings, names of the columns to forecast.
         known: List of strings, names of the covariates that are known in the future.
         horizon: Int, largest number of rows of the future.
@@ -67,24 +71,32 @@ def read_series(
             that are not in the dict have no limits.
         insert_missing_rows: Bool, whether a row of empty cells is inserted for each missing time.
         fills: Dict from names of covariates to a number or "previous", which replace empty cells.
+        replace_rows: Bool, whether a row of a later file replaces a row with the same time.
+        delimiter: String, the character between cells.
+        decimal: "." or ",", the decimal separator.
 
     Returns:
         `SeriesData`.
 
     Raises:
         ValueError: If a column is missing, a cell is not a number, a covariate has no value, there
-            are no targets, or times are missing and `insert_missing_rows=False`.
+            are no targets, two rows of a file have the same time, two files have rows with the same
+            time and `replace_rows=False`, or times are missing and `insert_missing_rows=False`.
     """
     rows, names = {}, [*targets, *known]
     for path in paths:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            (table,) = read_series_tables(file, names, time_column)
-        rows |= zip(table.times, zip(table.values, table.lines, strict=True), strict=True)
+        (table,) = read_series_tables(
+            path, names, time_column, delimiter=delimiter, decimal=decimal
+        )
+        for time, value, line in zip(table.times, table.values, table.lines, strict=True):
+            if time in rows:
+                _require_new_time(time, rows[time][1:], (line, path), replace_rows)
+            rows[time] = value, line, path
     try:
         times = sorted(rows)
     except TypeError as error:
         raise ValueError(f"Expected times of the same kind in all files ({error}).") from error
-    values, lines = (list(each) for each in zip(*(rows[time] for time in times), strict=True))
+    values, lines, _ = (list(each) for each in zip(*(rows[time] for time in times), strict=True))
     values = np.array(values)
     for name, (least, most) in (valid_ranges or {}).items():
         column = values[:, names.index(name)]
@@ -105,6 +117,23 @@ def read_series(
     table.require_numbers(known, 0, num_future)
     past, values = table.values[:length, : len(targets)], table.values[:, len(targets) :]
     return SeriesData(list(table.times), past, values)
+
+
+def _require_new_time(time, first, second, replace_rows):
+    """Raises an error for two rows with one time; `first` and `second` are lines and paths."""
+    (first_line, first_path), (line, path) = first, second
+    if path == first_path:
+        raise ValueError(
+            f"Expected each time once in {path}. Received: {time} in the lines {first_line} and "
+            f"{line}. Keep one of the rows. If the file contains several series, write one of them "
+            "to a file of its own."
+        )
+    if not replace_rows:
+        raise ValueError(
+            f"Expected each time once. Received: {time} in line {first_line} of {first_path} and "
+            f"line {line} of {path}. Use --replace-rows if the files contain one series, and the "
+            "rows of later files replace those of earlier files."
+        )
 
 
 def calendar_covariates(times, harmonics=2):
@@ -132,7 +161,7 @@ def covariate_scaling(known):
 
 def write_csv(path: Path, names, times, values):
     """Writes a CSV file with a time column. Missing values are empty cells."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with atomic_replace(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(names)
         for time, row in zip(times, values, strict=True):

@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 
 from keras_attn_runtime.commands.argument_types import column_fill
+from keras_attn_runtime.series_file import DELIMITERS
+from keras_attn_runtime.series_table import DECIMALS
 
 
 def parse_arguments(description, heads):
@@ -25,7 +27,22 @@ def parse_arguments(description, heads):
         "nor covariates are ignored",
     )
     parser.add_argument(
-        "--time-column", default="date", help="column of integers or ISO dates with equal steps"
+        "--time-column",
+        default="date",
+        help="column of the times with equal steps: integers, dates such as 2024-12-31, months "
+        "such as 2024-12, quarters such as 2024Q4, or dates with a time of day",
+    )
+    parser.add_argument(
+        "--replace-rows",
+        action="store_true",
+        help="a row of a later file replaces a row with the same time; without this option, two "
+        "rows with the same time are an error",
+    )
+    parser.add_argument(
+        "--delimiter", choices=list(DELIMITERS), default="comma", help="character between cells"
+    )
+    parser.add_argument(
+        "--decimal", choices=list(DECIMALS), default="point", help="decimal separator"
     )
     parser.add_argument("--targets", nargs="+", default=["value"], help="columns to forecast")
     parser.add_argument(

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from keras_attn_runtime.array_types import Array, is_in_memory, is_scalar_array
 from keras_attn_runtime.errors import SentenceError
 from keras_attn_runtime.file_format import Input, Side
+from keras_attn_runtime.masked_arrays import has_masked
 from keras_attn_runtime.source import Source
 
 Rows: TypeAlias = Array | Sequence[npt.ArrayLike]
@@ -88,6 +89,12 @@ class ArrayReader:
     def _value(self, index: int, name: str, value: npt.ArrayLike) -> Array:
         """Returns one row of an input as an array with the dtype of the input."""
         expected = self.inputs[name]
+        if has_masked(value):
+            raise SentenceError(
+                index,
+                f"expected an array without masked elements for {name!r}. Received: a masked "
+                "array. Fill it with numpy.ma.filled.",
+            )
         try:
             array = np.asarray(value)
         except (TypeError, ValueError) as error:

@@ -9,6 +9,7 @@ from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.engines.fixed_sizes import fixed_batch_size, run_rows
 from keras_attn_runtime.errors import ModelFileError, run_failures
 from keras_attn_runtime.file_format import SeriesSettings
+from keras_attn_runtime.masked_arrays import masked_to_nan
 from keras_attn_runtime.open_model import open_model
 from keras_attn_runtime.options import require_integer
 from keras_attn_runtime.pickled_arguments import PickledArguments
@@ -85,9 +86,10 @@ class Forecaster(PickledArguments):
 
         Args:
             arrays: dict from the name of each input to an array of numbers. `past_targets` `(batch,
-                past, targets)` has the units of the series, and NaN for missing values. A file with
-                covariates also needs `past_covariates` `(batch, past, columns)`,
-                `future_covariates` `(batch, horizon, columns)`, or both, without NaN.
+                past, targets)` has the units of the series, and NaN for missing values (or masked
+                elements of a `numpy.ma.MaskedArray`). A file with covariates also needs
+                `past_covariates` `(batch, past, columns)`, `future_covariates` `(batch, horizon,
+                columns)`, or both, without NaN.
             seed: int of at least 0. The n-th series uses the seed `seed + n`. Default: 0.
             seeds: list of ints of at least 0, one for each series, instead of `seed`. Equal seeds
                 give equal paths. Default: none.
@@ -160,7 +162,7 @@ class Forecaster(PickledArguments):
     def _checked_array(self, name: str, value: npt.ArrayLike) -> Floats:
         sizes = self.settings.inputs[name].shape
         try:
-            array = np.asarray(value)
+            array = np.asarray(masked_to_nan(value))
         except (TypeError, ValueError) as error:
             raise ValueError(f"Expected numbers for {name!r} ({error}).") from error
         if array.dtype.kind not in "iuf":

@@ -163,7 +163,12 @@ def write_forecasts(
         results: result of a `Forecaster` for these series, in the same order.
         settings: the settings of the model.
         options: names of the other columns.
+
+    Raises:
+        ValueError: if a forecast is not finite. Nothing is written.
     """
+    series = list(series)
+    _require_finite(series, results, settings)
     writer = csv.writer(file, lineterminator="\n")
     header = [] if options.series is None else [options.series]
     header.append("step" if options.time is None else options.time)
@@ -174,6 +179,21 @@ def write_forecasts(
         for step, time in enumerate(each.times):
             start = [] if options.series is None else [each.name]
             writer.writerow([*start, time, *_cells(results, index, step)])
+
+
+def _require_finite(series: Sequence[CsvSeries], results: Arrays, settings: SeriesSettings) -> None:
+    for name in ("mean", "quantiles"):
+        places = np.argwhere(~np.isfinite(results[name])).tolist()
+        if places:
+            index, step, target = places[0][:3]
+            each = series[index]
+            where = f" of the series {each.name!r}" if each.name else ""
+            raise ValueError(
+                f"Expected finite forecasts. Received: {settings.targets[target]}="
+                f"{results[name][tuple(places[0])]} at {each.times[step]}{where}. The largest "
+                f"value of the past is {np.nanmax(np.abs(each.arrays['past_targets'])):g}; use a "
+                "larger unit, such as millions, or train the model again."
+            )
 
 
 def _cells(results: Arrays, index: int, step: int) -> Iterator[str]:

@@ -20,12 +20,12 @@ LARGEST = float(np.finfo(np.float32).max)
 PREVIOUS = "previous"
 """The value of `--fill NAME=previous`: an empty cell repeats the value above it."""
 
-DECIMALS = {".": "point", ",": "comma"}
-"""Maps a decimal separator to its name."""
+DECIMALS = {"point": ".", "comma": ","}
+"""Maps the name of a decimal separator to the character."""
 
 _NUMBERS = {
     mark: re.compile(rf"[+-]?(\d+([{mark}]\d*)?|[{mark}]\d+)([eE][+-]?\d+)?", re.ASCII)
-    for mark in DECIMALS
+    for mark in DECIMALS.values()
 }
 """Maps a decimal separator to the pattern of a number."""
 
@@ -312,10 +312,10 @@ def _number(cell: str, name: str, line: int, decimal: str) -> float:
     number = float(text.replace(",", ".")) if _NUMBERS[decimal].fullmatch(text) else math.inf
     if abs(number) <= LARGEST:
         return number
-    other = "," if decimal == "." else "."
     advice = "Leave the cell of a missing value empty."
-    if _NUMBERS[other].fullmatch(text):
-        advice = f"Use --decimal {DECIMALS[other]} if {other!r} is the decimal separator."
+    for other, mark in DECIMALS.items():
+        if mark != decimal and _NUMBERS[mark].fullmatch(text):
+            advice = f"Use --decimal {other} if {mark!r} is the decimal separator."
     raise ValueError(
         f"Expected a finite float32 number in column {name!r}, line {line}. Received: "
         f"{shown_cell(cell)}. {advice}"

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from keras_attn_runtime.array_types import Arrays
 from keras_attn_runtime.errors import SentenceError
+from keras_attn_runtime.masked_arrays import has_masked
 from keras_attn_runtime.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -132,6 +133,12 @@ class SourceReader:
         return Source([] if is_empty else [*self._start, *ids, *self._end], truncated)
 
     def _checked_ids(self, index: int, sentence: npt.ArrayLike) -> list[int]:
+        if has_masked(sentence):
+            raise SentenceError(
+                index,
+                "expected ids without masked elements. Received: a masked array. Pass "
+                "ids.compressed().",
+            )
         try:
             array = np.asarray(sentence)
         except (TypeError, ValueError) as error:

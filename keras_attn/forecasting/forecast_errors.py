@@ -3,6 +3,7 @@
 import numpy as np
 
 from keras_attn._types import TensorLike
+from keras_attn.forecasting.masked_to_nan import masked_to_nan
 
 
 def mean_absolute_scaled_error(
@@ -18,7 +19,7 @@ def mean_absolute_scaled_error(
     ignored.
 
     Args:
-        actual: Array-like of any shape, the true values y.
+        actual: Array-like of any shape, the true values y. Masked elements are missing values.
         predicted: Array-like of the same shape, the forecasts f.
         history: Array-like of shape `(time,)`, the values before the forecasts.
         season: Positive int, number of time steps of a season. Defaults to `1`.
@@ -37,7 +38,7 @@ def mean_absolute_scaled_error(
     0.5
     """
     actual, predicted = _same_shape(actual, predicted)
-    history = np.asarray(history, dtype="float64")
+    history = masked_to_nan(history, "float64")
     if history.ndim != 1 or len(history) <= season:
         raise ValueError(
             f"Expected history of shape (time,) with more than season={season} values. Received: "
@@ -73,7 +74,7 @@ def sample_crps(actual: TensorLike, samples: TensorLike) -> float:
     >>> sample_crps([1.0], [[0.0], [2.0]])
     0.0
     """
-    samples = np.sort(np.asarray(samples, dtype="float64"), axis=0)
+    samples = np.sort(masked_to_nan(samples, "float64"), axis=0)
     actual, _ = _same_shape(actual, samples[0])
     number = len(samples)
     errors = np.abs(samples - actual).mean(axis=0)
@@ -111,7 +112,7 @@ def interval_coverage(actual: TensorLike, low: TensorLike, high: TensorLike) -> 
 
 
 def _same_shape(actual, other):
-    actual, other = (np.asarray(each, dtype="float64") for each in (actual, other))
+    actual, other = (masked_to_nan(each, "float64") for each in (actual, other))
     if actual.shape != other.shape:
         raise ValueError(
             "Expected true values and forecasts of the same shape. Received: shapes "

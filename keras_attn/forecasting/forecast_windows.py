@@ -5,6 +5,7 @@ import numpy as np
 
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._types import TensorLike
+from keras_attn.forecasting.masked_to_nan import masked_to_nan
 
 
 def forecast_windows(
@@ -18,7 +19,8 @@ def forecast_windows(
     """Cuts a series into windows of past and future values, for training and evaluation.
 
     Args:
-        targets: Array-like of shape `(time, D)`. NaN marks missing values.
+        targets: Array-like of shape `(time, D)`. NaN marks missing values, as do masked elements of
+            a `numpy.ma.MaskedArray`.
         window: Positive int, number of time steps of the past.
         horizon: Positive int, number of time steps to predict.
         past_covariates: Array-like of shape `(time, C)`, or `None`, without NaN in the past of a
@@ -34,8 +36,8 @@ def forecast_windows(
         `future_covariates` `(windows, horizon, F)`.
 
     Raises:
-        ValueError: If the series is shorter than `window + horizon`, the shapes do not match, or a
-            covariate is NaN or infinite.
+        ValueError: If the series is shorter than `window + horizon`, the shapes do not match, a
+            target is infinite, or a covariate is NaN or infinite in float32.
 
     Example:
 
@@ -49,7 +51,7 @@ def forecast_windows(
     series = {"targets": targets}
     series |= {"past_covariates": past_covariates, "future_covariates": future_covariates}
     arrays = {
-        name: np.asarray(each, dtype="float32") for name, each in series.items() if each is not None
+        name: masked_to_nan(each, "float32") for name, each in series.items() if each is not None
     }
     shapes = {name: array.shape for name, array in arrays.items()}
     length = shapes["targets"][0] if shapes["targets"] else 0
@@ -63,6 +65,14 @@ def forecast_windows(
             f"Expected at least window + horizon = {window + horizon} time steps. Received: "
             f"targets with shape {shapes['targets']}. Pad the past with NaN, or choose a shorter "
             "window."
+        )
+    infinite = np.argwhere(np.isinf(arrays["targets"])).tolist()
+    if infinite:
+        step, column = infinite[0]
+        raise ValueError(
+            "Expected targets that are finite in float32, or NaN. Received: "
+            f"{arrays['targets'][step, column]} at time step {step}, column {column}. Replace it "
+            "with NaN if it is missing."
         )
     starts = list(
         range((length - window - horizon) % stride, length - window - horizon + 1, stride)

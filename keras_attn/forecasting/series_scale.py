@@ -12,6 +12,8 @@ SMALLEST_RATIO = 1e-4
 counts as constant, and its scale is the mean absolute value. A tiny scale would make the scaled
 values of later steps huge."""
 
+SMALLEST_UNIT = 1e-37
+"""Smaller values count as 0 in a division, because some processors flush them to 0."""
 
 Scaling: TypeAlias = str | Sequence[Sequence[float]]
 """An element of `SCALINGS`, or two lists: the shift and the scale of each target."""
@@ -43,6 +45,10 @@ def series_scale(values: Tensor, observed: Tensor, scaling: Scaling) -> tuple[An
     if scaling == "none":
         return zeros, zeros + 1.0
     count = ops.maximum(ops.sum(observed, axis=1), 1.0)
+    # In units of the largest value, neither squares nor sums overflow or underflow.
+    largest = ops.max(ops.abs(values), axis=1)  # (B, D)
+    unit = ops.where(largest > SMALLEST_UNIT, largest, 1.0)
+    values = values / unit[:, None]
     mean_abs = ops.sum(ops.abs(values), axis=1) / count
     shift, scale = zeros, mean_abs
     if scaling == "std":
@@ -50,7 +56,7 @@ def series_scale(values: Tensor, observed: Tensor, scaling: Scaling) -> tuple[An
         squares = ops.square((values - shift[:, None]) * observed)
         deviation = ops.sqrt(ops.sum(squares, axis=1) / count)
         scale = ops.where(deviation > SMALLEST_RATIO * mean_abs, deviation, mean_abs)
-    return shift, ops.where(scale > 0.0, scale, 1.0)
+    return unit * shift, ops.where(unit * scale > 0.0, unit * scale, 1.0)
 
 
 def checked_scaling(scaling: Any, num_targets: int) -> Scaling:

@@ -5,7 +5,6 @@ import pytest
 import series_data
 
 CSV = """date,temperature,pressure
-2024-02-28,10.5,1015
 2024-02-28,11,7679
 2024-03-02,12,
 2024-02-29,13,1012
@@ -81,15 +80,44 @@ def test_covariates_are_scaled_to_their_range():
 @pytest.mark.parametrize(
     "text, message",
     [
-        (CSV.replace(",1015", ",x"), "column 'pressure', line 2. Received: 'x'"),
+        (CSV.replace(",1012", ",x"), "column 'pressure', line 4. Received: 'x'"),
         ("date,temperature,pressure\n2024-01-01,,\n", "Received: empty cells only"),
-        (CSV + "7,1,1\n", "times of the same kind"),
+        (CSV + "7,1,1\n", "times of the same kind.* '7' in line 5"),
+        (CSV + "2024-02-29,1,1\n", "Received: 2024-02-29 in the lines 4 and 5.*several series"),
         (CSV.replace("pressure", "wind"), r"columns \['pressure'\]"),
     ],
 )
 def test_wrong_csv_raises_an_error(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         read(tmp_path, text)
+
+
+def test_rows_of_later_files_replace_rows_only_if_asked(tmp_path):
+    for name, rows in (("a", "1,5\n2,6\n3,7\n"), ("b", "3,8\n4,9\n")):
+        (tmp_path / f"{name}.csv").write_text("t,x\n" + rows)
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    with pytest.raises(ValueError, match="3 in line 4 of .*a.csv and line 2 of .*--replace-rows"):
+        series_data.read_series(paths, "t", ["x"])
+    data = series_data.read_series(paths, "t", ["x"], replace_rows=True)
+    assert data.targets.tolist() == [[5], [6], [8], [9]]
+    (tmp_path / "b.csv").write_text("t,x\n2024-01-01,8\n")
+    with pytest.raises(ValueError, match="times of the same kind in all files"):
+        series_data.read_series(paths, "t", ["x"])
+
+
+def test_files_of_european_spreadsheets_are_read(tmp_path):
+    text = "\ufefft;x\r\n2024-01;1,5\r\n2024-02;\r\n2024-03;2\r\n"
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8", newline="")
+    data = series_data.read_series(
+        [tmp_path / "a.csv"], "t", ["x"], horizon=1, delimiter=";", decimal=","
+    )
+    np.testing.assert_array_equal(data.targets, [[1.5], [np.nan], [2]])
+    assert [str(time) for time in data.times] == ["2024-01", "2024-02", "2024-03", "2024-04"]
+    names, _ = series_data.calendar_covariates(data.times)
+    series_data.write_csv(tmp_path / "b.csv", ["t", "x"], data.times[:3], data.targets)
+    again = series_data.read_series([tmp_path / "b.csv"], "t", ["x"])
+    np.testing.assert_array_equal(again.targets, data.targets)
+    assert again.times == data.times[:3] and len(names) == 4
 
 
 def test_calendar_covariates_repeat_each_year():

@@ -44,6 +44,14 @@ def test_coverage_counts_observed_values():
     assert interval_coverage([1.0, 2.0, 3.0, NAN], [1, 1, 1, 1], [2, 2, 2, 2]) == 2 / 3
 
 
+def test_masked_elements_are_missing_values():
+    actual = np.ma.masked_array([1.0, 2.0, 99.0], [False, False, True])
+    assert interval_coverage(actual, [1, 1, 1], [1, 2, 2]) == 1
+    assert sample_crps(actual, [[1.0, 3.0, 0.0]]) == 0.5
+    history = np.ma.masked_array([1.0, 2.0, 99.0, 4.0], [False, False, True, False])
+    assert mean_absolute_scaled_error(actual, [1.0, 3.0, 0.0], history) == 0.5
+
+
 def test_errors_of_wrong_shapes_name_the_shapes():
     with pytest.raises(ValueError, match=r"shapes \(2,\) and \(3,\)"):
         interval_coverage([1.0, 2.0], [1.0, 2.0, 3.0], [1.0, 2.0])

@@ -31,6 +31,23 @@ def test_windows_of_wrong_series_raise_an_error():
         forecast_windows(np.ones(6), 3, 2)
 
 
+def test_masked_elements_are_missing_values():
+    values = np.ma.masked_array(np.arange(6.0)[:, None], np.arange(6)[:, None] == 4)
+    for targets in (values, list(values), values.astype(int)):
+        windows = forecast_windows(targets, 4, 2)
+        np.testing.assert_array_equal(windows["future_targets"], [[[np.nan], [5]]])
+    with pytest.raises(ValueError, match="future_covariates. Received: nan at time step 4"):
+        forecast_windows(np.zeros((6, 1)), 4, 2, None, values)
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, 1e39])
+def test_infinite_targets_raise_an_error(value):
+    targets = np.zeros((6, 2))
+    targets[3, 1] = value
+    with pytest.raises(ValueError, match="finite in float32.*inf at time step 3, column 1"):
+        forecast_windows(targets, 4, 2)
+
+
 def test_missing_covariates_raise_an_error_that_names_the_time():
     targets, known = np.zeros((8, 1)), np.zeros((8, 2))
     known[6, 1] = np.nan  # the last past of the windows ends at 5, the last future at 7

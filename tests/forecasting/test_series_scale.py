@@ -1,8 +1,9 @@
+import keras
 import numpy as np
 import pytest
 
 from keras_attn.forecasting.series_scale import checked_scaling, series_scale
-from tests.contracts import assert_close, tensor
+from tests.contracts import tensor
 
 NAN = np.nan
 SERIES = {
@@ -12,6 +13,8 @@ SERIES = {
     "zeros": [0.0, 0.0, NAN],
     "all missing": [NAN, NAN, NAN],
     "large and constant": [1e6, 1e6, 1e6],
+    "huge": [1e37, -2e38, 2e38],
+    "tiny": [1e-30, 2e-30, NAN],
 }
 EXPECTED = {
     "std": {
@@ -21,6 +24,8 @@ EXPECTED = {
         "zeros": (0.0, 1.0),
         "all missing": (0.0, 1.0),
         "large and constant": (1e6, 1e6),
+        "huge": (1e37 / 3, np.std([1e37, -2e38, 2e38])),
+        "tiny": (1.5e-30, 0.5e-30),
     },
     "mean_abs": {
         "complete": (0.0, 3.0),
@@ -29,6 +34,8 @@ EXPECTED = {
         "zeros": (0.0, 1.0),
         "all missing": (0.0, 1.0),
         "large and constant": (0.0, 1e6),
+        "huge": (0.0, 4.1e38 / 3),
+        "tiny": (0.0, 1.5e-30),
     },
     "none": dict.fromkeys(SERIES, (0.0, 1.0)),
     ((3.0,), (2.0,)): dict.fromkeys(SERIES, (3.0, 2.0)),
@@ -42,7 +49,8 @@ def test_series_scale_reads_observed_values_and_is_never_zero(scaling):
     known = np.where(observed, values, 0)
     found = series_scale(tensor(known), tensor(observed, "float32"), scaling)
     expected = np.array([EXPECTED[scaling][name] for name in SERIES]).T[..., None]
-    assert_close(found, tuple(expected))
+    for each, number in zip(found, expected, strict=True):
+        np.testing.assert_allclose(keras.ops.convert_to_numpy(each), number, rtol=2e-5)
 
 
 @pytest.mark.parametrize("scaling", ["max", None, 3, ((1.0,), (0.0,)), ((1.0,), (1.0, 2.0))])

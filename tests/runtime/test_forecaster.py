@@ -46,6 +46,22 @@ def test_missing_values_of_targets_are_accepted(forecaster):
     assert np.isfinite(forecaster({"past_targets": past})["mean"]).all()
 
 
+def test_masked_values_are_missing_values(forecaster, with_covariates):
+    masked = np.ma.masked_array(PAST, PAST == 18)  # the last time step, which the file repeats
+    for values in (masked, list(masked), masked.astype(int)):
+        mean = forecaster({"past_targets": values})["mean"]
+        np.testing.assert_array_equal(mean[1, 0], [np.nan, 19])
+    unmasked = np.ma.masked_array(PAST.astype(int), False)
+    assert forecaster({"past_targets": unmasked})["mean"][1, 0].tolist() == [18, 19]
+    arrays = {
+        "past_targets": PAST,
+        "past_covariates": np.ma.masked_array(np.zeros((2, 5, 1)), True),
+        "future_covariates": np.zeros((2, 3, 2)),
+    }
+    with pytest.raises(ValueError, match="numbers without NaN in 'past_cov"):
+        with_covariates(arrays)
+
+
 def test_forecaster_can_be_pickled(forecaster):
     copy = pickle.loads(pickle.dumps(forecaster))
     results = [each({"past_targets": PAST})["mean"] for each in (forecaster, copy)]

@@ -147,6 +147,17 @@ def test_forecasts_are_written_by_time_and_target():
     assert lines[1:3] == ["2024-03-01,0,0,1,2,1,3,4,5", "2024-03-02,2,6,7,8,3,9,10,11"]
 
 
+def test_infinite_forecasts_raise_an_error_and_write_nothing():
+    series = read(SHOPS, series="shop")
+    results = {"mean": np.zeros((2, 3, 2)), "quantiles": np.zeros((2, 3, 2, 3))}
+    results["quantiles"][1, 2, 1, 0] = np.inf
+    file = io.StringIO()
+    message = "Received: b=inf at 3 of the series 'y'. The largest value of the past is 8"
+    with pytest.raises(ValueError, match=message):
+        write_forecasts(file, series, results, PLAIN, CsvOptions(None, "shop"))
+    assert file.getvalue() == ""
+
+
 def test_forecasts_of_several_series_have_a_column_of_names():
     series = read(SHOPS, series="shop")
     results = {"mean": np.zeros((2, 3, 2)), "quantiles": np.zeros((2, 3, 2, 3))}

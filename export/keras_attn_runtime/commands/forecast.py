@@ -55,7 +55,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add(
         "--decimal",
-        choices=list(DECIMALS.values()),
+        choices=list(DECIMALS),
         default="point",
         help="decimal separator of the input. The output always has commas between cells, and "
         "points in numbers. Default: %(default)s",
@@ -117,7 +117,7 @@ def run(arguments: Namespace) -> int:
             arguments.series_column,
             arguments.insert_missing_rows,
             DELIMITERS[arguments.delimiter],
-            {name: mark for mark, name in DECIMALS.items()}[arguments.decimal],
+            DECIMALS[arguments.decimal],
             dict(arguments.fill),
         )
         source = sys.stdin.buffer if arguments.input == "-" else arguments.input

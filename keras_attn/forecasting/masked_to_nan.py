@@ -1,0 +1,26 @@
+from typing import Any
+
+import numpy as np
+
+from keras_attn._types import TensorLike
+
+
+def masked_to_nan(values: TensorLike, dtype: str) -> np.ndarray:
+    """Converts values to an array, with NaN for the masked elements of NumPy's masked arrays.
+
+    `numpy.asarray` would return the data below the mask.
+
+    Args:
+        values: Array-like. Masked arrays may also be elements of lists.
+        dtype: String, a float dtype of the result.
+    """
+    with np.errstate(over="ignore"):  # infinite in the result
+        return np.asarray(_filled(values, dtype), dtype)
+
+
+def _filled(values: Any, dtype: str) -> Any:
+    if isinstance(values, np.ma.MaskedArray):
+        return values.astype(dtype).filled(np.nan)
+    if isinstance(values, (list, tuple)):
+        return [_filled(each, dtype) for each in values]
+    return values
