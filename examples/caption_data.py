@@ -7,6 +7,9 @@ import keras
 import numpy as np
 import scene_captions
 import scenes
+from keras_attn_runtime import read_image
+from keras_attn_runtime.file_format import Input
+from keras_attn_runtime.image_format import ImageFormat
 
 
 class CaptionData(NamedTuple):
@@ -49,7 +52,8 @@ def read_directory(directory, side=scenes.SIDE):
         `CaptionData`.
 
     Raises:
-        ValueError: If the directory has no images or no captions, or their numbers differ.
+        ValueError: If the directory has no images or no captions, their numbers differ, or an image
+            is damaged or has more than 8 bits per channel.
     """
     directory = Path(directory)
     # As in the runtime, hidden files such as .DS_Store are not images.
@@ -64,12 +68,16 @@ def read_directory(directory, side=scenes.SIDE):
             "Expected images in 'images/', and one line for each image in 'captions.LANGUAGE'. "
             f"Received: {len(paths)} images, lines {counts} in {str(directory)!r}."
         )
-    # The runtime resizes in the same way: see `ImageFormat`.
-    images = [
-        keras.utils.load_img(path, target_size=(side, side), interpolation="bilinear")
-        for path in paths
-    ]
-    return CaptionData(np.stack([np.asarray(image) for image in images]), captions)
+    return CaptionData(np.stack([_read_pixels(path, side) for path in paths]), captions)
+
+
+def _read_pixels(path, side):
+    """Returns the pixels of an image as the runtime reads them: uint8 (side, side, 3)."""
+    image_format = ImageFormat("rgb", (1.0,) * 3, (0.0,) * 3, resize="bilinear")
+    try:
+        return read_image(path, Input("image", "uint8", ("batch", side, side, 3), image_format))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 class CaptionBatches(keras.utils.PyDataset):

@@ -108,16 +108,15 @@ class Forecaster(PickledArguments):
         """
         feeds = self._checked(arrays)
         rows = len(feeds["past_targets"])
-        require_integer("seed", seed, least=0)
-        require_integer("batch_size", batch_size, least=1)
+        seed = require_integer("seed", seed, least=0)
+        batch_size = require_integer("batch_size", batch_size, least=1)
         if seeds is None:
             seeds = [(seed + row) % 2**31 for row in range(rows)]
         if len(seeds) != rows:
             raise ValueError(
                 f"Expected one seed for each of {rows} series. Received: {len(seeds)} seeds."
             )
-        for each in seeds:
-            require_integer("seeds", each, least=0)
+        seeds = [require_integer("seeds", each, least=0) for each in seeds]
         inputs: Arrays = {**feeds, SEEDS: np.array(seeds, np.int32)}
         parts: list[Arrays] = []
         batch_size = min(batch_size, self._batch_size or batch_size)

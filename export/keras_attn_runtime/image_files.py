@@ -1,6 +1,7 @@
 """Reads image files with Pillow, in the format that the metadata of a model file define."""
 
 import os
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,10 @@ from keras_attn_runtime.file_format import Input
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from PIL.ImageFile import ImageFile
+
+ORIENTATION, BITS_PER_SAMPLE = 0x112, 258
+"""Tags of EXIF and TIFF."""
 
 FORMATS = {
     "BMP": (".bmp",),
@@ -43,8 +48,8 @@ def read_image(path: str | os.PathLike[str], expected: Input) -> Array:
     The pixels are those of `keras.utils.load_img(path, color_mode, target_size, interpolation)`:
     the image is converted to the channels of the model, resized with `PIL.Image.Image.resize` if
     its size differs, and then scaled in float32: `scale * pixel + offset`. Like Keras, the function
-    ignores the orientation in EXIF data. The function also ignores transparency, unless the model
-    reads "rgba". Of an animation, only the first image is read.
+    ignores the orientation in EXIF data, and reads only the first image of an animation. Both give
+    a `UserWarning`. The function also ignores transparency, unless the model reads "rgba".
 
     Args:
         path: string or path of a BMP, GIF, JPEG, PNG, PPM, TIFF or WebP file.
@@ -66,6 +71,18 @@ def read_image(path: str | os.PathLike[str], expected: Input) -> Array:
         image = read_image("photo.png", translator.settings.inputs["image"])
         translator.generate({"image": [image]})[0].text
     """
+    array, ignored = load_image(path, expected)
+    for each in ignored:
+        warnings.warn(f"{os.fspath(path)}: {each}", stacklevel=2)
+    return array
+
+
+def load_image(path: str | os.PathLike[str], expected: Input) -> tuple[Array, list[str]]:
+    """Reads an image file, see `read_image`.
+
+    Returns:
+        Tuple of the array, and a list of sentences about what is ignored in the file.
+    """
     image_format = expected.image
     if image_format is None:
         raise ModelFileError(
@@ -73,7 +90,7 @@ def read_image(path: str | os.PathLike[str], expected: Input) -> Array:
             f"{expected.kind!r} without the entry 'image'. Export it with image_format=..., or "
             "read the images yourself and give arrays to `generate`."
         )
-    image = _decode(path)
+    image, ignored = _decode(path)
     mode = MODES[image_format.channels]
     if image.mode != mode:
         image = image.convert(mode)
@@ -91,36 +108,48 @@ def read_image(path: str | os.PathLike[str], expected: Input) -> Array:
     scale, offset = (
         np.asarray(each, "float32") for each in (image_format.scale, image_format.offset)
     )
-    return (scale * pixels.astype("float32") + offset).astype(expected.dtype)
+    return (scale * pixels.astype("float32") + offset).astype(expected.dtype), ignored
 
 
 def list_images(directory: str | os.PathLike[str]) -> tuple[list[Path], list[Path]]:
     """Lists the image files of a directory by their suffixes, sorted by name.
 
     Args:
-        directory: string or path. Subdirectories and hidden files are ignored.
+        directory: string or path.
 
     Returns:
-        Tuple of the paths of image files and of other files.
+        Tuple of the paths of image files, and of entries that are ignored: subdirectories, hidden
+        images, and files with other suffixes.
 
     Raises:
-        ValueError: if the directory has no image files.
+        ValueError: if the directory has no image files, or an entry with the suffix of an image is
+            a link to a missing file, a pipe, a socket or a device.
         OSError: if the directory does not exist or cannot be read.
     """
     suffixes = [suffix for each in FORMATS.values() for suffix in each]
     entries = sorted(Path(directory).iterdir())
-    files = [path for path in entries if not path.name.startswith(".") and path.is_file()]
-    images = [path for path in files if path.suffix.lower() in suffixes]
+    visible = [path for path in entries if not path.name.startswith(".")]
+    with_suffix = [path for path in visible if path.suffix.lower() in suffixes]
+    images = [path for path in with_suffix if not path.is_dir()]
+    hidden = [path for path in entries if path.name.startswith(".")]
+    others = {*visible, *(path for path in hidden if path.suffix.lower() in suffixes)} - {*images}
     if not images:
         raise ValueError(
             f"Expected a directory with image files ({', '.join(suffixes)}). Received: "
-            f"{str(directory)!r} with {len(files)} other files."
+            f"{str(directory)!r} with {len(others)} other entries."
         )
-    return images, [path for path in files if path.suffix.lower() not in suffixes]
+    for path in images:
+        if not path.is_file():
+            kind = "a link to a missing file" if path.is_symlink() else "neither a file nor a link"
+            raise ValueError(
+                f"Expected image files. Received: {ascii(path.name)}, {kind}. Remove it, or "
+                "restore the file."
+            )
+    return images, sorted(others)
 
 
-def _decode(path: str | os.PathLike[str]) -> "Image":
-    """Returns the decoded image of a file."""
+def _decode(path: str | os.PathLike[str]) -> "tuple[Image, list[str]]":
+    """Returns the decoded image of a file, and sentences about what is ignored in the file."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
@@ -142,10 +171,12 @@ def _decode(path: str | os.PathLike[str]) -> "Image":
                 f"expected an image of the format {', '.join(FORMATS)}. Received: a file of "
                 "another format, or a damaged one."
             )
-        if image.mode not in EIGHT_BITS:
+        bits = _bits_per_channel(image)
+        if image.mode not in EIGHT_BITS or bits > 8:
+            received = f"{bits} bits" if bits > 8 else f"mode={image.mode!r}"
             raise ValueError(
-                "expected an image of at most 8 bits per channel. Received: "
-                f"mode={image.mode!r}. Convert it."
+                f"expected an image of at most 8 bits per channel. Received: {received}. Convert "
+                "it."
             )
         if not 0 < image.width * image.height <= MOST_PIXELS:
             raise ValueError(
@@ -153,8 +184,44 @@ def _decode(path: str | os.PathLike[str]) -> "Image":
                 f"{image.height} pixels. Resize it."
             )
         with _decoder_errors():
+            # Before the image is loaded, because the size of the next image could differ.
+            is_animated = getattr(image, "is_animated", False)
+            image.seek(0)
             image.load()
-    return image
+    return image, _ignored(image, is_animated)
+
+
+def _bits_per_channel(image: "ImageFile") -> int:
+    """Returns the bits of each channel in the file. Pillow converts 16 bits to 8, except for gray.
+
+    Args:
+        image: image that is not loaded yet.
+    """
+    from PIL.TiffImagePlugin import TiffImageFile
+
+    if isinstance(image, TiffImageFile):
+        return max(image.tag_v2.get(BITS_PER_SAMPLE, (1,)))
+    args = image.tile[0].args if image.tile else ""
+    if image.format == "PNG":
+        return 16 if str(args).endswith(";16B") else 8
+    if image.format == "PPM" and isinstance(args, tuple):
+        return max(int(each).bit_length() for each in args[1:])
+    return 8
+
+
+def _ignored(image: "ImageFile", is_animated: bool) -> list[str]:
+    """Returns sentences about what is ignored in a loaded image file."""
+    ignored: list[str] = []
+    if is_animated:
+        ignored.append("the file has several images, of which only the first is read.")
+    # Pillow removes the tag where it rotates the image itself: in TIFF files.
+    orientation = image.getexif().get(ORIENTATION, 1)
+    if orientation != 1:
+        ignored.append(
+            f"the EXIF orientation {orientation} is ignored. If the training images were rotated "
+            "to be upright, rotate this one too."
+        )
+    return ignored
 
 
 @contextmanager

@@ -11,14 +11,13 @@ def masked_to_nan(values: Any) -> Any:
     Args:
         values: array, or list of arrays and lists.
     """
-    if isinstance(values, np.ma.MaskedArray):
-        if not has_masked(values) or values.dtype.kind not in "biuf":
-            return np.ma.getdata(values)
-        wide = values.dtype if values.dtype.kind == "f" else np.dtype("float64")
-        return values.astype(wide).filled(np.nan)
     if isinstance(values, (list, tuple)):
-        return [masked_to_nan(each) for each in values]
-    return values
+        items: list[Any] = [*values]
+        return [masked_to_nan(each) for each in items]
+    if not has_masked(values) or values.dtype.kind not in "biuf":
+        return values
+    wide = values.dtype if values.dtype.kind == "f" else np.dtype("float64")
+    return np.where(np.ma.getmaskarray(values), np.nan, np.ma.getdata(values).astype(wide))
 
 
 def has_masked(values: object) -> bool:
@@ -26,5 +25,6 @@ def has_masked(values: object) -> bool:
     if isinstance(values, np.ma.MaskedArray):
         return bool(np.ma.getmaskarray(values).any())
     if isinstance(values, (list, tuple)):
-        return any(has_masked(each) for each in values)
+        items: list[object] = [*values]
+        return any(has_masked(each) for each in items)
     return False

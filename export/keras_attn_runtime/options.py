@@ -81,26 +81,23 @@ class Options:
     cancel_token: CancelToken | None = None
 
     def __post_init__(self) -> None:
-        if self.max_length is not None:
-            require_integer("max_length", self.max_length, least=0)
-        require_integer("num_hypotheses", self.num_hypotheses, least=1)
-        require_bool("alignments", self.alignments)
-        require_integer("batch_size", self.batch_size, least=1)
-        if self.window is not None:
-            require_integer("window", self.window, least=1)
-        if self.seed is not None:
-            require_integer("seed", self.seed, least=0)
-        if self.length_penalty is not None:
-            _require("length_penalty", self.length_penalty, Real, "a number", least=0)
-        if self.timeout is not None:
-            _require("timeout", self.timeout, Real, "a number of seconds", least=0)
+        checked = {
+            "max_length": _or_none(require_integer, "max_length", self.max_length, 0),
+            "length_penalty": _or_none(
+                _require_number, "length_penalty", self.length_penalty, "a number"
+            ),
+            "num_hypotheses": require_integer("num_hypotheses", self.num_hypotheses, least=1),
+            "batch_size": require_integer("batch_size", self.batch_size, least=1),
+            "window": _or_none(require_integer, "window", self.window, 1),
+            "seed": _or_none(require_integer, "seed", self.seed, 0),
+            "alignments": require_bool("alignments", self.alignments),
+            "timeout": _or_none(_require_number, "timeout", self.timeout, "a number of seconds"),
+        }
         for name in ("source_language", "target_language"):
             _require_text(name, getattr(self, name))
         _require_cancel_token(self.cancel_token)
-        for name in ("max_length", "num_hypotheses", "batch_size", "window", "seed"):
-            value = getattr(self, name)
-            if value is not None:  # products of small NumPy integers could overflow
-                object.__setattr__(self, name, int(value))
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, options: CallOptions) -> Self:
@@ -135,15 +132,36 @@ def list_options(function: Callable[P, R]) -> Callable[P, R]:
     return function
 
 
-def require_integer(name: str, value: object, least: int, most: int = LARGEST_INT32) -> None:
-    """Raises ValueError unless `value` is an integer in [least, most]."""
-    _require(name, value, Integral, "an integer", least, most)
+def require_integer(name: str, value: object, least: int, most: int = LARGEST_INT32) -> int:
+    """Returns an integer of Python or NumPy as an int.
+
+    Products of NumPy integers can overflow, and some functions do not accept them.
+
+    Raises:
+        ValueError: if `value` is not an integer in [least, most].
+    """
+    return int(_checked(name, value, Integral, "an integer", least, most))
 
 
-def require_bool(name: str, value: object) -> None:
-    """Raises ValueError unless `value` is True or False."""
+def require_bool(name: str, value: object) -> bool:
+    """Returns a bool of Python or NumPy as a bool.
+
+    Raises:
+        ValueError: if `value` is neither True nor False.
+    """
     if not isinstance(value, (bool, np.bool_)):
         raise ValueError(f"Expected {name} to be True or False. Received: {name}={value!r}.")
+    return bool(value)
+
+
+def _require_number(name: str, value: object, expected: str) -> float:
+    """Returns a number of Python or NumPy as a float; raises ValueError for other values."""
+    return float(_checked(name, value, Real, expected, 0, LARGEST_INT32))
+
+
+def _or_none(require: Callable[..., R], name: str, value: object, *rest: object) -> R | None:
+    """Returns `require(name, value, *rest)`, or `None` if the value is `None`."""
+    return None if value is None else require(name, value, *rest)
 
 
 def _require_text(name: str, value: object) -> None:
@@ -158,20 +176,22 @@ def _require_cancel_token(value: object) -> None:
         )
 
 
-def _require(
+def _checked(
     name: str,
     value: object,
     kind: type[Integral] | type[Real],
     expected: str,
     least: int,
-    most: int = LARGEST_INT32,
-) -> None:
+    most: int,
+) -> Any:
+    """Returns a number in [least, most] of Python."""
     # NumPy would compare in the dtype of the value, which may be unable to represent the limits.
     plain: Any = value.item() if isinstance(value, np.generic) else value
     if not _is_number(plain, kind) or not least <= plain <= most:  # nan is in no range
         raise ValueError(
             f"Expected {name} to be {expected} in [{least}, {most}]. Received: {name}={value!r}."
         )
+    return plain
 
 
 def _is_number(value: object, kind: type[Integral] | type[Real]) -> bool:

@@ -53,7 +53,7 @@ def create_session(
         ImportError: if ONNX Runtime is not installed, or cannot be loaded.
     """
     if num_threads is not None:
-        require_integer("num_threads", num_threads, least=1, most=MOST_THREADS)
+        num_threads = require_integer("num_threads", num_threads, least=1, most=MOST_THREADS)
     require_regular_file(path)
     # A missing file or permission raises the usual OSError here, not an error of ONNX Runtime.
     with open(path, "rb"):

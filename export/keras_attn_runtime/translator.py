@@ -122,17 +122,19 @@ class Translator(PickledArguments):
         truncate: bool = False,
         max_source_characters: int | None = None,
     ) -> None:
-        require_integer("max_source_length", max_source_length, least=1)
+        max_source_length = require_integer("max_source_length", max_source_length, least=1)
         if max_source_characters is not None:
-            require_integer("max_source_characters", max_source_characters, least=1)
-        require_integer("num_workers", num_workers, least=1, most=MOST_THREADS)
-        require_bool("truncate", truncate)
+            max_source_characters = require_integer(
+                "max_source_characters", max_source_characters, least=1
+            )
+        num_workers = require_integer("num_workers", num_workers, least=1, most=MOST_THREADS)
+        truncate = require_bool("truncate", truncate)
         _require_path(path)
         if num_threads is None:
             num_threads = default_num_threads(num_workers)
         else:
             most = MOST_THREADS // num_workers
-            require_integer("num_threads", num_threads, least=1, most=most)
+            num_threads = require_integer("num_threads", num_threads, least=1, most=most)
         self._model = self._open(path, providers, num_threads, num_workers)
         self._runner = BatchRunner(self._model, num_workers)
         self._process = os.getpid()
@@ -416,7 +418,7 @@ class Translator(PickledArguments):
         self, texts: Iterable[str], targets: Iterable[str], skip_unscorable: bool, call: Call
     ) -> Iterator[Source]:
         """Returns the source of each text, with the target and the end token as its prefix."""
-        require_bool("skip_unscorable", skip_unscorable)
+        skip_unscorable = require_bool("skip_unscorable", skip_unscorable)
         self._require_target_prefix()
         if not self.settings.scores_prefix:
             raise ModelFileError(

@@ -39,6 +39,12 @@ def test_directory_contains_the_same_images_and_captions(data, tmp_path):
     assert found.captions == data.captions
     (tmp_path / "train/images/.DS_Store").write_bytes(b"")
     assert caption_data.read_directory(tmp_path / "train", side=24).images.shape[1:] == (24, 24, 3)
+    path = tmp_path / "train/images/0003.png"
+    content = path.read_bytes()
+    path.write_bytes(content[:40])
+    with pytest.raises(ValueError, match="0003.png: expected an image of the format"):
+        caption_data.read_directory(tmp_path / "train")
+    path.write_bytes(content)
     (tmp_path / "train/captions.fr").write_text("un cercle\n")
     with pytest.raises(ValueError, match="Received: 12 images, lines .*'fr': 1"):
         caption_data.read_directory(tmp_path / "train")

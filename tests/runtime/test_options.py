@@ -1,6 +1,8 @@
 import inspect
 from dataclasses import fields
+from fractions import Fraction
 
+import numpy as np
 import pytest
 from keras_attn_runtime import Translator
 from keras_attn_runtime.options import CallOptions, Options
@@ -32,3 +34,39 @@ def test_call_options_have_the_names_of_options():
 def test_options_with_unknown_name_list_the_valid_ones():
     with pytest.raises(TypeError, match="'num_hypotheses'.*Received: beam_width"):
         Options.of({"beam_width": 4})
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int8, np.uint64, Fraction])
+def test_numbers_of_numpy_become_numbers_of_python(kind):
+    options = Options(length_penalty=kind(1), timeout=kind(60))
+    assert (options.length_penalty, options.timeout) == (1, 60)
+    assert type(options.length_penalty) is type(options.timeout) is float
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.uint64])
+def test_integers_of_numpy_become_integers_of_python(kind):
+    names = ("max_length", "num_hypotheses", "batch_size", "window", "seed")
+    options = Options(**{name: kind(100) for name in names})
+    assert all(type(getattr(options, name)) is int for name in names)
+    assert options.window_size == 100 and Options(batch_size=kind(100)).window_size == 1600
+
+
+def test_bool_of_numpy_becomes_a_bool_of_python():
+    assert Options(alignments=np.bool_(False)).alignments is False
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *(
+            {"timeout": each}
+            for each in (True, np.bool_(True), "5", 5 + 0j, np.nan, np.float32(-1))
+        ),
+        *({"timeout": each} for each in (np.array([5.0]), np.timedelta64(5, "s"), 2**31)),
+        *({"seed": each} for each in (np.float32(5), 5.0, np.bool_(True), np.array(5), 2**31, -1)),
+        *({"alignments": each} for each in (0, 1, np.int8(1), "yes", None)),
+    ],
+)
+def test_options_of_wrong_types_raise_an_error(option):
+    with pytest.raises(ValueError, match=f"Expected {next(iter(option))} to be"):
+        Options(**option)

@@ -5,7 +5,7 @@ import math
 from typing import TypeVar
 
 from keras_attn_runtime.options import LARGEST_INT32
-from keras_attn_runtime.series_table import PREVIOUS
+from keras_attn_runtime.series_table import LARGEST, PREVIOUS
 
 N = TypeVar("N", int, float)
 
@@ -42,9 +42,10 @@ def column_fill(text: str) -> tuple[str, float | str]:
         fill = PREVIOUS if value == PREVIOUS else float(value)
     except ValueError:
         fill = math.nan
-    if not name or (isinstance(fill, float) and not math.isfinite(fill)):
+    if not name or (isinstance(fill, float) and not abs(fill) <= LARGEST):  # also rejects nan
         raise argparse.ArgumentTypeError(
-            f"expected NAME=NUMBER or NAME={PREVIOUS}, such as holiday=0, received {text!r}"
+            f"expected NAME=NUMBER or NAME={PREVIOUS}, such as holiday=0, with a number of at most "
+            f"{LARGEST:.4g} (float32), received {text!r}"
         )
     return name, fill
 

@@ -1,11 +1,14 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from keras_attn_runtime.array_types import Array
 from keras_attn_runtime.errors import ModelFileError, SentenceError
 from keras_attn_runtime.file_format import Input
-from keras_attn_runtime.image_files import list_images, read_image
+from keras_attn_runtime.image_files import list_images, load_image
 from keras_attn_runtime.translator import Translator
+
+MOST_NAMES = 20
+"""Maximum number of names in a message."""
 
 
 class ImageDirectory:
@@ -20,14 +23,21 @@ class ImageDirectory:
     def __init__(self, path: str) -> None:
         self._directory = path
         self._paths: list[Path] = []
+        self._report: Callable[[str], None] = print
 
-    def open(self) -> list[str]:
-        """Lists the image files, and returns warnings about files that are ignored.
+    def open(self, report: Callable[[str], None]) -> None:
+        """Lists the image files.
+
+        Args:
+            report: function that prints a message: which entries of the directory are ignored,
+                and what is ignored in an image.
 
         Raises:
-            ValueError: if there is no image, or the name of a file contains a line break.
+            ValueError: if there is no image, an image is a link to a missing file or not a file, or
+                the name of a file contains a line break.
             OSError: if the directory cannot be read.
         """
+        self._report = report
         self._paths, others = list_images(self._directory)
         for path in self._paths:
             if not path.name.isprintable():
@@ -35,12 +45,13 @@ class ImageDirectory:
                     "Expected file names of printable characters, because they are written to the "
                     f"output. Received: {ascii(path.name)}. Rename the file."
                 )
-        if not others:
-            return []
-        return [
-            f"warning: ignored {len(others)} files without the suffix of an image, such as "
-            f"{ascii(others[0].name)}"
-        ]
+        if others:
+            names = ", ".join(ascii(path.name) for path in others[:MOST_NAMES])
+            rest = ", ..." if len(others) > MOST_NAMES else ""
+            report(
+                f"warning: ignored {len(others)} directories, hidden files and files without the "
+                f"suffix of an image: {names}{rest}"
+            )
 
     def read(self, translator: Translator) -> Iterator[dict[str, Array]]:
         """Yields a dict with the image of each file; raises `SentenceError` for an invalid file."""
@@ -61,7 +72,10 @@ class ImageDirectory:
     def _rows(self, name: str, expected: Input) -> Iterator[dict[str, Array]]:
         for index, path in enumerate(self._paths):
             try:
-                yield {name: read_image(path, expected)}
+                image, ignored = load_image(path, expected)
+                for each in ignored:
+                    self._report(f"warning: {path.name}: {each}")
+                yield {name: image}
             except ModelFileError:
                 raise
             except ValueError as error:

@@ -33,7 +33,7 @@ class Items(Protocol):
     @property
     def is_interactive(self) -> bool: ...
 
-    def open(self) -> list[str]: ...
+    def open(self, report: Callable[[str], None]) -> None: ...
 
     def read(self, translator: Translator) -> Iterator[Any]: ...
 
@@ -107,8 +107,7 @@ def _run(
             "Expected standard output. Received: stdout=None. Start the command with an open "
             "standard output."
         )
-    for warning in items.open():
-        progress.message(warning)
+    items.open(progress.message)
     translator = Translator(
         arguments.model,
         providers=[(arguments.provider, dict(arguments.provider_option))],

@@ -1,7 +1,7 @@
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from keras_attn_runtime.lines import read_lines
@@ -23,8 +23,11 @@ class StandardInput:
         """Whether the input is a terminal, so that a user waits for each answer."""
         return sys.stdin.isatty()
 
-    def open(self) -> list[str]:
-        """Prepares standard input. Returns the warnings, an empty list.
+    def open(self, report: Callable[[str], None]) -> None:
+        """Prepares standard input.
+
+        Args:
+            report: function that prints a message. It is not used.
 
         Raises:
             OSError: if standard input is closed.
@@ -39,7 +42,6 @@ class StandardInput:
         # anything but a pipe.
         with suppress(OSError, AttributeError):
             os.set_blocking(sys.stdin.fileno(), True)
-        return []
 
     def read(self, translator: Translator) -> Iterator[str]:
         """Yields the lines; raises `SentenceError` for invalid UTF-8."""

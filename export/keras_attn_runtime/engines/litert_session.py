@@ -14,7 +14,8 @@ from keras_attn_runtime.cancellation import Call
 from keras_attn_runtime.engines.engine_session import EngineValue
 from keras_attn_runtime.errors import ModelFileError, ProviderError, in_one_line
 from keras_attn_runtime.file_info.tensor_value import TensorValue
-from keras_attn_runtime.session import Providers, read_providers
+from keras_attn_runtime.options import require_integer
+from keras_attn_runtime.session import MOST_THREADS, Providers, read_providers
 
 if TYPE_CHECKING:
     from ai_edge_litert.interpreter import Details, SignatureRunner
@@ -101,7 +102,7 @@ def create_litert_sessions(
     Args:
         path: string, the path of the file, for messages.
         model: bytes of the model. LiteRT can crash on damaged bytes.
-        num_threads: int of at least 1, number of threads of one operator. Default: all cores.
+        num_threads: int in [1, 1024], number of threads of one operator. Default: all cores.
         signatures: list of strings, the signatures to run. Default: "serving_default", the
             signature of a whole search.
 
@@ -110,8 +111,11 @@ def create_litert_sessions(
 
     Raises:
         ModelFileError: if LiteRT cannot load the model, or the model lacks a signature.
+        ValueError: if `num_threads` is not an integer in its range.
         ImportError: if LiteRT is not installed, or too old.
     """
+    if num_threads is not None:
+        num_threads = require_integer("num_threads", num_threads, least=1, most=MOST_THREADS)
     require_litert()
     from ai_edge_litert.interpreter import Interpreter
 

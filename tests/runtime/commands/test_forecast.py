@@ -61,7 +61,9 @@ def test_forecast_reads_covariates_of_the_future(tmp_path, capsys):
     assert [line[:3] for line in capsys.readouterr().out.splitlines()[1:]] == ["3,6", "4,6", "5,6"]
 
 
-@pytest.mark.parametrize("fill", ["sale", "=0", "sale=x", "sale=nan"])
+@pytest.mark.parametrize(
+    "fill", ["sale", "=0", "sale=x", "sale=nan", "sale=inf", "sale=1e39", "sale=-4e38"]
+)
 def test_wrong_fill_is_a_wrong_command_line(model, capsys, fill):
     with pytest.raises(SystemExit) as error:
         main(["forecast", model, "--fill", fill])

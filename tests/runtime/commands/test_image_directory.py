@@ -43,8 +43,10 @@ def test_results_are_named_after_files(model, images, capfd):
         ("a.png", [30, 31, 32]),
         ("b.png", [20, 21, 22]),
     ]
-    ignored = "warning: ignored 1 files without the suffix of an image, such as 'captions.txt'\n"
-    assert (status, messages) == (0, ignored)
+    ignored = (
+        "warning: ignored 1 directories, hidden files and files without the suffix of an image"
+    )
+    assert (status, messages) == (0, f"{ignored}: 'captions.txt'\n")
     status, output, _ = run(capfd, model, "--images", images, "--target-prefix", "a", "--window", 1)
     lines = [line.split("\t") for line in output.splitlines()]
     assert status == 0 and [name for name, _ in lines] == ["a.png", "b.png"]
@@ -59,6 +61,28 @@ def test_bad_image_ends_the_command_after_the_images_before_it(model, images, ca
         "error: aa.png: expected a complete image. Received: a file that cannot be decoded"
         in messages
     )
+
+
+def test_what_is_ignored_is_named(model, images, capfd):
+    exif = Image.Exif()
+    exif[0x112] = 6
+    image = Image.fromarray(np.arange(3, dtype="uint8")[None])
+    image.save(images / "phone.jpg", exif=exif)
+    image.save(images / "some.gif", save_all=True, append_images=[image.rotate(180)])
+    (images / "folder.png").mkdir()
+    (images / ".hidden.png").touch()
+    status, output, messages = run(capfd, model, "--images", images)
+    assert status == 0 and len(output.splitlines()) == 4
+    listed, *others = messages.splitlines()
+    assert listed.endswith("image: '.hidden.png', 'captions.txt', 'folder.png'")
+    assert sorted(line.split(", ")[0] for line in others) == [
+        "warning: phone.jpg: the EXIF orientation 6 is ignored. If the training images were "
+        "rotated to be upright",
+        "warning: some.gif: the file has several images",
+    ]
+    (images / "gone.png").symlink_to("missing.png")
+    status, output, messages = run(capfd, model, "--images", images)
+    assert (status, output) == (1, "") and "'gone.png', a link to a missing file" in messages
 
 
 def test_directories_and_models_without_images_are_refused(
