@@ -30,6 +30,8 @@ import tensorflow as tf
 from arguments import argument_parser, settings_of
 from results_file import versions, write_results
 
+from keras_attn.files import atomic_replace
+
 CELLS = {"SimpleRNN": keras.layers.SimpleRNNCell, "GRU": keras.layers.GRUCell}
 CELLS["LSTM"] = keras.layers.LSTMCell
 COLORS = {"SimpleRNN": "#d55e00", "GRU": "#0072b2", "LSTM": "#009e73"}
@@ -150,7 +152,8 @@ def draw(rows, path):
     for axis in axes:
         axis.grid(alpha=0.3)
         axis.legend(fontsize=8)
-    figure.savefig(path, dpi=85)
+    with atomic_replace(path) as partial:
+        figure.savefig(partial, dpi=85)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import argparse
 import random
 from pathlib import Path
 
-from keras_attn.files import read_lines
+from keras_attn.files import atomic_replace, read_lines
 
 SPLITS = {"train": "train", "val": "val", "test_2016_flickr": "test"}
 
@@ -37,7 +37,8 @@ def main():
         for suffix, lines in zip(
             (args.source, args.target), zip(*joined, strict=True), strict=True
         ):
-            (args.out / f"{name}.{suffix}").write_text("".join(f"{line}\n" for line in lines))
+            with atomic_replace(args.out / f"{name}.{suffix}") as partial:
+                partial.write_text("".join(f"{line}\n" for line in lines))
         print(f"{name}: {len(joined)} lines")
 
 

@@ -20,6 +20,8 @@ sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
 from abc_tunes import Novelty, bars_of, split_tunes
 
+from keras_attn.files import atomic_replace
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -32,7 +34,8 @@ def main():
     novelty = Novelty(corpus)
     report = {"samples": count(samples, novelty), "held_out": count(held_out, novelty)}
     report["music21"] = metadata.version("music21")
-    (args.run_dir / "tunes.json").write_text(json.dumps(report, indent=2))
+    with atomic_replace(args.run_dir / "tunes.json") as partial:
+        partial.write_text(json.dumps(report, indent=2))
     print(json.dumps(report, indent=2))
 
 

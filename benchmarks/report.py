@@ -7,6 +7,8 @@ import json
 import statistics
 from pathlib import Path
 
+from keras_attn.files import atomic_replace
+
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 START = "<!-- results: written by report.py, do not edit -->"
@@ -26,7 +28,8 @@ def main():
     all_rows = [cells(path, results, row) for path, results in files for row in results["rows"]]
     short_rows = [line for path, results in files for line in in_short(path, results)]
     lines = [before + START, "", *table(IN_SHORT, short_rows), "", END + after]
-    readme.write_text("\n".join(lines), encoding="utf-8")
+    with atomic_replace(readme) as partial:
+        partial.write_text("\n".join(lines), encoding="utf-8")
     lines = [
         "# All results",
         "",
@@ -34,7 +37,8 @@ def main():
         "",
         *table(ALL, all_rows),
     ]
-    (RESULTS / "README.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with atomic_replace(RESULTS / "README.md") as partial:
+        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def table(columns, rows):

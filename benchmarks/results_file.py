@@ -33,8 +33,13 @@ def write_results(path, rows, found_versions, seed, **facts):
         "versions": found_versions,
         "rows": rows,
     }
+    # Here, because Keras would count in the memory of a process that is measured.
+    from keras_attn.files import atomic_replace
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with atomic_replace(path) as partial:
+        text = json.dumps(results, indent=2, ensure_ascii=False)
+        partial.write_text(f"{text}\n", encoding="utf-8")
     print(path)
 
 

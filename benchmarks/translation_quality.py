@@ -19,7 +19,7 @@ from results_file import versions, write_results
 
 import keras_attn
 from keras_attn.export import export_onnx
-from keras_attn.files import read_lines
+from keras_attn.files import atomic_replace, read_lines
 from keras_attn.training import RunDirectory
 
 # Ranges of source words. Multi30k captions have 4 to 33 words, joined captions up to about 100.
@@ -40,7 +40,8 @@ def main():
         path = args.run_dir / f"beam-{beam_width}.onnx"
         export(args.run_dir, beam_width, path)
         translations, seconds = translate(path, sources, args.threads)
-        (args.run_dir / f"beam-{beam_width}.translated").write_text("\n".join(translations) + "\n")
+        with atomic_replace(args.run_dir / f"beam-{beam_width}.translated") as partial:
+            partial.write_text("\n".join(translations) + "\n")
         row = {
             "model": args.name,
             "beam_width": beam_width,

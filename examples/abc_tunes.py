@@ -3,9 +3,12 @@
 music21 both reads ABC and writes MIDI, so the notes in a MIDI file are the notes that were checked.
 """
 
+import os
 import re
 from pathlib import Path
 from unittest import mock
+
+from keras_attn_runtime.working_directory import working_directory
 
 
 def split_tunes(text):
@@ -111,4 +114,7 @@ def write_midi(tune, path):
         score = score.expandRepeats()
     except ExpanderException:  # for example, a repeat that has an end but no beginning
         pass
-    score.write("midi", fp=Path(path))
+    path = Path(path)
+    with working_directory(path.parent, path.name) as directory:
+        score.write("midi", fp=directory / path.name)
+        os.replace(directory / path.name, path)

@@ -23,6 +23,7 @@ from series_options import parse_arguments
 
 from keras_attn import AttentionRNNCell, BahdanauAttention, RNNEncoder
 from keras_attn.export import export_forecaster_onnx
+from keras_attn.files import atomic_replace
 from keras_attn.forecasting import (
     AutoregressiveForecaster,
     ForecastLoss,
@@ -233,16 +234,19 @@ print(json.dumps({name: each for name, each in report.items() if name != "argume
 columns = SeriesColumns(args.targets, known_names, known_names, args.time_column)
 RunDirectory.create(args.out, "series", series=columns).save_model(model)
 shown = len(actual) // 2
-plot_forecast(
+figure = plot_forecast(
     test["past_targets"][shown, :, 0],
     results["quantiles"][shown, :, 0],
     actual[shown, :, 0],
     results["attention_scores"][shown],
     levels,
     label=args.targets[0],
-).savefig(args.out / "forecast.png", dpi=120)
+)
+with atomic_replace(args.out / "forecast.png") as partial:
+    figure.savefig(partial, dpi=120)
 sizes = {name: getattr(args, name) for name in ("horizon", "origins", "season")}
-np.savez(args.out / "test.npz", series=series, median=median, targets=args.targets, **sizes)
+with atomic_replace(args.out / "test.npz") as partial:
+    np.savez(partial, series=series, median=median, targets=args.targets, **sizes)
 
 
 def write_input(name, start, stop):
@@ -273,5 +277,6 @@ report["largest_onnx_difference"] = export_forecaster_onnx(
     time_column=args.time_column,
     sample_inputs={name: each[:2] for name, each in test.items()},
 )
-(args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
+with atomic_replace(args.out / "results.json") as partial:
+    partial.write_text(json.dumps(report, indent=2, default=str))
 print(f"largest difference between Keras and ONNX: {report['largest_onnx_difference']:.1e}")

@@ -25,7 +25,7 @@ import numpy as np
 
 import keras_attn
 from keras_attn.export import export_functional_onnx
-from keras_attn.files import read_lines, separate_paths_problem
+from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
 from keras_attn.text import SentencePieceTokenizer, mask_tokens
 from keras_attn.training import RunDirectory, compile_for_training
 
@@ -87,7 +87,8 @@ def main():
         error = export_functional_onnx(classifier, args.out / "classifier.onnx", sample)
         report["largest_onnx_difference"] = error
     finally:  # keep the results even if the export fails
-        (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
+        with atomic_replace(args.out / "results.json") as partial:
+            partial.write_text(json.dumps(report, indent=2, default=str))
     print(
         f"accuracy: {report['accuracy_pretrained']:.4f}, "
         f"from scratch: {report['accuracy_from_scratch']:.4f}, "
@@ -106,11 +107,13 @@ def write_sentences(directory, seed):
     }
     for split, count in (("train", 2000), ("valid", 250)):
         for side, words in opinions.items():
-            with open(directory / f"{split}.{side}", "w", encoding="utf-8") as file:
-                for _ in range(count):
-                    first, second = generator.sample(subjects, 2)
-                    one, other = generator.sample(words, 2)
-                    file.write(f"{first} is {one} and {other} , says who saw {second}\n")
+            lines = []
+            for _ in range(count):
+                first, second = generator.sample(subjects, 2)
+                one, other = generator.sample(words, 2)
+                lines.append(f"{first} is {one} and {other} , says who saw {second}\n")
+            with atomic_replace(directory / f"{split}.{side}") as partial:
+                partial.write_text("".join(lines), encoding="utf-8")
     return directory
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_attn import RotaryPositions, TransformerEncoder, TransformerEncoderBlock
 from keras_attn.export import export_functional_onnx
-from keras_attn.files import read_lines, separate_paths_problem
+from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
 from keras_attn.training import RunDirectory
 
 TAGS = {"day": "D", "ordinal": "D", "month": "M", "year": "Y", "weekday": "W"}
@@ -118,13 +118,15 @@ report = {
     "sequences": len(test_ids),
 }
 for name, entries in (("words", names), ("tags", tag_names)):
-    (args.out / f"{name}.json").write_text(json.dumps(entries, ensure_ascii=False), "utf-8")
+    with atomic_replace(args.out / f"{name}.json") as partial:
+        partial.write_text(json.dumps(entries, ensure_ascii=False), "utf-8")
 files = {"words": "words.json", "tags": "tags.json"}
 RunDirectory.create(args.out, "tagging", files=files).save_model(model)
 report["largest_onnx_difference"] = export_functional_onnx(
     model, args.out / "tagger.onnx", test_ids[:100]
 )
-(args.out / "results.json").write_text(json.dumps(report, indent=2))
+with atomic_replace(args.out / "results.json") as partial:
+    partial.write_text(json.dumps(report, indent=2))
 shown = test_tokens[0]
 separator = "" if args.data is None else " "
 print(separator.join(shown), separator.join(tag_names[i] for i in found[0, : len(shown)]), sep="\n")

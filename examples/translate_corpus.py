@@ -39,6 +39,7 @@ import uuid
 from pathlib import Path
 
 from keras_attn_runtime import Translator
+from keras_attn_runtime.atomic_files import atomic_files
 
 
 def main():
@@ -128,7 +129,8 @@ def prepare_folder(args, partitions):
             f"Expected a new folder, or one with results of the same model, corpus and "
             f"--partition-lines. Received: {args.out}. Choose a different folder."
         )
-    path.write_text(job, encoding="utf-8")
+    with atomic_files(path) as (file,):
+        file.write(job.encode())
 
 
 def file_digest(path):

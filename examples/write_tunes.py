@@ -21,6 +21,7 @@ from pathlib import Path
 
 from abc_tunes import Novelty, bars_of, split_tunes, write_midi
 from keras_attn_runtime import Translator
+from keras_attn_runtime.atomic_files import atomic_files
 
 
 def main():
@@ -37,10 +38,12 @@ def main():
     kept, draws = keep_tunes(draw, args, novelty)
     for number, tune in enumerate(kept, start=1):
         path = args.out / f"tune-{number:03d}.abc"
-        path.write_text(tune + "\n", encoding="utf-8")
+        with atomic_files(path) as (file,):
+            file.write(f"{tune}\n".encode())
         write_midi(tune, path.with_suffix(".mid"))
     report = report_of(kept, draws, novelty)
-    (args.out / "tunes.json").write_text(json.dumps(report, indent=2), encoding="utf-8")
+    with atomic_files(args.out / "tunes.json") as (file,):
+        file.write(json.dumps(report, indent=2).encode())
     print(json.dumps({name: value for name, value in report.items() if name != "tunes"}))
     if len(kept) < args.tunes:
         raise SystemExit(
