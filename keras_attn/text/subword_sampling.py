@@ -112,7 +112,7 @@ def _restricted(processor, vocabulary_size):
 
 
 def _with_lengths(processor, ids, pieces):
-    """Returns pairs of ids and numbers of bytes. A piece of byte fallback, `<0xC3>`, is one byte."""
+    """Returns pairs of ids and numbers of bytes. A byte piece such as `<0xC3>` is one byte."""
     return [
         (id_, 1 if processor.is_byte(id_) else len(piece.encode()))
         for id_, piece in zip(ids, pieces, strict=True)
