@@ -1,5 +1,6 @@
 """Batches of sentence pairs with similar lengths, in an order that depends on seed and epoch."""
 
+import numbers
 from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import count, islice, pairwise
@@ -7,9 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.text.encoded_sentences import EncodedSentences
 from keras_attn.text.parallel_corpus import ParallelCorpus
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn.text.tokenizer import SpecialTokenIds
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -64,9 +67,9 @@ class LengthBucketedBatches:
             `SentencePieceTokenizer.sample`). Defaults to `None`: the ids of the corpus.
         sampling_alpha: Float, argument `alpha` of `SentencePieceTokenizer.sample`. Sampled
             segmentations are longer, so an epoch has more steps. A sentence keeps its ids in the
-            corpus if it contains an unknown id, or if the sampled segmentation does not fit into a
-            batch or is longer than 1.25 times the longest sentence of the same side. Defaults to
-            `0.1`.
+            corpus if it or the sampled segmentation contains an unknown id, or if the sampled
+            segmentation does not fit into a batch or is longer than 1.25 times the longest sentence
+            of the same side. Defaults to `0.1`.
         source_start: Bool, whether sources begin with the start id, for an encoder with a
             `start_token_id`. Defaults to `False`.
 
@@ -74,8 +77,8 @@ class LengthBucketedBatches:
         steps_per_epoch: Int, number of batches per epoch. It is the same for all epochs.
 
     Raises:
-        ValueError: If the corpus is empty, an argument is out of range, or a pair is longer than
-            `tokens_per_batch`.
+        ValueError: If the corpus is empty, an argument is out of range, a pair is longer than
+            `tokens_per_batch`, or a tokenizer has other special ids than the corpus.
 
     Example:
 
@@ -112,10 +115,12 @@ class LengthBucketedBatches:
         sampling_alpha: float = 0.1,
         source_start: bool = False,
     ) -> None:
-        _check_at_least("batches_per_bucket", batches_per_bucket, 1)
-        _check_at_least("length_multiple", length_multiple, 1)
-        _check_at_least("batch_multiple", batch_multiple, 1)
-        _check_at_least("seed", seed, 0)
+        check_positive_integer("tokens_per_batch", tokens_per_batch)
+        check_positive_integer("batches_per_bucket", batches_per_bucket)
+        check_positive_integer("length_multiple", length_multiple)
+        check_positive_integer("batch_multiple", batch_multiple)
+        _check_not_negative("seed", seed)
+        _check_tokenizers(tokenizers, corpus)
         if len(corpus) == 0:
             raise ValueError("Expected a corpus with sentence pairs. Received: an empty corpus.")
         self.corpus = corpus
@@ -157,7 +162,7 @@ class LengthBucketedBatches:
         self.steps_per_epoch = self._num_chunks * self._steps_per_chunk
 
     def rows(self, step: int) -> np.ndarray:
-        """Returns the corpus indices `(batch,)` of the pairs of a global step."""
+        """Returns the corpus indices `(batch,)` of the pairs of a global step >= 0."""
         chunk, batch = self._find(step)
         return chunk.rows[batch]
 
@@ -203,11 +208,12 @@ class LengthBucketedBatches:
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Yields the batches of one epoch, counted from 0."""
+        _check_not_negative("epoch", epoch)
         return islice(self.stream(epoch * self.steps_per_epoch), self.steps_per_epoch)
 
     def stream(self, start_step: int = 0) -> Iterator[Batch]:
         """Yields an infinite sequence of batches, beginning at a global step."""
-        _check_at_least("start_step", start_step, 0)
+        _check_not_negative("start_step", start_step)
         return map(self.batch, count(start_step))
 
     def dataset(self, start_step: int = 0, num_steps: int | None = None) -> "tf.data.Dataset":
@@ -220,7 +226,7 @@ class LengthBucketedBatches:
 
         Args:
             start_step: Int >= 0, first global step. Defaults to `0`.
-            num_steps: Int, number of batches. For validation data, pass
+            num_steps: Int >= 0, number of batches. For validation data, pass
                 `num_steps=batches.steps_per_epoch`. Defaults to `None`: an infinite dataset. In
                 this case, pass `steps_per_epoch` to `fit`; each epoch continues where the previous
                 epoch ended.
@@ -230,6 +236,7 @@ class LengthBucketedBatches:
             None)`.
 
         Raises:
+            ValueError: If `start_step` or `num_steps` is negative.
             ImportError: If TensorFlow is not installed.
 
         Example:
@@ -239,6 +246,9 @@ class LengthBucketedBatches:
         trainer.fit(batches.dataset(), steps_per_epoch=steps, epochs=18, shuffle=False)
         ```
         """
+        _check_not_negative("start_step", start_step)
+        if num_steps is not None:
+            _check_not_negative("num_steps", num_steps)
         try:
             import tensorflow as tf
         except ImportError as error:
@@ -266,6 +276,7 @@ class LengthBucketedBatches:
 
     def _find(self, step: int) -> tuple["_Chunk", slice]:
         """Returns the chunk of a global step, and the slice of `chunk.order` with its batch."""
+        _check_not_negative("step", step)
         chunk, index = divmod(step, self._steps_per_chunk)
         chunk = self._chunk(*divmod(chunk, self._num_chunks))
         batch = chunk.batch_order[index]
@@ -310,7 +321,11 @@ class LengthBucketedBatches:
             drawn = tokenizer.sample(tokenizer.decode(known), self.sampling_alpha, int(seed))
             for row, pieces in enumerate(drawn):
                 # Unknown ids cannot be decoded, so do not sample sentences that contain them.
-                if len(pieces) <= longest and special.unknown not in known[row]:
+                if (
+                    0 < len(pieces) <= longest
+                    and special.unknown not in known[row]
+                    and special.unknown not in pieces
+                ):
                     known[row] = pieces
             sides.append(EncodedSentences.from_lists(known, special))
         return ParallelCorpus(*sides), rows
@@ -422,6 +437,25 @@ def _split_largest(starts: np.ndarray, num_batches: int) -> np.ndarray:
     return starts
 
 
-def _check_at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise ValueError(f"Expected {name} >= {least}. Received: {name}={value}.")
+def _check_not_negative(name: str, value: object) -> None:
+    if not isinstance(value, numbers.Integral) or value < 0:
+        raise ValueError(f"Expected {name} to be an integer >= 0. Received: {name}={value!r}.")
+
+
+def _check_tokenizers(tokenizers: Any, corpus: ParallelCorpus) -> None:
+    if tokenizers is None:
+        return
+    if len(tokenizers) != 2 or not all(hasattr(each, "sample") for each in tokenizers):
+        raise ValueError(
+            "Expected tokenizers to be two SentencePieceTokenizers, for source and target. "
+            f"Received: tokenizers={tokenizers!r}."
+        )
+    for name, tokenizer, side in zip(
+        ("source", "target"), tokenizers, (corpus.source, corpus.target), strict=True
+    ):
+        if SpecialTokenIds.of(tokenizer) != side.special_token_ids:
+            raise ValueError(
+                f"Expected a tokenizer with the special ids of the {name}, "
+                f"{side.special_token_ids}. Received: a tokenizer with "
+                f"{SpecialTokenIds.of(tokenizer)}. Pass the tokenizers that encoded the corpus."
+            )

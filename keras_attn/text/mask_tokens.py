@@ -2,6 +2,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from keras_attn._layer.argument_checks import check_integers
+
 
 def mask_tokens(
     token_ids: np.ndarray,
@@ -23,7 +25,7 @@ def mask_tokens(
     different `seed` in each epoch to mask different tokens.
 
     Args:
-        token_ids: Int array of shape `(batch, time)`.
+        token_ids: Int array of shape `(batch, time)`, ids in `[0, vocabulary_size)`.
         vocabulary_size: Positive int, number of ids.
         mask_token_id: Int, id of the mask token.
         seed: Int, or tuple of ints such as `(seed, epoch, step)`. Calls with the same seed mask the
@@ -34,16 +36,17 @@ def mask_tokens(
         random_rate: Float in [0, 1], probability that a selected token is replaced by a random
             token. Special tokens and the mask token are not used as random tokens. Defaults to
             `0.1`.
-        special_token_ids: Tuple of ints, ids that are never selected. Defaults to `(0, 1, 2)`:
-            padding, start and end.
-        pad_token_id: Int, label of tokens that are not selected. Defaults to `0`.
+        special_token_ids: Tuple of ints, ids that are never selected, in addition to
+            `pad_token_id`. Defaults to `(0, 1, 2)`: padding, start and end.
+        pad_token_id: Int, id of padding, and label of tokens that are not selected. Defaults to
+            `0`.
 
     Returns:
         Tuple of two int32 arrays of shape `(batch, time)`: the ids with masked tokens, and the
         labels. A label is the original id of a selected token, and `pad_token_id` elsewhere.
 
     Raises:
-        ValueError: If a rate is out of range, or the mask token is not in the vocabulary.
+        ValueError: If a rate is out of range, or an id is not an integer of the vocabulary.
 
     Example:
 
@@ -51,7 +54,8 @@ def mask_tokens(
     >>> masked.tolist(), labels.tolist()
     ([[1, 5, 6, 3, 2, 0]], [[0, 0, 0, 7, 0, 0]])
     """
-    if not 0 <= rate <= 1 or mask_rate < 0 or random_rate < 0 or mask_rate + random_rate > 1:
+    rates = (rate, mask_rate, random_rate, mask_rate + random_rate)
+    if not all(0 <= each <= 1 for each in rates):  # false for NaN
         raise ValueError(
             "Expected rate, mask_rate, random_rate and mask_rate + random_rate to be in [0, 1]. "
             f"Received: rate={rate}, mask_rate={mask_rate}, random_rate={random_rate}."
@@ -61,13 +65,26 @@ def mask_tokens(
             f"Expected mask_token_id in [0, {vocabulary_size}), the range of the vocabulary. "
             f"Received: mask_token_id={mask_token_id}."
         )
-    token_ids = np.asarray(token_ids, "int32")
+    token_ids = np.asarray(token_ids)
+    check_integers("token_ids", token_ids)
+    if token_ids.size and not 0 <= token_ids.min() <= token_ids.max() < vocabulary_size:
+        raise ValueError(
+            f"Expected token_ids in [0, {vocabulary_size}), the range of the vocabulary. Received: "
+            f"token_ids from {token_ids.min()} to {token_ids.max()}."
+        )
+    token_ids = token_ids.astype("int32")
+    special_token_ids = {pad_token_id, *special_token_ids}
     generator = np.random.default_rng(seed)
     is_special = np.isin(token_ids, list(special_token_ids))
     chosen = (generator.random(token_ids.shape) < rate) & ~is_special  # (B, T)
     fate = generator.random(token_ids.shape)  # (B, T)
     ordinary = np.setdiff1d(np.arange(vocabulary_size), [*special_token_ids, mask_token_id])
-    randoms = generator.choice(ordinary, token_ids.shape)  # (B, T)
+    if random_rate > 0 and not len(ordinary):
+        raise ValueError(
+            "Expected a vocabulary with ordinary tokens for random_rate > 0. Received: "
+            f"vocabulary_size={vocabulary_size}. Pass random_rate=0."
+        )
+    randoms = generator.choice(ordinary if len(ordinary) else [mask_token_id], token_ids.shape)
     masked = np.where(chosen & (fate < mask_rate), mask_token_id, token_ids)
     is_random = chosen & (fate >= mask_rate) & (fate < mask_rate + random_rate)
     masked = np.where(is_random, randoms, masked)

@@ -1,22 +1,15 @@
 """Parallel text files, encoded to token ids."""
 
-import json
 import os
-from collections.abc import Iterator
-from itertools import islice, zip_longest
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
-from keras_attn._files.lines import read_lines
 from keras_attn._files.working_directory import flush_directory, flush_to_disk, working_directory
-from keras_attn.text.encoded_sentences import EncodedSentences, file_paths
-from keras_attn.text.encoded_sentences_writer import EncodedSentencesWriter
-from keras_attn.text.tokenizer import SpecialTokenIds, Tokenizer
-
-_PAIRS_PER_CHUNK = 8192
-_CHARACTERS_PER_TOKEN = 32  # the runtime has the same limit
-_REPORT = "corpus.json"
+from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn.text.corpus_report import CorpusReport
+from keras_attn.text.encode_pairs import encode_pairs
+from keras_attn.text.encoded_sentences import EncodedSentences
+from keras_attn.text.tokenizer import Tokenizer
 
 
 class ParallelCorpus:
@@ -108,53 +101,30 @@ class ParallelCorpus:
             A `ParallelCorpus`.
 
         Raises:
-            ValueError: If the files have different numbers of lines, invalid UTF-8 or no lines, or
-                all pairs are dropped.
+            ValueError: If the files have different numbers of lines, invalid UTF-8 or no lines; if
+                all pairs are dropped; if a maximum length is not a positive integer; or if a
+                tokenizer returns its padding or end id inside of a sentence, or an id outside of
+                `[0, vocabulary_size)`.
             FileExistsError: If the directory exists.
         """
+        for name, value in (
+            ("max_source_length", max_source_length),
+            ("max_target_length", max_target_length),
+        ):
+            check_positive_integer(name, value)
         directory = Path(directory)
         _refuse_existing(directory)
-
-        def is_too_long(source, target):
-            return (
-                len(source) > _CHARACTERS_PER_TOKEN * max_source_length
-                or len(target) > _CHARACTERS_PER_TOKEN * max_target_length
-            )
-
         directory.parent.mkdir(parents=True, exist_ok=True)
         with working_directory(directory, os.path.lexists) as temporary:
             encoded = temporary / directory.name
             encoded.mkdir()
-            report: dict[str, Any] = {"kept": 0, "dropped_empty": 0, "dropped_long": 0}
-            with (
-                EncodedSentencesWriter(encoded, "source") as source_writer,
-                EncodedSentencesWriter(encoded, "target") as target_writer,
-            ):
-                pairs = _read_pairs(source_path, target_path)
-                while chunk := list(islice(pairs, _PAIRS_PER_CHUNK)):
-                    # SentencePiece needs quadratic time for some long lines.
-                    short = [pair for pair in chunk if not is_too_long(*pair)]
-                    report["dropped_long"] += len(chunk) - len(short)
-                    sources, targets = zip(*short, strict=True) if short else ((), ())
-                    sources = source_tokenizer.encode(sources)
-                    targets = target_tokenizer.encode(targets)
-                    kept = []
-                    for source, target in zip(sources, targets, strict=True):
-                        if not source or not target:
-                            report["dropped_empty"] += 1
-                        elif len(source) > max_source_length or len(target) > max_target_length:
-                            report["dropped_long"] += 1
-                        else:
-                            kept.append((source, target))
-                    report["kept"] += len(kept)
-                    source_writer.append([source for source, _ in kept])
-                    target_writer.append([target for _, target in kept])
-            _check_report(report, source_path, target_path)
-            report["source_tokens"] = source_writer.num_tokens
-            report["target_tokens"] = target_writer.num_tokens
-            for side, tokenizer in (("source", source_tokenizer), ("target", target_tokenizer)):
-                report[f"{side}_special_token_ids"] = SpecialTokenIds.of(tokenizer)._asdict()
-            Path(encoded, _REPORT).write_text(json.dumps(report, indent=2) + "\n")
+            report = encode_pairs(
+                (source_path, target_path),
+                (source_tokenizer, target_tokenizer),
+                (max_source_length, max_target_length),
+                encoded,
+            )
+            report.write(encoded)
             flush_to_disk(encoded)
             _refuse_existing(directory)  # another process may have created it
             os.rename(encoded, directory)
@@ -163,7 +133,10 @@ class ParallelCorpus:
 
     @classmethod
     def load(cls, directory: str | PathLike) -> "ParallelCorpus":
-        """Loads a directory that `encode` created.
+        """Loads a directory that `encode` created, and verifies it.
+
+        All files are read once and compared with their checksums: about 0.1 seconds for 10 million
+        tokens. The ids are memory-mapped.
 
         Args:
             directory: Path of the directory.
@@ -172,31 +145,11 @@ class ParallelCorpus:
             A `ParallelCorpus`.
 
         Raises:
-            ValueError: If a file is damaged.
+            ValueError: If a file is damaged or belongs to another corpus.
         """
-        try:
-            report = json.loads(Path(directory, _REPORT).read_text())
-            counts = {side: report[f"{side}_tokens"] for side in ("source", "target")}
-            special = [SpecialTokenIds(**report[f"{side}_special_token_ids"]) for side in counts]
-            kept, dropped = report["kept"], (report["dropped_empty"], report["dropped_long"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"Expected the counts of a corpus in {str(Path(directory, _REPORT))!r}. Received: "
-                f"{error!r}. Remove the damaged directory and encode again."
-            ) from error
-        for side, num_tokens in counts.items():
-            sizes = (4 * num_tokens, 8 * (kept + 1))
-            for path, size in zip(file_paths(directory, side), sizes, strict=True):
-                if path.stat().st_size != size:
-                    raise ValueError(
-                        f"Expected {size} bytes in {str(path)!r}. Received: {path.stat().st_size} "
-                        "bytes. Remove the damaged directory and encode again."
-                    )
-        return cls(
-            EncodedSentences.load(directory, "source", special[0]),
-            EncodedSentences.load(directory, "target", special[1]),
-            *dropped,
-        )
+        report = CorpusReport.read(directory)
+        source, target = (report.load(directory, side) for side in ("source", "target"))
+        return cls(source, target, report.dropped_empty, report.dropped_long)
 
 
 def _refuse_existing(directory: Path) -> None:
@@ -204,37 +157,4 @@ def _refuse_existing(directory: Path) -> None:
         raise FileExistsError(
             f"Expected a directory that does not exist. Received: directory={str(directory)!r}. "
             "Open it with ParallelCorpus.load, or remove it to encode again."
-        )
-
-
-def _read_pairs(source_path, target_path) -> Iterator[tuple[str, str]]:
-    """Yields pairs of lines. Raises a `ValueError` if the files have different numbers of lines."""
-    count = 0
-    lines = zip_longest(read_lines(source_path), read_lines(target_path))
-    for count, (source, target) in enumerate(lines, start=1):
-        if source is None or target is None:
-            num_long = count + sum(1 for _ in lines)
-            num_source, num_target = num_long, count - 1
-            if source is None:
-                num_source, num_target = num_target, num_source
-            raise ValueError(
-                "Expected two files with the same number of lines. Received: "
-                f"{str(source_path)!r} with {num_source} and {str(target_path)!r} with "
-                f"{num_target} lines. Line i of the target must translate line i of the source."
-            )
-        yield source, target
-    if count == 0:
-        raise ValueError(
-            "Expected sentence pairs, one sentence per line. Received: the empty files "
-            f"{str(source_path)!r} and {str(target_path)!r}."
-        )
-
-
-def _check_report(report: dict, source_path, target_path) -> None:
-    if report["kept"] == 0:
-        raise ValueError(
-            "Expected at least one pair within the maximum lengths. Received: "
-            f"{str(source_path)!r} and {str(target_path)!r}, with {report['dropped_empty']} pairs "
-            f"with an empty side and {report['dropped_long']} longer pairs. Increase "
-            "max_source_length or max_target_length."
         )

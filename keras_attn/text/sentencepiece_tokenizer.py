@@ -1,26 +1,22 @@
 """SentencePiece tokenizer."""
 
-import io
+import numbers
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from os import PathLike
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn._layer.argument_checks import is_number
+from keras_attn.text.check_unicode import explain_text_errors
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.language import Language
-from keras_attn.text.tokenizer import SpecialTokenIds, check_texts
-from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
+from keras_attn.text.subword_sampling import sample_segmentations
+from keras_attn.text.tokenizer import check_texts
+from keras_attn.text.train_sentencepiece import TrainingOptions, train_sentencepiece
 
 if TYPE_CHECKING:
     from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
-
-# The sums in unigram training depend on the number of threads. Use a fixed number, so that training
-# creates the same model on every machine.
-_NUM_THREADS = 16
-_SEED_LOCK = Lock()
 
 
 class SentencePieceTokenizer:
@@ -115,6 +111,12 @@ class SentencePieceTokenizer:
         self.languages = dict(languages or {})
         self.end_token_id = self._special_id("end", end_token_id, self._processor.eos_id())
 
+    @property
+    def _special_pieces(self):
+        """The padding, start and end id, if SentencePiece would decode one of them as text."""
+        ids = (self.pad_token_id, self.start_token_id, self.end_token_id)
+        return None if all(map(self._processor.is_control, ids)) else ids
+
     def _special_id(self, name, given, own):
         if given is None and own < 0:
             raise ValueError(
@@ -157,70 +159,34 @@ class SentencePieceTokenizer:
             normalizer: String. `"nmt_nfkc"` applies Unicode NFKC and collapses white space.
                 `"identity"` preserves all spaces, tabs and newlines in `encode` and `decode`.
                 Defaults to `"nmt_nfkc"`.
-            character_coverage: Float in (0, 1], fraction of the characters of the text that the
+            character_coverage: Float in [0.98, 1], fraction of the characters of the text that the
                 vocabulary covers. Use a lower value such as 0.9995 for Chinese, Japanese or noisy
                 text, because rare characters would otherwise fill the vocabulary. Defaults to
                 `1.0`.
-            max_sentences: Positive int, maximum number of lines that are used for training.
-                Defaults to `1_000_000`.
-            user_defined_symbols: String or list of strings, such as `("<2de>",)`. Each string is
-                always encoded as one piece. Defaults to `()`.
+            max_sentences: Int > 100, maximum number of lines that are used for training. Defaults
+                to `1_000_000`.
+            user_defined_symbols: String or list of different strings, such as `("<2de>",)`. Each
+                string is always encoded as one piece. Defaults to `()`.
 
         Returns:
             A `SentencePieceTokenizer`.
 
         Raises:
-            ValueError: If the files have no text or invalid UTF-8, an option is unknown, or
+            ValueError: If the files have no text or invalid UTF-8, an option is out of range, or
                 `vocabulary_size` is too small for the characters of the text.
         """
-        sentencepiece = _import_sentencepiece()
-        _check_choice("model_type", model_type, ("unigram", "bpe", "char"))
-        _check_choice("normalizer", normalizer, ("nmt_nfkc", "identity"))
         files = [files] if isinstance(files, (str, PathLike)) else list(files)
         is_one = isinstance(user_defined_symbols, str)
-        symbols = [user_defined_symbols] if is_one else list(user_defined_symbols)
-        whitespace = {}
-        if normalizer == "identity":
-            whitespace = {
-                "add_dummy_prefix": False,
-                "remove_extra_whitespaces": False,
-                "allow_whitespace_only_pieces": True,
-            }
-            # The training text contains no newlines and tabs, so define both as symbols.
-            symbols += [symbol for symbol in ("\n", "\t") if symbol not in symbols]
-        sentences, special = TrainingSentences(files), SpecialTokenIds()
-        model = io.BytesIO()
-        try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=iter(sentences),
-                model_writer=model,
-                vocab_size=vocabulary_size,
-                model_type=model_type,
-                byte_fallback=byte_fallback,
-                normalization_rule_name=normalizer,
-                character_coverage=character_coverage,
-                input_sentence_size=max_sentences,
-                shuffle_input_sentence=True,
-                max_sentence_length=LONGEST_LINE,
-                user_defined_symbols=symbols,
-                hard_vocab_limit=False,
-                pad_id=special.pad,
-                bos_id=special.start,
-                eos_id=special.end,
-                unk_id=special.unknown,
-                num_threads=_NUM_THREADS,
-                minloglevel=2,
-                **whitespace,
-            )
-        except RuntimeError as error:
-            sentences.check()
-            raise ValueError(
-                "Expected text and options that SentencePiece can train with. Received: "
-                f"vocabulary_size={vocabulary_size}, model_type={model_type!r}, "
-                f"files={[str(file) for file in files]}. The error of SentencePiece: {error}"
-            ) from error
-        sentences.check()
-        return cls(model.getvalue())
+        options = TrainingOptions(
+            vocabulary_size=vocabulary_size,
+            model_type=model_type,
+            byte_fallback=byte_fallback,
+            normalizer=normalizer,
+            character_coverage=character_coverage,
+            max_sentences=max_sentences,
+            user_defined_symbols=([user_defined_symbols] if is_one else list(user_defined_symbols)),
+        )
+        return cls(train_sentencepiece(files, options))
 
     @classmethod
     def load(cls, path: str | PathLike, **arguments: Any) -> "SentencePieceTokenizer":
@@ -255,15 +221,25 @@ class SentencePieceTokenizer:
 
         Args:
             texts: List of strings.
+
+        Raises:
+            ValueError: If an element is not a string, or has a lone surrogate.
         """
         check_texts(texts)
-        return self._known(self._processor.encode(list(texts)))
+        with explain_text_errors(texts):
+            return self._known(self._processor.encode(list(texts)))
 
     def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
         """Encodes texts with random segmentations (subword regularization).
 
         A model that is trained on many segmentations of the same text learns how pieces are
         composed. Such a model needs longer training.
+
+        If the vocabulary lacks pieces of the model (see `renumber_pieces`), a `"unigram"` model
+        samples from the segmentations into pieces of the vocabulary. Where the random segmentation
+        still contains an unknown id and the segmentation of `encode` does not, as after a skipped
+        merge whose parts the vocabulary lacks, the pieces of `encode` are used up to the next
+        position at which both segmentations have a boundary.
 
         Args:
             texts: List of strings.
@@ -281,16 +257,20 @@ class SentencePieceTokenizer:
 
         Raises:
             ValueError: If the model type is `"char"`, which has only one segmentation, or `alpha`
-                is out of range.
+                or `seed` is out of range.
         """
         check_texts(texts)
-        if not 0.0 <= alpha <= 1.0:
-            raise ValueError(f"Expected alpha to be in [0, 1]. Received: alpha={alpha}.")
-        # The random generator of SentencePiece is thread-local, and reads the seed only when a
-        # thread creates it. Use a new thread, so that the seed has an effect.
-        with _SEED_LOCK, ThreadPoolExecutor(1) as new_thread:
-            ids = new_thread.submit(self._sample, list(texts), alpha, seed).result()
-        ids = self._known(ids)
+        if not is_number(alpha) or not 0.0 <= alpha <= 1.0:
+            raise ValueError(f"Expected alpha to be in [0, 1]. Received: alpha={alpha!r}.")
+        if not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**32:
+            raise ValueError(
+                f"Expected seed to be an integer in [0, 2**32). Received: seed={seed!r}."
+            )
+        with explain_text_errors(texts):
+            drawn = sample_segmentations(
+                self._processor, list(texts), float(alpha), int(seed), self.vocabulary_size
+            )
+        ids = self._known(drawn)
         if any(ids) or not any(self.encode(texts)):
             return ids
         raise ValueError(
@@ -305,14 +285,12 @@ class SentencePieceTokenizer:
         size, unknown = self.vocabulary_size, self.unknown_token_id
         return [[id_ if id_ < size else unknown for id_ in row] for row in rows]
 
-    def _sample(self, texts, alpha, seed):
-        _import_sentencepiece().set_random_generator_seed(seed)
-        return self._processor.encode(
-            texts, enable_sampling=True, alpha=alpha, nbest_size=-1, num_threads=1
-        )
-
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Returns one text per row of ids. Special ids are removed, and unknown ids become `⁇`.
+
+        Control pieces of the model are removed wherever they are. A padding, start or end id can
+        also be an ordinary piece or the unknown piece. These are removed only from rows that end
+        with the end id and any number of padding ids.
 
         Args:
             ids: List of lists of ids, or an int array of shape `(batch, length)`.
@@ -335,6 +313,8 @@ class SentencePieceTokenizer:
                     f"from {min(row)} to {max(row)}. Use the tokenizer that the model was trained "
                     "with."
                 )
+        if self._special_pieces:
+            rows = [_without_special_ids(row, *self._special_pieces) for row in rows]
         return self._processor.decode(rows) if rows else []
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
@@ -369,12 +349,21 @@ class SentencePieceTokenizer:
             start_token_id,
             end_token_id,
             vocabulary_size=self.vocabulary_size if self.has_extra_pieces else None,
+            special_pieces=self._special_pieces,
         )
 
 
-def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"Expected {name} to be one of {choices}. Received: {name}={value!r}.")
+def _without_special_ids(row: list[int], pad: int, start: int, end: int) -> list[int]:
+    """Removes the special ids of a row that ends with the end id and any number of padding ids."""
+    length = len(row)
+    while length and row[length - 1] == pad:
+        length -= 1
+    if end != pad:
+        length -= 1
+    is_whole = 0 <= length < len(row) and row[length] == end
+    if not is_whole:
+        return row
+    return row[1 if length and row[0] == start else 0 : length]
 
 
 def _import_sentencepiece():

@@ -27,6 +27,8 @@ class TensorFlowTokenizer(tf.Module):
         end_token_id: Int, id that `encode` appends to the pieces. Defaults to `None`: no id.
         vocabulary_size: Int, number of ids; `encode` replaces higher ids by `unknown_token_id`.
             Defaults to `None`: the number of pieces of the model.
+        special_pieces: Tuple of the padding, start and end id, if at least one of them is not a
+            control piece of the model. Defaults to `None`: all of them are control pieces.
         name: String, name of the module. Defaults to `None`.
 
     Example:
@@ -51,6 +53,7 @@ class TensorFlowTokenizer(tf.Module):
         start_token_id: int | None = None,
         end_token_id: int | None = None,
         vocabulary_size: int | None = None,
+        special_pieces: tuple[int, int, int] | None = None,
         name: str | None = None,
     ) -> None:
         super().__init__(name=name)
@@ -59,6 +62,7 @@ class TensorFlowTokenizer(tf.Module):
         self._end_token_id = end_token_id
         self._pad_token_id = pad_token_id
         self._vocabulary_size = vocabulary_size
+        self._special_pieces = special_pieces
         # Loaded tokenizers with the same name share one resource, so derive the name from the
         # model.
         self._tokenizer = tensorflow_text.SentencepieceTokenizer(
@@ -99,9 +103,10 @@ class TensorFlowTokenizer(tf.Module):
     def decode(self, ids: tf.Tensor, lengths: tf.Tensor | None = None) -> tf.Tensor:
         """Decodes ids.
 
-        The control ids of the SentencePiece model, such as start, end and padding, are removed. Ids
-        outside of the vocabulary are treated as unknown, because a model may have more ids than the
-        tokenizer.
+        The control ids of the SentencePiece model, such as start, end and padding, are removed.
+        Without `lengths`, special ids that are ordinary pieces are removed like in
+        `SentencePieceTokenizer.decode`. Ids outside of the vocabulary are treated as unknown,
+        because a model may have more ids than the tokenizer.
 
         Args:
             ids: Int32 tensor of shape `(..., length)`.
@@ -121,11 +126,30 @@ class TensorFlowTokenizer(tf.Module):
         # Do not use -1, because it cannot be inferred for empty tensors.
         rows = tf.reshape(ids, (tf.reduce_prod(shape[:-1]), shape[-1]))  # (product of ..., T)
         is_known = (rows >= 0) & (rows < self._tokenizer.vocab_size())
-        rows = tf.where(is_known, rows, self._unknown_token_id)
+        known = tf.where(is_known, rows, self._unknown_token_id)
         if lengths is not None:
-            rows = tf.RaggedTensor.from_tensor(rows, lengths=tf.reshape(lengths, (-1,)))
-        texts = self._tokenizer.detokenize(rows)
+            known = tf.RaggedTensor.from_tensor(known, lengths=tf.reshape(lengths, (-1,)))
+        elif self._special_pieces is not None:
+            known = tf.ragged.boolean_mask(known, _is_text(rows, *self._special_pieces))
+        texts = self._tokenizer.detokenize(known)
         return tf.reshape(texts, shape[:-1])  # (...)
+
+
+def _is_text(rows, pad, start, end):
+    """Returns which ids are text, boolean `(B, T)`: all ids unless a row ends with the end id.
+
+    Args:
+        rows: Int32 tensor `(B, T)`.
+        pad: Int, id of padding, which may follow the end id.
+        start: Int, start id.
+        end: Int, end id.
+    """
+    position = tf.range(tf.shape(rows)[1])  # (T,)
+    counts = tf.reduce_max(tf.where(rows != pad, position + 1, 0), axis=1, keepdims=True)  # (B, 1)
+    length = counts if end == pad else counts - 1
+    is_whole = tf.reduce_any((position == length) & (rows == end), axis=1, keepdims=True)  # (B, 1)
+    is_start = (position == 0) & (rows == start)  # (B, T)
+    return ~is_whole | ((position < length) & ~is_start)
 
 
 def _vector(texts):

@@ -1,4 +1,6 @@
+import numbers
 from collections.abc import Iterator
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,19 +26,20 @@ class ConsecutiveWindows:
     all windows once.
 
     Args:
-        ids: One-dimensional int array or list, the sequence of token ids. By default, the losses
-            and metrics of this package ignore the label 0.
+        ids: One-dimensional int array or list, the sequence of token ids.
         window: Positive int, number W of steps in a window.
         batch_size: Positive int, number of rows of each batch. The `batch_size` of the
             `keras.Input` must be the same.
+        pad_token_id: Int, the label that the loss and the metrics ignore, which must not occur in
+            `ids`. Pass `None` if they ignore no label. Defaults to `0`.
 
     Attributes:
         steps_per_epoch: Int, number of windows in each row. Up to `batch_size * window` ids at the
             end of the sequence are not used.
 
     Raises:
-        ValueError: If `ids` has the wrong shape or dtype or is too short, or another argument is
-            not a positive integer.
+        ValueError: If `ids` has the wrong shape or dtype, is too short, or contains a negative id
+            or `pad_token_id`; or if another argument is not a positive integer.
 
     Example:
 
@@ -60,7 +63,9 @@ class ConsecutiveWindows:
     ```
     """
 
-    def __init__(self, ids: Any, window: int, batch_size: int) -> None:
+    def __init__(
+        self, ids: Any, window: int, batch_size: int, pad_token_id: int | None = 0
+    ) -> None:
         check_positive_integer("window", window)
         check_positive_integer("batch_size", batch_size)
         array = np.asarray(ids)
@@ -68,6 +73,16 @@ class ConsecutiveWindows:
             raise ValueError(
                 "Expected ids to be a one-dimensional array of integers. Received: ids of shape "
                 f"{array.shape} and dtype {array.dtype}."
+            )
+        is_wrong = array < 0
+        if pad_token_id is not None:
+            is_wrong = is_wrong | (array == pad_token_id)
+        if is_wrong.any():
+            position = int(is_wrong.argmax())
+            raise ValueError(
+                f"Expected ids of at least 0, without the padding id {pad_token_id}, which losses "
+                f"ignore. Received: ids[{position}]={array[position]}. Remove the padding, or pass "
+                "pad_token_id=None if the loss ignores no label."
             )
         self.window = int(window)
         self.batch_size = int(batch_size)
@@ -96,17 +111,19 @@ class ConsecutiveWindows:
 
         Returns:
             Tuple of inputs and labels, int32 `(batch_size, window)`.
+
+        Raises:
+            ValueError: If `step` is not an integer of at least 0.
         """
+        _check_step("step", step)
         begin = step % self.steps_per_epoch * self.window
         rows = self._rows[:, begin : begin + self.window + 1]
         return rows[:, :-1], rows[:, 1:]
 
     def stream(self, start_step: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Iterates over the batches of all steps from `start_step`, without end."""
-        step = start_step
-        while True:
-            yield self.batch(step)
-            step += 1
+        _check_step("start_step", start_step)
+        return map(self.batch, count(start_step))
 
     def dataset(self, start_step: int = 0) -> "tf.data.Dataset":
         """Returns an infinite `tf.data.Dataset` of the batches from `start_step`.
@@ -117,6 +134,7 @@ class ConsecutiveWindows:
         Returns:
             Dataset of pairs of int32 tensors of shape `(batch_size, window)`.
         """
+        _check_step("start_step", start_step)
         import tensorflow as tf
 
         spec = tf.TensorSpec((self.batch_size, self.window), "int32")
@@ -124,3 +142,8 @@ class ConsecutiveWindows:
             lambda: self.stream(start_step), output_signature=(spec, spec)
         )
         return dataset.prefetch(2)
+
+
+def _check_step(name: str, value: object) -> None:
+    if not isinstance(value, numbers.Integral) or value < 0:
+        raise ValueError(f"Expected {name} to be an integer >= 0. Received: {name}={value!r}.")

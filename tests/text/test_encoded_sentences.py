@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.text import EncodedSentences
+from keras_attn.text import EncodedSentences, SpecialTokenIds, encoded_sentences
 from keras_attn.text.encoded_sentences_writer import EncodedSentencesWriter
 
 LISTS = [[7, 8, 9], [], [5], [6, 4, 4, 4], [11]]
@@ -66,3 +66,66 @@ def test_offsets_that_do_not_fit_are_refused():
     for offsets in ([], [1, 3], [0, 2]):
         with pytest.raises(ValueError, match=r"Expected offsets from 0.*len\(ids\)=3"):
             EncodedSentences(np.array([4, 5, 6], np.int32), np.array(offsets, np.int64))
+
+
+@pytest.mark.parametrize("kind", [int, np.int32, np.uint8, np.int64])
+def test_negative_rows_count_from_the_end(sentences, kind):
+    assert sentences[kind(3)].tolist() == LISTS[3]
+    if kind is not np.uint8:
+        assert [sentences[kind(row)].tolist() for row in range(-5, 0)] == LISTS
+        rows = np.array([-1, 0, -5, -2], kind)
+        expected = padded_by_hand([LISTS[row] for row in rows], 6, after=[2])
+        assert sentences.padded(rows, 6, end_token_id=2).tolist() == expected
+    assert sentences.padded([4, -5], 3).tolist() == padded_by_hand([[11], [7, 8, 9]], 3)
+
+
+@pytest.mark.parametrize("row", [5, -6, 10**6, np.int64(-6)])
+def test_rows_out_of_range_raise_index_error(sentences, row):
+    with pytest.raises(IndexError, match=f"from -5 to 4.*Received: row={row}"):
+        sentences[row]
+    with pytest.raises(IndexError, match=f"from -5 to 4.*Received: row={row}"):
+        sentences.padded(np.array([0, row]), 6)
+
+
+@pytest.mark.parametrize("row", [True, np.True_, 1.0, slice(0, 2), np.array([1, 2]), None, "1"])
+def test_only_integers_select_a_sentence(sentences, row):
+    with pytest.raises(TypeError, match="Expected a row of type int. Received: row="):
+        sentences[row]
+
+
+def test_padded_checks_rows_and_width(sentences):
+    for rows in ([True, False, True, False, True], [0.0, 1.0], [[0, 1]], 3):
+        with pytest.raises(ValueError, match="rows to be a one-dimensional array of integers"):
+            sentences.padded(np.array(rows), 6)
+    for special, least in [({}, 4), ({"end_token_id": 2}, 5), ({"start_token_id": 1}, 5)]:
+        assert sentences.padded([3], least, **special).shape == (1, least)
+        with pytest.raises(ValueError, match=f"at least {least}.*Received: width={least - 1}"):
+            sentences.padded([3], least - 1, **special)
+
+
+def test_offsets_that_decrease_are_refused():
+    with pytest.raises(ValueError, match=r"do not decrease.*offsets\[1\]=2, offsets\[2\]=1"):
+        EncodedSentences(np.array([4, 5, 6], np.int32), np.array([0, 2, 1, 3]))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([5, 0, 6], "id 0 at position 1 of sentence 2"),
+        ([5, 6, 2], "id 2 at position 2 of sentence 2"),
+        ([-1], "from -1 to 8"),
+        ([2**40], "dtype int64"),
+        ([1.5], "dtype float64"),
+    ],
+)
+def test_ids_that_no_sentence_may_contain_are_refused(row, message, monkeypatch):
+    monkeypatch.setattr(encoded_sentences, "_IDS_PER_BLOCK", 2)
+    with pytest.raises(ValueError, match=f"Expected .*Received: .*{message}"):
+        EncodedSentences.from_lists([[7, 8], [], row])
+
+
+def test_other_special_ids_make_other_ids_ordinary():
+    sentences = EncodedSentences.from_lists([[0, 2, 3]], SpecialTokenIds(pad=1, end=7))
+    assert sentences[0].tolist() == [0, 2, 3]
+    with pytest.raises(ValueError, match="padding id 1 and the end id 7.*Received: id 7"):
+        EncodedSentences(np.array([3, 7]), np.array([0, 2]), SpecialTokenIds(pad=1, end=7))

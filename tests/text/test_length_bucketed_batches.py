@@ -229,16 +229,37 @@ def test_bad_arguments_are_refused():
     empty = ParallelCorpus(EncodedSentences.from_lists([]), EncodedSentences.from_lists([]))
     with pytest.raises(ValueError, match="Received: an empty corpus"):
         LengthBucketedBatches(empty, 100)
-    for name, value in (
-        ("seed", -1),
-        ("batches_per_bucket", 0),
-        ("length_multiple", 0),
-        ("batch_multiple", 0),
-    ):
-        with pytest.raises(ValueError, match=f"{name} >= .*{name}={value}"):
-            LengthBucketedBatches(corpus, 100, **{name: value})
-    with pytest.raises(ValueError, match="start_step >= 0. Received: start_step=-1"):
-        LengthBucketedBatches(corpus, 100).stream(-1)
+    for name in ("tokens_per_batch", "batches_per_bucket", "length_multiple", "batch_multiple"):
+        for value in (0, -1, 1.5, float("nan"), None):
+            with pytest.raises(ValueError, match=f"{name} to be a positive.*{name}={value}"):
+                LengthBucketedBatches(corpus, **{"tokens_per_batch": 100, name: value})
+    for value in (-1, 0.5, None):
+        with pytest.raises(ValueError, match=f"integer >= 0. Received: seed={value}"):
+            LengthBucketedBatches(corpus, 100, seed=value)
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("step", [-1, -(10**6), 1.0, None, np.int64(-2)])
+def test_steps_are_integers_from_zero(shuffle, step):
+    batches = LengthBucketedBatches(random_corpus(10)[0], 100, shuffle=shuffle)
+    for function, name in [
+        (batches.batch, "step"),
+        (batches.rows, "step"),
+        (batches.epoch, "epoch"),
+        (batches.stream, "start_step"),
+    ]:
+        with pytest.raises(ValueError, match=f"{name} to be an integer >= 0. Received: {name}="):
+            function(step)
+    rows = batches.rows(np.int64(2**33))
+    np.testing.assert_array_equal(rows, batches.rows(2**33))
+
+
+def test_dataset_checks_its_steps():
+    batches = LengthBucketedBatches(random_corpus(10)[0], 100)
+    with pytest.raises(ValueError, match="Received: start_step=-1"):
+        batches.dataset(-1)
+    with pytest.raises(ValueError, match="Received: num_steps=-1"):
+        batches.dataset(num_steps=-1)
 
 
 @pytest.fixture(scope="module")

@@ -55,3 +55,34 @@ def test_refuses_shares_out_of_range(wrong):
 def test_refuses_a_mask_outside_the_vocabulary():
     with pytest.raises(ValueError, match="mask_token_id=50"):
         mask_tokens(IDS, VOCABULARY_SIZE, VOCABULARY_SIZE, 0)
+
+
+def test_padding_is_never_chosen_whatever_the_special_tokens():
+    padded = np.where(IDS == 7, 9, IDS)
+    masked, labels = mask_tokens(padded, VOCABULARY_SIZE, MASK, 1, rate=1.0, pad_token_id=9)
+    assert (masked[padded == 9] == 9).all() and (labels[padded == 9] == 9).all()
+    assert not (masked[padded != 9] == 9).any()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"rate": float("nan")}, {"mask_rate": float("nan")}, {"random_rate": float("nan")}],
+    ids=str,
+)
+def test_refuses_rates_that_are_nan(wrong):
+    with pytest.raises(ValueError, match="to be in"):
+        mask_tokens(IDS, VOCABULARY_SIZE, MASK, 0, **wrong)
+
+
+@pytest.mark.parametrize("ids", [[[5, 50]], [[-1, 5]], [[5.5]]])
+def test_refuses_ids_outside_of_the_vocabulary(ids):
+    with pytest.raises(ValueError, match="Expected token_ids .*Received: token_ids"):
+        mask_tokens(np.array(ids), VOCABULARY_SIZE, MASK, 0)
+
+
+def test_a_vocabulary_without_ordinary_tokens_has_no_random_tokens():
+    ids = np.array([[1, 4, 2, 0]])
+    with pytest.raises(ValueError, match="ordinary tokens.*vocabulary_size=5"):
+        mask_tokens(ids, 5, 3, 0, special_token_ids=(0, 1, 2, 4))
+    masked, _ = mask_tokens(ids, 5, 3, 0, special_token_ids=(0, 1, 2, 4), random_rate=0)
+    np.testing.assert_array_equal(masked, ids)

@@ -1,4 +1,5 @@
 import gzip
+import json
 import tracemalloc
 
 import pytest
@@ -71,7 +72,7 @@ def test_a_corpus_of_one_line_of_too_many_characters_is_refused(encode):
 
 
 def test_more_pairs_than_a_chunk_stay_in_order(encode, monkeypatch):
-    monkeypatch.setattr("keras_attn.text.parallel_corpus._PAIRS_PER_CHUNK", 7)
+    monkeypatch.setattr("keras_attn.text.encode_pairs._PAIRS_PER_CHUNK", 7)
     numbers = range(10, 60)
     corpus = encode("\n".join(map(str, numbers)), "\n".join(str(n + 100) for n in numbers))
     assert lists(corpus.source) == [[n] for n in numbers]
@@ -79,7 +80,7 @@ def test_more_pairs_than_a_chunk_stay_in_order(encode, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_files(encode, monkeypatch):
-    monkeypatch.setattr("keras_attn.text.parallel_corpus._PAIRS_PER_CHUNK", 100)
+    monkeypatch.setattr("keras_attn.text.encode_pairs._PAIRS_PER_CHUNK", 100)
     peaks = []
     for count in (2_000, 20_000):
         text = "11 12 13\n" * count
@@ -162,12 +163,115 @@ def test_damaged_corpus_is_refused(encode, tmp_path):
         ParallelCorpus.load(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("content", ["{}", '{"kept": 1', "[]", ""])
+@pytest.fixture
+def corpus_directory(encode, tmp_path):
+    encode("11 12\n13\n14 15 16\n" * 20, "21\n22 23\n24 25 26\n" * 20)
+    return tmp_path / "out" / "corpus"
+
+
+DAMAGES = {
+    "block of zeros": lambda data: data[:64] + bytes(64) + data[128:],
+    "other bytes": lambda data: data[:-8] + b"\x09\0\0\0" * 2,
+    "one bit": lambda data: bytes([data[0] ^ 4]) + data[1:],
+    "reversed": lambda data: data[::-1],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("name", ["source.ids", "source.offsets", "target.ids", "target.offsets"])
+def test_damaged_files_of_the_right_size_are_refused(corpus_directory, name, damage):
+    path = corpus_directory / name
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=f"SHA-256.*{name}.*Remove the damaged directory"):
+        ParallelCorpus.load(corpus_directory)
+
+
+def test_files_of_source_and_target_that_were_swapped_are_refused(corpus_directory):
+    for suffix in ("ids", "offsets"):
+        source, target = (corpus_directory / f"{side}.{suffix}" for side in ("source", "target"))
+        content = source.read_bytes()
+        source.write_bytes(target.read_bytes())
+        target.write_bytes(content)
+    with pytest.raises(ValueError, match="SHA-256.*Remove the damaged directory"):
+        ParallelCorpus.load(corpus_directory)
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "content", "message"),
+    [
+        ("source.offsets", 64, bytes(64), "offsets that do not decrease"),
+        ("source.ids", 64, bytes(64), "without the padding id 0"),
+        ("target.ids", 4, b"\xff" * 4, "Received: id -1 at position 0 of sentence 1"),
+    ],
+)
+def test_a_corpus_without_checksums_is_loaded_and_checked(
+    corpus_directory, name, start, content, message
+):
+    """Older versions wrote corpora without checksums."""
+    report_path = corpus_directory / "corpus.json"
+    report = json.loads(report_path.read_text())
+    del report["sha256"]
+    report_path.write_text(json.dumps(report))
+    assert len(ParallelCorpus.load(corpus_directory)) == 60
+    data = bytearray((corpus_directory / name).read_bytes())
+    data[start : start + len(content)] = content
+    (corpus_directory / name).write_bytes(data)
+    with pytest.raises(ValueError, match=f"{message}.*{name}.*encode again"):
+        ParallelCorpus.load(corpus_directory)
+
+
+@pytest.mark.parametrize(
+    ("line", "id_"), [("0", 0), ("11 0 12", 0), ("2", 2), ("11 2", 2), ("1000", 1000), ("-5", -5)]
+)
+@pytest.mark.parametrize("side", [0, 1])
+def test_special_ids_inside_of_a_line_are_refused(encode, tmp_path, line, id_, side):
+    """Such an id would be masked or would end the sentence in training."""
+    texts = ["11\n" * 9000] * 2  # more than a chunk
+    texts[side] = "11\n" * 8500 + "\n" + line + "\n" + "11\n" * 498
+    name = ("text.en", "text.de")[side]
+    with pytest.raises(ValueError, match=f"Words.encode .*: id {id_} in line 8502 .*{name}"):
+        encode(*texts)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_tokenizer_that_adds_its_end_id_is_refused(encode, monkeypatch):
+    encode_words = Words.encode
+    monkeypatch.setattr(Words, "encode", lambda *args: [[*x, 2] for x in encode_words(*args)])
+    with pytest.raises(ValueError, match="without the padding id 0 and the end id 2.*id 2 in line"):
+        encode("11\n", "12\n")
+
+
+def test_a_tokenizer_that_loses_lines_is_refused(encode, monkeypatch):
+    monkeypatch.setattr(Words, "encode", lambda self, texts: [[11]])
+    with pytest.raises(ValueError, match="one row of ids per text. Received: 1 rows for 2 texts"):
+        encode("11\n12\n", "12\n13\n")
+
+
+@pytest.mark.parametrize("length", [0, -1, 1.5, None])
+def test_maximum_lengths_are_positive_integers(tmp_path, length):
+    for lengths, name in [((length, 5), "max_source_length"), ((5, length), "max_target_length")]:
+        with pytest.raises(ValueError, match=f"{name} to be a positive integer"):
+            ParallelCorpus.encode("a", "b", Words(), Words(), *lengths, tmp_path / "corpus")
+
+
+@pytest.mark.parametrize("content", ["{}", '{"kept": 1', "[]", "", "null"])
 def test_counts_that_were_damaged_are_refused(encode, tmp_path, content):
     encode("11 12\n", "12\n")
     (tmp_path / "out" / "corpus" / "corpus.json").write_text(content)
     with pytest.raises(ValueError, match="corpus.json.*Remove the damaged directory"):
         ParallelCorpus.load(tmp_path / "out" / "corpus")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("kept", -1), ("dropped_long", "1"), ("source_special_token_ids", {"pad": -1}),
+     ("target_special_token_ids", {"padding": 0}), ("target_tokens", 1.0)],
+)  # fmt: skip
+def test_counts_and_ids_of_the_wrong_type_are_refused(corpus_directory, name, value):
+    path = corpus_directory / "corpus.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), name: value}))
+    with pytest.raises(ValueError, match="corpus.json.*Remove the damaged directory"):
+        ParallelCorpus.load(corpus_directory)
 
 
 def test_sides_of_unequal_length_are_refused():

@@ -6,7 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from keras_attn.text import SentencePieceTokenizer, SpecialTokenIds, Tokenizer
+from keras_attn.text import (
+    SentencePieceTokenizer,
+    SpecialTokenIds,
+    Tokenizer,
+    renumber_pieces,
+)
+from keras_attn.text.renumber_pieces import import_sentencepiece_protobuf
+from keras_attn.text.subword_sampling import replace_unknown_parts
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
 from tests.text.corpus_text import ENGLISH, GERMAN, sentences
 
@@ -253,6 +260,42 @@ def test_a_vocabulary_too_small_for_the_characters_is_refused(text_file):
         SentencePieceTokenizer.train(text_file, 10)
 
 
+def test_a_character_vocabulary_that_is_too_small_is_refused(text_file):
+    """SentencePiece would leave out the rarest characters without an error."""
+    num_characters = len(set("".join(ENGLISH + GERMAN))) + 1
+    for size in (5, 12, 3 + num_characters):
+        message = f"at least {4 + num_characters}, .*vocabulary_size={size},.*'char'"
+        with pytest.raises(ValueError, match=message):
+            SentencePieceTokenizer.train(text_file, size, "char")
+    exact = SentencePieceTokenizer.train(text_file, 4 + num_characters, "char")
+    assert exact.model == SentencePieceTokenizer.train(text_file, 999, "char").model
+    assert 3 not in exact.encode([" ".join(ENGLISH + GERMAN)])[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("vocabulary_size", [0, -1, 1.5, 60.0, True, None, "60", 2**31]),
+        ("character_coverage", [0, -1, 0.5, 0.979, 1.001, float("nan"), None, "1"]),
+        ("max_sentences", [0, -1, 1, 100, 1e3, True, None, 2**63]),
+        ("byte_fallback", [None, "yes", 2]),
+        ("user_defined_symbols", [("",), "", (3,), ("x", "x"), ("<s>",), ("\ud800",)]),
+    ],
+)
+def test_training_options_out_of_range_are_refused(text_file, name, values):
+    for value in values:
+        with pytest.raises(ValueError, match=f"Expected {name} to be .*Received: {name}="):
+            SentencePieceTokenizer.train(text_file, **{"vocabulary_size": 60, name: value})
+
+
+def test_training_options_at_their_limits_are_used(text_file):
+    tokenizer = SentencePieceTokenizer.train(
+        text_file, np.int64(60), character_coverage=0.98, max_sentences=101, byte_fallback=False
+    )
+    assert tokenizer.vocabulary_size == 60
+    SentencePieceTokenizer.train(text_file, 60, character_coverage=1, max_sentences=2**62)
+
+
 def test_unknown_options_are_refused(text_file):
     with pytest.raises(ValueError, match="model_type.*Received: model_type='word'"):
         SentencePieceTokenizer.train(text_file, 50, "word")
@@ -285,6 +328,167 @@ def test_alpha_is_the_share_of_merges_that_bpe_skips(tokenizer):
     assert all(len(piece) == 1 for row in spelled for piece in tokenizer.pieces(row))
     num_pieces, num_characters = (sum(map(len, ids)) for ids in (tokenizer.encode(texts), spelled))
     assert num_pieces < num_ids[0] < num_ids[1] < num_characters
+
+
+@pytest.fixture(scope="module")
+def syllable_file(tmp_path_factory):
+    syllables = ["ka", "lo", "mi", "ter", "sun", "ber", "gen", "rä", "du", "fi"]
+    words = ["".join(random.Random(i).choices(syllables, k=1 + i % 4)) for i in range(100)]
+    path = tmp_path_factory.mktemp("small") / "text"
+    path.write_text("\n".join(sentences(words, 300)), encoding="utf-8")
+    return path
+
+
+def with_vocabulary(model, pieces):
+    """Returns a tokenizer with the segmentation of a model and a vocabulary of some pieces."""
+    vocabulary = {piece: i for i, piece in enumerate(["</s>", "<unk>", *pieces, "<pad>"])}
+    return SentencePieceTokenizer(
+        renumber_pieces(model, vocabulary),
+        start_token_id=vocabulary["<pad>"],
+        vocabulary_size=len(vocabulary),
+    )
+
+
+@pytest.fixture(scope="module", params=["unigram", "bpe"])
+def small_vocabulary(request, syllable_file):
+    """Returns a tokenizer of the pieces that `encode` finds in a text, and the lines of the text.
+
+    The vocabulary lacks four characters and other pieces that the model has.
+    """
+    lines = syllable_file.read_text(encoding="utf-8").splitlines()
+    model = SentencePieceTokenizer.train(syllable_file, 300, request.param).model
+    processor = spm.SentencePieceProcessor(model_proto=model)
+    used = {piece for line in lines for piece in processor.encode_as_pieces(line)}
+    tokenizer = with_vocabulary(model, sorted(used | set("▁alomitersnbgd")))  # not k, u, f and ä
+    assert tokenizer.has_extra_pieces
+    return tokenizer, lines
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5, 1.0])
+def test_samples_have_no_unknown_ids_where_the_text_has_none(small_vocabulary, alpha):
+    tokenizer, lines = small_vocabulary
+    assert not any(1 in row for row in tokenizer.encode(lines))
+    drawn = tokenizer.sample(lines, alpha, 3)
+    assert not any(1 in row for row in drawn)
+    assert tokenizer.decode(drawn) == lines
+    assert drawn == tokenizer.sample(lines, alpha, 3)
+    unknown = tokenizer.sample(["kalo猫", "猫"], alpha, 3)
+    assert all(1 in row for row in unknown)
+
+
+def test_samples_of_a_small_vocabulary_are_still_random(small_vocabulary):
+    tokenizer, lines = small_vocabulary
+    draws = [tokenizer.sample(lines, 0.1, seed) for seed in range(3)]
+    for first, second in ((0, 1), (1, 2)):
+        pairs = zip(draws[first], draws[second], strict=True)
+        assert sum(a != b for a, b in pairs) > 50
+
+
+def test_unigram_samples_follow_the_probabilities_of_the_pieces_in_the_vocabulary(syllable_file):
+    protobuf = import_sentencepiece_protobuf()
+    proto = protobuf.ModelProto.FromString(SentencePieceTokenizer.train(syllable_file, 99).model)
+    del proto.pieces[4:]
+    scores = {"▁": -2, "a": -3, "b": -3.5, "▁a": -2.5, "ab": -4, "ba": -4.2, "▁ab": -5, "aba": -2}
+    for piece, score in scores.items():
+        proto.pieces.add(piece=piece, score=score)
+    del scores["aba"]
+    tokenizer = with_vocabulary(proto.SerializeToString(), scores)
+
+    def segmentations(text):
+        if not text:
+            yield ()
+        for end in range(1, len(text) + 1):
+            if text[:end] in scores:
+                yield from ((text[:end], *rest) for rest in segmentations(text[end:]))
+
+    alpha, count = 0.4, 4000
+    weights = {
+        pieces: np.exp(alpha * sum(map(scores.get, pieces))) for pieces in segmentations("▁abab")
+    }
+    drawn = [tuple(tokenizer.pieces(row)) for row in tokenizer.sample(["abab"] * count, alpha, 1)]
+    assert len(weights) > 5 and set(drawn) <= set(weights)
+    for pieces, weight in weights.items():
+        expected = weight / sum(weights.values())
+        deviation = np.sqrt(expected * (1 - expected) / count)
+        assert abs(drawn.count(pieces) / count - expected) < 4.5 * deviation + 1 / count, pieces
+
+
+def test_only_the_parts_with_unknown_ids_keep_their_best_segmentation():
+    """The letters stand for pieces of 1 (a, b), 2 (c, d), 3 (x) and 5 (y) bytes; 0 is unknown."""
+    best = [("c", 2), ("x", 3), ("d", 2), ("y", 5)]
+    drawn = [("a", 1), ("b", 1), (0, 1), ("c", 2), ("a", 1), ("b", 1), ("x", 3), (0, 2)]
+    found = replace_unknown_parts(drawn, best, lambda id_: id_ == 0)
+    assert found == ["a", "b", "x", "a", "b", "y"]
+    kept = replace_unknown_parts(drawn, [(0, 5), ("d", 2), ("y", 5)], lambda id_: id_ == 0)
+    assert kept == ["a", "b", 0, "c", "a", "b", "y"]
+
+
+def test_samples_with_byte_fallback_stay_whole(text_file):
+    base = SentencePieceTokenizer.train(text_file, 340, "bpe", byte_fallback=True)
+    processor = spm.SentencePieceProcessor(model_proto=base.model)
+    lines = sentences(GERMAN, 50)
+    used = sorted({piece for line in lines for piece in processor.encode_as_pieces(line)})
+    tokenizer = with_vocabulary(base.model, [*used, *(f"<0x{byte:02X}>" for byte in range(256))])
+    texts = [line + " 猫 é" for line in lines]
+    drawn = tokenizer.sample(texts, 0.3, 1)
+    assert tokenizer.decode(drawn) == texts
+    assert drawn != tokenizer.encode(texts)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 1.5, None, "1"])
+def test_seeds_out_of_range_are_refused(tokenizer, seed):
+    with pytest.raises(ValueError, match=r"seed to be an integer in \[0, 2\*\*32\).*seed="):
+        tokenizer.sample(["the dog"], 0.1, seed)
+
+
+def test_texts_that_utf8_cannot_encode_are_named(tokenizer):
+    for encode in (tokenizer.encode, lambda texts: tokenizer.sample(texts, 0.1, 1)):
+        with pytest.raises(ValueError, match=r"lone surrogate in texts\[1\]='a\\udcff'"):
+            encode(["é dog", "a\udcff", "b"])
+        with pytest.raises(ValueError, match=r"list of strings. Received: texts\[2\]=None"):
+            encode(["é dog", "b", None])
+
+
+@pytest.fixture(scope="module")
+def usual_model(text_file):
+    """A model with the defaults of spm_train: unknown 0, start 1, end 2, and no padding."""
+    model = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(text_file.read_text().splitlines()),
+        model_writer=model,
+        vocab_size=60,
+        minloglevel=2,
+    )
+    return model.getvalue()
+
+
+@pytest.mark.parametrize(
+    "special",
+    [
+        {"pad_token_id": 0},  # the unknown id
+        {"pad_token_id": 5},  # an ordinary piece
+        {"pad_token_id": 2},  # the end id
+        {"pad_token_id": 0, "end_token_id": 0},
+        {"pad_token_id": 6, "start_token_id": 6, "end_token_id": 7},
+    ],
+    ids=str,
+)
+def test_padding_is_not_text(usual_model, special):
+    tokenizer = SentencePieceTokenizer(usual_model, **special)
+    pad, start, end, _ = SpecialTokenIds.of(tokenizer)
+    texts = ["the dog", "a man sees the cat", "red"]
+    rows = tokenizer.encode(texts)
+    for before in ([], [start]):
+        whole = [[*before, *row, end] for row in rows]
+        longest = max(map(len, whole))
+        padded = [row + [pad] * (longest + 2 - len(row)) for row in whole]
+        assert tokenizer.decode(padded) == tokenizer.decode(np.array(padded)) == texts
+        if pad != end:
+            assert tokenizer.decode(whole) == texts
+        assert tokenizer.decode([[*before, end, pad], [pad, pad][: end == pad]]) == ["", ""]
+    if end != tokenizer.unknown_token_id:  # without an end id, the ids are all text
+        unknown = tokenizer.encode(["the 猫"])
+        assert tokenizer.decode(unknown) == ["the  ⁇ "]
 
 
 def test_threads_that_sample_do_not_disturb_each_other(tokenizer):

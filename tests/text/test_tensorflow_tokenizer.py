@@ -77,6 +77,27 @@ def test_ids_beyond_the_vocabulary_are_unknown(tokenizer):
     assert [text.decode() for text in found] == expected
 
 
+@pytest.mark.parametrize(
+    ("pad", "start", "end"), [(0, 1, 2), (3, 1, 2), (9, 1, 2), (2, 1, 2), (9, 9, 9), (5, 6, 7)]
+)
+def test_padding_is_not_text(tokenizer, pad, start, end):
+    special = {"pad_token_id": pad, "start_token_id": start, "end_token_id": end}
+    tokenizer = SentencePieceTokenizer(tokenizer.model, **special)
+    rows = [
+        [start, 12, 13, end, pad, pad], [12, 9, 13, 3, 14, end], [start, end, *[pad] * 4],
+        [end, *[pad] * 5], [3, 12, *[pad] * 4], [pad] * 6, [end, 9, 9, 9, 9, 3],
+        [start, 9, 8, 7, 6, 5], [start] * 6, [9, 3, 7, 9, 9, 9], [9, 3, end, 3, 3, 3],
+    ]  # fmt: skip
+    graph = tokenizer.to_tensorflow()
+    decoded = [text.decode() for text in graph.decode(rows).numpy()]
+    assert decoded == tokenizer.decode(rows)
+    assert graph.decode(tf.zeros((2, 0), tf.int32)).numpy().tolist() == [b"", b""]
+    # With lengths, all ids are text.
+    lengths = [6] * len(rows)
+    plain = SentencePieceTokenizer(tokenizer.model).to_tensorflow()
+    assert graph.decode(rows, lengths).numpy().tolist() == plain.decode(rows).numpy().tolist()
+
+
 @pytest.mark.parametrize("start", [None, 1, 9])
 @pytest.mark.parametrize("end", [None, 2, 7])
 def test_start_end_and_padding_are_a_choice(tokenizer, start, end):

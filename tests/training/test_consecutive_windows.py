@@ -179,3 +179,27 @@ def test_carry_states_refuses_a_model_without_states():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     with pytest.raises(ValueError, match="stateful=True"):
         CarryStates().set_model(model)
+
+
+def test_windows_refuse_ids_that_losses_ignore():
+    ids = IDS.copy()
+    ids[7] = 0
+    with pytest.raises(ValueError, match=r"padding id 0.*Received: ids\[7\]=0"):
+        ConsecutiveWindows(ids, 5, 3)
+    with pytest.raises(ValueError, match=r"padding id 9.*Received: ids\[5\]=9"):
+        ConsecutiveWindows([*ids[:5], 9, *ids], 5, 3, pad_token_id=9)
+    inputs, _ = ConsecutiveWindows(ids, 5, 3, pad_token_id=None).batch(1)
+    assert inputs[0].tolist() == ids[5:10].tolist()
+    ids[7] = -1
+    with pytest.raises(ValueError, match=r"ids of at least 0.*Received: ids\[7\]=-1"):
+        ConsecutiveWindows(ids, 5, 3, pad_token_id=None)
+
+
+@pytest.mark.parametrize("step", [-1, 0.5, None])
+def test_windows_refuse_negative_steps(step):
+    windows = ConsecutiveWindows(IDS, 5, 3)
+    with pytest.raises(ValueError, match=f"step to be an integer >= 0. Received: step={step}"):
+        windows.batch(step)
+    for method in (windows.stream, windows.dataset):
+        with pytest.raises(ValueError, match=f"Received: start_step={step}"):
+            method(step)
