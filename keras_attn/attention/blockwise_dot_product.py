@@ -14,6 +14,7 @@ from keras_attn._backend.sequential_loops import (
     while_loop_sequentially,
 )
 from keras_attn._types import Mask, Tensor
+from keras_attn.attention.position_bias import finite_bias
 from keras_attn.attention.scaled_dot_product import matmul_groups, scaled_dot_product
 from keras_attn.masks import both, position_mask, wide_dtype
 
@@ -98,6 +99,8 @@ def blockwise_dot_product(
         if distance_bias is not None:
             columns = ops.slice(distance_bias, first_column(number), (1, heads, 1, source + size))
             block_bias = skew(columns, heads, size, source)  # (1, H, t, S)
+        block_bias, has_weight = finite_bias(block_bias)
+        allowed = both(allowed, has_weight)
         return scaled_dot_product(query_block, keys, values, allowed, block_bias)
 
     def first_column(number):

@@ -119,7 +119,9 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         use_causal_mask: Bool, whether a query may only attend to keys at its own and earlier
             positions. Defaults to `False`.
         position_bias: Float tensor that is broadcast to `(batch, heads, target, source)` and added
-            to the scores, or a layer that computes this tensor, such as `AlibiBias`. If a layer
+            to the scores, or a layer that computes this tensor, such as `AlibiBias`. Minus infinity
+            masks a position; if all positions of a query are masked, its context is 0. Infinity
+            gives all other positions a weight of 0. If a layer
             with weights computes the bias in a functional model, pass the output of this layer
             instead of the layer. If inputs have more than 3 axes, the first axis of the bias must
             be 1. Defaults to `None`.
@@ -337,7 +339,8 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
             if len(attention_mask.shape) != 4:
                 attention_mask = _with_heads(masks.attention_mask(value, attention_mask))
             allowed = masks.both(allowed, masks.boolean(attention_mask, "attention_mask"))
-        bias = compute_position_bias(position_bias, *positions)
+        bias, has_weight = compute_position_bias(position_bias, *positions)
+        allowed = masks.both(allowed, has_weight)
         heads, weights = scaled_dot_product(
             queries, keys, values, allowed, bias, self._dropout(training)
         )
@@ -470,12 +473,13 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         num_new = 1 if len(query.shape) == 2 else ops.shape(query)[1]
         positions = view.positions(cache, num_new)
         parts = [cache] if view.archive is None else [view.archive, cache]
+        bias, has_weight = compute_position_bias(position_bias, *positions)
         heads, weights = scaled_dot_product(
             queries,
             [part["keys"] for part in parts],
             [part["values"] for part in parts],
-            _with_heads(view.mask(*positions, self.sliding_window)),
-            add_biases(compute_position_bias(position_bias, *positions), view.ancestor_bias),
+            masks.both(_with_heads(view.mask(*positions, self.sliding_window)), has_weight),
+            add_biases(bias, view.ancestor_bias),
             # No dropout with beams, because searches with beams are not part of training.
             self.dropout_layer if self.dropout and view.ancestor_bias is None else None,
         )

@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from keras_attn._layer.ensure_built import ensure_built
-from keras_attn._types import PositionBias, Tensor
-from keras_attn.masks import wide_dtype
+from keras_attn._types import PositionBias, Tensor, TensorLike
+from keras_attn.masks import finite_scores, wide_dtype
 
 
 def check_position_bias(position_bias: PositionBias | None) -> None:
@@ -23,8 +23,8 @@ def check_position_bias(position_bias: PositionBias | None) -> None:
 
 def compute_position_bias(
     position_bias: PositionBias | None, query_positions: Tensor, key_positions: Tensor
-) -> Tensor | None:
-    """Returns the bias for pairs of query and key positions.
+) -> tuple[Tensor | None, Tensor | None]:
+    """Returns the bias for pairs of query and key positions, and a mask.
 
     Args:
         position_bias: Layer or function of query positions and key positions, the tensor that this
@@ -33,11 +33,30 @@ def compute_position_bias(
         key_positions: Int32 tensor of shape `(1 or batch, source)`.
 
     Returns:
-        Float tensor of shape `(1 or batch, heads, target, source)`, or `None`.
+        Result of `finite_bias`.
     """
     if callable(position_bias):
-        return position_bias(query_positions, key_positions)
-    return position_bias
+        position_bias = position_bias(query_positions, key_positions)
+    return finite_bias(position_bias)
+
+
+def finite_bias(bias: TensorLike | None) -> tuple[Tensor | None, Tensor | None]:
+    """Separates a bias into finite values and a mask of the values that are minus infinity.
+
+    Args:
+        bias: Float tensor or array that can be broadcast to `(batch, heads, target, source)`, or
+            `None`.
+
+    Returns:
+        Tuple of the bias in float32 or float64, and a boolean tensor, both of rank 4. Both are
+        `None` if `bias` is `None`.
+    """
+    if bias is None:
+        return None, None
+    bias = ops.convert_to_tensor(bias)
+    for _ in range(4 - len(bias.shape)):
+        bias = ops.expand_dims(bias, 0)
+    return finite_scores(bias)
 
 
 def add_biases(bias: Tensor | None, other: Tensor | None) -> Tensor | None:

@@ -2,8 +2,8 @@
 
 Each function takes scores `(batch, target, source)` and a boolean mask that can be broadcast to
 this shape, and returns weights with the shape and dtype of the scores. Masked positions get a
-weight of exactly 0. The unmasked weights of a row sum to 1. Computations are in float32, or in
-float64 for float64 scores.
+weight of exactly 0, and so do positions with a score of minus infinity. The other weights of a row
+sum to 1. Computations are in float32, or in float64 for float64 scores.
 """
 
 import math
@@ -11,7 +11,7 @@ import math
 from keras import ops
 
 from keras_attn._types import Tensor
-from keras_attn.masks import masked_softmax, scores_of_mask, wide_dtype
+from keras_attn.masks import apply_mask, masked_softmax
 
 
 def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -29,8 +29,8 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
     Returns:
         Weights of the shape and dtype of `scores`.
     """
-    dtype = wide_dtype(scores)
-    masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)  # (B, T, S)
+    masked, allowed = apply_mask(scores, mask)  # (B, T, S)
+    dtype = masked.dtype
     masked = masked - ops.stop_gradient(_largest(masked))
     falling = -ops.sort(-ops.stop_gradient(masked), axis=-1)  # (B, T, S)
     rank = 1.0 + ops.cast(ops.arange(ops.shape(masked)[-1], dtype="int32"), dtype)  # (S,)
@@ -41,7 +41,7 @@ def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:
     support = ops.cast(masked >= least, dtype)  # (B, T, S)
     size = ops.sum(support, axis=-1, keepdims=True)
     threshold = (ops.sum(support * masked, axis=-1, keepdims=True) - 1.0) / size  # (B, T, 1)
-    weights = ops.relu(masked - threshold) * support * ops.cast(mask, dtype)
+    weights = ops.relu(masked - threshold) * support * allowed
     return ops.cast(weights, scores.dtype)
 
 
@@ -59,11 +59,10 @@ def masked_hardmax(scores: Tensor, mask: Tensor) -> Tensor:
     Returns:
         Weights of the shape and dtype of `scores`.
     """
-    dtype = wide_dtype(scores)
-    masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)  # (B, T, S)
-    is_best = ops.cast(masked >= _largest(masked), dtype)
-    is_first = ops.cast(ops.cumsum(is_best, axis=-1) < 1.5, dtype)
-    weights = is_best * is_first * ops.cast(mask, dtype)
+    masked, allowed = apply_mask(scores, mask)  # (B, T, S)
+    is_best = ops.cast(masked >= _largest(masked), masked.dtype)
+    is_first = ops.cast(ops.cumsum(is_best, axis=-1) < 1.5, masked.dtype)
+    weights = is_best * is_first * allowed
     return ops.cast(ops.stop_gradient(weights), scores.dtype)
 
 

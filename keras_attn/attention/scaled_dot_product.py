@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 
-import keras
 from keras import ops
 
 from keras_attn._types import Tensor
-from keras_attn.masks import MASKED_SCORE, masked_softmax, wide_dtype
+from keras_attn.masks import masked_softmax, wide_dtype
 
 
 def scaled_dot_product(
@@ -38,7 +37,7 @@ def scaled_dot_product(
         mask: Boolean tensor, broadcastable to `(batch, heads, target, source)`; `True` marks keys
             that may be attended to. Defaults to `None`: no masked keys.
         bias: Float tensor, broadcastable to `(batch, heads, target, source)`, added to the scores.
-            Defaults to `None`.
+            All values must be finite, see `finite_bias`. Defaults to `None`.
         dropout: Function that maps weights to weights of the same shape. The context is computed
             with the result of this function. The returned weights are the weights before dropout.
             Defaults to `None`.
@@ -68,8 +67,11 @@ def scaled_dot_product(
     scores = _ungrouped(scores, heads, target)  # (B, H, T, S)
     if bias is not None:
         dtype = wide_dtype(scores)
-        scores = ops.cast(scores, dtype) + ops.cast(_finite(bias), dtype)
-    weights = softmax_over_keys(scores) if mask is None else masked_softmax(scores, mask)
+        scores = ops.cast(scores, dtype) + ops.cast(bias, dtype)
+    if mask is None:
+        weights = softmax_over_keys(scores)
+    else:
+        weights = masked_softmax(scores, mask, is_finite=True)
     weights = ops.cast(weights, query.dtype)
     dropped = weights if dropout is None else dropout(weights)
     rows = _grouped(dropped, groups)
@@ -80,13 +82,6 @@ def scaled_dot_product(
         before, after = rows[..., :middle], rows[..., middle:]
         context = ops.matmul(before, values[0]) + ops.matmul(after, values[1])
     return _ungrouped(context, heads, target), weights  # (B, H, T, dv), (B, H, T, S)
-
-
-def _finite(bias):
-    """Casts a bias to float32 or float64, and replaces float16 infinities with `MASKED_SCORE`."""
-    is_half = keras.backend.standardize_dtype(bias.dtype) == "float16"
-    bias = ops.cast(bias, wide_dtype(bias))
-    return ops.maximum(bias, MASKED_SCORE) if is_half else bias
 
 
 def matmul_groups(rows: Tensor, columns: Tensor) -> Tensor:

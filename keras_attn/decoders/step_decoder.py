@@ -250,10 +250,11 @@ class StepDecoder(Layer):
     forbids_tokens = False
     """Bool, whether the decoder can make all tokens of a step impossible, for example because it
     only generates valid JSON. A token is impossible if its logit is at least 5e8 below the largest
-    logit of the step. The largest logit can belong to a token that the search suppresses, such as
-    padding. A step without possible tokens is a dead end. If `forbids_tokens` is `False`, a beam
-    search only checks for dead ends if its own arguments, such as `no_repeat_ngram_size`, can cause
-    them.
+    logit of the step, or minus infinity. The largest logit can belong to a token that the search
+    suppresses, such as padding. A step without possible tokens is a dead end. A logit of infinity
+    makes all other tokens of the step impossible. If `forbids_tokens` is `False`, a beam search
+    only checks for dead ends if its own arguments, such as `no_repeat_ngram_size`, can cause them,
+    and each step needs a finite logit.
     """
 
     def primary_source(self, values: Any) -> Any:

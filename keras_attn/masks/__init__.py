@@ -20,6 +20,8 @@ from keras_attn.masks.joined_masks import (
 )
 from keras_attn.masks.masked_scores import (
     MASKED_SCORE,
+    apply_mask,
+    finite_scores,
     masked_mean,
     masked_softmax,
     scores_of_mask,
@@ -29,11 +31,13 @@ from keras_attn.masks.position_masks import causal_mask, padding_mask, position_
 
 __all__ = [
     "MASKED_SCORE",
+    "apply_mask",
     "attention_mask",
     "boolean",
     "both",
     "broadcast_batch",
     "causal_mask",
+    "finite_scores",
     "join",
     "masked_mean",
     "masked_softmax",

@@ -13,6 +13,10 @@ from keras_attn._types import Mask, Tensor
 # these values, or of this value and the lowest float32, is also finite.
 MASKED_SCORE = -1e30
 
+# Infinite scores become this value. The sum of this value and `MASKED_SCORE` is still far below all
+# scores of unmasked positions.
+LARGEST_SCORE = 1e29
+
 
 def scores_of_mask(mask: Tensor, dtype: Any = "float32") -> Tensor:
     """Returns an additive mask: 0 where attention is allowed, `MASKED_SCORE` elsewhere."""
@@ -29,26 +33,74 @@ def wide_dtype(*values: Any) -> str:
     return "float64" if "float64" in dtypes else "float32"
 
 
-def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+def finite_scores(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Replaces infinite scores by finite ones, and returns which positions have any weight.
+
+    A score of minus infinity excludes a position, like a mask. A score of infinity exceeds all
+    other scores. NaN remains NaN.
+
+    Args:
+        scores: Float tensor of any shape.
+
+    Returns:
+        Tuple of scores in float32, or in float64 for float64 scores, and a boolean tensor of the
+        same shape, which is `False` for minus infinity.
+    """
+    scores = _clipped(scores)
+    return scores, _has_weight(scores)
+
+
+def apply_mask(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Adds a mask to scores that may be infinite.
+
+    Args:
+        scores: Float tensor of shape `(..., source)`.
+        mask: Boolean tensor that can be broadcast to `scores`.
+
+    Returns:
+        Tuple of finite scores, in float32 or in float64 for float64 scores, and a tensor of the
+        same shape and dtype: 1 for positions that may be attended to, 0 for masked positions and
+        for scores of minus infinity.
+    """
+    dtype = wide_dtype(scores)
+    masked = _clipped(scores) + scores_of_mask(mask, dtype)
+    return masked, ops.cast(_has_weight(masked), dtype)
+
+
+def _clipped(scores):
+    return ops.clip(ops.cast(scores, wide_dtype(scores)), MASKED_SCORE, LARGEST_SCORE)
+
+
+def _has_weight(scores):
+    return ops.logical_not(scores < MASKED_SCORE / 2)  # also for NaN, which an error must show
+
+
+def masked_softmax(scores: Tensor, mask: Tensor, is_finite: bool = False) -> Tensor:
     """Softmax over the last axis in which masked positions get a weight of exactly 0.
 
-    If all positions of a row are masked, all its weights are 0. The softmax is computed in float32,
-    or in float64 for float64 scores.
+    If all positions of a row are masked, all its weights are 0. A score of minus infinity masks a
+    position. The softmax is computed in float32, or in float64 for float64 scores.
 
     Args:
         scores: Float tensor of shape `(batch, target, source)`.
         mask: Boolean tensor that can be broadcast to `scores`.
+        is_finite: Bool, whether no score is infinite, which saves operators in each decoding step.
+            Defaults to `False`.
 
     Returns:
         Weights with the shape and dtype of `scores`.
     """
     dtype = wide_dtype(scores)
-    masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)
+    if is_finite:
+        masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)
+        allowed = ops.cast(mask, dtype)
+    else:
+        masked, allowed = apply_mask(scores, mask)
     if scores.shape[-1] == 1:
         weights = ops.ones_like(masked)  # Keras warns about a softmax over an axis of size 1.
     else:
         weights = ops.softmax(masked, axis=-1)
-    return ops.cast(weights * ops.cast(mask, dtype), scores.dtype)
+    return ops.cast(weights * allowed, scores.dtype)
 
 
 def masked_mean(values: Tensor, mask: Mask | None = None) -> Tensor:

@@ -1,6 +1,6 @@
 """Prefixes: tokens at the beginning of all hypotheses of a batch entry."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from keras import ops
@@ -67,7 +67,7 @@ def broadcast_prefix(
 
 def forced_tokens(
     carry: TensorDict,
-    step_logits: Tensor,
+    log_probs_of_step: Callable[[], Tensor],
     num_open_hypotheses: int,
     pad_token_id: int,
     num_unscored: int | None = 0,
@@ -76,7 +76,8 @@ def forced_tokens(
 
     Args:
         carry: Carry of a search. Its optional entry `prefix` is a result of `broadcast_prefix`.
-        step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
+        log_probs_of_step: Function that returns the log probabilities of the next tokens, float32
+            `(batch * hypotheses, V)`. It is called if the prefix tokens are scored.
         num_open_hypotheses: Int, number of open hypotheses per batch entry.
         pad_token_id: Int, id of padding.
         num_unscored: Int. The first `num_unscored` tokens of the prefix get the log probability 0.
@@ -97,9 +98,7 @@ def forced_tokens(
         nothing = ops.zeros((1, num_open_hypotheses), dtype="float32")
         return tokens, ops.cast(tokens, "float32") * nothing, is_forced
     of_rows = tokens + ops.zeros((1, num_open_hypotheses), dtype="int32")  # (B, K)
-    log_probs = gather.gather_beams(
-        ops.log_softmax(step_logits), ops.reshape(of_rows, (-1, 1))
-    )  # (B*K, 1)
+    log_probs = gather.gather_beams(log_probs_of_step(), ops.reshape(of_rows, (-1, 1)))  # (B*K, 1)
     log_probs = ops.reshape(log_probs, (-1, num_open_hypotheses))  # (B, K)
     if num_unscored:
         log_probs = ops.where(carry["step"] < num_unscored, 0.0, log_probs)

@@ -482,11 +482,17 @@ class Search(Layer):
         """
         if self.repetition_penalty != 1:
             step_logits = penalize_repetition(step_logits, token_ids, step, self.repetition_penalty)
-        log_probs = ops.log_softmax(step_logits)
+        log_probs = self._log_softmax(step_logits)
         if self.no_repeat_ngram_size:
             size = self.no_repeat_ngram_size
             log_probs = forbid_repeated_ngrams(log_probs, token_ids, step, size)
         return log_probs
+
+    def _log_softmax(self, step_logits):
+        """Returns log probabilities, also of infinite logits if the decoder forbids tokens."""
+        if self.decoder.forbids_tokens:
+            return logits.log_softmax_of_infinite(step_logits)
+        return ops.log_softmax(step_logits)
 
     def forced_tokens(
         self, carry: TensorDict, step_logits: Tensor
@@ -494,7 +500,7 @@ class Search(Layer):
         """Returns the prefix tokens of the current step, see `prefix.forced_tokens`."""
         return prefix.forced_tokens(
             carry,
-            step_logits,
+            lambda: self._log_softmax(step_logits),
             self.num_open_hypotheses,
             self.pad_token_id,
             len(self.forced_prefix_ids) if self.score_prefix else None,

@@ -32,7 +32,10 @@ def crossentropy_per_token(labels: Tensor, logits: Tensor, label_smoothing: floa
     Args:
         labels: Int tensor of shape `(...)`, in [0, V). Any other label results in a loss and a
             gradient of NaN.
-        logits: Float tensor of shape `(..., V)`, V >= 2. The loss is computed in float32.
+        logits: Float tensor of shape `(..., V)`, V >= 2. The loss is computed in float32. Minus
+            infinity excludes a class; the loss is infinite if this class is the label, or if
+            `label_smoothing` is above 0. The loss of a row with infinity, or with only minus
+            infinity, is NaN.
         label_smoothing: Float in [0, 1), total probability of the wrong classes. Defaults to `0.0`.
 
     Returns:

@@ -21,6 +21,7 @@ from tests.search.table_decoder import TableDecoder, node_after, random_tables
 from tests.search.test_host_loop import run_on_the_host
 from tests.slow_cases import slow_on_jax
 
+pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of the oracles
 LIMIT = 6
 TABLES = random_tables(3, batch=6, vocabulary_size=6)  # of 6 tokens, 3 are words
 NODES = TABLES.shape[1]
@@ -37,11 +38,18 @@ def forbid_tokens(tables, share=0.6, seed=0):
     return np.where(is_forbidden, np.float32(-1e9), tables)
 
 
+def with_infinity(tables, share=0.0, seed=0):
+    """Tables with minus infinity for impossible tokens, and for all tokens of a share of nodes."""
+    is_dead_end = np.random.default_rng(seed).random(tables.shape[:2]) < share
+    is_forbidden = (tables < -1e8) | is_dead_end[:, :, None]
+    return np.where(is_forbidden, np.float32(-np.inf), tables)
+
+
 def log_probs_after(table, no_repeat_ngram_size=0):
-    with_infinity = np.where(table < -1e8, -np.inf, table)
+    logits = with_infinity(table[None])[0]
 
     def logits_after(prefix):
-        return with_infinity[node_after(prefix, len(table))]
+        return logits[node_after(prefix, len(table))]
 
     rules = {"no_repeat_ngram_size": no_repeat_ngram_size}
     return search_oracles.without_repetition(logits_after, **rules)
@@ -64,6 +72,8 @@ CASES = {
     ),
     "the model forbids tokens": (forbid_tokens(TABLES), {}),
     "the model forbids more tokens": (forbid_tokens(TABLES, share=0.75), {}),
+    "the model forbids tokens by infinity": (with_infinity(forbid_tokens(TABLES)), {}),
+    "the model forbids all tokens": (with_infinity(forbid_tokens(TABLES), share=0.4, seed=3), {}),
 }
 
 
