@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras_attn import files, forecasting, training
 from keras_attn._layer.quantization import refuse_quantization
+from keras_attn._layer.retracing import retrace_after_changes
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record_attention_scores
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
@@ -83,6 +84,7 @@ from keras_attn.transformer.transformer_decoder_block import TransformerDecoderB
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 refuse_quantization()
+retrace_after_changes()
 
 __version__ = "0.1.0"
 

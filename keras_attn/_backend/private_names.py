@@ -12,6 +12,7 @@ table changes, or if a workaround is no longer necessary.
 | `tensor._keras_mask` | implicit masks in the export of a step | Keras 3.15 | a public function returns implicit masks |
 | `Node`, `Tracker`, `_inbound_nodes`, `_outbound_nodes` | copies of layers for an export | Keras 3.15 | Keras copies layers that share variables |
 | `Layer._tracker`, `_untrack_variable` | weights that are added to a built layer or removed from it (LoRA) | Keras 3.15 | `add_weight` of a built layer is allowed, and `delattr` does not run the garbage collector |
+| `Layer._post_build` | low-rank updates of a copied layer (LoRA) | Keras 3.15 | a public method is called after `build` |
 | `Functional._run_through_graph` | shared layers in `clone_model` | Keras 3.15 | `clone_model` keeps shared layers shared |
 | `CompileLoss._user_loss_weights` | a model with loss weights must not fuse the loss | Keras 3.15 | `Model` shows the weights of its losses |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
@@ -48,6 +49,18 @@ def remat_mode(layer: keras.layers.Layer) -> Any:
 def end_remat(layer: keras.layers.Layer) -> None:
     """Disables the rematerialization of a layer that was created in a `keras.RematScope`."""
     layer._remat_mode = None
+
+
+class BuildHook:
+    """Base class of layers with a method that runs after `build`."""
+
+    def after_build(self) -> None:
+        """Is called when the layer and its sublayers are built."""
+
+    def _post_build(self):
+        parent: Any = super()
+        parent._post_build()
+        self.after_build()
 
 
 class GradientClipping:

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import keras
 
-from keras_attn._backend.private_names import remat_mode
+from keras_attn._backend.private_names import BuildHook, remat_mode
 from keras_attn._layer.argument_checks import accepts_numpy_numbers
+from keras_attn._layer.low_rank_settings import LORA, enable_low_rank_updates, low_rank_settings
 from keras_attn._layer.rematerialization import is_rematerialized, release_parts, rematerialized
 
 KERAS_ARGUMENTS = {"activity_regularizer", "autocast", "dtype", "input_shape", "name", "trainable"}
@@ -23,12 +24,13 @@ OTHER_WAYS = {
 """Advice for arguments of Keras layers that layers of this package do not have."""
 
 
-class Layer(keras.layers.Layer):
+class Layer(BuildHook, keras.layers.Layer):
     """Base class of the layers of this package.
 
     The class fixes `stateless_call` and `keras.RematScope`, because the implementations of Keras
-    ignore the sublayers of a layer. It also raises errors with advice for arguments and calls that
-    Keras layers support, but layers of this package do not.
+    ignore the sublayers of a layer. The configuration contains the low-rank updates (LoRA) of the
+    layer and its sublayers, so that copies have them too. The class also raises errors with advice
+    for arguments and calls that Keras layers support, but layers of this package do not.
 
     Args:
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -53,6 +55,7 @@ class Layer(keras.layers.Layer):
             setattr(cls, "__init__", accepts_numpy_numbers(cls.__init__))  # noqa: B010
 
     def __init__(self, **kwargs: Any) -> None:
+        low_rank_updates = kwargs.pop(LORA, {})  # of a configuration, see `get_config`
         unknown = sorted(set(kwargs) - KERAS_ARGUMENTS - {"input_dim"})
         if unknown:
             known = self._argument_names()
@@ -64,12 +67,23 @@ class Layer(keras.layers.Layer):
                 f"{', '.join([*known, *sorted(KERAS_ARGUMENTS)])}. Received: {received}. {advice}"
             )
         super().__init__(**kwargs)
+        self._low_rank_updates = low_rank_updates
         if self.dtype_policy.quantization_mode is not None:
             raise ValueError(
                 "Expected a dtype policy without quantization. Received: "
                 f"dtype={self.dtype_policy.name!r} for {type(self).__name__}. Quantize the model "
                 'when it is exported: export_onnx(..., precision="int8").'
             )
+
+    def after_build(self) -> None:
+        settings, self._low_rank_updates = self._low_rank_updates, {}
+        enable_low_rank_updates(self, settings)
+
+    def get_config(self) -> dict[str, Any]:
+        config, settings = super().get_config(), low_rank_settings(self)
+        # Before `build`, the layer has the updates of its configuration only.
+        settings = settings or dict(self._low_rank_updates)
+        return {**config, LORA: settings} if settings else config
 
     def _advice_for(self, name: str) -> str | None:
         """Returns advice for an unknown argument, or `None`."""

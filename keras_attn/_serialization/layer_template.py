@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from keras_attn._layer.argument_checks import check_compute_dtype
+from keras_attn._layer.low_rank_settings import low_rank_settings
 
 
 class LayerTemplate:
@@ -18,6 +19,9 @@ class LayerTemplate:
     Args:
         layer: Keras layer, the template. Its weights are ignored.
 
+    Raises:
+        ValueError: If the layer has low-rank updates (LoRA), or Keras cannot serialize it.
+
     Attributes:
         kept_alive: List of layers that must not be freed. When Keras loads a model, it identifies
             layers by their memory addresses. If a serialized layer were freed, a new layer could
@@ -26,6 +30,13 @@ class LayerTemplate:
     """
 
     def __init__(self, layer: keras.layers.Layer) -> None:
+        settings = low_rank_settings(layer)
+        if settings:
+            raise ValueError(
+                "Expected a layer without low-rank updates, because its copies have new weights. "
+                f"Received: {type(layer).__name__} {layer.name!r} with LoRA in "
+                f"{sorted(settings)}. Call enable_lora on the layer or model with the copies."
+            )
         self._config = serialize_without_warning(layer)
         self._layer = layer
         self.kept_alive = [layer]

@@ -15,6 +15,7 @@ from keras_attn._layer.argument_checks import check_integers, check_token_ids, i
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
+from keras_attn._layer.low_rank_settings import LORA
 from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, TensorLike
@@ -536,8 +537,10 @@ class Search(Layer):
         return None  # the source mask does not apply to the results
 
     def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        config.pop(LORA, None)  # the configuration of the decoder has its low-rank updates
         return {
-            **super().get_config(),
+            **config,
             "decoder": serialize_shared(self.decoder),
             "max_length": self.max_length,
             "relative_max_length": self.relative_max_length,

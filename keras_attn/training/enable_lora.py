@@ -25,8 +25,11 @@ def enable_lora(
     is initialized with zeros, so the outputs of the model do not change at first.
 
     Call this function before `compile`. Models that share the layers, such as a `TrainingModel` and
-    its `GenerationModel`, share the updates. Saved models contain A and B and can be loaded as
-    usual. After loading, call the function again to freeze the other weights. Exported files
+    its `GenerationModel`, share the updates, also if they have been called before; only a
+    `tf.function` or `jax.jit` of your own must be created again. Saved models contain A and B and
+    can be loaded as usual. `keras.models.clone_model` and other copies by configuration have
+    updates of the same rank. After loading or copying, call the function again to freeze the other
+    weights. Exported files
     contain the merged kernels W. `merge_lora` replaces the kernels of the model by the merged
     kernels.
 

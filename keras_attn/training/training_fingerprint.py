@@ -21,8 +21,17 @@ from keras_attn.training.described_code import (
     methods_checksum,
 )
 
-_LEFT_OUT = {"module", "registered_name", "build_config", "compile_config", "seed", "quantization"}
-"""Keys of a configuration that do not affect the results of a training with given weights."""
+_LEFT_OUT = {
+    "module",
+    "registered_name",
+    "build_config",
+    "compile_config",
+    "seed",
+    "quantization",
+    "lora",
+}
+"""Keys of a configuration that do not affect the results of a training with given weights, and
+`lora`, which the fingerprint has as a part of its own."""
 
 _REFERENCES = {"name", "keras_history", "input_layers", "output_layers"}
 """Keys of a configuration whose values contain layer names."""
@@ -107,9 +116,8 @@ def _model_config(model):
         for layer in flatten_layers([model])
         if isinstance(layer, LowRankAdaptation) and layer.lora_kernels
     ]
-    if lora:  # the configuration of a layer does not contain its low-rank updates
-        config["lora"] = lora
-    return _normalized(_plain(config))
+    config = _normalized(_plain(config))
+    return {**config, "lora": _plain(lora)} if lora else config
 
 
 def _attributes(layer):

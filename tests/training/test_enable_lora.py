@@ -1,5 +1,7 @@
 """LoRA against NumPy, and through training, saving, merging and export."""
 
+import pickle
+
 import keras
 import numpy as np
 import pytest
@@ -11,11 +13,17 @@ from keras_attn import (
     GenerationModel,
     MultiHeadAttention,
     TrainingModel,
+    TransformerEncoder,
     TransformerEncoderBlock,
+    ensemble_model,
     transformer_seq2seq,
 )
+from keras_attn._drop_ins.low_rank_adaptation import LowRankAdaptation
+from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn._layer.low_rank_settings import low_rank_settings
 from keras_attn.training import SequenceCrossentropy, enable_lora, merge_lora
 from tests.backend import requires_tensorflow
+from tests.public_layers import LAYERS, layer_and_inputs
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(2, 5, 8)).astype("float32")
@@ -212,3 +220,61 @@ def test_lora_refuses_layers_that_it_cannot_adapt():
     quantized.contraction.quantize("int8")
     with pytest.raises(ValueError, match="not quantized"):
         quantized.enable_lora(2)
+
+
+def copies(model):
+    """Copies of a model with the same weights, by each way in which Keras copies."""
+    cloned = keras.models.clone_model(model)
+    from_json = keras.models.model_from_json(model.to_json())
+    for copy in (cloned, from_json):
+        copy.set_weights(model.get_weights())
+    return cloned, from_json, pickle.loads(pickle.dumps(model))
+
+
+def test_lora_is_kept_by_copies_of_a_configuration():
+    trainer, _ = models()
+    block = trainer.decoder.stack.blocks[0]
+    block.feed_forward.enable_lora(3, 5.0, ["contraction"])  # another rank than the attention has
+    enable_lora(trainer, 2, 8)
+    randomize(each for each in trainer.weights if "lora" in each.name)
+    inputs = {"source_ids": SOURCE, "target_ids": TARGET}
+    expected = numpy_of(trainer(inputs))
+    for copy in copies(trainer):
+        np.testing.assert_allclose(numpy_of(copy(inputs)), expected, atol=1e-5)
+        assert copy.decoder.stack.blocks[0].feed_forward.lora_alpha == 5.0
+    merge_lora(trainer)
+    for copy in copies(trainer):  # the configuration has no updates any more
+        assert not any("lora" in each.name for each in copy.weights)
+        np.testing.assert_allclose(numpy_of(copy(inputs)), expected, atol=1e-5)
+
+
+def test_lora_is_kept_by_the_configuration_of_an_ensemble():
+    _, translator = models()
+    enable_lora(translator, 2)
+    search = ensemble_model([translator, translator]).search
+    copy = type(search).from_config(search.get_config())
+    layers = [each for each in flatten_layers([copy]) if isinstance(each, MultiHeadAttention)]
+    assert layers and all(each.get_config()["lora"] for each in layers)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_lora_is_kept_by_the_configuration_of_each_layer(name):
+    layer, inputs = layer_and_inputs(name)
+    if not any(isinstance(each, LowRankAdaptation) for each in flatten_layers([layer])):
+        pytest.skip("no kernels to adapt")
+    layer(**inputs)
+    for each in flatten_layers([layer]):
+        if isinstance(each, LowRankAdaptation):
+            each.enable_lora(2, 4.0)
+    copy = type(layer).from_config(layer.get_config())
+    copy(**inputs)
+    assert low_rank_settings(copy) == low_rank_settings(layer)
+    assert [each.shape for each in copy.weights] == [each.shape for each in layer.weights]
+
+
+def test_lora_of_a_template_is_refused():
+    block = TransformerEncoderBlock(2, 8)
+    block(X)
+    enable_lora(block, 2)
+    with pytest.raises(ValueError, match=r"Expected a layer without low-rank updates"):
+        TransformerEncoder(block, keras.layers.Embedding(9, 8), num_layers=2)
