@@ -20,6 +20,7 @@ from keras_attn.convert.weight_copy import WeightCopy
 from keras_attn.models.generation_model import GenerationModel
 from keras_attn.training.model_card import ModelCard
 from keras_attn.training.run_directory import RunDirectory
+from keras_attn_checks.progress import report_phase
 
 REPORT, LABELS, ORIGINAL = "conversion.txt", "labels.txt", "original"
 
@@ -160,6 +161,7 @@ def from_transformers(
     with problems.collect():
         search = search_settings(generation, max_positions, architecture.is_language_model)
     problems.raise_all()
+    report_phase("Copying the weights")
     copy = WeightCopy(checkpoint.weights)
     encoder, decoder = architecture.build(architecture, settings, copy)
     _create_weights(encoder, decoder)
@@ -167,6 +169,7 @@ def from_transformers(
     architecture.copy_weights(architecture, settings, impossible, (encoder, decoder), copy)
     layers = [layer for layer in (encoder, decoder) if layer is not None]
     copy.finish([variable for layer in layers for variable in layer.weights])
+    report_phase("Reading the tokenizers")
     tokenizers = read_tokenizers(
         architecture.tokenizer, checkpoint, _tokenizer_ids(encoder, decoder, search)
     )

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 
 from keras_attn.export.export_error import ExportError
-from keras_attn.export.progress import report_count
+from keras_attn_checks.progress import report_count
 
 TOLERANCES = {"float16": 0.01, "int8": 0.1, "int8-rows": 0.1, "int4": 0.3}
 """Maximum mean difference of the log probability per token. A difference of 0.01, 0.1 or 0.3

@@ -23,7 +23,7 @@ from keras_attn.export.checks.verify import (
     precision_batches,
     translated_batches,
 )
-from keras_attn.export.progress import report_phase
+from keras_attn_checks.progress import report_phase
 
 
 class SearchComparison:

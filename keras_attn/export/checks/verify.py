@@ -7,7 +7,7 @@ from keras_attn.export.checks.parity_report import TIE, ParityReport
 from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.checks.token_budget import RESERVED, TokenBudget, usual_length
 from keras_attn.export.export_error import ExportError
-from keras_attn.export.progress import report_count
+from keras_attn_checks.progress import report_count
 
 BATCH_SIZES = (1, 7, 32)
 """Sizes of successive batches, repeated in this order."""

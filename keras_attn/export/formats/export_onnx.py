@@ -10,13 +10,13 @@ from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import new_onnx_file
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.passes.precisions import PRECISIONS, lower_precisions
-from keras_attn.export.progress import report_phase
 from keras_attn.export.require import require
 from keras_attn.export.run_in_background import run_in_background
 from keras_attn.export.trace.conversion import convert
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
+from keras_attn_checks.progress import report_phase
 
 
 def export_onnx(

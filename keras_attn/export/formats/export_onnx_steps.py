@@ -11,7 +11,6 @@ from keras_attn.export.formats.external_data import require_one_file
 from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import write_model
 from keras_attn.export.passes.clean import clean
-from keras_attn.export.progress import report_phase
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace.conversion import convert
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
@@ -19,6 +18,7 @@ from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.stepped_search import SteppedSearch
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
+from keras_attn_checks.progress import report_phase
 
 
 def export_onnx_steps(

@@ -18,13 +18,13 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.external_data import require_one_file
 from keras_attn.export.formats.file_format import check_text_tokenizers, describe_card
-from keras_attn.export.progress import report_count, report_phase
 from keras_attn.export.require import require
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.text_graph import MAX_CHARACTERS, add_text
 from keras_attn.models.replace_search import replace_search
 from keras_attn_checks.output_path import ONNX_BEGINNING
+from keras_attn_checks.progress import report_count, report_phase
 
 BATCH_SIZE = 16
 """Number of texts in a batch of the comparison."""

@@ -13,11 +13,11 @@ from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.file_format import check_text_tokenizers, describe, describe_card
-from keras_attn.export.progress import report_phase
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
+from keras_attn_checks.progress import report_phase
 
 METADATA = "assets.extra/keras_attn.json"
 """Path of the metadata. TensorFlow copies the files in `assets.extra` but does not read them."""

@@ -12,7 +12,6 @@ from keras_attn.export.checks.litert_runner import run_in_batches
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.litert_file import refuse_other_file, write_litert_file
-from keras_attn.export.progress import report_phase
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace.litert_conversion import (
     PRECISIONS,
@@ -23,6 +22,7 @@ from keras_attn.export.trace.litert_conversion import (
 )
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
+from keras_attn_checks.progress import report_phase
 
 Signatures: TypeAlias = dict[str, tuple[Callable[..., Any], Sequence[Any]]]
 """Dict from the name of each signature to a function and its `tf.TensorSpec`s."""

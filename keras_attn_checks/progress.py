@@ -1,11 +1,11 @@
-"""Messages about the progress of an export, for the logger `keras_attn.export` of Python.
+"""Messages about the progress of a conversion or an export, for the logger `keras_attn` of Python.
 
-`logging` hides them by default. The command `keras-attn export` shows them on standard error.
+Python hides them by default. The commands of `keras-attn` show them on standard error.
 """
 
 import logging
 
-LOGGER = logging.getLogger("keras_attn.export")
+LOGGER = logging.getLogger("keras_attn")
 
 
 def report_phase(name: str) -> None:
@@ -21,4 +21,4 @@ def report_count(done: int, total: int) -> None:
         total: Int, number of all items, or 0 if it is unknown.
     """
     if total:
-        LOGGER.debug("%d of %d", done, total, extra={"done": done, "total": total})
+        LOGGER.debug("%d of %d", done, total)
