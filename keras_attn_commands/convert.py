@@ -4,9 +4,11 @@ import argparse
 import sys
 from pathlib import Path
 
+from keras_attn_checks.progress import report_phase
 from keras_attn_commands.convert_checks import check_conversion
 from keras_attn_commands.option_names import name_options
 from keras_attn_commands.quiet_import import quiet_import
+from keras_attn_commands.show_progress import show_progress
 
 HELP = "convert a checkpoint of transformers or OpenNMT-tf"
 DESCRIPTION = (
@@ -81,7 +83,8 @@ def run(arguments: argparse.Namespace) -> int:
         is_opennmt = check_conversion(arguments, OPENNMT_OPTIONS)
         with quiet_import():
             import keras_attn.convert  # noqa: F401
-        conversion, verification = _convert(arguments, is_opennmt)
+        with show_progress():
+            conversion, verification = _convert(arguments, is_opennmt)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())  # errors of C++ code can have several lines
         paths = {"FOLDER": arguments.folder, "RUN": arguments.out}
@@ -105,14 +108,18 @@ def _convert(arguments, is_opennmt):
     from keras_attn.convert import from_opennmt_tf, from_transformers, verify
 
     folder, ignored = arguments.folder, arguments.ignore_setting
+    report_phase(f"Converting {folder}")
     if is_opennmt:
         options = {name: getattr(arguments, name) for name in OPENNMT_OPTIONS}
         conversion = from_opennmt_tf(folder, **options, ignore_settings=ignored)
+        report_phase(f"Writing {arguments.out}")
         conversion.save(arguments.out)
         return conversion, None
     conversion = from_transformers(folder, ignored)
     verification = None
     if arguments.verify:
+        report_phase("Comparing the model with transformers")
         verification = verify(folder, conversion.model)
+    report_phase(f"Writing {arguments.out}")
     conversion.save(arguments.out)
     return conversion, verification

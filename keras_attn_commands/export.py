@@ -7,11 +7,13 @@ import json
 import sys
 from pathlib import Path
 
+from keras_attn_checks.progress import report_phase
 from keras_attn_checks.search_names import SEARCH_ARGUMENTS
 from keras_attn_commands.export_checks import check_export
 from keras_attn_commands.export_forecaster import export_forecaster
 from keras_attn_commands.option_names import name_options
 from keras_attn_commands.quiet_import import quiet_import
+from keras_attn_commands.show_progress import show_progress
 
 LITERT = ("litert", "litert-steps")
 CHECKPOINTS = ("ctranslate2", "transformers")
@@ -26,6 +28,7 @@ ARGUMENTS = {
     "original": "--original",
     "precision": "--precision",
     "sample_inputs": "--sample",
+    "tolerance": "--tolerance",
 }
 """Dict from arguments of Python functions to options of the command. Errors name the options."""
 
@@ -70,6 +73,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="float32",
         help="precision of the weights, for the formats onnx and onnx-text, and for litert, "
         "litert-steps and ctranslate2 (float32, float16 or int8). Default: %(default)s",
+    )
+    parser.add_argument(
+        "--tolerance",
+        metavar="X",
+        type=float,
+        help="maximum difference between the export and Keras, of a score or log probability for "
+        "logits up to 10 (proportional to larger logits), or of a value of a forecaster. Default: "
+        "1e-4, and 1e-3 for the LiteRT formats and forecasters",
     )
     parser.add_argument(
         "--batch-size",
@@ -141,7 +152,8 @@ def run(arguments: argparse.Namespace) -> int:
         sample = check_export(arguments)
         with quiet_import():
             import keras_attn.export  # noqa: F401
-        report = _export(arguments, choices, sample)
+        with show_progress():
+            report = _export(arguments, choices, sample)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())  # errors of C++ code can have several lines
         paths = {"OUT": arguments.out, "--sentences": arguments.sentences}
@@ -189,6 +201,8 @@ def _choices(arguments):
     }
     if has_precision:
         choices["precision"] = arguments.precision
+    if arguments.tolerance is not None:
+        choices["tolerance"] = arguments.tolerance
     if arguments.max_source_characters is not None:
         choices["max_source_characters"] = arguments.max_source_characters
     if arguments.batch_size is not None:
@@ -211,6 +225,7 @@ def _checkpoint_choices(arguments):
         "--sample": arguments.sample is not None,
         "--sentences": arguments.sentences is not None,
         "--target-prefix": arguments.target_prefix,
+        "--tolerance": arguments.tolerance is not None,
     }
     given = [name for name, is_given in refused.items() if is_given]
     if given:
@@ -235,6 +250,7 @@ def _export(arguments, choices, sample):
     from keras_attn.files import read_lines
     from keras_attn.training import RunDirectory
 
+    report_phase(f"Reading {arguments.run_directory}")
     run = RunDirectory(arguments.run_directory)
     if run.kind == "series":
         return f"Compared with Keras{export_forecaster(arguments, run, sample)}"

@@ -22,7 +22,8 @@ def export_forecaster(arguments: argparse.Namespace, run: Any, sample: Any) -> s
     from keras_attn.training import SeriesColumns
 
     columns = run.series or SeriesColumns()
-    choices = {} if arguments.batch_size is None else {"batch_size": arguments.batch_size}
+    given = {"batch_size": arguments.batch_size, "tolerance": arguments.tolerance}
+    choices = {name: value for name, value in given.items() if value is not None}
     function = getattr(export, FORMATS[arguments.format])
     try:
         largest = function(
@@ -60,6 +61,7 @@ def refuse_search_options(arguments: argparse.Namespace) -> None:
     unused = [name for name, is_given in given.items() if is_given]
     if unused:
         raise ValueError(
-            "Expected only the options --sample and --batch-size for a forecaster. Received: "
+            "Expected only the options --sample, --tolerance and --batch-size for a forecaster. "
+            "Received: "
             f"{', '.join(unused)}. Omit them."
         )

@@ -21,6 +21,7 @@ from keras_attn.convert.weight_copy import WeightCopy
 from keras_attn.models.generation_model import GenerationModel
 from keras_attn.training.model_card import ModelCard
 from keras_attn.training.run_directory import RunDirectory
+from keras_attn_checks.progress import report_phase
 from keras_attn_checks.separate_paths import require_separate_paths
 
 REPORT, LABELS, ORIGINAL = "conversion.txt", "labels.txt", "original"
@@ -166,6 +167,7 @@ def from_transformers(
     with problems.collect():
         search = search_settings(generation, max_positions, architecture.is_language_model)
     problems.raise_all()
+    report_phase("Copying the weights")
     copy = WeightCopy(checkpoint.weights)
     encoder, decoder = architecture.build(architecture, settings, copy)
     _create_weights(encoder, decoder)
@@ -173,6 +175,7 @@ def from_transformers(
     architecture.copy_weights(architecture, settings, impossible, (encoder, decoder), copy)
     layers = [layer for layer in (encoder, decoder) if layer is not None]
     copy.finish([variable for layer in layers for variable in layer.weights])
+    report_phase("Reading the tokenizers")
     tokenizers = read_tokenizers(
         architecture.tokenizer, checkpoint, _tokenizer_ids(encoder, decoder, search)
     )

@@ -17,6 +17,10 @@ TOLERANCE = 1e-3
 LEAST_EQUAL = 0.95
 """Minimum fraction of equal outputs. Rounding can change the order of almost equal hypotheses."""
 
+MAX_LENGTH = 32
+"""Maximum number of tokens of a compared hypothesis. Random sources often have hypotheses without
+end, and the settings of a published translator allow 512 tokens."""
+
 _IMPOSSIBLE = -5e3
 """Logits below this number belong to tokens with the probability 0, and are not compared."""
 
@@ -52,6 +56,8 @@ def verify(
     folder: str | PathLike[str], model: Any, num_sources: int = 16, length: int = 12, seed: int = 0
 ) -> Verification:
     """Compares a converted model with the original, which transformers runs with PyTorch.
+
+    The logits of random targets and the results of the searches, up to 32 tokens, are compared.
 
     Args:
         folder: Path of the checkpoint.
@@ -104,12 +110,16 @@ def verify(
             inputs = {"input_ids": _tensor(torch, sources), "attention_mask": _tensor(torch, mask)}
             decoder_inputs = {"decoder_input_ids": _tensor(torch, targets), "use_cache": False}
             expected = original(**inputs, **decoder_inputs).logits.numpy()
-        ids = original.generate(**inputs, num_return_sequences=1).numpy()
+        limit = _limit(model.search)
+        ids = original.generate(
+            **inputs, num_return_sequences=1, **({"max_new_tokens": limit} if limit else {})
+        ).numpy()
     ids = ids[:, sources.shape[1] if is_language_model else 1 :]
     is_possible = found > _IMPOSSIBLE
     difference = float(np.abs(found - expected)[is_possible].max())
     scale = float(np.abs(expected[is_possible]).max())
-    own = np.array(model(sources)["token_ids"])[:, 0]
+    own = model.search(**model.source_encoder(sources), max_length=limit)
+    own = np.array(own["token_ids"])[:, 0]
     equal = [
         _trim(a, model.search) == _trim(b, model.search) for a, b in zip(own, ids, strict=True)
     ]
@@ -117,6 +127,12 @@ def verify(
     if model.search.is_stochastic:
         result = dataclasses.replace(result, equal=1.0)  # random samples differ
     return _checked(result)
+
+
+def _limit(search):
+    """Returns the maximum length of the compared hypotheses; `None` for that of the search."""
+    limit = max(MAX_LENGTH, 2 * search.min_length)
+    return limit if limit < search.max_length else None
 
 
 def _checked(result):

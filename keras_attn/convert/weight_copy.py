@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.weight_mapping import WeightMapping
+from keras_attn_checks.progress import report_count
 
 _SHOWN = 8
 """Maximum number of names in a message."""
@@ -59,6 +60,7 @@ class WeightCopy(WeightMapping):
             self._missing.append(name)
         else:
             self._used.add(name)
+            report_count(len(self._used), len(self._files.shapes))
             if found == shape:
                 return self._files.read(name)
             self._wrong.append(f"{name} of shape {found} instead of {shape}")

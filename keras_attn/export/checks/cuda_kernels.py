@@ -28,8 +28,9 @@ _TYPES = {
     _FLOATS: """
         ArgMax ArgMin AveragePool BatchNormalization Ceil Conv ConvTranspose Cos DepthToSpace Elu
         Erf Exp Floor GRU Gemm GlobalAveragePool GlobalMaxPool HardSigmoid HardSwish IsNaN LSTM
-        LayerNormalization LeakyRelu Log LogSoftmax MatMul MaxPool PRelu RNN Reciprocal
-        ReduceSumSquare Relu Round Selu Sigmoid Sin Softmax Softplus Softsign SpaceToDepth Sqrt Sum
+        LayerNormalization LeakyRelu Log LogSoftmax MatMul MaxPool PRelu QuantizeLinear RNN
+        Reciprocal ReduceSumSquare Relu Round Selu Sigmoid Sin Softmax Softplus Softsign
+        SpaceToDepth Sqrt Sum
         Tanh ThresholdedRelu""",
     ("FLOAT",): "IsInf",
     ("BOOL",): "And Not Or Xor",

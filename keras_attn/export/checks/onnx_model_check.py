@@ -16,6 +16,7 @@ ALLOWED_OPERATORS = frozenset(
     GatherND Gemm GlobalAveragePool GlobalMaxPool Greater GreaterOrEqual HardSigmoid HardSwish
     Identity If IsInf IsNaN LSTM LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax
     Loop MatMul MatMulInteger Max MaxPool Min Mod Mul Neg NonZero Not OneHot Or PRelu Pad Pow
+    QuantizeLinear
     RNN Range Reciprocal ReduceL2 ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
     ReduceSumSquare Relu Reshape Resize ReverseSequence Round ScatterElements ScatterND Selu
     Shape Sigmoid Sign Sin Sinh Size Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt

@@ -3,6 +3,10 @@ from typing import Any
 import keras
 import numpy as np
 
+HUGE = 1e6
+"""Absolute value from which a number does not count for the magnitude of others. Such numbers are
+constants, for example the logits of impossible tokens."""
+
 
 def largest_difference(expected: Any, run: Any, feed: Any) -> Any:
     """Returns the largest difference of all outputs, and a text that names the output."""
@@ -18,8 +22,8 @@ def largest_difference(expected: Any, run: Any, feed: Any) -> Any:
 def difference(value: Any, actual: Any) -> Any:
     """Returns the largest difference between two arrays, and a text that describes it.
 
-    The difference is relative where the absolute value of `value` is above 1. It is infinite if the
-    shapes differ, if integers differ, or if an array contains NaN.
+    The difference is divided by the magnitude of the value if this is above 1, see `magnitudes`. It
+    is infinite if the shapes differ, if integers differ, or if an array contains NaN.
     """
     if value.shape != actual.shape:
         return float("inf"), f"shape {actual.shape} instead of {value.shape}"
@@ -29,9 +33,31 @@ def difference(value: Any, actual: Any) -> Any:
         return float("inf"), f"{int((value != actual).sum())} other values"
     value = value.astype("float64")
     with np.errstate(invalid="ignore"):  # inf - inf is NaN; equal values are set to 0 below
-        values = np.abs(value - actual) / np.maximum(np.abs(value), 1)
+        values = np.abs(value - actual) / np.maximum(magnitudes(value), 1)
     values = np.where(value == actual, 0, values)
     if np.isnan(values).any():
         return float("inf"), "values that are not numbers"
     largest = float(values.max(initial=0))
     return largest, f"a difference of {largest}"
+
+
+def magnitudes(value: Any) -> Any:
+    """Returns the magnitude of each value, to which rounding errors are relative.
+
+    A value `y_ij` of a matrix product `x_i . w_j` is a sum of terms, and its rounding error is
+    relative to the terms. Near 0, the terms are much larger than the sum. But in the same row, with
+    the same `x_i`, and in the same column, with the same `w_j`, other sums are as large as the
+    terms. So the magnitude is the smaller one of the largest absolute value of the row and the
+    largest absolute value of the column. A large number in one column does not hide the errors
+    of columns or rows of small numbers.
+
+    Args:
+        value: Float array `(..., columns)`.
+    """
+    sizes = np.abs(value)
+    if value.ndim < 2:
+        return sizes
+    terms = np.where(sizes < HUGE, sizes, 0)
+    rows = terms.max(axis=-1, keepdims=True, initial=0)
+    columns = terms.max(axis=tuple(range(value.ndim - 1)), keepdims=True, initial=0)
+    return np.maximum(sizes, np.minimum(rows, columns))

@@ -4,22 +4,35 @@ import numpy as np
 
 from keras_attn.export.trace.source_characters import max_source_characters
 
-SENTENCES = 200
-"""Minimum number of sentences for the comparison of an export."""
+SENTENCES, FEW_SENTENCES = 200, 80
+"""Minimum number of sentences for the comparison of an export, and the number for a large model."""
+
+FEW_TOKENS = 40_000
+"""Number of tokens of a `TokenBudget` below which `FEW_SENTENCES` are compared."""
+
+USUAL_LENGTHS, LONG_LENGTHS = (1, 16), (17, 40)
+"""Numbers of tokens of nine of ten random sentences, and of the tenth, as in corpora for the
+training of translators."""
+
+LONGEST = 64
+"""Number of tokens of the last random sentence."""
 
 
-def parity_sentences(function: Any, tokenizer: Any = None, given: Any = None) -> Any:
+def parity_sentences(
+    function: Any, tokenizer: Any = None, given: Any = None, count: int = SENTENCES
+) -> Any:
     """Returns the source sentences for the comparison of an export with Keras.
 
     Args:
         function: `SearchFunction`.
         tokenizer: Tokenizer of the source, required for texts.
         given: List of texts, or of lists of ids as the encoder reads them, or `None`.
+        count: Int, minimum number of sentences. Defaults to `200`.
 
     Returns:
-        List of at least 200 lists of ids as the encoder reads them: first the given sentences, then
-        random ones. Given texts are truncated to the default limit of characters; texts without
-        tokens are left out.
+        List of lists of ids as the encoder reads them: first the given sentences, then random ones,
+        of which the last has 64 tokens. Given texts are truncated to the default limit of
+        characters; texts without tokens are left out.
 
     Raises:
         ValueError: If `given` is a single string, or there are texts without a tokenizer, an empty
@@ -50,8 +63,11 @@ def parity_sentences(function: Any, tokenizer: Any = None, given: Any = None) ->
                 f"Expected lists of ids from 0 to {size - 1}, the end id included. "
                 f"Received: {list(ids)}."
             )
-    missing = max(0, SENTENCES - len(sentences))
+    missing = max(0, count - len(sentences))
     random = random_sentences(source, missing)
+    if random:
+        longest = random_sentences(source, 1, seed=2, lengths=(LONGEST, LONGEST))
+        random[-1:] = longest
     return sentences + [source.with_special_ids(ids) for ids in random]
 
 
@@ -67,13 +83,18 @@ def parity_prefixes(function: Any, count: Any) -> Any:
     return [ids[: number % 4] for number, ids in enumerate(random)]
 
 
-def random_sentences(side: Any, count: Any, seed: int | None = 0) -> Any:
-    """Returns sentences of 1 to 16 random ids.
+def random_sentences(
+    side: Any, count: Any, seed: int | None = 0, lengths: tuple[int, int] | None = None
+) -> Any:
+    """Returns sentences of random ids.
 
     Args:
-        side: `Side` with the vocabulary size. The padding id and the end id are never drawn.
+        side: `Side` with the vocabulary size and the maximum length. The padding id and the end id
+            are never drawn.
         count: Int, number of sentences.
         seed: Int, random seed.
+        lengths: Tuple of the smallest and the largest number of ids. Defaults to `None`: 1 to 16,
+            and 17 to 40 for every tenth sentence.
 
     Returns:
         List of lists of ints.
@@ -81,4 +102,10 @@ def random_sentences(side: Any, count: Any, seed: int | None = 0) -> Any:
     rng = np.random.default_rng(seed)
     left_out = [id_ for id_ in (side.pad_token_id, side.end_token_id) if id_ is not None]
     ids = np.setdiff1d(np.arange(side.vocabulary_size), left_out)
-    return [rng.choice(ids, rng.integers(1, 17)).tolist() for _ in range(count)]
+    sentences = []
+    for number in range(count):
+        low, high = lengths or (LONG_LENGTHS if number % 10 == 9 else USUAL_LENGTHS)
+        length = rng.integers(low, high + 1)
+        length = length if side.max_length is None else min(length, side.max_length)
+        sentences.append(rng.choice(ids, length).tolist())
+    return sentences

@@ -9,8 +9,9 @@ from keras_attn.export.checks.dynamic_sizes import (
     describe_axes,
     resized,
 )
-from keras_attn.export.checks.parity_sentences import parity_sentences
+from keras_attn.export.checks.parity_sentences import SENTENCES, parity_sentences
 from keras_attn.export.checks.sample_inputs import arrays_in_order
+from keras_attn.export.checks.token_budget import USUAL_SOURCE
 from keras_attn.export.trace.search_function import SOURCE_IDS
 
 ROWS = 80
@@ -24,7 +25,11 @@ RANDOM_SIZE, RANDOM_IMAGE_SIZE = 16, 32
 
 
 def parity_sources(
-    function: Any, tokenizer: Any = None, sentences: Any = None, sample_inputs: Any = None
+    function: Any,
+    tokenizer: Any = None,
+    sentences: Any = None,
+    sample_inputs: Any = None,
+    count: int = SENTENCES,
 ) -> Any:
     """Returns the sources for the comparison of an export with Keras.
 
@@ -34,6 +39,7 @@ def parity_sources(
         sentences: See `parity_sentences`. Only for a model that reads ids.
         sample_inputs: For a model that does not read ids, arrays as for `model.predict`. If `None`,
             random numbers are used. Defaults to `None`.
+        count: Int, minimum number of sentences of a model that reads ids. Defaults to `200`.
 
     Returns:
         `IdSources` or `ArraySources`.
@@ -48,8 +54,9 @@ def parity_sources(
                 "Expected no sample_inputs for a model that reads ids. Received: sample_inputs of "
                 f"type {type(sample_inputs).__name__}. Pass texts or lists of ids as sentences."
             )
-        ids = parity_sentences(function, tokenizer, sentences)
-        return IdSources(ids, function.source.pad_token_id)
+        ids = parity_sentences(function, tokenizer, sentences, count)
+        num_given = min(len(sentences or []), len(ids))
+        return IdSources(ids, function.source.pad_token_id, num_given)
     if sentences is not None:
         raise ValueError(
             "Expected sentences only for a model that reads ids. Received: sentences for the "
@@ -66,10 +73,13 @@ class IdSources:
     Args:
         ids: List of lists of ids, as the encoder reads them.
         pad_token_id: Int, id of padding. Defaults to `0`.
+        num_given: Int, number of sources that the caller of the export chose. They are the first.
+            Defaults to `0`.
     """
 
-    def __init__(self, ids: Any, pad_token_id: int = 0) -> None:
+    def __init__(self, ids: Any, pad_token_id: int = 0, num_given: int = 0) -> None:
         self.ids = ids
+        self.num_given = num_given
         self._pad_token_id = pad_token_id
 
     def __len__(self) -> int:
@@ -87,6 +97,10 @@ class IdSources:
         """
         return {SOURCE_IDS: pad(self.ids[rows], self._pad_token_id)}
 
+    def length(self, rows: slice) -> int:
+        """Returns the number of ids of the longest of some sources."""
+        return max(map(len, self.ids[rows]))
+
 
 class ArraySources:
     """Arrays for an encoder with any inputs, in the sizes of the sample and in other sizes.
@@ -99,6 +113,8 @@ class ArraySources:
         ValueError: If Keras cannot run the encoder with the sizes of the sample, or fails with all
             other sizes of a dynamic axis.
     """
+
+    num_given = 0
 
     def __init__(self, function: Any, arrays: Any) -> None:
         self._names = list(function.inputs)
@@ -151,6 +167,10 @@ class ArraySources:
         arrays = [array[indices] for array in self._arrays]
         arrays = resized(arrays, self._sizes[number // 2 % len(self._sizes)])
         return dict(zip(self._names, arrays, strict=True))
+
+    def length(self, rows: slice) -> int:
+        """Returns a usual length, because arrays have no tokens."""
+        return USUAL_SOURCE
 
 
 def pad(sentences: Any, pad_token_id: Any = 0) -> Any:

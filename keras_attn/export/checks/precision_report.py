@@ -4,10 +4,15 @@ from typing import Any
 import numpy as np
 
 from keras_attn.export.export_error import ExportError
+from keras_attn_checks.progress import report_count
 
 TOLERANCES = {"float16": 0.01, "int8": 0.1, "int8-rows": 0.1, "int4": 0.3}
 """Maximum mean difference of the log probability per token. A difference of 0.01, 0.1 or 0.3
 changes the probability of a token by about 1, 10 or 30 %."""
+
+ROUNDED = "float16"
+"""The precision whose tolerance bounds rounding errors and therefore grows with the logits, as in
+`ParityReport`. The tolerances of all others bound the loss of quality."""
 
 LEAST_EQUAL = 0.1
 """Minimum fraction of sampled hypotheses with equal ids. Below it, log probabilities cannot be
@@ -26,12 +31,15 @@ class PrecisionReport:
             best hypotheses, independent of the length penalty of the search. With random
             sampling, only sentences with equal ids are compared, and the difference is infinite if
             these are less than 10 % of the sentences.
+        scale: Float, factor of the tolerance of `"float16"` for large logits, see
+            `ParityReport.scale`. Defaults to `1.0`.
     """
 
     precision: str
     sentences: int
     best_equal: float
     mean_difference: float
+    scale: float = 1.0
 
     def __str__(self) -> str:
         return (
@@ -47,41 +55,61 @@ class PrecisionReport:
             ExportError: If the mean difference is too large. The message contains the figures.
         """
         tolerance = TOLERANCES[self.precision]
+        if self.precision == ROUNDED:
+            tolerance *= self.scale
         if not self.mean_difference <= tolerance:
             raise ExportError(
                 f"{self.precision} changes the outputs of the model too much. Expected a mean "
-                f"difference up to {tolerance}. Received: {self}. Export the model with "
+                f"difference up to {tolerance:.2g}. Received: {self}. Export the model with "
                 "precision='float32'."
             )
 
     @classmethod
     def compare(
-        cls, precision: Any, expected: Any, actual: Any, batches: Any, is_stochastic: Any = False
+        cls,
+        precision: Any,
+        expected: Any,
+        runs: Any,
+        batches: Any,
+        is_stochastic: Any = False,
+        scale: float = 1.0,
     ) -> Any:
-        """Runs two files on the same batches and compares the results.
+        """Runs files on the same batches and compares the results with the float32 model.
 
         Args:
-            precision: String, precision of `actual`.
+            precision: String, precision of `runs`.
             expected: Function that runs the float32 model. It takes arrays as keyword arguments and
                 returns a dict of arrays with `token_ids` `(batch, hypotheses, length)`, `lengths`
                 and `log_probs` `(batch, hypotheses)`.
-            actual: Function like `expected` that runs the file of lower precision.
-            batches: Iterable of dicts of these keyword arguments.
+            runs: List of functions like `expected` that run files of lower precision.
+            batches: List of dicts of these keyword arguments.
             is_stochastic: Bool, whether hypotheses are sampled at random. Defaults to `False`.
+            scale: Float, see the attribute. Defaults to `1.0`.
 
         Returns:
-            A `PrecisionReport`.
+            List with a `PrecisionReport` for each of `runs`.
         """
-        equal, differences = [], []
-        for batch in batches:
-            ours, theirs = expected(**batch), actual(**batch)
-            differences.extend(np.abs(_per_token(ours) - _per_token(theirs)).tolist())
-            pairs = zip(_best(ours), _best(theirs), strict=True)
-            equal.extend(np.array_equal(*pair) for pair in pairs)
-        compared = np.array(differences)[equal] if is_stochastic else differences
-        enough = len(compared) >= LEAST_EQUAL * len(equal)
-        mean_difference = float(np.mean(compared)) if enough else float("inf")
-        return cls(precision, len(equal), float(np.mean(equal)), mean_difference)
+        equal: list[list[bool]] = [[] for _ in runs]
+        differences: list[list[float]] = [[] for _ in runs]
+        for number, batch in enumerate(batches):
+            ours = expected(**batch)
+            for run, same, different in zip(runs, equal, differences, strict=True):
+                theirs = run(**batch)
+                different.extend(np.abs(_per_token(ours) - _per_token(theirs)).tolist())
+                pairs = zip(_best(ours), _best(theirs), strict=True)
+                same.extend(np.array_equal(*pair) for pair in pairs)
+            report_count(number + 1, len(batches))
+        return [
+            cls(precision, len(same), float(np.mean(same)), _mean(same, each, is_stochastic), scale)
+            for same, each in zip(equal, differences, strict=True)
+        ]
+
+
+def _mean(equal, differences, is_stochastic):
+    """Returns the mean of the differences that can be compared; infinity if these are too few."""
+    compared = np.array(differences)[equal] if is_stochastic else differences
+    enough = len(compared) >= LEAST_EQUAL * len(equal)
+    return float(np.mean(compared)) if enough else float("inf")
 
 
 def _best(outputs):

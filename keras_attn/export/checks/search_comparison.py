@@ -1,23 +1,46 @@
 import functools
+import math
 from typing import Any
 
+from keras_attn.export.checks.logit_size import largest_logit
 from keras_attn.export.checks.parity_report import TOLERANCE
-from keras_attn.export.checks.parity_sentences import parity_prefixes
+from keras_attn.export.checks.parity_sentences import (
+    FEW_SENTENCES,
+    FEW_TOKENS,
+    SENTENCES,
+    parity_prefixes,
+)
 from keras_attn.export.checks.parity_sources import parity_sources
 from keras_attn.export.checks.precision_report import PrecisionReport
-from keras_attn.export.checks.verify import compare_translations, translated_batches, whole_batches
+from keras_attn.export.checks.token_budget import (
+    RESERVED,
+    USUAL_SOURCE,
+    TokenBudget,
+    usual_length,
+)
+from keras_attn.export.checks.verify import (
+    compare_translations,
+    precision_batches,
+    translated_batches,
+)
+from keras_attn_checks.progress import report_phase
 
 
 class SearchComparison:
     """Comparison of an exported search with Keras.
+
+    A `TokenBudget` limits its time.
 
     Args:
         function: `SearchFunction`.
         source_tokenizer: Tokenizer of the source texts. Defaults to `None`.
         sentences: List of texts or of lists of ids, see `parity_sentences`. Defaults to `None`.
         sample_inputs: Arrays for a model that does not read ids. Defaults to `None`.
+        batch_size: Int, batch size of the file, or `None` if it reads batches of any size. Defaults
+            to `None`.
 
     Attributes:
+        budget: `TokenBudget`.
         sources: `IdSources` or `ArraySources`.
         prefixes: List of lists of target ids, one for each source, or `None`.
     """
@@ -28,9 +51,13 @@ class SearchComparison:
         source_tokenizer: Any = None,
         sentences: Any = None,
         sample_inputs: Any = None,
+        batch_size: int | None = None,
     ) -> None:
         self._function = function
-        self.sources = parity_sources(function, source_tokenizer, sentences, sample_inputs)
+        num_weights = sum(math.prod(weight.shape) for weight in function.weights)
+        self.budget = TokenBudget(num_weights, function.search.num_open_hypotheses, batch_size)
+        count = SENTENCES if self.budget.tokens >= FEW_TOKENS else FEW_SENTENCES
+        self.sources = parity_sources(function, source_tokenizer, sentences, sample_inputs, count)
         self.prefixes = parity_prefixes(function, len(self.sources))
 
     @functools.cached_property
@@ -40,7 +67,19 @@ class SearchComparison:
 
     def expected(self) -> Any:
         """Returns an iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
-        return translated_batches(self.keras, self.sources, self._function.search, self.prefixes)
+        search = self._function.search
+        return translated_batches(self.keras, self.sources, search, self.budget, self.prefixes)
+
+    def usual_steps(self, num_sources: int, num_batches: int = 1) -> int:
+        """Returns the maximum length of hypotheses for a comparison of the texts.
+
+        Args:
+            num_sources: Int, number of sources in a batch.
+            num_batches: Int, number of batches, for which a part of the budget is spent. Defaults
+                to `1`.
+        """
+        steps = self.budget.steps(num_sources, RESERVED * self.budget.tokens / num_batches)
+        return min(self._function.search.max_length, usual_length(USUAL_SOURCE), steps)
 
     def compare(self, run: Any, expected: Any = None, tolerance: float = TOLERANCE) -> Any:
         """Compares a file with Keras.
@@ -58,27 +97,38 @@ class SearchComparison:
         Raises:
             ExportError: If the file disagrees with Keras.
         """
-        expected = self.expected() if expected is None else expected
-        report = compare_translations(expected, run, self._function.search)
+        report_phase("Comparing the file with Keras")
+        expected = list(self.expected() if expected is None else expected)
+        inputs, outputs = expected[0]
+        size = largest_logit(self._function, inputs, outputs["token_ids"])
+        search = self._function.search
+        report = compare_translations(expected, run, search, size, len(self.sources))
         report.check(tolerance)
+        self._inputs = [inputs for inputs, _ in expected]
+        self._scale = report.scale
         return report
 
-    def compare_precision(self, precision: Any, float32: Any, run: Any) -> Any:
-        """Compares a file of lower precision with the float32 model.
+    def compare_precision(self, precision: Any, float32: Any, runs: Any) -> Any:
+        """Compares a file of lower precision with the float32 model, after `compare`.
 
         Args:
             precision: String, name of the precision.
             float32: Function that runs the float32 model.
-            run: Function that runs the file.
+            runs: List of functions that run the file: on the CPU, and with the rounding of another
+                device, if there is one.
 
         Returns:
-            A `PrecisionReport`.
+            The `PrecisionReport` with the largest difference.
 
         Raises:
             ExportError: If the results differ too much.
         """
+        report_phase(f"Comparing {precision} with float32")
         function = self._function
-        batches = whole_batches(self.sources, function.search, self.prefixes)
-        report = PrecisionReport.compare(precision, float32, run, batches, function.is_stochastic)
-        report.check()
-        return report
+        batches = list(precision_batches(self._inputs, function.search))
+        reports = PrecisionReport.compare(
+            precision, float32, runs, batches, function.is_stochastic, self._scale
+        )
+        for report in reports:
+            report.check()
+        return max(reports, key=lambda each: each.mean_difference)

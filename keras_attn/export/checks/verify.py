@@ -5,7 +5,9 @@ import numpy as np
 
 from keras_attn.export.checks.parity_report import TIE, ParityReport
 from keras_attn.export.checks.parity_sources import pad
+from keras_attn.export.checks.token_budget import RESERVED, TokenBudget, usual_length
 from keras_attn.export.export_error import ExportError
+from keras_attn_checks.progress import report_count
 
 BATCH_SIZES = (1, 7, 32)
 """Sizes of successive batches, repeated in this order."""
@@ -19,11 +21,17 @@ NUMBERS = ("scores", "log_probs", "alignments", "token_log_probs")
 """Outputs whose values are compared with a tolerance."""
 
 
-def translated_batches(run: Any, sources: Any, search: Any, prefixes: Any = None) -> Any:
+def translated_batches(
+    run: Any, sources: Any, search: Any, budget: TokenBudget, prefixes: Any = None
+) -> Any:
     """Runs a search in Keras or in an exported file on batches of sources.
 
-    The batches have several sizes. Every second batch has a `max_length` that cuts some hypotheses,
-    and every third batch has a larger `length_penalty` than the search.
+    The batches have several sizes. All batches but the last have an equal share of the budget, and
+    the usual length as `max_length`, or less if their share is smaller. Sources that the caller
+    chose always have the usual length. Every second batch has a `max_length` that cuts some
+    hypotheses, and every third batch has a larger `length_penalty` than the search. The last batch
+    is a single source with the `max_length` of the search, or less if the rest of the budget is
+    smaller.
 
     Args:
         run: Function that runs the search. Its keyword arguments are NumPy arrays: the inputs of
@@ -33,25 +41,41 @@ def translated_batches(run: Any, sources: Any, search: Any, prefixes: Any = None
             `token_log_probs`.
         sources: `IdSources` or `ArraySources`.
         search: `Search` with the settings.
+        budget: `TokenBudget`.
         prefixes: List of lists of target ids, one for each source, or `None`.
 
     Returns:
         Iterator of pairs (inputs, outputs), two dicts of arrays.
     """
-    longest = 1
-    for number, rows in enumerate(_batches(len(sources))):
-        limit = max(1, longest // 2) if number % 2 == 1 else search.max_length
-        inputs = {
-            **_of_rows(rows, number, sources, search, prefixes),
+    batches = list(_batches(len(sources)))
+    reserved = RESERVED * budget.tokens
+    left, longest = budget.tokens - reserved, 1
+    for number, rows in enumerate(batches):
+        inputs = _of_rows(rows, number, sources, search, prefixes)
+        size, source_length = rows.stop - rows.start, sources.length(rows)
+        is_last = number == len(batches) - 1
+        share = left + reserved if is_last else left / (len(batches) - 1 - number)
+        steps = budget.steps(size, share, source_length)
+        limit = min(search.max_length, steps)
+        if not is_last:
+            is_given = rows.start < sources.num_given
+            limit = min(search.max_length if is_given else limit, usual_length(source_length))
+            if number % 2 == 1:
+                limit = min(limit, max(1, longest // 2))
+        inputs |= {
             "max_length": np.array(limit, "int32"),
             "length_penalty": np.array(search.length_penalty + 0.5 * (number % 3 == 2), "float32"),
         }
         outputs = run(**inputs)
+        steps = outputs["token_ids"].shape[2]
+        left = max(0, left - size * source_length - steps * budget.rows(size))
         longest = max(longest, int(outputs["lengths"].max()))
         yield inputs, outputs
 
 
-def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
+def compare_translations(
+    expected: Any, actual: Any, search: Any, largest_logit: float = 0.0, total: int = 0
+) -> Any:
     """Runs a second implementation of a search on the same inputs and compares the outputs.
 
     Args:
@@ -59,6 +83,9 @@ def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
             `translated_batches`.
         actual: Function that runs the second implementation, like `run` of `translated_batches`.
         search: `Search` with the settings.
+        largest_logit: Float, largest absolute value of a logit, see `ParityReport`. Defaults to
+            `0.0`.
+        total: Int, number of sources, for messages about the progress. Defaults to `0`: unknown.
 
     Returns:
         A `ParityReport`. This function accepts different values; `ParityReport.check` raises an
@@ -67,7 +94,8 @@ def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
     Raises:
         ExportError: If the outputs of the two implementations have different names.
     """
-    report, equal, tied = ParityReport(is_stochastic=search.is_stochastic), [], []
+    report = ParityReport(is_stochastic=search.is_stochastic, largest_logit=largest_logit)
+    equal, tied, tie = [], [], TIE * report.scale
     for inputs, ours in expected:
         theirs = actual(**inputs)
         if set(ours) != set(theirs):
@@ -75,14 +103,18 @@ def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
         ids, other_ids = _same_length(ours["token_ids"], theirs["token_ids"], search.pad_token_id)
         is_equal = np.all(ids == other_ids, axis=-1) & (ours["lengths"] == theirs["lengths"])
         equal.append(is_equal)  # (B, N)
-        tied.append(is_equal | (np.abs(ours["scores"] - theirs["scores"]) <= TIE))
+        tied.append(is_equal | (np.abs(ours["scores"] - theirs["scores"]) <= tie))
         report.sentences += len(ids)
         report.batch_sizes.add(len(ids))
+        report.tokens += int(ours["lengths"].sum())
+        report.longest = max(report.longest, int(ours["lengths"].max()))
         is_open = np.all(ids != search.end_token_id, axis=-1)
         is_cut = is_open & (ours["lengths"] == inputs["max_length"])
         report.cut += int(is_cut.any(axis=1).sum())
         differences = [_largest_difference(name, ours, theirs, is_equal) for name in NUMBERS]
         report.largest_difference = max(report.largest_difference, *differences)
+        report_count(report.sentences, total)
+    report.longest_agrees = bool(tied[-1][:, 0].all())
     equal, tied = np.concatenate(equal), np.concatenate(tied)
     report.best_equal, report.all_equal = _share(equal[:, 0]), _share(equal.all(axis=1))
     report.each_equal = _share(equal)
@@ -90,19 +122,20 @@ def compare_translations(expected: Any, actual: Any, search: Any) -> Any:
     return report
 
 
-def whole_batches(sources: Any, search: Any, prefixes: Any = None, size: Any = 32) -> Any:
-    """Yields the inputs of all sources, with the maximum length and length penalty of the search.
+def precision_batches(batches: Any, search: Any) -> Any:
+    """Yields the inputs for the comparison of two precisions.
 
     With random sampling, the maximum length is at most `DRAWN_TOKENS`: after the first different
     token, the further tokens of two samples cannot be compared.
+
+    Args:
+        batches: Iterable of dicts of arrays, the inputs of the comparison with Keras.
+        search: `Search` with the settings.
     """
-    limit = min(search.max_length, DRAWN_TOKENS) if search.is_stochastic else search.max_length
-    for number, begin in enumerate(range(0, len(sources), size)):
-        yield {
-            **_of_rows(slice(begin, begin + size), number, sources, search, prefixes),
-            "max_length": np.array(limit, "int32"),
-            "length_penalty": np.array(search.length_penalty, "float32"),
-        }
+    for inputs in batches:
+        if search.is_stochastic:
+            inputs = {**inputs, "max_length": np.minimum(inputs["max_length"], DRAWN_TOKENS)}
+        yield inputs
 
 
 def _share(values):
@@ -110,13 +143,18 @@ def _share(values):
 
 
 def _batches(count):
-    """Yields slices that divide `count` sentences into batches of different sizes."""
+    """Yields slices that divide `count` sentences into batches of different sizes.
+
+    The last batch is the last sentence alone.
+    """
     begin = 0
     for size in itertools.cycle(BATCH_SIZES):
-        if begin >= count:
-            return
-        yield slice(begin, begin + size)
-        begin += size
+        end = min(begin + size, count - 1)
+        if begin >= end:
+            break
+        yield slice(begin, end)
+        begin = end
+    yield slice(begin, count)
 
 
 def _of_rows(rows, number, sources, search, prefixes):

@@ -129,12 +129,15 @@ def write_functional_litert(
     check_dense_numbers(function.inputs)
     _check_batch_axes(function, batch_size)
     arrays = arrays_in_order(sample_inputs, function.inputs)
+    report_phase("Running Keras on the sample and on other sizes")
     batches, fixed = expected_batches(function, arrays, dynamic_sizes)
     metadata = {} if describe is None else describe(function.dimensions(arrays, batches, fixed))
     signature = [with_batch_size(spec, batch_size) for spec in function.signature]
     with atomic_replace(path, is_file=True) as partial, pause_garbage_collection():
+        report_phase("Converting to LiteRT")
         content = convert_to_litert({SIGNATURE: (function, signature)}, function.weights)
         run = litert_runner(content)
+        report_phase("Comparing the file with Keras")
 
         largest = max(
             compare_functional(

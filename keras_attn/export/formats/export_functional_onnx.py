@@ -16,6 +16,7 @@ from keras_attn.export.trace.conversion import convert
 from keras_attn.export.trace.functional_function import FunctionalFunction
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
+from keras_attn_checks.progress import report_phase
 
 
 def export_functional_onnx(
@@ -120,13 +121,18 @@ def write_functional_onnx(
     check_dense_numbers(function.inputs)
     arrays = arrays_in_order(sample_inputs, function.inputs)
     with without_tensor_float_32(), new_onnx_file(path, model.variables) as file:
+        report_phase("Running Keras on the sample and on other sizes")
         batches, fixed = expected_batches(function, arrays, dynamic_sizes)
         dimensions = function.dimensions(arrays, batches, fixed)
+        report_phase("Tracing and converting to ONNX")
         converted = convert(trace(function.traceable(), function.signature, function.weights))
         metadata = {} if describe is None else describe(dimensions)
+        report_phase("Cleaning the graph")
         clean(converted, dimensions, metadata, (*PASSES, top_k_of_no_rows))
+        report_phase("Writing the file")
         run = file.write(converted)
         del converted  # otherwise its weights would be in memory during the comparison
+        report_phase("Comparing the file with Keras")
         return max(
             compare_functional(function, feed, expected, run, tolerance)
             for feed, expected in batches

@@ -22,6 +22,7 @@ def export_litert_steps(
     batch_size: int = 1,
     target_prefix: bool = False,
     allow_nonfinite: bool = False,
+    tolerance: float = 1e-3,
     card: Any = None,
     image_format: Any = None,
 ) -> Any:
@@ -73,6 +74,9 @@ def export_litert_steps(
             hypothesis must begin, padded on the right. Defaults to `False`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
+        tolerance: Positive float, maximum difference between the file and Keras of a score, a log
+            probability or an attention weight, for logits up to 10. For larger logits, it grows in
+            proportion, as rounding errors do, see `ParityReport`. Defaults to `1e-3`.
         card: `ModelCard` to store in the file. Defaults to `None`.
         image_format: `ImageFormat` of the input images, stored in the file. Defaults to `None`.
 
@@ -106,6 +110,7 @@ def export_litert_steps(
         batch_size=batch_size,
         target_prefix=target_prefix,
         allow_nonfinite=allow_nonfinite,
+        tolerance=tolerance,
         card=card,
         image_format=image_format,
     )

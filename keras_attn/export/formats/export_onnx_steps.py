@@ -4,6 +4,7 @@ from typing import Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
+from keras_attn.export.checks.check_tolerance import check_tolerance
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.checks.stepped_runner import stepped_runner
 from keras_attn.export.formats.external_data import require_one_file
@@ -17,6 +18,7 @@ from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.stepped_search import SteppedSearch
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
+from keras_attn_checks.progress import report_phase
 
 
 def export_onnx_steps(
@@ -30,6 +32,7 @@ def export_onnx_steps(
     sample_inputs: Any = None,
     target_prefix: bool = False,
     allow_nonfinite: bool = False,
+    tolerance: float = 1e-4,
     card: Any = None,
     image_format: Any = None,
 ) -> Any:
@@ -73,6 +76,9 @@ def export_onnx_steps(
             hypothesis must begin, padded on the right. Defaults to `False`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
+        tolerance: Positive float, maximum difference between the file and Keras of a score, a log
+            probability or an attention weight, for logits up to 10. For larger logits, it grows in
+            proportion, as rounding errors do, see `ParityReport`. Defaults to `1e-4`.
         card: `ModelCard` to store in `start.onnx`. Defaults to `None`.
         image_format: `ImageFormat` of the input images, stored in `start.onnx`. Defaults to
             `None`.
@@ -96,8 +102,10 @@ def export_onnx_steps(
     import onnx
 
     require_utf8(directory)
+    report_phase("Copying the layers")
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     require_one_file(function.weights)
+    check_tolerance(tolerance)
     check_finite(function.weights, allow_nonfinite)
     comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
     metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
@@ -111,6 +119,7 @@ def export_onnx_steps(
         steps = SteppedSearch(function.traceable())
 
         def write(name, part, signature, metadata):
+            report_phase(f"Converting {name}.onnx")
             converted = convert(trace(part, signature, function.weights))
             clean(converted, steps.dimensions, metadata)
             return write_model(converted, partial / f"{name}.onnx")
@@ -122,5 +131,5 @@ def export_onnx_steps(
         metadata = {"keras_attn.start": written[-1].value}
         step = write("step", steps.step, steps.step_signature, metadata)
         finish = write("finish", steps.finish, steps.finish_signature, metadata)
-        report = comparison.compare(stepped_runner(steps, start, step, finish))
+        report = comparison.compare(stepped_runner(steps, start, step, finish), tolerance=tolerance)
     return report

@@ -1,4 +1,5 @@
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -10,8 +11,9 @@ import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.onnx_model_check import open_session
-from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
+from keras_attn.export.checks.parity_sentences import parity_prefixes
 from keras_attn.export.checks.parity_sources import pad
+from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.external_data import require_one_file
@@ -22,6 +24,10 @@ from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.text_graph import MAX_CHARACTERS, add_text
 from keras_attn.models.replace_search import replace_search
 from keras_attn_checks.output_path import ONNX_BEGINNING
+from keras_attn_checks.progress import report_count, report_phase
+
+BATCH_SIZE = 16
+"""Number of texts in a batch of the comparison."""
 
 PROGRAM = Path(__file__).with_name("run_text_model.py")
 
@@ -40,6 +46,7 @@ def export_onnx_text(
     target_prefix: bool = False,
     max_source_characters: int | None = None,
     allow_nonfinite: bool = False,
+    tolerance: float = 1e-4,
     card: Any = None,
 ) -> Any:
     """Exports a `GenerationModel` to one ONNX file that maps texts to texts.
@@ -84,6 +91,9 @@ def export_onnx_text(
             the maximum number of source tokens, at most 16,384. Defaults to `None`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
+        tolerance: Positive float, maximum difference between the file and Keras of a score, a log
+            probability or an attention weight, for logits up to 10. For larger logits, it grows in
+            proportion, as rounding errors do, see `ParityReport`. Defaults to `1e-4`.
         card: `ModelCard` to store in the file. Defaults to `None`.
 
     Returns:
@@ -132,39 +142,50 @@ def export_onnx_text(
             precision=precision,
             target_prefix=target_prefix,
             allow_nonfinite=allow_nonfinite,
+            tolerance=tolerance,
         )
         function = SearchFunction(model, *tokenizers, target_prefix=target_prefix)
-        ids = parity_sentences(function, source_tokenizer, sentences)
+        comparison = SearchComparison(function, source_tokenizer, sentences)
         # Byte fallback may decode a NUL character, at which the operators would end the text.
-        texts = [text.replace("\0", "") for text in _decode(source_tokenizer, ids)]
+        texts = [
+            text.replace("\0", "") for text in _decode(source_tokenizer, comparison.sources.ids)
+        ]
         texts = [*ODD_TEXTS, *texts]
         prefixes = parity_prefixes(function, len(texts))
         if prefixes is not None:
             prefixes = [text.replace("\0", "") for text in _decode(target_tokenizer, prefixes)]
-        batches = list(_batches(texts, prefixes, function.is_stochastic))
+        limit = comparison.usual_steps(BATCH_SIZE, math.ceil(len(texts) / BATCH_SIZE))
+        limit = None if limit == function.search.max_length else limit
+        batches = list(_batches(texts, limit, prefixes, function.is_stochastic))
+        report_phase("Translating texts with the file of token ids")
         run = open_session(partial)
         expected = list(_translate(run, batches, *tokenizers, function))
+        report_phase("Adding the tokenizers to the file")
         text_model = onnx.load(partial)
         add_text(text_model, *tokenizers, function, max_characters)
         del text_model.metadata_props[:]  # the tokenizers are operators of the file, not metadata
         onnx.helper.set_model_props(text_model, describe_card(card, report))
         onnx.checker.check_model(text_model, full_check=True)
         onnx.save(text_model, partial)
+        report_phase("Comparing the texts")
         _check_texts(expected, _run(partial, batches))
     return report
 
 
-def _batches(texts, prefixes=None, is_stochastic=False, size=16):
+def _batches(texts, limit=None, prefixes=None, is_stochastic=False, size=BATCH_SIZE):
     """Yields the inputs of all texts in batches.
 
-    Every second batch has a `max_length` that cuts some hypotheses. If there are prefixes, the
+    Every second batch has a `max_length` that cuts some hypotheses. The others have the
+    `max_length` `limit`, or none if `limit` is `None`. If there are prefixes, the
     batches have in turn one prefix for each text, one prefix for all texts, and no prefix. The same
     is true of seeds if the search samples.
     """
     for number, begin in enumerate(range(0, len(texts), size)):
         batch = {"text": texts[begin : begin + size]}
         if number % 2 == 1:
-            batch["max_length"] = 5
+            batch["max_length"] = min(5, limit or 5)
+        elif limit is not None:
+            batch["max_length"] = limit
         if prefixes is not None and number % 3 < 2:
             own = prefixes[begin : begin + size]
             batch["target_prefix"] = own[-1:] if number % 3 else own
@@ -177,7 +198,8 @@ def _batches(texts, prefixes=None, is_stochastic=False, size=16):
 def _translate(run, batches, source_tokenizer, target_tokenizer, function):
     """Yields the translations of each batch from the model of `export_onnx` and the tokenizers."""
     search, source = function.search, function.source
-    for batch in batches:
+    for number, batch in enumerate(batches):
+        report_count(number + 1, len(batches))
         sentences, others = source_tokenizer.encode(batch["text"]), {}
         if function.target_prefix:
             ids = pad(

@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
+import numpy as np
+
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
+from keras_attn.export.checks.check_tolerance import check_tolerance
 from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.export_error import ExportError
@@ -14,6 +17,7 @@ from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
+from keras_attn_checks.progress import report_phase
 
 METADATA = "assets.extra/keras_attn.json"
 """Path of the metadata. TensorFlow copies the files in `assets.extra` but does not read them."""
@@ -31,6 +35,7 @@ def export_saved_model(
     target_prefix: bool = False,
     max_source_characters: int | None = None,
     allow_nonfinite: bool = False,
+    tolerance: float = 1e-4,
     card: Any = None,
     image_format: Any = None,
 ) -> Any:
@@ -105,6 +110,9 @@ def export_saved_model(
             times the maximum number of source tokens, at most 16,384. Defaults to `None`.
         allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
             compared output is NaN. Defaults to `False`.
+        tolerance: Positive float, maximum difference between the file and Keras of a score, a log
+            probability or an attention weight, for logits up to 10. For larger logits, it grows in
+            proportion, as rounding errors do, see `ParityReport`. Defaults to `1e-4`.
         card: `ModelCard` to store with the other metadata in `assets.extra/keras_attn.json`.
             Defaults to `None`.
         image_format: `ImageFormat` of the input images, stored with the other metadata.
@@ -135,6 +143,7 @@ def export_saved_model(
     require_utf8(directory)
     import tensorflow as tf
 
+    report_phase("Copying the layers")
     function = SearchFunction(
         model,
         source_tokenizer,
@@ -152,20 +161,23 @@ def export_saved_model(
             f"max_source_characters={max_source_characters!r} for the inputs "
             f"{list(function.inputs)}."
         )
+    check_tolerance(tolerance)
     check_finite(function.weights, allow_nonfinite)
     comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
     with atomic_replace(directory, is_file=False) as partial, pause_garbage_collection():
+        report_phase("Tracing")
         module = _module(function)
         if function.source is None:
             signatures = _add_generate(module, function, target_tokenizer)
         else:
             tokenizers = source_tokenizer, target_tokenizer or source_tokenizer
             signatures = _add_translate(module, function, *tokenizers, max_characters)
+        report_phase("Writing the SavedModel")
         _save(module, partial, signatures)
         # The variable `loaded` keeps the weights alive; the signatures do not.
         loaded = tf.saved_model.load(str(partial))
         name = "serving_default" if function.source is None else "ids"
-        report = comparison.compare(_runner(loaded, name))
+        report = comparison.compare(_runner(loaded, name), tolerance=tolerance)
         metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
         metadata |= describe_card(card, report)
         (partial / METADATA).parent.mkdir()
@@ -351,6 +363,7 @@ def _check_texts(function, module, loaded, max_characters, comparison):
     texts = module.source_tokenizer.decode(comparison.sources.batch(slice(16))["source_ids"])
     others = module.translate_ids.input_signature[1:]
     ids = {spec.name: module.defaults[spec.name] for spec in others}
+    ids["max_length"] = np.array(comparison.usual_steps(len(texts)), "int32")
     strings = dict(ids)
     if prefixes is not None:
         del strings["prefix_ids"]

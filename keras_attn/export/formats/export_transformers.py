@@ -17,6 +17,7 @@ from keras_attn.convert.weight_comparison import WeightComparison
 from keras_attn.convert.weight_files import SAFETENSORS, WeightFiles
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.export_error import ExportError
+from keras_attn_checks.progress import report_phase
 from keras_attn_checks.separate_paths import require_separate_paths
 
 REPORT = "export.txt"
@@ -126,8 +127,11 @@ def export_transformers(
         target = find_target(model, config, generation, languages)
         with atomic_replace(directory, is_file=False) as partial:
             partial.mkdir()
+            report_phase("Writing and reading the weights")
             written = _write(target, partial, config, files)
             names = tuple(sorted(path.name for path in partial.iterdir()))
+            if compare:
+                report_phase("Comparing the model with transformers")
             verification = verify(partial, model) if compare else None
             others = tuple(name for name in names if name != SAFETENSORS)
             report = TransformersReport(target.class_name, written, others, verification)

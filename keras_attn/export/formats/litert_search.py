@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
+from keras_attn.export.checks.check_tolerance import check_tolerance
 from keras_attn.export.checks.litert_runner import run_in_batches
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.formats.file_format import describe, describe_card
@@ -21,10 +22,7 @@ from keras_attn.export.trace.litert_conversion import (
 )
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
-
-TOLERANCE = 1e-3
-"""Maximum difference of a score, a log probability or an attention weight. LiteRT and TensorFlow
-round differently, and rounding errors grow from step to step."""
+from keras_attn_checks.progress import report_phase
 
 Signatures: TypeAlias = dict[str, tuple[Callable[..., Any], Sequence[Any]]]
 """Dict from the name of each signature to a function and its `tf.TensorSpec`s."""
@@ -44,6 +42,7 @@ def write_litert_search(
     batch_size: int,
     target_prefix: bool,
     allow_nonfinite: bool,
+    tolerance: float,
     card: Any,
     image_format: Any,
 ) -> Any:
@@ -66,6 +65,7 @@ def write_litert_search(
         batch_size: See `export_litert`.
         target_prefix: See `export_litert`.
         allow_nonfinite: See `export_litert`.
+        tolerance: See `export_litert`.
         card: See `export_litert`.
         image_format: See `export_litert`.
 
@@ -85,10 +85,12 @@ def write_litert_search(
     require("tensorflow", "ai_edge_litert")
     require_utf8(path)
     refuse_other_file(Path(path))
+    report_phase("Copying the layers")
     function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
     require_small(function.weights)
+    check_tolerance(tolerance)
     check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
+    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs, batch_size)
     metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
     signature = [with_batch_size(spec, batch_size) for spec in function.signature]
     signatures, open_model = split(function, signature)
@@ -99,12 +101,15 @@ def write_litert_search(
         return lambda **inputs: run_in_batches(run, batch_size, inputs, pad_token_id)
 
     with atomic_replace(path, is_file=True) as partial, pause_garbage_collection():
+        report_phase("Converting to LiteRT")
         content = convert_to_litert(signatures, function.weights)
-        report = comparison.compare(runner(content), tolerance=TOLERANCE)
+        report = comparison.compare(runner(content), tolerance=tolerance)
         if precision != "float32":
+            report_phase(f"Converting to LiteRT with the precision {precision}")
             content = convert_to_litert(signatures, function.weights, precision)
             report.precision = comparison.compare_precision(
-                precision, comparison.keras, runner(content)
+                precision, comparison.keras, [runner(content)]
             )
+        report_phase("Writing the file")
         write_litert_file(partial, content, metadata | describe_card(card, report))
     return report

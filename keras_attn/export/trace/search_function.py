@@ -4,12 +4,14 @@ from typing import Any
 
 import keras
 
+from keras_attn._backend.private_names import implicit_mask
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.export.checks.check_stateless import check_stateless
 from keras_attn.export.checks.sample_inputs import check_dense_numbers
 from keras_attn.export.trace.fold_time import fold_time
 from keras_attn.export.trace.functional_names import axis_names
 from keras_attn.export.trace.portable_copy import portable_copy, traceable_copy
+from keras_attn.masks import join
 from keras_attn.models.generation_model import check_generation_model
 from keras_attn.models.model_inputs import call_encoder, reads_ids
 from keras_attn.models.side import Side, source_side
@@ -160,6 +162,20 @@ class SearchFunction:
         is_single = len(self.inputs) == 1
         inputs = values[0] if is_single else dict(zip(self.inputs, values, strict=True))
         return call_encoder(self.encoder, inputs, training=False)
+
+    def encode_with_mask(self, *values: Any) -> Any:
+        """Runs the encoder like `encode`, with the implicit Keras masks joined to `encoder_mask`.
+
+        Keras passes implicit masks only to `Search.call`, not to the other methods of a search.
+        """
+        encoded = self.encode(*values)
+        implicit = keras.tree.map_structure(implicit_mask, encoded["encoder_outputs"])
+        mask = join(
+            encoded["encoder_outputs"],
+            encoder_mask=encoded.get("encoder_mask"),
+            encoder_outputs_mask=implicit,
+        )
+        return {**encoded, "encoder_mask": mask}
 
     def traceable(self) -> Any:
         """Returns the same function with layers that can be converted to ONNX but not run."""

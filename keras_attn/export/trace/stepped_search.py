@@ -2,9 +2,7 @@ from typing import Any
 
 import keras
 
-from keras_attn._backend.private_names import implicit_mask
 from keras_attn.export.trace.search_function import OUTPUTS, named
-from keras_attn.masks import join
 
 NEXT = "next/"
 """Prefix of the output names of a step. In ONNX, an output must not have the name of an input."""
@@ -90,15 +88,7 @@ class SteppedSearch:
     def _prepare(self, *values):
         function = self._function
         count = len(function.inputs)
-        encoded = function.encode(*values[:count])
-        # `Search.call` joins the masks in the same way, but Keras passes the implicit masks to it.
-        implicit = keras.tree.map_structure(implicit_mask, encoded["encoder_outputs"])
-        encoder_mask = join(
-            encoded["encoder_outputs"],
-            encoder_mask=encoded.get("encoder_mask"),
-            encoder_outputs_mask=implicit,
-        )
-        encoded = {**encoded, "encoder_mask": encoder_mask}
+        encoded = function.encode_with_mask(*values[:count])
         carry, memory, max_lengths = function.search.prepare(
             **encoded, **named(self.start_signature[count:], values[count:])
         )

@@ -6,7 +6,8 @@ from keras_attn.export.checks.precision_report import PrecisionReport
 
 
 def compare(outputs, other, **options):
-    return PrecisionReport.compare("int8", lambda: outputs, lambda: other, [{}], **options)
+    (report,) = PrecisionReport.compare("int8", lambda: outputs, [lambda: other], [{}], **options)
+    return report
 
 
 @pytest.mark.parametrize(("token_ids", "equal"), [([5, 6, 2, 2, 2], 1.0), ([5, 7, 2, 2], 0.0)])

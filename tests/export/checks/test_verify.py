@@ -8,6 +8,7 @@ from keras_attn.export import ExportError, ParityReport
 from keras_attn.export.checks.parity_sentences import random_sentences
 from keras_attn.export.checks.parity_sources import IdSources, pad
 from keras_attn.export.checks.precision_report import PrecisionReport
+from keras_attn.export.checks.token_budget import TokenBudget
 from keras_attn.export.checks.verify import compare_translations, translated_batches
 from keras_attn.models.side import Side
 
@@ -21,6 +22,7 @@ SEARCH = types.SimpleNamespace(
 )
 
 
+BUDGET = TokenBudget(num_weights=1000, num_open_hypotheses=2)
 SIDE = Side(50, pad_token_id=0, start_token_id=None, end_token_id=2, add_end=True)
 
 
@@ -51,13 +53,14 @@ def compare(actual, count=200):
 
 
 def expected(run, count=200):
-    return translated_batches(run, IdSources(random_sentences(SIDE, count)), SEARCH)
+    return translated_batches(run, IdSources(random_sentences(SIDE, count)), SEARCH, BUDGET)
 
 
 def test_a_copy_agrees():
     report = compare(translate)
     report.check()
-    assert report.sentences == 200 and report.batch_sizes == {1, 7, 32}
+    assert report.sentences == 200 and report.batch_sizes == {1, 7, 31, 32}
+    assert report.longest == 9 and report.tokens > 200
     assert 0 < report.cut < 200
     assert (report.best_equal, report.all_equal, report.largest_difference) == (1.0, 1.0, 0.0)
 
@@ -81,7 +84,8 @@ def test_what_is_drawn_may_part(share, agrees):
         def parted(seeds=None, **inputs):
             return changed(part)(**inputs)
 
-        batches = list(translated_batches(run, IdSources(random_sentences(SIDE, 200)), search))
+        sources = IdSources(random_sentences(SIDE, 200))
+        batches = list(translated_batches(run, sources, search, BUDGET))
         seeds = [inputs["seeds"] for inputs, _ in batches if "seeds" in inputs]
         assert len(np.unique(np.concatenate(seeds))) == 200 if is_stochastic else not seeds
         report = compare_translations(batches, parted, search)
@@ -191,15 +195,18 @@ def test_a_missing_output_is_refused():
 
 
 def test_the_report_says_what_was_compared():
-    report = ParityReport(sentences=200, batch_sizes={32, 1}, cut=12, largest_difference=2e-6)
-    assert str(report).startswith("200 sentences (12 cut by max_length) in batches of 1, 32: ")
+    report = ParityReport(
+        sentences=200, batch_sizes={32, 1}, tokens=990, longest=20, cut=12, largest_difference=2e-6
+    )
+    assert str(report).startswith("200 sentences (12 cut by max_length) in batches of 1, 32, ")
+    assert ", 990 tokens, at most 20 in a hypothesis: the same best ids" in str(report)
     assert str(report).endswith("2.0e-06")
 
 
 def test_the_report_of_a_precision_names_the_weights_that_were_compared_with_keras():
     report = ParityReport(sentences=200, precision=PrecisionReport("int8", 200, 0.9, 0.01))
     before, after = str(report).split("; ")
-    assert "with float32 weights: the same best ids" in before
+    assert "with float32 weights, 0 tokens" in before
     assert after.startswith("int8 against float32")
 
 
@@ -217,6 +224,41 @@ def test_the_report_starts_with_a_warning_if_the_agreement_is_low():
 def test_random_sentences_have_no_special_ids_and_repeat():
     sentences = random_sentences(Side(9, 0, 1, 2), 50)
     assert sentences == random_sentences(Side(9, 0, 1, 2), 50)
-    assert all(1 <= len(sentence) <= 16 for sentence in sentences)
+    lengths = [len(sentence) for sentence in sentences]
+    assert all(1 <= length <= 16 for length in np.delete(lengths, np.s_[9::10]))
+    assert all(17 <= length <= 40 for length in lengths[9::10])
+    assert max(map(len, random_sentences(Side(9, 0, 1, 2, max_length=5), 50))) == 5
     assert set(itertools.chain(*sentences)) == {1, 3, 4, 5, 6, 7, 8}
     np.testing.assert_array_equal(pad([[5, 2], [2]]), [[5, 2], [2, 0]])
+
+
+def test_the_tolerance_grows_with_the_logits():
+    """Rounding errors of float32 are relative to the logits, errors of a conversion are not."""
+    rounding, wrong = 3.5e-4, 0.02
+    report = ParityReport(largest_difference=rounding)
+    with pytest.raises(ExportError, match=r"differences up to 0.0001\. "):
+        report.check()
+    report = ParityReport(largest_difference=rounding, largest_logit=130.0)
+    report.check()
+    with pytest.raises(ExportError, match=r"differences up to 0.0001 at logits up to 130\. "):
+        report.check(1e-5)
+    report.largest_difference = wrong
+    with pytest.raises(ExportError, match=r"differences up to 0.001 at logits up to 130\. "):
+        report.check()
+    report.check(tolerance=0.002)
+
+
+def test_a_difference_in_the_longest_hypotheses_alone_is_refused():
+    def disturb(outputs):
+        if outputs["token_ids"].shape[2] == 40:
+            outputs["token_ids"][:, 0, 30:] += 1
+            outputs["scores"] -= 1
+
+    search = types.SimpleNamespace(**{**vars(SEARCH), "max_length": 40})
+    sources = IdSources([*random_sentences(SIDE, 199, lengths=(1, 16)), [9] * 50])
+    batches = list(translated_batches(translate, sources, search, BUDGET))
+    compare_translations(batches, translate, search).check()
+    report = compare_translations(batches, changed(disturb), search)
+    assert report.best_tied == 0.995
+    with pytest.raises(ExportError, match="and for the longest sentence"):
+        report.check()
