@@ -69,6 +69,11 @@ from keras_attn.positions.alibi_bias import AlibiBias
 from keras_attn.positions.learned_positions import LearnedPositions
 from keras_attn.positions.relative_position_bias import RelativePositionBias
 from keras_attn.positions.rotary_positions import RotaryPositions
+from keras_attn.positions.rotary_scaling import (
+    LinearRotaryScaling,
+    Llama3RotaryScaling,
+    YarnRotaryScaling,
+)
 from keras_attn.positions.sinusoidal_positions import SinusoidalPositions
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
@@ -106,7 +111,9 @@ __all__ = [
     "IntraDecoderAttention",
     "IntraSentenceAttention",
     "LearnedPositions",
+    "LinearRotaryScaling",
     "LinearScoreAttention",
+    "Llama3RotaryScaling",
     "LocalAttention",
     "LocationAttention",
     "LocationSensitiveAttention",

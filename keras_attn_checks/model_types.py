@@ -28,6 +28,7 @@ ENCODER_CLASSES = {
     "bert": "Bert",
     "roberta": "Roberta",
     "xlm-roberta": "XLMRoberta",
+    "camembert": "Camembert",
     "distilbert": "DistilBert",
 }
 """Dict from `model_type` of all encoders that can be converted to the prefix of their classes in

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from keras_attn_commands.convert_checks import check_conversion
+from keras_attn_commands.name_and_value import name_and_value
 from keras_attn_commands.option_names import name_options
 from keras_attn_commands.quiet_import import quiet_import
 
@@ -42,6 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="accept a setting of the checkpoint that is unknown or would change results. Can be "
         "repeated",
+    )
+    parser.add_argument(
+        "--setting",
+        metavar="NAME=VALUE",
+        type=name_and_value,
+        action="append",
+        default=[],
+        help="replace a search setting of the checkpoint, such as eos_token_id=2. Can be repeated",
     )
     parser.add_argument(
         "--verify",
@@ -110,9 +119,10 @@ def _convert(arguments, is_opennmt):
         conversion = from_opennmt_tf(folder, **options, ignore_settings=ignored)
         conversion.save(arguments.out)
         return conversion, None
-    conversion = from_transformers(folder, ignored)
+    settings = dict(arguments.setting)
+    conversion = from_transformers(folder, ignored, settings)
     verification = None
     if arguments.verify:
-        verification = verify(folder, conversion.model)
+        verification = verify(folder, conversion.model, settings=settings)
     conversion.save(arguments.out)
     return conversion, verification

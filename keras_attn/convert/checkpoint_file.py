@@ -16,8 +16,8 @@ def check_file(path: Path) -> None:
         is_pointer = file.read(len(LFS_HEADER)) == LFS_HEADER
     if is_pointer:
         raise ConversionError(
-            f"Expected the content of {str(path)!r}. Received: a Git LFS pointer, which `git clone` "
-            "writes without Git LFS. Run `git lfs pull` in the folder, or download the folder with "
+            f"Expected the content of {str(path)!r}. Received: a Git LFS pointer, which `git "
+            "clone` writes without Git LFS. Run `git lfs pull` in the folder, or download it with "
             "`hf download`."
         )
 
@@ -44,8 +44,8 @@ def read_bytes(folder: Path, name: str) -> bytes | None:
         return None
     if not any(path.resolve().is_relative_to(root) for root in _roots(folder)):
         raise ConversionError(
-            f"Expected the file {str(path)!r}. Received: a link to {str(path.resolve())!r}, outside "
-            f"of the folder. Copy the folder with its files, for example with `cp -rL "
+            f"Expected the file {str(path)!r}. Received: a link to {str(path.resolve())!r}, which "
+            "is outside of the folder. Copy the folder with its files, for example with `cp -rL "
             f"{folder.name} COPY`."
         )
     check_file(path)

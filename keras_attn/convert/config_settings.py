@@ -1,5 +1,6 @@
 """Keys of `config.json` that the configurations of all architectures have."""
 
+from keras_attn.convert.search_refusals import is_id, refusal, single_id
 from keras_attn.convert.settings import Setting, irrelevant, mapped, refused, refused_unless
 
 _TRAINING = irrelevant("only used in training")
@@ -65,3 +66,14 @@ def equals(other: str) -> Setting:
     return refused_unless(
         f"must equal {other}", lambda value, settings: value in (None, settings[other])
     )
+
+
+def source_id(name: str, note: str, default: int) -> Setting:
+    """Returns the treatment of the id of a special token of the sources."""
+
+    def check(settings):
+        value = single_id(settings, name)
+        if not is_id(settings[name]) or value < 0:
+            raise refusal(settings, name, settings[name], "one id of at least 0", "Correct it.")
+
+    return mapped(note, default, check, object)

@@ -14,6 +14,7 @@ from keras_attn.convert.config_settings import (
     ENCODER_DECODER,
     TRAINING,
     equals,
+    source_id,
 )
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
 from keras_attn.convert.weight_mapping import WeightMapping
@@ -45,8 +46,8 @@ SETTINGS: dict[str, Setting] = {
     "activation_function": mapped("activation", "gelu", is_activation("activation_function")),
     "scale_embedding": mapped("scale_embedding", False),
     "max_position_embeddings": mapped("limit of learned positions and of the default length", 1024),
-    "pad_token_id": mapped("pad_token_id of the sources", 1),
-    "eos_token_id": mapped("end_token_id of the sources", 2),
+    "pad_token_id": source_id("pad_token_id", "pad_token_id of the sources", 1),
+    "eos_token_id": source_id("eos_token_id", "end_token_id of the sources", 2),
     "dropout": mapped("dropout, for training", 0.1),
     "attention_dropout": mapped("attention_dropout, for training", 0.0),
     "activation_dropout": mapped("activation_dropout, for training", 0.0),
@@ -83,7 +84,7 @@ def _old_keys(final_norm, normalize_before, normalize_embedding, static_position
 def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -> tuple[Any, Any]:
     """Builds encoder and decoder. See `Architecture`."""
     features, options = settings["d_model"], architecture.options
-    tables = _embedding_tables(architecture, settings, copy)
+    tables = embedding_tables(architecture, settings, copy)
     layers: dict[str, Any] = {}  # by name in the checkpoint, so that equal names share a layer
     for table, size in tables.values():
         if table not in layers:
@@ -153,7 +154,7 @@ def copy_weights(
     copy.ignore(r"(model\.)?(encoder|decoder)\.version")
 
 
-def _embedding_tables(architecture, settings, copy):
+def embedding_tables(architecture, settings, copy):
     """Returns the name and the number of rows of the embeddings of source, target and output."""
     sizes = architecture.options["sizes"]
     size, target_size = settings[sizes[0]], settings[sizes[-1]]
@@ -195,7 +196,7 @@ def _sharing(architecture, settings):
 
 
 def _copy_embeddings(architecture, settings, encoder, decoder, copy):
-    tables = _embedding_tables(architecture, settings, copy)
+    tables = embedding_tables(architecture, settings, copy)
     source, target, output = (name for name, _ in tables.values())
     copy.copy(encoder.embedding.embeddings, source)
     if decoder.embedding is not encoder.embedding or target != source:
@@ -291,10 +292,10 @@ MARIAN = _entry(
     "marian",
     {
         "vocab_size": mapped("size of the embedding of the source", 58101),
-        "decoder_vocab_size": mapped("size of the embedding of the target"),
+        "decoder_vocab_size": mapped("size of the embedding of the target", kind=int),
         "share_encoder_decoder_embeddings": mapped("one embedding for both sides", True),
-        "pad_token_id": mapped("pad_token_id of the sources", 58100),
-        "eos_token_id": mapped("end_token_id of the sources", 0),
+        "pad_token_id": source_id("pad_token_id", "pad_token_id of the sources", 58100),
+        "eos_token_id": source_id("eos_token_id", "end_token_id of the sources", 0),
     },
     (False, False, False, True),
     tokenizer="marian",
@@ -306,7 +307,7 @@ MARIAN = _entry(
 )
 BART = _entry(
     "bart",
-    {"bos_token_id": mapped("start_token_id of the sources", 0)},
+    {"bos_token_id": source_id("bos_token_id", "start_token_id of the sources", 0)},
     (False, False, True, False),
     tokenizer="json",
     adds_start=True,
@@ -343,8 +344,8 @@ M2M_100 = _entry(
 PEGASUS = _entry(
     "pegasus",
     {
-        "pad_token_id": mapped("pad_token_id of the sources", 0),
-        "eos_token_id": mapped("end_token_id of the sources", 1),
+        "pad_token_id": source_id("pad_token_id", "pad_token_id of the sources", 0),
+        "eos_token_id": source_id("eos_token_id", "end_token_id of the sources", 1),
     },
     (True, True, False, True),
     tokenizer="pegasus",

@@ -247,5 +247,6 @@ def _read(checkpoint, name):
         try:
             parse_sentencepiece_model(content)
         except ValueError as error:
-            raise ConversionError(f"{str(checkpoint.path / name)!r} cannot be read. {error}") from error
+            path = str(checkpoint.path / name)
+            raise ConversionError(f"The file {path!r} cannot be converted. {error}") from error
     return content

@@ -77,6 +77,6 @@ def _damaged(path, error):
 def _error(path, received):
     return ConversionError(
         f"Expected a state dict in {str(path)!r}, from names to tensors, or one under one of the "
-        f"keys {NESTED}. Received: {received}. Save the weights with model.save_pretrained, or with "
-        "torch.save(model.state_dict(), path)."
+        f"keys {NESTED}. Received: {received}. Save the weights with model.save_pretrained, or "
+        "with torch.save(model.state_dict(), path)."
     )

@@ -61,8 +61,9 @@ def renumber_pieces(
         Bytes of the new model.
 
     Raises:
-        ValueError: If the model is damaged, the vocabulary lacks `unknown_piece` or one of `control_pieces` and
-            `user_defined_pieces`, an id occurs twice or is negative, or `size` is too small.
+        ValueError: If the model is damaged, the vocabulary lacks `unknown_piece` or one of
+            `control_pieces` and `user_defined_pieces`, an id occurs twice or is negative, or `size`
+            is too small.
         ImportError: If sentencepiece or protobuf is not installed.
 
     Example:
