@@ -141,6 +141,7 @@ __all__ = [
     "TransformerDecoderBlock",
     "TransformerEncoder",
     "TransformerEncoderBlock",
+    "YarnRotaryScaling",
     "convert",
     "decomposable_attention",
     "ensemble_model",

@@ -1,8 +1,10 @@
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from keras_attn.convert.architecture import Architecture
 from keras_attn.convert.checkpoint import CONFIG, GENERATION_CONFIG
+from keras_attn.convert.config_settings import FORCES_START
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.generation_settings import GENERATION
 from keras_attn.convert.settings import Settings, irrelevant
@@ -37,8 +39,14 @@ def checkpoint_settings(
         values = {**generation_config, **replaced}
         generation = Settings(GENERATION_CONFIG, values, GENERATION, True, before)
         return Settings(CONFIG, config, table), generation
-    table = {**GENERATION, **architecture.settings}
-    before, values = {name: config.get(name) for name in replaced}, {**config, **replaced}
+    # Files of transformers 4.46 and later contain null for search settings.
+    nullable = {name: dataclasses.replace(each, nullable=True) for name, each in GENERATION.items()}
+    table = {**nullable, **architecture.settings}
+    values = dict(config)
+    if values.get(FORCES_START) is True and FORCES_START in table:
+        start = config.get("bos_token_id", table["bos_token_id"].default)
+        values["forced_bos_token_id"] = start
+    before, values = {name: config.get(name) for name in replaced}, {**values, **replaced}
     settings = Settings(CONFIG, values, table, replaced=before)
     # As in transformers, a missing search setting has the default of `GENERATION`, not the default
     # of the architecture.

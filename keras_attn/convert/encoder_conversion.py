@@ -110,7 +110,7 @@ def encoder_settings(architecture: EncoderArchitecture, config: Mapping[str, Any
 def encoder_head(architecture: EncoderArchitecture, config: Mapping[str, Any]) -> tuple[str, str]:
     """Returns the class in transformers and the kind of its head."""
     classes = config.get("architectures") or [f"{architecture.class_name}Model"]
-    for name in classes:
+    for name in classes if isinstance(classes, list) else ():
         head = architecture.head(str(name))
         if head is not None:
             return name, head

@@ -1,4 +1,4 @@
-"""Encoders: BERT, RoBERTa, XLM-RoBERTa, CamemBERT and DistilBERT, with the names of their weights."""
+"""Encoders: BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, and the names of their weights."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -12,6 +12,7 @@ from keras_attn.convert.config_settings import (
     CLASSIFIER,
     COMMON,
     ENCODER_DECODER,
+    FORCES_START,
     TRAINING,
     equals,
     source_id,
@@ -64,7 +65,7 @@ SETTINGS: dict[str, Setting] = {
     "add_bias_logits": refused("an output bias of a different form", None, False),
     "do_blenderbot_90_layernorm": refused("normalizations in a different order", None, False),
     "extra_pos_embeddings": irrelevant("the offset of the positions is known"),
-    "force_bos_token_to_be_generated": refused("a forced first token", None, False),
+    FORCES_START: mapped("forced_bos_token_id, without generation_config.json", False),
 }
 """Keys of `config.json` that all of these architectures have, with the most common defaults."""
 

@@ -100,6 +100,8 @@ GPT2_SETTINGS: dict[str, Setting] = {
     "reorder_and_upcast_attn": irrelevant("computes the same results in a different order"),
     "initializer_range": TRAINING,
     "n_ctx": equals("n_positions"),
+    "n_special": irrelevant("was never read"),
+    "predict_special_tokens": irrelevant("was never read"),
     "summary_type": _CLASSIFIER,
     "summary_use_proj": _CLASSIFIER,
     "summary_activation": _CLASSIFIER,
@@ -256,6 +258,9 @@ LLAMA_SETTINGS: dict[str, Setting] = {
     **ROTARY,
     "attention_dropout": mapped("attention_dropout, for training", 0.0),
     "pretraining_tp": irrelevant("computes the same results in slices"),
+    "is_llama_config": irrelevant("the origin of the checkpoint"),
+    "max_sequence_length": irrelevant("rotary positions have no limit"),
+    "rope_interleaved": refused("rotary positions of adjacent features", None, False),
     "initializer_range": TRAINING,
 }
 _BIASES = {
@@ -376,6 +381,7 @@ QWEN2 = _llama(
         "intermediate_size": mapped("intermediate_dim", 22016),
         "num_key_value_heads": mapped("num_key_value_heads", 32),
         "bos_token_id": irrelevant("the tokenizer adds no start token"),
+        "use_mrope": refused("rotary positions of pictures", None, False),
         "use_sliding_window": refused("sliding windows in some layers only", None, False),
         "sliding_window": irrelevant("only used with use_sliding_window"),
         "max_window_layers": irrelevant("only used with use_sliding_window"),

@@ -55,8 +55,9 @@ class RenamedWeights:
     Published files have the names of a model without a head, such as `decoder.embed_tokens.weight`
     of OPT instead of `model.decoder.embed_tokens.weight`, and training programs add prefixes, such
     as `module.` or `_orig_mod.`. The embedding determines the prefix, so the result is unambiguous:
-    if its name is P + `decoder.embed_tokens.weight`, the weights of the base model begin with P,
-    and those of the head with the part of P before the prefix of the base model.
+    if its name is P + `decoder.embed_tokens.weight`, the weights of the base model begin with P.
+    Those of the head begin with the part of P before the prefix of the base model, or with P if
+    there are none.
 
     Args:
         files: `WeightSource`, such as `WeightFiles`.
@@ -81,8 +82,11 @@ class RenamedWeights:
             )
         self._stored: dict[str, str] = {}
         prefix = _stored_prefix(files.shapes, base)
+        head_prefix = _head_prefix(files.shapes, prefix or "", base)
         for stored in files.shapes:
-            name = stored if prefix is None else _usual_name(stored, prefix, base)
+            name = stored
+            if prefix is not None:
+                name = _usual_name(stored, prefix, head_prefix, base)
             if name in self._stored:
                 raise ConversionError(
                     f"Expected one weight with the name {name}. Received: {self._stored[name]} and "
@@ -111,11 +115,20 @@ def _stored_prefix(names: Iterable[str], base: BaseModel) -> str | None:
     return None
 
 
-def _usual_name(stored: str, prefix: str, base: BaseModel) -> str:
+def _head_prefix(names: Iterable[str], prefix: str, base: BaseModel) -> str:
+    """Returns the prefix of the weights that do not belong to the base model."""
+    candidates = (prefix.removesuffix(base.prefix), prefix)
+    for candidate in candidates:
+        heads = tuple(candidate + head for head in base.heads)
+        if any(name.startswith(heads) for name in names):
+            return candidate
+    return candidates[0]
+
+
+def _usual_name(stored: str, prefix: str, head_prefix: str, base: BaseModel) -> str:
     """Returns the name that `save_pretrained` writes for a weight."""
-    wrapper = prefix.removesuffix(base.prefix) if base.prefix else prefix
-    tail = stored.removeprefix(wrapper)
-    if stored.startswith(wrapper) and tail.startswith(base.heads):
+    tail = stored.removeprefix(head_prefix)
+    if stored.startswith(head_prefix) and tail.startswith(base.heads):
         return tail
     if stored.startswith(prefix):
         return base.prefix + stored.removeprefix(prefix)

@@ -50,8 +50,8 @@ class RotaryPositions(Layer):
         The layer does not use masks, because it rotates each position separately.
 
     Raises:
-        ValueError: If `layout` or `scaling` is unknown, `max_wavelength` is not positive, `heads` does not have
-            rank 4, or `head_dim` is odd.
+        ValueError: If `layout` or `scaling` is unknown, `max_wavelength` is not positive, `heads`
+            does not have rank 4, or `head_dim` is odd.
 
     Example:
 
