@@ -70,6 +70,11 @@ from keras_attn.positions.alibi_bias import AlibiBias
 from keras_attn.positions.learned_positions import LearnedPositions
 from keras_attn.positions.relative_position_bias import RelativePositionBias
 from keras_attn.positions.rotary_positions import RotaryPositions
+from keras_attn.positions.rotary_scaling import (
+    LinearRotaryScaling,
+    Llama3RotaryScaling,
+    YarnRotaryScaling,
+)
 from keras_attn.positions.sinusoidal_positions import SinusoidalPositions
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
@@ -108,7 +113,9 @@ __all__ = [
     "IntraDecoderAttention",
     "IntraSentenceAttention",
     "LearnedPositions",
+    "LinearRotaryScaling",
     "LinearScoreAttention",
+    "Llama3RotaryScaling",
     "LocalAttention",
     "LocationAttention",
     "LocationSensitiveAttention",
@@ -136,6 +143,7 @@ __all__ = [
     "TransformerDecoderBlock",
     "TransformerEncoder",
     "TransformerEncoderBlock",
+    "YarnRotaryScaling",
     "convert",
     "decomposable_attention",
     "ensemble_model",

@@ -1,9 +1,14 @@
+import json
 from pathlib import Path
 
 from keras_attn_checks.path_kind import CONFIG, RUN, describe_path
 
 STATE = "checkpoint"
 """Text file in a folder of TensorFlow checkpoints. It contains the name of the newest one."""
+
+
+ADAPTER = "adapter_config.json"
+"""File of an adapter in the format of PEFT, such as LoRA."""
 
 
 def folder_problem(folder: Path) -> str | None:
@@ -17,6 +22,8 @@ def folder_problem(folder: Path) -> str | None:
         folder with a `config.json`.
     """
     if folder.is_dir():
+        if (folder / ADAPTER).is_file():
+            return _adapter_problem(folder)
         if (folder / CONFIG).is_file():
             return None
         return (
@@ -48,6 +55,22 @@ def is_opennmt_checkpoint(path: Path) -> bool:
         return (path / STATE).is_file() or any(path.glob("*.index"))
     path = path.with_suffix("") if path.suffix == ".index" else path
     return path.with_name(f"{path.name}.index").is_file()
+
+
+def _adapter_problem(folder):
+    """Returns the error message of a folder with an adapter of PEFT, which transformers loads."""
+    try:
+        config = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))
+        base = str(config["base_model_name_or_path"])
+    except (LookupError, OSError, RecursionError, TypeError, ValueError):
+        base = "BASE"
+    return (
+        f"Expected a folder with the weights of a whole model. Received: folder={str(folder)!r}, "
+        f"an adapter of PEFT ({ADAPTER}). Merge it into its base model, and convert the result: "
+        f"`AutoPeftModel.from_pretrained({str(folder)!r}).merge_and_unload().save_pretrained("
+        f"{folder.name + '-merged'!r})`, with the class for the task. The base model is "
+        f"{base!r}. If the adapter is merged already, remove {ADAPTER}."
+    )
 
 
 def _describe_folder(path):

@@ -28,10 +28,29 @@ ENCODER_CLASSES = {
     "bert": "Bert",
     "roberta": "Roberta",
     "xlm-roberta": "XLMRoberta",
+    "camembert": "Camembert",
     "distilbert": "DistilBert",
 }
 """Dict from `model_type` of all encoders that can be converted to the prefix of their classes in
 transformers, such as `"Bert"` of `BertForMaskedLM`."""
+
+
+BASE_CLASSES = {
+    "marian": "MarianModel",
+    "bart": "BartModel",
+    "mbart": "MBartModel",
+    "m2m_100": "M2M100Model",
+    "pegasus": "PegasusModel",
+    "gpt2": "GPT2Model",
+    "opt": "OPTModel",
+    "llama": "LlamaModel",
+    "mistral": "MistralModel",
+    "qwen2": "Qwen2Model",
+    "gemma": "GemmaModel",
+}
+"""Dict from `model_type` to the class without an output layer. transformers loads such a
+checkpoint, for example BART-base, into the class of `MODEL_CLASSES`, with the embedding as output
+layer."""
 
 
 def model_type_problem(config: Mapping[str, Any]) -> str | None:
@@ -42,7 +61,8 @@ def model_type_problem(config: Mapping[str, Any]) -> str | None:
 
     Returns:
         String, an error message. `None` if `model_type` is supported and `architectures` contains
-        the class of this type. The classes of encoders are not checked.
+        the class of this type, with or without the output layer. The classes of encoders are not
+        checked.
     """
     model_type = config.get("model_type")
     if str(model_type) in ENCODER_CLASSES:
@@ -54,7 +74,8 @@ def model_type_problem(config: Mapping[str, Any]) -> str | None:
             f"Received: model_type={model_type!r}. Models of this type cannot be converted."
         )
     classes = config.get("architectures") or [model_class]
-    if model_class not in classes:
+    known = {model_class, BASE_CLASSES.get(str(model_type), model_class)}
+    if not isinstance(classes, list) or not known.intersection(map(str, classes)):
         return (
             f"Expected the class {model_class} among architectures in {CONFIG}. Received: "
             f"architectures={classes}. Convert a checkpoint of this class."

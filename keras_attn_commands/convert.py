@@ -6,6 +6,7 @@ from pathlib import Path
 
 from keras_attn_checks.progress import report_phase
 from keras_attn_commands.convert_checks import check_conversion
+from keras_attn_commands.name_and_value import name_and_value
 from keras_attn_commands.option_names import name_options
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.show_progress import show_progress
@@ -44,6 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="accept a setting of the checkpoint that is unknown or would change results. Can be "
         "repeated",
+    )
+    parser.add_argument(
+        "--setting",
+        metavar="NAME=VALUE",
+        type=name_and_value,
+        action="append",
+        default=[],
+        help="replace a search setting of the checkpoint, such as eos_token_id=2. Can be repeated",
     )
     parser.add_argument(
         "--verify",
@@ -115,11 +124,12 @@ def _convert(arguments, is_opennmt):
         report_phase(f"Writing {arguments.out}")
         conversion.save(arguments.out)
         return conversion, None
-    conversion = from_transformers(folder, ignored)
+    settings = dict(arguments.setting)
+    conversion = from_transformers(folder, ignored, settings)
     verification = None
     if arguments.verify:
         report_phase("Comparing the model with transformers")
-        verification = verify(folder, conversion.model)
+        verification = verify(folder, conversion.model, settings=settings)
     report_phase(f"Writing {arguments.out}")
     conversion.save(arguments.out)
     return conversion, verification

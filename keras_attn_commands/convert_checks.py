@@ -39,6 +39,11 @@ def check_conversion(arguments: argparse.Namespace, opennmt_options: Sequence[st
                 "Expected a checkpoint of transformers with --verify. Received: "
                 f"{str(folder)!r}, a checkpoint of OpenNMT-tf. Omit --verify."
             )
+        if arguments.setting:
+            raise ValueError(
+                "Expected a checkpoint of transformers with --setting. Received: "
+                f"{str(folder)!r}, a checkpoint of OpenNMT-tf. Change the file of --config."
+            )
         for option, value in given.items():
             if option != "--model-type" or value.endswith(".py"):
                 require_file(option, Path(value))

@@ -1,9 +1,6 @@
 """`keras-attn export FORMAT RUN OUT`: exports the model of a training run."""
 
 import argparse
-import ast
-import contextlib
-import json
 import sys
 from pathlib import Path
 
@@ -11,6 +8,7 @@ from keras_attn_checks.progress import report_phase
 from keras_attn_checks.search_names import SEARCH_ARGUMENTS
 from keras_attn_commands.export_checks import check_export
 from keras_attn_commands.export_forecaster import export_forecaster
+from keras_attn_commands.name_and_value import name_and_value
 from keras_attn_commands.option_names import name_options
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.show_progress import show_progress
@@ -138,7 +136,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--search",
         metavar="NAME=VALUE",
-        type=_setting,
+        type=name_and_value,
         action="append",
         default=[],
         help="argument of the search, such as beam_width=2 or no_repeat_ngram_size=3. Can be "
@@ -294,14 +292,3 @@ def _call(function, *arguments, **choices):
         return function(*arguments, **choices)
     except ExportError as error:
         raise RuntimeError(str(error)) from error
-
-
-def _setting(text):
-    """Parses NAME=VALUE. The value is JSON, a Python literal, or otherwise a string."""
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise argparse.ArgumentTypeError(f"expected NAME=VALUE, received {text!r}")
-    for read in (json.loads, ast.literal_eval):
-        with contextlib.suppress(ValueError, SyntaxError):
-            return name, read(value)
-    return name, value

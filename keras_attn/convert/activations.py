@@ -2,11 +2,16 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.settings import Settings
 
 ACTIVATIONS = {
     "gelu": "gelu",
+    "gelu_python": "gelu",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_python_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_accurate": "gelu_tanh",
     "relu": "relu",
     "sigmoid": "sigmoid",
     "silu": "silu",
@@ -30,16 +35,23 @@ def activation(name: Any, gated: bool = False) -> str:
     Raises:
         ConversionError: If keras_attn does not have the activation.
     """
-    own = ACTIVATIONS.get(name)
-    if gated:
-        own = GATED.get(str(own))
-    if own is None:
-        known = [each for each in ACTIVATIONS if not gated or ACTIVATIONS[each] in GATED]
-        raise ConversionError(
-            f"Expected {'a gate with ' if gated else ''}one of the activations {tuple(known)}. "
-            f"Received: {name!r}. Models with this activation cannot be converted."
-        )
-    return own
+    if name not in _known(gated):
+        raise ConversionError(_message("the activation", f"{name!r}", gated))
+    return GATED[ACTIVATIONS[name]] if gated else ACTIVATIONS[name]
+
+
+def check_activation(settings: Settings, key: str, name: Any, gated: bool = False) -> None:
+    """Raises a `ConversionError` if keras_attn does not have an activation.
+
+    Args:
+        settings: `Settings` of the file.
+        key: String, the key of the activation, for the message.
+        name: Name of the activation in transformers.
+        gated: Bool, whether it is the activation of a gate. Defaults to `False`.
+    """
+    if name not in _known(gated):
+        found = f"{key}={settings[key]!r}"
+        raise ConversionError(_message(f"{key} in {settings.file}", found, gated))
 
 
 def is_activation(name: str, gated: bool = False) -> Callable[[Any], Any]:
@@ -49,4 +61,17 @@ def is_activation(name: str, gated: bool = False) -> Callable[[Any], Any]:
         name: String, a key of `config.json`.
         gated: Bool, whether it is the activation of a gate. Defaults to `False`.
     """
-    return lambda settings: activation(settings[name], gated)
+    return lambda settings: check_activation(settings, name, settings[name], gated)
+
+
+def _known(gated):
+    """Returns the list of the activations in transformers that can be converted."""
+    return [name for name, own in ACTIVATIONS.items() if not gated or own in GATED]
+
+
+def _message(expected, received, gated):
+    return (
+        f"Expected {expected} to be {'a gate with ' if gated else ''}one of the activations "
+        f"{tuple(_known(gated))}. Received: {received}. Models with this activation cannot be "
+        "converted."
+    )

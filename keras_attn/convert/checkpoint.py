@@ -1,9 +1,9 @@
 import functools
-import json
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from keras_attn.convert import checkpoint_file
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.weight_files import WeightFiles
 from keras_attn_checks.checkpoint_folder import folder_problem
@@ -42,20 +42,10 @@ class Checkpoint:
         """`WeightFiles` of the folder, opened at the first access."""
         return WeightFiles(self.path)
 
+    def read_bytes(self, name: str) -> bytes | None:
+        """Returns the content of a file, see `checkpoint_file.read_bytes`."""
+        return checkpoint_file.read_bytes(self.path, name)
+
     def read_json(self, name: str) -> dict[str, Any] | None:
         """Returns the object in a JSON file of the folder, or `None` if there is no such file."""
-        path = self.path / name
-        if not path.is_file():
-            return None
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError) as error:
-            raise ConversionError(
-                f"Expected JSON in {str(path)!r}. Received: {error}. Copy the file again."
-            ) from error
-        if not isinstance(content, dict):
-            raise ConversionError(
-                f"Expected a JSON object in {str(path)!r}. Received: {type(content).__name__}. "
-                "Copy the file again."
-            )
-        return content
+        return checkpoint_file.read_json(self.path, name)

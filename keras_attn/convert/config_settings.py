@@ -1,5 +1,6 @@
 """Keys of `config.json` that the configurations of all architectures have."""
 
+from keras_attn.convert.search_refusals import is_id, refusal, single_id
 from keras_attn.convert.settings import Setting, irrelevant, mapped, refused, refused_unless
 
 _TRAINING = irrelevant("only used in training")
@@ -22,6 +23,8 @@ COMMON: dict[str, Setting] = {
     "dtype": irrelevant("the weights have the dtype of their file, and are converted to float32"),
     "finetuning_task": irrelevant("the name of a task"),
     "gradient_checkpointing": _TRAINING,
+    "neftune_noise_alpha": _TRAINING,
+    "xla_device": irrelevant("was only used on TPUs"),
     "id2label": _CLASSIFIER,
     "is_decoder": refused("a decoder without an encoder", None, False),
     "label2id": _CLASSIFIER,
@@ -34,6 +37,7 @@ COMMON: dict[str, Setting] = {
     "pruned_heads": refused("attention heads that were removed", None, {}),
     "quantization_config": refused("quantized weights", None),
     "return_dict": _OUTPUTS,
+    "cls_token_id": irrelevant("only used by the tokenizer"),
     "sep_token_id": irrelevant("only used by the tokenizer"),
     "task_specific_params": irrelevant("only used by pipelines, not by generate"),
     "tf_legacy_loss": _TRAINING,
@@ -43,10 +47,19 @@ COMMON: dict[str, Setting] = {
     "torchscript": irrelevant("selects an implementation with the same results"),
     "total_flos": _TRAINING,
     "transformers_version": irrelevant("the version that wrote the checkpoint"),
+    "transformers.js_config": irrelevant("only used by transformers.js"),
+    "unk_token_id": irrelevant("only used by the tokenizer"),
+    "unsloth_fixed": irrelevant("the origin of the checkpoint"),
+    "unsloth_version": irrelevant("the version that wrote the checkpoint"),
     "use_bfloat16": irrelevant("was only used on TPUs"),
     "use_cache": irrelevant("the converted model always caches keys and values"),
 }
 """Keys of all configurations, of transformers 5 and of earlier releases."""
+
+FORCES_START = "force_bos_token_to_be_generated"
+"""Key of the first releases of BART. `GenerationConfig.from_model_config` of transformers still
+reads it: it sets `forced_bos_token_id` to `bos_token_id`. It has no effect if there is a
+`generation_config.json`."""
 
 ENCODER_DECODER: dict[str, Setting] = {
     "is_encoder_decoder": refused("a model without an encoder", None, True),
@@ -65,3 +78,14 @@ def equals(other: str) -> Setting:
     return refused_unless(
         f"must equal {other}", lambda value, settings: value in (None, settings[other])
     )
+
+
+def source_id(name: str, note: str, default: int) -> Setting:
+    """Returns the treatment of the id of a special token of the sources."""
+
+    def check(settings):
+        value = single_id(settings, name)
+        if not is_id(settings[name]) or value < 0:
+            raise refusal(settings, name, settings[name], "one id of at least 0", "Correct it.")
+
+    return mapped(note, default, check, object)

@@ -7,6 +7,7 @@ from keras_attn.convert.activations import ACTIVATIONS, GATED
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.fairseq_models import BART, M2M_100, MARIAN, MBART, PEGASUS
 from keras_attn.convert.language_models import GPT2, LLAMA, OPT
+from keras_attn.convert.rotary_settings import rope_parameters
 from keras_attn.decoders.causal_language_model import CausalLanguageModel
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
@@ -140,7 +141,7 @@ def _llama(model) -> dict[str, Any]:
         "head_dim": block.self_attention.key_dim,
         "hidden_act": _activation(block, gates),
         "rms_norm_eps": block.epsilon,
-        "rope_theta": float(getattr(rotary, "max_wavelength", 10000.0)),
+        "rope_parameters": rope_parameters(rotary),
         "attention_bias": block.use_bias,
         "mlp_bias": block.use_bias,
         "attention_dropout": _rate(block.attention_dropout, block),

@@ -20,6 +20,8 @@ from keras_attn.convert.problems import Problems
 from keras_attn.convert.settings import SettingReport, Settings, check_ignored, irrelevant
 from keras_attn.convert.tokenizers import TOKENIZER_CONFIG, TokenizerIds, read_tokenizers
 from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.convert.weight_names import BASE_MODELS, RenamedWeights
+from keras_attn.convert.weight_sizes import check_sizes, encoder_sizes
 
 KINDS = {
     "masked_lm": "masked_language_model",
@@ -72,6 +74,7 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
     class_name, head = encoder_head(architecture, checkpoint.config)
     settings = encoder_settings(architecture, checkpoint.config)
     check_ignored(ignore_settings, settings)
+    settings.check_types()
     problems, reports, labels = Problems(), [], ()
     with problems.collect():
         reports = settings.check(ignore_settings)
@@ -79,7 +82,9 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
         labels = class_labels(settings) if head in ("sequence", "token") else ()
     problems.raise_all()
     start, end = _text_ids(architecture, checkpoint)
-    copy = WeightCopy(checkpoint.weights)
+    base = BASE_MODELS[architecture.model_type]
+    copy = WeightCopy(RenamedWeights(checkpoint.weights, base))
+    check_sizes(encoder_sizes(architecture, settings), copy, CONFIG)
     encoder = build_encoder(architecture, settings, start, end)
     has_pooler = f"{pooler_name(architecture, head, copy)}.weight" in copy
     model = build_model(architecture, head, settings, encoder, len(labels), has_pooler)
@@ -105,7 +110,7 @@ def encoder_settings(architecture: EncoderArchitecture, config: Mapping[str, Any
 def encoder_head(architecture: EncoderArchitecture, config: Mapping[str, Any]) -> tuple[str, str]:
     """Returns the class in transformers and the kind of its head."""
     classes = config.get("architectures") or [f"{architecture.class_name}Model"]
-    for name in classes:
+    for name in classes if isinstance(classes, list) else ():
         head = architecture.head(str(name))
         if head is not None:
             return name, head

@@ -1,4 +1,4 @@
-"""Encoders: BERT, RoBERTa, XLM-RoBERTa and DistilBERT, with the names of their weights."""
+"""Encoders: BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, and the names of their weights."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_attn.convert.activations import activation, is_activation
-from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING
+from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING, source_id
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
 from keras_attn.convert.weight_mapping import WeightMapping
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
@@ -184,7 +184,7 @@ _LABELS: dict[str, Setting] = {
 _IDS: dict[str, Setting] = {
     "bos_token_id": irrelevant("the tokenizer has the token before a text"),
     "eos_token_id": irrelevant("the tokenizer has the token after a text"),
-    "pad_token_id": mapped("pad_token_id", 0),
+    "pad_token_id": source_id("pad_token_id", "pad_token_id", 0),
     "vocab_size": mapped("size of the embedding", 30522),
     "max_position_embeddings": mapped("max_length of the positions", 512),
 }
@@ -201,9 +201,9 @@ BERT_SETTINGS: dict[str, Setting] = {
     "hidden_act": mapped("activation", "gelu", is_activation("hidden_act")),
     "hidden_dropout_prob": mapped("dropout, for training", 0.1),
     "attention_probs_dropout_prob": mapped("attention_dropout, for training", 0.1),
-    "type_vocab_size": mapped("number of token types", 2),
+    "type_vocab_size": mapped("number of token types", 2, minimum=0),
     "layer_norm_eps": mapped("epsilon", 1e-12),
-    "classifier_dropout": mapped("dropout of the classifier, for training"),
+    "classifier_dropout": mapped("dropout of the classifier, for training", kind=float),
     "initializer_range": TRAINING,
     "position_embedding_type": refused("relative positions", None, "absolute"),
     "directionality": irrelevant("was never read"),
@@ -218,7 +218,10 @@ BERT_SETTINGS: dict[str, Setting] = {
         irrelevant("was never read"),
     ),
 }
-XLM_ROBERTA_SETTINGS = {**BERT_SETTINGS, "pad_token_id": mapped("pad_token_id", 1)}
+XLM_ROBERTA_SETTINGS = {
+    **BERT_SETTINGS,
+    "pad_token_id": source_id("pad_token_id", "pad_token_id", 1),
+}
 ROBERTA_SETTINGS = {**XLM_ROBERTA_SETTINGS, "vocab_size": mapped("size of the embedding", 50265)}
 DISTILBERT_SETTINGS: dict[str, Setting] = {
     **COMMON,
@@ -289,6 +292,7 @@ XLM_ROBERTA = dataclasses.replace(
     model_type="xlm-roberta",
     settings=XLM_ROBERTA_SETTINGS,
 )
+CAMEMBERT = dataclasses.replace(XLM_ROBERTA, model_type="camembert")
 DISTILBERT = EncoderArchitecture(
     "distilbert",
     DISTILBERT_SETTINGS,
@@ -313,5 +317,5 @@ DISTILBERT = EncoderArchitecture(
     start="[CLS]",
     end="[SEP]",
 )
-ENCODERS = {each.model_type: each for each in (BERT, ROBERTA, XLM_ROBERTA, DISTILBERT)}
+ENCODERS = {each.model_type: each for each in (BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT)}
 """Dict from `model_type` to the architecture of an encoder."""

@@ -12,8 +12,10 @@ from keras_attn.convert.config_settings import (
     CLASSIFIER,
     COMMON,
     ENCODER_DECODER,
+    FORCES_START,
     TRAINING,
     equals,
+    source_id,
 )
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
 from keras_attn.convert.weight_mapping import WeightMapping
@@ -45,8 +47,8 @@ SETTINGS: dict[str, Setting] = {
     "activation_function": mapped("activation", "gelu", is_activation("activation_function")),
     "scale_embedding": mapped("scale_embedding", False),
     "max_position_embeddings": mapped("limit of learned positions and of the default length", 1024),
-    "pad_token_id": mapped("pad_token_id of the sources", 1),
-    "eos_token_id": mapped("end_token_id of the sources", 2),
+    "pad_token_id": source_id("pad_token_id", "pad_token_id of the sources", 1),
+    "eos_token_id": source_id("eos_token_id", "end_token_id of the sources", 2),
     "dropout": mapped("dropout, for training", 0.1),
     "attention_dropout": mapped("attention_dropout, for training", 0.0),
     "activation_dropout": mapped("activation_dropout, for training", 0.0),
@@ -63,7 +65,7 @@ SETTINGS: dict[str, Setting] = {
     "add_bias_logits": refused("an output bias of a different form", None, False),
     "do_blenderbot_90_layernorm": refused("normalizations in a different order", None, False),
     "extra_pos_embeddings": irrelevant("the offset of the positions is known"),
-    "force_bos_token_to_be_generated": refused("a forced first token", None, False),
+    FORCES_START: mapped("forced_bos_token_id, without generation_config.json", False),
 }
 """Keys of `config.json` that all of these architectures have, with the most common defaults."""
 
@@ -83,7 +85,7 @@ def _old_keys(final_norm, normalize_before, normalize_embedding, static_position
 def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -> tuple[Any, Any]:
     """Builds encoder and decoder. See `Architecture`."""
     features, options = settings["d_model"], architecture.options
-    tables = _embedding_tables(architecture, settings, copy)
+    tables = embedding_tables(architecture, settings, copy)
     layers: dict[str, Any] = {}  # by name in the checkpoint, so that equal names share a layer
     for table, size in tables.values():
         if table not in layers:
@@ -153,7 +155,7 @@ def copy_weights(
     copy.ignore(r"(model\.)?(encoder|decoder)\.version")
 
 
-def _embedding_tables(architecture, settings, copy):
+def embedding_tables(architecture, settings, copy):
     """Returns the name and the number of rows of the embeddings of source, target and output."""
     sizes = architecture.options["sizes"]
     size, target_size = settings[sizes[0]], settings[sizes[-1]]
@@ -195,7 +197,7 @@ def _sharing(architecture, settings):
 
 
 def _copy_embeddings(architecture, settings, encoder, decoder, copy):
-    tables = _embedding_tables(architecture, settings, copy)
+    tables = embedding_tables(architecture, settings, copy)
     source, target, output = (name for name, _ in tables.values())
     copy.copy(encoder.embedding.embeddings, source)
     if decoder.embedding is not encoder.embedding or target != source:
@@ -291,10 +293,10 @@ MARIAN = _entry(
     "marian",
     {
         "vocab_size": mapped("size of the embedding of the source", 58101),
-        "decoder_vocab_size": mapped("size of the embedding of the target"),
+        "decoder_vocab_size": mapped("size of the embedding of the target", kind=int),
         "share_encoder_decoder_embeddings": mapped("one embedding for both sides", True),
-        "pad_token_id": mapped("pad_token_id of the sources", 58100),
-        "eos_token_id": mapped("end_token_id of the sources", 0),
+        "pad_token_id": source_id("pad_token_id", "pad_token_id of the sources", 58100),
+        "eos_token_id": source_id("eos_token_id", "end_token_id of the sources", 0),
     },
     (False, False, False, True),
     tokenizer="marian",
@@ -306,7 +308,7 @@ MARIAN = _entry(
 )
 BART = _entry(
     "bart",
-    {"bos_token_id": mapped("start_token_id of the sources", 0)},
+    {"bos_token_id": source_id("bos_token_id", "start_token_id of the sources", 0)},
     (False, False, True, False),
     tokenizer="json",
     adds_start=True,
@@ -343,8 +345,8 @@ M2M_100 = _entry(
 PEGASUS = _entry(
     "pegasus",
     {
-        "pad_token_id": mapped("pad_token_id of the sources", 0),
-        "eos_token_id": mapped("end_token_id of the sources", 1),
+        "pad_token_id": source_id("pad_token_id", "pad_token_id of the sources", 0),
+        "eos_token_id": source_id("eos_token_id", "end_token_id of the sources", 1),
     },
     (True, True, False, True),
     tokenizer="pegasus",

@@ -9,6 +9,7 @@ from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.convert.architectures import find_architecture
 from keras_attn.convert.checkpoint import Checkpoint
 from keras_attn.convert.checkpoint_settings import checkpoint_settings
+from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.encoder_conversion import convert_encoder
 from keras_attn.convert.encoder_models import ENCODERS
 from keras_attn.convert.generation_config import SEARCHES
@@ -18,6 +19,8 @@ from keras_attn.convert.search_settings import search_settings, with_languages
 from keras_attn.convert.settings import SettingReport, check_ignored
 from keras_attn.convert.tokenizers import TokenizerIds, read_tokenizers
 from keras_attn.convert.weight_copy import WeightCopy
+from keras_attn.convert.weight_names import BASE_MODELS, RenamedWeights
+from keras_attn.convert.weight_sizes import check_sizes, weight_sizes
 from keras_attn.models.generation_model import GenerationModel
 from keras_attn.training.model_card import ModelCard
 from keras_attn.training.run_directory import RunDirectory
@@ -108,7 +111,9 @@ class Conversion:
 
 
 def from_transformers(
-    folder: str | PathLike[str], ignore_settings: Sequence[str] = ()
+    folder: str | PathLike[str],
+    ignore_settings: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
 ) -> Conversion:
     """Converts a checkpoint of Hugging Face's transformers to a Keras model.
 
@@ -123,6 +128,9 @@ def from_transformers(
         folder: Path of the folder.
         ignore_settings: Names of settings in the checkpoint to ignore. Other settings that are
             unknown or would change results raise a `ConversionError`. Defaults to `()`.
+        settings: Dict from names of search settings in `generation_config.json` to values that
+            replace those of the file, for example `{"eos_token_id": 2}` if the file has a list of
+            end tokens. Defaults to `None`: the values of the file.
 
     Returns:
         A `Conversion`.
@@ -148,15 +156,29 @@ def from_transformers(
             f"ignore_settings={ignore_settings!r}. Pass [{ignore_settings!r}]."
         )
     checkpoint = Checkpoint(folder)
-    if checkpoint.config.get("model_type") in ENCODERS:
+    if str(checkpoint.config.get("model_type")) in ENCODERS:
+        if settings:
+            raise ConversionError(
+                "Expected no settings, because an encoder has no search. Received: settings="
+                f"{dict(settings)!r}. Omit them."
+            )
         return _encoder(checkpoint, ignore_settings)
+    return _generator(checkpoint, ignore_settings, settings)
+
+
+def _generator(checkpoint, ignore_settings, replaced):
+    """Returns the `Conversion` of a translator or a language model."""
     architecture = find_architecture(checkpoint.config)
     settings, generation = checkpoint_settings(
-        checkpoint.config, checkpoint.generation_config, architecture
+        checkpoint.config, checkpoint.generation_config, architecture, replaced
     )
     parts = [settings] if generation.file == settings.file else [settings, generation]
     check_ignored(ignore_settings, *parts)
     problems, reports = Problems(), []
+    for part in (settings, generation):
+        with problems.collect():
+            part.check_types()
+    problems.raise_all()
     for part in parts:
         with problems.collect():
             reports += part.check(ignore_settings)
@@ -167,8 +189,10 @@ def from_transformers(
     with problems.collect():
         search = search_settings(generation, max_positions, architecture.is_language_model)
     problems.raise_all()
+    base = BASE_MODELS[architecture.model_type]
+    copy = WeightCopy(RenamedWeights(checkpoint.weights, base))
+    check_sizes(weight_sizes(architecture, settings, copy), copy, settings.file)
     report_phase("Copying the weights")
-    copy = WeightCopy(checkpoint.weights)
     encoder, decoder = architecture.build(architecture, settings, copy)
     _create_weights(encoder, decoder)
     impossible = search.impossible_token_ids

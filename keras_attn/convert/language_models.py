@@ -5,10 +5,10 @@ from typing import Any
 
 import keras
 
-from keras_attn.convert.activations import activation, is_activation
+from keras_attn.convert.activations import activation, check_activation, is_activation
 from keras_attn.convert.architecture import Architecture
 from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING, equals
-from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.rotary_settings import ROTARY, max_positions, rotary_positions
 from keras_attn.convert.settings import (
     Setting,
     Settings,
@@ -20,16 +20,21 @@ from keras_attn.convert.settings import (
 from keras_attn.convert.weight_mapping import PROJECTIONS, WeightMapping
 from keras_attn.decoders.causal_language_model import CausalLanguageModel
 from keras_attn.positions.learned_positions import LearnedPositions
-from keras_attn.positions.rotary_positions import RotaryPositions
 from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
 
 OPT_OFFSET = 2
 """Number of rows before the first position in the position table of OPT."""
 
+
+def _start_token(default=None):
+    """Returns the treatment of `bos_token_id`."""
+    return mapped("start token of text prompts", default, None, int, minimum=0, nullable=True)
+
+
 _CLASSIFIER = irrelevant("only used by heads with a summary")
 _IDS = {
     "pad_token_id": irrelevant("the search settings contain it"),
-    "bos_token_id": mapped("start token of text prompts"),
+    "bos_token_id": _start_token(),
 }
 
 
@@ -84,7 +89,7 @@ GPT2_SETTINGS: dict[str, Setting] = {
     "n_embd": mapped("size of the vectors", 768),
     "n_layer": mapped("num_layers", 12),
     "n_head": mapped("num_heads", 12),
-    "n_inner": mapped("intermediate_dim, by default 4 times the size of the vectors"),
+    "n_inner": mapped("intermediate_dim, by default 4 times the size of the vectors", kind=int),
     "activation_function": mapped("activation", "gelu_new", is_activation("activation_function")),
     "layer_norm_epsilon": mapped("epsilon", 1e-5),
     "scale_attn_weights": mapped("scale of the queries", True),
@@ -95,6 +100,8 @@ GPT2_SETTINGS: dict[str, Setting] = {
     "reorder_and_upcast_attn": irrelevant("computes the same results in a different order"),
     "initializer_range": TRAINING,
     "n_ctx": equals("n_positions"),
+    "n_special": irrelevant("was never read"),
+    "predict_special_tokens": irrelevant("was never read"),
     "summary_type": _CLASSIFIER,
     "summary_use_proj": _CLASSIFIER,
     "summary_activation": _CLASSIFIER,
@@ -137,7 +144,7 @@ def copy_gpt2(
     copy: WeightMapping,
 ) -> None:
     """Maps the variables to weights. See `Architecture`."""
-    prefix = "transformer." if "transformer.wte.weight" in copy else ""
+    prefix = "transformer."
     model = layers[1]
     head_dim = settings["n_embd"] // settings["n_head"]
     _copy_tables(model, f"{prefix}wte.weight", copy)
@@ -167,7 +174,7 @@ OPT_SETTINGS: dict[str, Setting] = {
     **COMMON,
     **DECODER_ONLY,
     **_IDS,
-    "bos_token_id": mapped("start token of text prompts", 2),
+    "bos_token_id": _start_token(2),
     "vocab_size": mapped("size of the embedding", 50272),
     "hidden_size": mapped("size of the vectors", 768),
     "num_hidden_layers": mapped("num_layers", 12),
@@ -237,30 +244,30 @@ LLAMA_SETTINGS: dict[str, Setting] = {
     **COMMON,
     **DECODER_ONLY,
     **_IDS,
-    "bos_token_id": mapped("start token of text prompts", 1),
+    "bos_token_id": _start_token(1),
     "vocab_size": mapped("size of the embedding", 32000),
     "hidden_size": mapped("size of the vectors", 4096),
     "intermediate_size": mapped("intermediate_dim", 11008),
     "num_hidden_layers": mapped("num_layers", 32),
     "num_attention_heads": mapped("num_heads", 32),
-    "num_key_value_heads": mapped("num_key_value_heads"),
-    "head_dim": mapped("key_dim"),
+    "num_key_value_heads": mapped("num_key_value_heads", kind=int),
+    "head_dim": mapped("key_dim", kind=int),
     "hidden_act": mapped("activation of the gate", "silu", is_activation("hidden_act", True)),
     "rms_norm_eps": mapped("epsilon", 1e-6),
     "tie_word_embeddings": mapped("whether the output layer uses the embedding", False),
-    "rope_parameters": mapped("rotary positions", check=lambda settings: _rope_theta(settings)),
-    "rope_theta": mapped("max_wavelength of the rotary positions", 10000.0),
-    "rope_scaling": refused("scaled rotary positions", None),
+    **ROTARY,
     "attention_dropout": mapped("attention_dropout, for training", 0.0),
-    "max_position_embeddings": irrelevant("rotary positions have no limit"),
     "pretraining_tp": irrelevant("computes the same results in slices"),
+    "is_llama_config": irrelevant("the origin of the checkpoint"),
+    "max_sequence_length": irrelevant("rotary positions have no limit"),
+    "rope_interleaved": refused("rotary positions of adjacent features", None, False),
     "initializer_range": TRAINING,
 }
 _BIASES = {
     "attention_bias": mapped("use_bias", False),
     "mlp_bias": mapped("use_bias", False),
 }
-_WINDOW = {"sliding_window": mapped("sliding_window", 4096)}
+_WINDOW = {"sliding_window": mapped("sliding_window", 4096, nullable=True)}
 
 
 def build_llama(
@@ -279,7 +286,7 @@ def build_llama(
         "activation": activation(gate, gated=True),
         "normalization": "rms",
         "use_bias": bool(_attention_biases(options, settings)) or _has_mlp_bias(settings),
-        "rotary": RotaryPositions(_rope_theta(settings)),
+        "rotary": rotary_positions(settings),
         "sliding_window": settings["sliding_window"] if "sliding_window" in settings else None,
         "epsilon": settings["rms_norm_eps"],
         "attention_dropout": settings["attention_dropout"],
@@ -302,7 +309,7 @@ def copy_llama(
     options, model = architecture.options, layers[1]
     biases = _attention_biases(options, settings)
     _copy_tables(model, "model.embed_tokens.weight", copy)
-    copy.ignore(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")
+    copy.ignore(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
     # Gemma stores the scale of a normalization minus 1.
     added = 1.0 if options["is_gemma"] else 0.0
     copy.norm(model.stack.final_norm, "model.norm", added)
@@ -341,20 +348,6 @@ def _gemma_gate(settings):
     return "gelu_pytorch_tanh" if gate == "gelu" else gate
 
 
-def _rope_theta(settings):
-    """Returns the base of the rotary frequencies, from `rope_parameters` or `rope_theta`."""
-    parameters = dict(settings["rope_parameters"] or {})
-    theta = parameters.pop("rope_theta", settings["rope_theta"])
-    kind = parameters.pop("rope_type", "default")
-    if kind != "default" or parameters:
-        raise ConversionError(
-            "Expected rope_parameters with rope_theta and rope_type='default'. Received: "
-            f"rope_parameters={settings['rope_parameters']!r}. Scaled rotary positions cannot be "
-            "converted."
-        )
-    return float(theta)
-
-
 def _llama(model_type, settings, has_bias=False, is_gemma=False, adds_start=True):
     options = {"has_bias": has_bias, "is_gemma": is_gemma, "adds_start": adds_start}
     table = {**LLAMA_SETTINGS, **settings}
@@ -375,17 +368,20 @@ MISTRAL = _llama(
     "mistral",
     {
         **_WINDOW,
+        **max_positions(4096 * 32),
         "intermediate_size": mapped("intermediate_dim", 14336),
-        "num_key_value_heads": mapped("num_key_value_heads", 8),
+        "num_key_value_heads": mapped("num_key_value_heads", 8, nullable=True),
     },
 )
 QWEN2 = _llama(
     "qwen2",
     {
+        **max_positions(32768),
         "vocab_size": mapped("size of the embedding", 151936),
         "intermediate_size": mapped("intermediate_dim", 22016),
         "num_key_value_heads": mapped("num_key_value_heads", 32),
         "bos_token_id": irrelevant("the tokenizer adds no start token"),
+        "use_mrope": refused("rotary positions of pictures", None, False),
         "use_sliding_window": refused("sliding windows in some layers only", None, False),
         "sliding_window": irrelevant("only used with use_sliding_window"),
         "max_window_layers": irrelevant("only used with use_sliding_window"),
@@ -400,6 +396,7 @@ QWEN2 = _llama(
 GEMMA = _llama(
     "gemma",
     {
+        **max_positions(8192),
         "vocab_size": mapped("size of the embedding", 256000),
         "hidden_size": mapped("size of the vectors", 3072),
         "intermediate_size": mapped("intermediate_dim", 24576),
@@ -410,11 +407,13 @@ GEMMA = _llama(
         "hidden_act": mapped(
             "activation of the gate",
             "gelu_pytorch_tanh",
-            lambda settings: activation(_gemma_gate(settings), gated=True),
+            lambda settings: check_activation(
+                settings, "hidden_act", _gemma_gate(settings), gated=True
+            ),
         ),
         "hidden_activation": refused("a different gate activation", None, "gelu_pytorch_tanh"),
         "tie_word_embeddings": mapped("whether the output layer uses the embedding", True),
-        "bos_token_id": mapped("start token of text prompts", 2),
+        "bos_token_id": _start_token(2),
         "attention_bias": mapped("use_bias", False),
         "use_bidirectional_attention": refused("attention to later tokens", None, False),
     },

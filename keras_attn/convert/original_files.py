@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from keras_attn.convert.checkpoint import CONFIG, GENERATION_CONFIG
+from keras_attn.convert.checkpoint_file import read_bytes
 
 TOKENIZER_FILES = (
     "added_tokens.json",
@@ -33,5 +34,5 @@ def read_original_files(folder: Path) -> dict[str, bytes]:
     Args:
         folder: `Path` of a checkpoint.
     """
-    paths = [folder / name for name in ORIGINAL_FILES]
-    return {path.name: path.read_bytes() for path in paths if path.is_file()}
+    contents = {name: read_bytes(folder, name) for name in ORIGINAL_FILES}
+    return {name: content for name, content in contents.items() if content is not None}

@@ -7,7 +7,10 @@ from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.problems import Problems
 from keras_attn.convert.settings import Settings
 
-ADVICE = "Change the setting in the file. keras_attn.replace_search can change the search later."
+ADVICE = (
+    "Choose a value with --setting NAME=VALUE or settings={NAME: VALUE}. keras_attn.replace_search "
+    "can change the search later."
+)
 
 
 def refusal(
@@ -77,3 +80,33 @@ def check_renormalization(
             with problems.collect():
                 expected = f"{name}=0 with renormalize_logits and beams"
                 raise refusal(settings, name, arguments[name], expected, "")
+
+
+def single_id(settings: Settings, name: str) -> Any:
+    """Returns the id of a special token, or `None`.
+
+    Raises:
+        ConversionError: If the setting is neither one id nor `null`.
+    """
+    value = settings[name]
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if isinstance(value, list) and value and all(map(is_id, value)):
+        advice = (
+            "A search has one token of this kind. Choose one: "
+            f"--setting {name}={value[0]}, or settings={{{name!r}: {value[0]}}}."
+        )
+        if name == "eos_token_id":
+            advice += (
+                " For a chat model, choose the token that ends an answer in its chat template; "
+                "tokenizer_config.json usually names it as eos_token."
+            )
+        raise refusal(settings, name, value, "one id", advice)
+    if value is not None and not is_id(value):
+        raise refusal(settings, name, value, "one id", "A search has one token of this kind.")
+    return value
+
+
+def is_id(value: Any) -> bool:
+    """Returns whether a value is an integer."""
+    return isinstance(value, int) and not isinstance(value, bool)

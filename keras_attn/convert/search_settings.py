@@ -7,7 +7,9 @@ from keras_attn.convert.search_refusals import (
     check_ngrams,
     check_renormalization,
     check_repetition_penalty,
+    is_id,
     refusal,
+    single_id,
 )
 from keras_attn.convert.settings import Settings
 
@@ -65,7 +67,7 @@ def search_settings(
     with problems.collect():
         arguments["min_length"] = _min_length(settings, reads_prompts)
     with problems.collect():
-        arguments |= _forced_ids(settings, end)
+        arguments |= _forced_ids(settings, end, reads_prompts)
     ngrams = int(settings["no_repeat_ngram_size"])
     if ngrams:
         with problems.collect():
@@ -99,19 +101,24 @@ def _special_ids(settings, reads_prompts, problems):
     """Returns the ids of start, end and padding."""
     start = end = pad = None
     with problems.collect():
-        end = _single_id(settings, "eos_token_id")
+        end = single_id(settings, "eos_token_id")
         if end is None:
             raise refusal(settings, "eos_token_id", None, "an end token", "Add eos_token_id.")
     with problems.collect():
-        start = _single_id(settings, "decoder_start_token_id")
-        start = _single_id(settings, "bos_token_id") if start is None else start
+        start = single_id(settings, "decoder_start_token_id")
+        start = single_id(settings, "bos_token_id") if start is None else start
         if start is None and reads_prompts:
             start = end  # a prompt is never empty, so no search uses this start token
         elif start is None:
             advice = "Add decoder_start_token_id."
             raise refusal(settings, "decoder_start_token_id", None, "a start token", advice)
     with problems.collect():
-        pad = _single_id(settings, "pad_token_id")
+        pad = single_id(settings, "pad_token_id")
+        if pad is not None and pad < 0:
+            # Configurations of language models name no padding by -1, as Llama 1 does.
+            if not reads_prompts:
+                raise refusal(settings, "pad_token_id", pad, "an id of at least 0", "")
+            pad = None
     return {
         "start_token_id": start,
         "end_token_id": end,
@@ -119,16 +126,26 @@ def _special_ids(settings, reads_prompts, problems):
     }
 
 
-def _forced_ids(settings, end):
+def _forced_ids(settings, end, reads_prompts):
     """Returns the arguments for a forced first token and a forced end token."""
     arguments: dict[str, Any] = {}
-    forced_end = _single_id(settings, "forced_eos_token_id")
+    forced_end = single_id(settings, "forced_eos_token_id")
     if end is not None and forced_end not in (None, end):
         expected = f"eos_token_id={end}, or null"
         raise refusal(settings, "forced_eos_token_id", forced_end, expected, "")
     if forced_end is not None:
         arguments["force_end_token"] = True
-    forced_first = _single_id(settings, "forced_bos_token_id")
+    forced_first = single_id(settings, "forced_bos_token_id")
+    if forced_first is not None and reads_prompts:
+        expected = (
+            "null in a language model, because transformers forces this token only if the prompt "
+            "has one token"
+        )
+        advice = (
+            "Remove it with --setting forced_bos_token_id=null or settings={'forced_bos_token_id': "
+            "None}."
+        )
+        raise refusal(settings, "forced_bos_token_id", forced_first, expected, advice)
     if forced_first is not None:
         arguments["forced_prefix_ids"] = [forced_first]
     return arguments
@@ -209,19 +226,14 @@ def _min_length(settings, reads_prompts):
 
 
 def _suppressed(settings, end):
-    words = settings["bad_words_ids"] or []
+    words, tokens = settings["bad_words_ids"] or [], settings["suppress_tokens"] or []
+    if not all(isinstance(word, list) and all(map(is_id, word)) for word in words):
+        raise refusal(settings, "bad_words_ids", words, "a list of lists of ids", "")
+    if not all(map(is_id, tokens)):
+        raise refusal(settings, "suppress_tokens", tokens, "a list of ids", "")
     long = [word for word in words if len(word) != 1]
     if long:
         raise refusal(settings, "bad_words_ids", long[0], "single tokens", "")
     # transformers ignores the end token in bad_words_ids.
     single = [int(word[0]) for word in words if word != [end]]
-    return sorted({*single, *(settings["suppress_tokens"] or [])})
-
-
-def _single_id(settings, name):
-    value = settings[name]
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise refusal(settings, name, value, "one id", "A search has one token of this kind.")
-    return value
+    return sorted({*single, *tokens})

@@ -9,6 +9,7 @@ with one of three treatments:
 """
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -28,6 +29,11 @@ class Setting:
             value of a mapped key. Defaults to `None`: no check.
         harmless: Function `(value, settings)` for refused keys. It returns whether the value of the
             key does not change results.
+        kind: Type of the values of a mapped key: `int`, `float`, `bool`, `str`, `list` or `dict`.
+            Defaults to `None`: the type of `default`, or any type if `default` is `None`.
+        minimum: Int, smallest value of an int. Defaults to `1`.
+        nullable: Bool, whether a mapped key may be `null`. Defaults to `False`: only if `default`
+            is `None`.
     """
 
     treatment: str
@@ -35,11 +41,37 @@ class Setting:
     default: Any = None
     harmless: Callable[[Any, Any], bool] | None = None
     check: Callable[[Any], Any] | None = None
+    kind: type | None = None
+    minimum: int = 1
+    nullable: bool = False
+
+    def expected_type(self, value: Any) -> str | None:
+        """Returns a description of the type of a mapped key, if a value has a different type."""
+        kind = self.kind or (None if self.default is None else type(self.default))
+        if kind is None or (value is None and (self.nullable or self.default is None)):
+            return None
+        if kind is int:
+            is_right = _is_number(value, int) and value >= self.minimum
+            return None if is_right else f"an integer of at least {self.minimum}"
+        if kind is float:
+            return None if _is_number(value, (int, float)) else "a finite number"
+        return None if isinstance(value, kind) else _KINDS[kind]
 
 
-def mapped(note: str, default: Any = None, check: Callable[[Any], Any] | None = None) -> Setting:
+_KINDS = {bool: "true or false", str: "a string", list: "a list", dict: "an object"}
+"""Dict from types of settings to their names in JSON."""
+
+
+def mapped(
+    note: str,
+    default: Any = None,
+    check: Callable[[Any], Any] | None = None,
+    kind: type | None = None,
+    minimum: int = 1,
+    nullable: bool = False,
+) -> Setting:
     """Returns the treatment of a key that the converter reads."""
-    return Setting("mapped", note, default, check=check)
+    return Setting("mapped", note, default, None, check, kind, minimum, nullable)
 
 
 def irrelevant(reason: str) -> Setting:
@@ -90,6 +122,8 @@ class Settings(Mapping[str, Any]):
         table: Dict from keys to `Setting`s.
         null_is_default: Bool, whether the value `null` is the same as a missing key, as in
             `generation_config.json`. Defaults to `False`.
+        replaced: Dict from the names of settings that the caller replaced to their values in the
+            file. Defaults to `None`: none.
 
     Attributes:
         reads: Set of the keys that were read.
@@ -101,8 +135,10 @@ class Settings(Mapping[str, Any]):
         values: Mapping[str, Any],
         table: Mapping[str, Setting],
         null_is_default: bool = False,
+        replaced: Mapping[str, Any] | None = None,
     ) -> None:
         self.null_is_default = null_is_default
+        self.replaced = replaced or {}
         self.file = file
         self.values_in_file = dict(values)
         self.table = table
@@ -121,6 +157,23 @@ class Settings(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return sum(each.treatment == "mapped" for each in self.table.values())
+
+    def check_types(self) -> None:
+        """Raises a `ConversionError` that names all mapped keys with values of a wrong type."""
+        problems = Problems()
+        for name, value in self.values_in_file.items():
+            setting = self.table.get(name)
+            if setting is None or setting.treatment != "mapped":
+                continue
+            expected = setting.expected_type(value)
+            if expected is None or (value is None and self.null_is_default):
+                continue
+            with problems.collect():
+                raise ConversionError(
+                    f"Expected {name} in {self.file} to be {expected}. Received: {name}={value!r}. "
+                    "Correct the file, or copy it again."
+                )
+        problems.raise_all()
 
     def check(self, ignored: Iterable[str] = ()) -> list[SettingReport]:
         """Returns the treatment of each key in the file.
@@ -161,6 +214,8 @@ class Settings(Mapping[str, Any]):
         return reports
 
     def _report(self, name, treatment, note):
+        if name in self.replaced:
+            note = f"{note}; at your request instead of {self.replaced[name]!r}"
         return SettingReport(self.file, name, self.values_in_file[name], treatment, note)
 
 
@@ -187,3 +242,7 @@ def _is_one_of(value, allowed):
     return any(
         value == each and isinstance(value, bool) == isinstance(each, bool) for each in allowed
     )
+
+
+def _is_number(value, kinds):
+    return isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_attn.convert.activations import activation
+from keras_attn.convert.activations import activation, check_activation
 from keras_attn.convert.architecture import Architecture
 from keras_attn.convert.config_settings import (
     CLASSIFIER,
@@ -14,6 +14,7 @@ from keras_attn.convert.config_settings import (
     ENCODER_DECODER,
     TRAINING,
     equals,
+    source_id,
 )
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused_unless
 from keras_attn.convert.weight_mapping import WeightMapping
@@ -27,7 +28,7 @@ SHARED, OUTPUT = "shared.weight", "lm_head.weight"
 PARTS = ("q", "k", "v", "o")
 
 
-def _activation_name(settings):
+def activation_name(settings):
     """Returns the name of the activation in transformers, and whether it belongs to a gate."""
     name, is_gated = settings["feed_forward_proj"], False
     if name.startswith("gated-"):
@@ -44,26 +45,30 @@ SETTINGS: dict[str, Setting] = {
     "d_kv": mapped("key_dim", 64),
     "d_ff": mapped("intermediate_dim", 2048),
     "num_layers": mapped("num_layers of the encoder", 6),
-    "num_decoder_layers": mapped("num_layers of the decoder"),
+    "num_decoder_layers": mapped("num_layers of the decoder", kind=int),
     "num_heads": mapped("num_heads", 8),
     "feed_forward_proj": mapped(
-        "activation", "relu", lambda settings: activation(*_activation_name(settings))
+        "activation",
+        "relu",
+        lambda settings: check_activation(
+            settings, "feed_forward_proj", *activation_name(settings)
+        ),
     ),
     "layer_norm_epsilon": mapped("epsilon", 1e-6),
     "relative_attention_num_buckets": mapped("num_buckets of the position bias", 32),
     "relative_attention_max_distance": mapped("max_distance of the position bias", 128),
-    "pad_token_id": mapped("pad_token_id of the sources", 0),
-    "eos_token_id": mapped("end_token_id of the sources", 1),
+    "pad_token_id": source_id("pad_token_id", "pad_token_id of the sources", 0),
+    "eos_token_id": source_id("eos_token_id", "end_token_id of the sources", 1),
     "dropout_rate": mapped("dropout, for training", 0.1),
     "classifier_dropout": CLASSIFIER,
     "initializer_factor": TRAINING,
     "dense_act_fn": refused_unless(
         "must match feed_forward_proj",
-        lambda value, settings: value in (None, _activation_name(settings)[0]),
+        lambda value, settings: value in (None, activation_name(settings)[0]),
     ),
     "is_gated_act": refused_unless(
         "must match feed_forward_proj",
-        lambda value, settings: value in (None, _activation_name(settings)[1]),
+        lambda value, settings: value in (None, activation_name(settings)[1]),
     ),
     "n_positions": irrelevant("relative positions have no limit"),
     "num_hidden_layers": equals("num_layers"),
@@ -76,7 +81,7 @@ SETTINGS: dict[str, Setting] = {
 def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -> tuple[Any, Any]:
     """Builds encoder and decoder. See `Architecture`."""
     features, size, heads = settings["d_model"], settings["vocab_size"], settings["num_heads"]
-    name, is_gated = _activation_name(settings)
+    name, is_gated = activation_name(settings)
     dropout = settings["dropout_rate"]
     block = {
         "num_heads": heads,
@@ -147,7 +152,7 @@ def copy_weights(
     # T5 does not divide attention scores by sqrt(d_kv), but `MultiHeadAttention` does. Multiply the
     # query projection by this number.
     scale = settings["d_kv"] ** 0.5
-    is_gated = _activation_name(settings)[1]
+    is_gated = activation_name(settings)[1]
     for side, layer in (("encoder", encoder), ("decoder", decoder)):
         scales = side == "decoder" and _scales_outputs(architecture, settings)
         output_scale = settings["d_model"] ** -0.5 if scales else 1.0
@@ -188,7 +193,9 @@ T5 = Architecture(
     "t5",
     {
         **SETTINGS,
-        "scale_decoder_outputs": mapped("scale of the last normalization of the decoder"),
+        "scale_decoder_outputs": mapped(
+            "scale of the last normalization of the decoder", kind=bool
+        ),
     },
     build,
     copy_weights,

@@ -240,5 +240,13 @@ def _tokenizer(
 
 
 def _read(checkpoint, name):
-    path = checkpoint.path / name
-    return path.read_bytes() if path.is_file() else None
+    content = checkpoint.read_bytes(name)
+    if content is not None and name.endswith((".model", ".spm")):
+        from keras_attn.text.renumber_pieces import parse_sentencepiece_model
+
+        try:
+            parse_sentencepiece_model(content)
+        except ValueError as error:
+            path = str(checkpoint.path / name)
+            raise ConversionError(f"The file {path!r} cannot be converted. {error}") from error
+    return content

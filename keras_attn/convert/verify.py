@@ -1,5 +1,6 @@
 import dataclasses
 import importlib
+from collections.abc import Mapping
 from os import PathLike
 from typing import Any
 
@@ -53,7 +54,12 @@ class Verification:
 
 
 def verify(
-    folder: str | PathLike[str], model: Any, num_sources: int = 16, length: int = 12, seed: int = 0
+    folder: str | PathLike[str],
+    model: Any,
+    num_sources: int = 16,
+    length: int = 12,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
 ) -> Verification:
     """Compares a converted model with the original, which transformers runs with PyTorch.
 
@@ -65,6 +71,8 @@ def verify(
         num_sources: Int, number of random sources. Defaults to `16`.
         length: Int, maximum number of ids in a source. Defaults to `12`.
         seed: Int, seed of the sources. Defaults to `0`.
+        settings: Dict, the `settings` of the conversion: search settings that replace those of the
+            checkpoint. Defaults to `None`: none.
 
     Returns:
         `Verification`.
@@ -94,6 +102,7 @@ def verify(
         folder, local_files_only=True, dtype=torch.float32
     )
     original.eval()
+    original.generation_config.update(**(settings or {}))
     random = np.random.default_rng(seed)
     sources = _sources(model, random, num_sources, length)
     target_size = get_vocabulary_size(model.decoder)

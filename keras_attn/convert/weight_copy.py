@@ -41,6 +41,11 @@ class WeightCopy(WeightMapping):
     def __contains__(self, name: str) -> bool:
         return name in self._files.shapes
 
+    @property
+    def names(self) -> list[str]:
+        """Names of the weights in the checkpoint."""
+        return list(self._files.shapes)
+
     def shape(self, name: str) -> tuple[int, ...] | None:
         """Returns the shape of a weight, or `None` if the checkpoint has no such weight."""
         return self._files.shapes.get(name)

@@ -1,13 +1,13 @@
-import importlib
-import json
-import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from keras_attn.convert.checkpoint_file import check_file, read_json
 from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.safetensors_file import read_safetensors
+from keras_attn.convert.torch_file import read_torch
 
 SAFETENSORS = "model.safetensors"
 TORCH = "pytorch_model.bin"
@@ -32,6 +32,7 @@ class WeightFiles:
 
     def __init__(self, folder: Path) -> None:
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self._dtypes: dict[str, str] = {}
         self._readers: dict[str, Callable[[], Any]] = {}
         names = (SAFETENSORS, f"{SAFETENSORS}.index.json", TORCH, f"{TORCH}.index.json")
         found = next((name for name in names if (folder / name).is_file()), None)
@@ -41,20 +42,16 @@ class WeightFiles:
                 f"{sorted(path.name for path in folder.iterdir())}. Copy the weights into the "
                 "folder, or save them with save_pretrained."
             )
-        add = self._add_safetensors if found.startswith(SAFETENSORS) else self._add_torch
-        if found in (SAFETENSORS, TORCH):
-            add(folder / found)
-            return
-        weight_map = _read_index(folder / found)
-        shards = sorted(set(weight_map.values()))
-        missing = [shard for shard in shards if not (folder / shard).is_file()]
-        if missing:
-            raise ConversionError(
-                f"Expected all {len(shards)} shards that {found} lists. Received: a folder without "
-                f"{', '.join(missing)}. Copy the missing files."
-            )
+        read = read_safetensors if found.startswith(SAFETENSORS) else read_torch
+        weight_map = {} if found in (SAFETENSORS, TORCH) else _read_index(folder, found)
+        shards = sorted(set(weight_map.values())) or [found]
+        _check_shards(folder, found, shards)
         for shard in shards:
-            add(folder / shard)
+            check_file(folder / shard)
+            for name, (shape, dtype, reader) in read(folder / shard).items():
+                self.shapes[name] = shape
+                self._dtypes[name] = dtype
+                self._readers[name] = reader
         absent = sorted(set(weight_map) - set(self.shapes))
         if absent:
             raise ConversionError(
@@ -63,66 +60,50 @@ class WeightFiles:
             )
 
     def read(self, name: str) -> np.ndarray:
-        """Returns a weight as float32."""
-        array = self._readers[name]()
-        if array.dtype.name not in FLOATS:
+        """Returns a weight as float32.
+
+        Raises:
+            ConversionError: If the weight has an integer or 8-bit dtype, or contains NaN or
+                infinity.
+        """
+        dtype = self._dtypes[name]
+        if dtype not in FLOATS:
             raise ConversionError(
-                f"Expected weights of the dtypes {FLOATS}. Received: {name} of dtype "
-                f"{array.dtype.name}. Quantized checkpoints cannot be converted; use the original."
+                f"Expected weights of the dtypes {FLOATS}. Received: {name} of dtype {dtype}. "
+                "Quantized checkpoints cannot be converted; use the original."
             )
-        return array.astype("float32")
-
-    def _add_safetensors(self, path):
-        try:
-            importlib.import_module("ml_dtypes")  # lets safetensors return bfloat16
-            safetensors: Any = importlib.import_module("safetensors")
-        except ImportError as error:
-            raise ImportError(
-                f"Expected safetensors, to read {path.name}. Received: {error}. Install it with "
-                "`pip install keras-attn[convert]`."
-            ) from error
-        try:
-            file = safetensors.safe_open(path, framework="numpy")
-        except safetensors.SafetensorError as error:
-            raise ConversionError(_damaged(path, error)) from error
-        for name in file.keys():
-            self.shapes[name] = tuple(file.get_slice(name).get_shape())
-            self._readers[name] = lambda name=name: file.get_tensor(name)
-
-    def _add_torch(self, path):
-        try:
-            torch: Any = importlib.import_module("torch")
-        except ImportError as error:
-            raise ImportError(
-                f"Expected PyTorch, to read {path.name}. Received: {error}. Install it with `pip "
-                "install torch`, or save the checkpoint as safetensors with save_pretrained."
-            ) from error
-        try:
-            # A .bin file is a pickle, which may contain code. Load tensors only.
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except (EOFError, OSError, RuntimeError, ValueError, pickle.UnpicklingError) as error:
-            raise ConversionError(_damaged(path, error)) from error
-        for name, tensor in state.items():
-            self.shapes[name] = tuple(tensor.shape)
-            self._readers[name] = lambda tensor=tensor: _to_numpy(tensor)
+        array = self._readers[name]().astype("float32")
+        if not np.isfinite(array).all():
+            raise ConversionError(
+                f"Expected finite weights. Received: {name}, which contains NaN or infinity. Copy "
+                "the file again, or use the checkpoint of an earlier step."
+            )
+        return array
 
 
-def _to_numpy(tensor):
-    # NumPy has no bfloat16. Convert to float32, which represents all bfloat16 values exactly.
-    return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
-
-
-def _damaged(path, error):
-    reason = " ".join(str(error).split())[:200]
-    return f"Expected weights in {str(path)!r}. Received: {reason}. Copy the file again."
-
-
-def _read_index(path):
-    try:
-        weight_map = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
-        return {str(name): str(shard) for name, shard in weight_map.items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+def _read_index(folder: Path, name: str) -> dict[str, str]:
+    """Returns the shard of each weight."""
+    weight_map = (read_json(folder, name) or {}).get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
         raise ConversionError(
-            f"Expected JSON with a weight_map in {str(path)!r}. Received: {error!r}. Copy the file "
-            "again."
-        ) from error
+            f"Expected JSON with a weight_map in {str(folder / name)!r}. Received: weight_map="
+            f"{weight_map!r}. Copy the file again."
+        )
+    return {str(weight): str(shard) for weight, shard in weight_map.items()}
+
+
+def _check_shards(folder: Path, index: str, shards: Iterable[str]) -> None:
+    """Checks that the shards are files of the folder."""
+    shards = list(shards)
+    outside = [shard for shard in shards if Path(shard).name != shard]
+    if outside:
+        raise ConversionError(
+            f"Expected names of files in the weight_map of {index}. Received: {outside[0]!r}. Copy "
+            "all files of the checkpoint into one folder."
+        )
+    missing = [shard for shard in shards if not (folder / shard).is_file()]
+    if missing:
+        raise ConversionError(
+            f"Expected all {len(shards)} shards that {index} lists. Received: a folder without "
+            f"{', '.join(missing[:5])}. Copy the missing files."
+        )

@@ -8,6 +8,7 @@ from keras_attn._layer.layer import Layer
 from keras_attn._types import StaticShape, Tensor
 from keras_attn.masks import wide_dtype
 from keras_attn.positions.position_range import position_range
+from keras_attn.positions.rotary_scaling import RotaryScaling
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -33,6 +34,8 @@ class RotaryPositions(Layer):
     Args:
         max_wavelength: Positive float, base L of the frequencies. Defaults to `10000.0`.
         layout: String, `"halves"` or `"interleaved"`. Defaults to `"halves"`.
+        scaling: `LinearRotaryScaling`, `Llama3RotaryScaling` or `YarnRotaryScaling`, which changes
+            the frequencies for long texts. Defaults to `None`: the frequencies of the equation.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -47,8 +50,8 @@ class RotaryPositions(Layer):
         The layer does not use masks, because it rotates each position separately.
 
     Raises:
-        ValueError: If `layout` is unknown, `max_wavelength` is not positive, `heads` does not have
-            rank 4, or `head_dim` is odd.
+        ValueError: If `layout` or `scaling` is unknown, `max_wavelength` is not positive, `heads`
+            does not have rank 4, or `head_dim` is odd.
 
     Example:
 
@@ -58,7 +61,11 @@ class RotaryPositions(Layer):
     """
 
     def __init__(
-        self, max_wavelength: float = 10000.0, layout: str = "halves", **kwargs: Any
+        self,
+        max_wavelength: float = 10000.0,
+        layout: str = "halves",
+        scaling: RotaryScaling | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         if layout not in ("halves", "interleaved"):
@@ -69,7 +76,13 @@ class RotaryPositions(Layer):
             raise ValueError(
                 f"Expected max_wavelength > 0. Received: max_wavelength={max_wavelength}."
             )
+        if scaling is not None and not isinstance(scaling, RotaryScaling):
+            raise ValueError(
+                "Expected scaling to be a LinearRotaryScaling, Llama3RotaryScaling or "
+                f"YarnRotaryScaling. Received: scaling={scaling!r}."
+            )
         self.max_wavelength = max_wavelength
+        self.scaling = scaling
         self.layout = layout
 
     def build(self, heads_shape: StaticShape) -> None:
@@ -86,6 +99,8 @@ class RotaryPositions(Layer):
             )
         self.input_spec = keras.layers.InputSpec(ndim=4, axes={-1: head_dim})
         frequencies = self.max_wavelength ** -(np.arange(0, head_dim, 2) / head_dim)  # (d/2,)
+        if self.scaling is not None:
+            frequencies = self.scaling.scale(frequencies, self.max_wavelength)
         # Negate the frequency of the first feature of a pair, so that sin(-x) = -sin(x) has the
         # sign of the equation. cos(-x) = cos(x) does not change.
         signed = np.stack([-frequencies, frequencies])  # (2, d/2)
@@ -98,8 +113,12 @@ class RotaryPositions(Layer):
         angles = ops.cast(positions, wide_dtype(self.compute_dtype))
         frequencies = ops.convert_to_tensor(self.frequencies)
         angles = ops.expand_dims(angles, (1, 3)) * frequencies  # (1 or B, 1, T, d)
-        cosines = ops.cast(ops.cos(angles), self.compute_dtype)  # (1 or B, 1, T, d)
-        sines = ops.cast(ops.sin(angles), self.compute_dtype)  # (1 or B, 1, T, d)
+        cosines, sines = ops.cos(angles), ops.sin(angles)  # (1 or B, 1, T, d) each
+        magnitude = 1.0 if self.scaling is None else self.scaling.magnitude
+        if magnitude != 1:
+            cosines, sines = cosines * magnitude, sines * magnitude
+        cosines = ops.cast(cosines, self.compute_dtype)
+        sines = ops.cast(sines, self.compute_dtype)
         return heads * cosines + self._partners(heads) * sines
 
     def _partners(self, heads):
@@ -118,4 +137,11 @@ class RotaryPositions(Layer):
             **super().get_config(),
             "max_wavelength": self.max_wavelength,
             "layout": self.layout,
+            "scaling": keras.saving.serialize_keras_object(self.scaling),
         }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "RotaryPositions":
+        # Files of earlier versions have no key "scaling".
+        scaling = keras.saving.deserialize_keras_object(config.get("scaling"))
+        return cls(**{**config, "scaling": scaling})

@@ -6,7 +6,7 @@ to `renumber_pieces`.
 
 from collections.abc import Sequence
 
-from keras_attn.text.renumber_pieces import import_sentencepiece_protobuf
+from keras_attn.text.renumber_pieces import parse_sentencepiece_model
 
 
 def fairseq_vocabulary(model: bytes, language_codes: Sequence[str] = ()) -> dict[str, int]:
@@ -96,5 +96,4 @@ def pegasus_vocabulary(model: bytes, offset: int = 103) -> dict[str, int]:
 
 def _pieces(model):
     """Returns the list of all pieces of a SentencePiece model."""
-    proto = import_sentencepiece_protobuf().ModelProto.FromString(model)
-    return [piece.piece for piece in proto.pieces]
+    return [piece.piece for piece in parse_sentencepiece_model(model).pieces]

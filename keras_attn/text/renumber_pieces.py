@@ -61,8 +61,9 @@ def renumber_pieces(
         Bytes of the new model.
 
     Raises:
-        ValueError: If the vocabulary lacks `unknown_piece` or one of `control_pieces` and
-            `user_defined_pieces`, an id occurs twice or is negative, or `size` is too small.
+        ValueError: If the model is damaged, the vocabulary lacks `unknown_piece` or one of
+            `control_pieces` and `user_defined_pieces`, an id occurs twice or is negative, or `size`
+            is too small.
         ImportError: If sentencepiece or protobuf is not installed.
 
     Example:
@@ -85,7 +86,7 @@ def renumber_pieces(
             f"Expected size to be at least {least}, the largest id of the vocabulary plus 1. "
             f"Received: size={size}. Pass the number of ids of the neural network."
         )
-    old = protobuf.ModelProto.FromString(model)
+    old = parse_sentencepiece_model(model)
     own = {piece.piece: piece for piece in old.pieces}
     lowest = min(piece.score for piece in old.pieces)
     special = {start_piece, end_piece, pad_piece, *control_pieces}
@@ -156,3 +157,27 @@ def import_sentencepiece_protobuf() -> Any:
             "Expected sentencepiece and protobuf to change a SentencePiece model: "
             "`pip install keras-attn[text] protobuf`."
         ) from error
+
+
+def parse_sentencepiece_model(model: bytes) -> Any:
+    """Returns the `ModelProto` of a SentencePiece model.
+
+    Raises:
+        ValueError: If the bytes are no SentencePiece model, or only the beginning of one.
+        ImportError: If sentencepiece or protobuf is not installed.
+    """
+    protobuf = import_sentencepiece_protobuf()
+    try:
+        found = protobuf.ModelProto.FromString(model)
+    except Exception as error:  # protobuf raises an error of its own class
+        raise ValueError(
+            f"Expected a SentencePiece model. Received: {len(model)} bytes that begin with "
+            f"{model[:8]!r}. Copy the file again."
+        ) from error
+    # The settings follow the pieces, so a file that was cut off has none.
+    if not found.pieces or not found.HasField("trainer_spec"):
+        raise ValueError(
+            f"Expected a whole SentencePiece model. Received: {len(model)} bytes with "
+            f"{len(found.pieces)} pieces and without settings. Copy the file again."
+        )
+    return found

@@ -38,6 +38,7 @@ SMALL = {
     "bert": BERT,
     "roberta": {**BERT, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
     "xlm-roberta": {**BERT, "type_vocab_size": 1},
+    "camembert": {**BERT, "type_vocab_size": 1, "layer_norm_eps": 1e-5},
     "distilbert": DISTILBERT,
 }
 HEADS = ["ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "Model"]
@@ -261,7 +262,7 @@ CASES = [
 @pytest.mark.parametrize(("model_type", "name"), CASES)
 def test_a_varied_setting_gives_equal_outputs(tmp_path, model_type, name):
     changed = {name: VARIED.get(model_type, VARIED["bert"])[name]}
-    if name == "max_position_embeddings" and "roberta" in model_type:
+    if name == "max_position_embeddings" and ENCODERS[model_type].has_position_offset:
         changed[name] += 2
     head = "ForSequenceClassification" if "classif" in name else "ForMaskedLM"
     model = save(make(model_type, head, **changed), tmp_path)

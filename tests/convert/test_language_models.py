@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from keras_attn.convert import ConversionError, from_transformers
+from keras_attn.convert import ConversionError, from_transformers, verify
 from keras_attn.convert.architectures import ARCHITECTURES
+from keras_attn.convert.rotary_settings import rope_parameters, rotary_positions
+from keras_attn.convert.settings import Settings
 
 transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")
@@ -20,6 +22,7 @@ from tests.convert.against_transformers import (  # noqa: E402
 )
 
 SIZE = 60
+LLAMA_TABLE = ARCHITECTURES["llama"].settings
 IDS = {"pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 2}
 LLAMA = {
     "vocab_size": SIZE,
@@ -126,12 +129,113 @@ def up_to_the_end(row):
     return [token for token in row if token != IDS["pad_token_id"]]
 
 
-def test_scaled_rotary_positions_are_refused(tmp_path):
-    rope = {"rope_theta": 500.0, "rope_type": "linear", "factor": 2.0}
-    config = transformers.LlamaConfig(**LLAMA, rope_parameters=rope)
-    save(transformers.LlamaForCausalLM(config), tmp_path)
-    with pytest.raises(ConversionError, match="rope_type='default'.*'linear'"):
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+ROTARY = {
+    "linear": {"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_theta": 500.0},
+    "llama3": {"rope_parameters": {**LLAMA3, "rope_theta": 100.0}},
+    "llama3 of 4.43": {"rope_scaling": LLAMA3, "rope_theta": 100.0},
+    "yarn": {
+        "rope_scaling": {
+            "type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 16,
+            "beta_fast": 2,
+            "beta_slow": 0.25,
+        },
+        "rope_theta": 100.0,
+    },
+    "yarn without its length": {
+        "rope_parameters": {"rope_type": "yarn", "factor": 4.0, "truncate": False},
+    },
+    "yarn, attention_factor": {
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 32,
+            "attention_factor": 1.5,
+        },
+    },
+    "yarn, mscale": {
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "factor": 4.0,
+            "original_max_position_embeddings": 32,
+            "mscale": 0.7,
+            "mscale_all_dim": 1.2,
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("name", ROTARY)
+def test_scaled_rotary_positions_are_those_of_transformers(name):
+    """The rotated queries are equal, also after `rope_parameters` wrote them back."""
+    from transformers.models.llama import modeling_llama
+
+    values = ROTARY[name]
+    rotary = rotary_positions(Settings("config.json", {**LLAMA, **values}, LLAMA_TABLE))
+    heads = np.random.default_rng(0).normal(size=(1, 2, 20, 8)).astype("float32")
+    found = np.array(rotary(heads, start_index=37))
+    for written in (values, {"rope_parameters": rope_parameters(rotary)}):
+        written = json.loads(json.dumps(written))  # transformers changes the dicts
+        config = transformers.LlamaConfig(**{**LLAMA, "head_dim": 8, **written})
+        layer = modeling_llama.LlamaRotaryEmbedding(config)
+        cosines, sines = layer(torch.zeros(1, 20, 8), torch.arange(37, 57)[None])
+        tensor = torch.tensor(heads)
+        expected = modeling_llama.apply_rotary_pos_emb(tensor, tensor, cosines, sines)[0].numpy()
+        np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+def test_scaled_rotary_positions_give_the_logits_of_transformers(tmp_path):
+    check_logits(make("llama", rope_parameters={**LLAMA3, "rope_theta": 100.0}), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("rope", "message"),
+    [
+        ({"rope_type": "dynamic", "factor": 2.0}, "'dynamic' depend on the length of the text"),
+        ({"type": "longrope", "short_factor": [1.0]}, "'longrope' depend on the length"),
+        ({"rope_type": "mrope"}, "Other rotary positions"),
+        ({"rope_type": "linear"}, "factor"),
+        ({"rope_type": "linear", "factor": "2"}, "Expected factor to be a positive number"),
+        ({"rope_type": "linear", "factor": 2.0, "mscale": 1.0}, "parameter 'mscale' is unknown"),
+        ({"partial_rotary_factor": 0.5}, "Other rotary positions"),
+    ],
+)
+def test_other_rotary_positions_are_refused(rope, message):
+    with pytest.raises(ConversionError, match=f"rope_scaling in config.json.*{message}"):
+        rotary_positions(Settings("config.json", {"rope_scaling": rope}, LLAMA_TABLE))
+
+
+def test_a_forced_first_token_is_refused(tmp_path):
+    """transformers forces it only if the prompt has one token."""
+    save(make("gpt2"), tmp_path, forced_bos_token_id=9)
+    with pytest.raises(
+        ConversionError, match="forced_bos_token_id in generation_config.json.*null"
+    ):
         from_transformers(tmp_path)
+    converted = from_transformers(tmp_path, settings={"forced_bos_token_id": None})
+    assert converted.model.search.forced_prefix_ids == []
+    reason = "forced_bos_token_id = None: mapped, forced_prefix_ids; at your request instead of 9"
+    assert reason in converted.report()
+
+
+def test_one_of_several_end_tokens_is_selected(tmp_path):
+    model = save(make("gpt2"), tmp_path, eos_token_id=[5, 7], pad_token_id=None)
+    with pytest.raises(ConversionError, match="Choose one: --setting eos_token_id=5"):
+        from_transformers(tmp_path)
+    converted = from_transformers(tmp_path, settings={"eos_token_id": 7})
+    assert converted.model.search.end_token_id == converted.model.search.pad_token_id == 7
+    assert verify(tmp_path, converted.model, 4, settings={"eos_token_id": 7}).equal == 1
+    with pytest.raises(ConversionError, match="'n_embd'. Settings of the model"):
+        from_transformers(tmp_path, settings={"n_embd": 7})
+    assert model.generation_config.eos_token_id == [5, 7]
 
 
 VARIED = {
@@ -199,7 +303,9 @@ CASES = [(model_type, name) for model_type, names in VARIED.items() for name in 
 @pytest.mark.parametrize("model_type", VARIED)
 def test_every_mapped_setting_is_varied(model_type):
     # Releases before 5 write rope_theta, see the next test.
-    elsewhere = {"model_type", "architectures", "rope_theta"}
+    elsewhere = {"model_type", "architectures", "rope_theta", "rope_scaling"}
+    if "rope_theta" in ARCHITECTURES[model_type].settings:  # used by scaled positions
+        elsewhere |= {"max_position_embeddings", "original_max_position_embeddings"}
     assert mapped_names(ARCHITECTURES[model_type].settings) - elsewhere == set(VARIED[model_type])
 
 

@@ -81,6 +81,7 @@ def test_search_settings_are_those_of_generate_by_default():
         ({"forced_eos_token_id": 0}, {"force_end_token": True}),
         ({"forced_bos_token_id": 5}, {"forced_prefix_ids": [5]}),
         ({"pad_token_id": None}, {"pad_token_id": 0}),
+        ({"pad_token_id": -1, "reads_prompts": True}, {"pad_token_id": 0}),
         ({"decoder_start_token_id": None, "bos_token_id": 5}, {"start_token_id": 5}),
         ({"eos_token_id": [7]}, {"end_token_id": 7}),
         ({"num_beams": 3}, {"beam_width": 3, "stop": "heuristic", "num_hypotheses": 1}),
@@ -115,6 +116,10 @@ def test_search_settings_become_arguments(values, expected):
         ({"num_beams": 2, "renormalize_logits": True, "min_length": 5}, "min_length=0"),
         ({"num_return_sequences": 2}, "greedy"),
         ({"min_length": 2, "reads_prompts": True}, "counts the prompt"),
+        ({"forced_bos_token_id": 5, "reads_prompts": True}, "only if the prompt has one token"),
+        ({"pad_token_id": -1}, "an id of at least 0.*pad_token_id=-1"),
+        ({"suppress_tokens": ["a"]}, "a list of ids"),
+        ({"bad_words_ids": [3]}, "a list of lists of ids"),
     ],
 )
 def test_search_settings_without_an_equal_search_are_refused(values, message):

@@ -2,6 +2,11 @@ import numpy as np
 import pytest
 
 from keras_attn.positions.rotary_positions import RotaryPositions
+from keras_attn.positions.rotary_scaling import (
+    LinearRotaryScaling,
+    Llama3RotaryScaling,
+    YarnRotaryScaling,
+)
 from keras_attn.testing import check_layer
 from tests import position_oracles
 from tests.backend import requires_tensorflow
@@ -87,6 +92,75 @@ def test_export(layout, tmp_path):
     layer = RotaryPositions(layout=layout)
     operators = check_export(layer, HEADS, (2, None, 6), tmp_path / "model.onnx")
     assert operators.count("Sin") == operators.count("Cos") == 1 and len(operators) <= 17
+
+
+SCALINGS = {
+    "linear": LinearRotaryScaling(4.0),
+    "llama3": Llama3RotaryScaling(8.0, 1.0, 4.0, original_length=64),
+    "yarn": YarnRotaryScaling(4.0, original_length=64, beta_fast=8.0),
+}
+
+
+def scaled(name, theta):
+    """Frequency of a feature pair `(index, theta)`, from the papers. The base is 10,000."""
+    index, theta = theta
+    if name == "linear":
+        return theta / 4
+    rotations = 64 * theta / (2 * np.pi)
+    if name == "llama3":
+        kept = min(1, max(0, (rotations - 1) / 3))
+        return kept * theta + (1 - kept) * theta / 8
+    bounds = [6 * np.log(64 / (2 * np.pi * n)) / (2 * np.log(10000)) for n in (8, 1)]
+    first, last = np.floor(bounds[0]), np.ceil(bounds[1])
+    divided = min(1, max(0, (index - max(0, first)) / (last - max(0, first))))
+    return (1 - divided) * theta + divided * theta / 4
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_scaled_frequencies_equal_the_equations(name):
+    layer = RotaryPositions(scaling=SCALINGS[name])
+    layer.build(HEADS.shape)
+    expected = [scaled(name, (i, 10000 ** (-i / 3))) for i in range(3)]
+    assert_close(layer.frequencies[3:], np.array(expected))
+    again = RotaryPositions.from_config(layer.get_config())
+    assert again.scaling == SCALINGS[name]
+    assert_close(numpy(again(HEADS)), numpy(layer(HEADS)))
+
+
+def test_yarn_scales_queries_and_keys():
+    lengths = np.linalg.norm(numpy(RotaryPositions(scaling=SCALINGS["yarn"])(HEADS)), axis=-1)
+    assert_close(lengths, np.linalg.norm(HEADS, axis=-1) * (0.1 * np.log(4) + 1))
+    assert YarnRotaryScaling(0.5, 64).magnitude == 1
+    assert YarnRotaryScaling(4.0, 64, attention_factor=2).magnitude == 2
+
+
+def test_a_configuration_without_scaling_is_read():
+    config = RotaryPositions(layout="interleaved").get_config()
+    del config["scaling"]  # as in files of earlier versions
+    assert RotaryPositions.from_config(config).scaling is None
+
+
+@requires_tensorflow("the export starts from a TensorFlow graph")
+def test_export_with_scaling(tmp_path):
+    layer = RotaryPositions(scaling=SCALINGS["yarn"])
+    check_export(layer, HEADS, (2, None, 6), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RotaryPositions(scaling=2.0), "LinearRotaryScaling.* Received: scaling=2.0"),
+        (lambda: LinearRotaryScaling(0), "factor to be a positive number. Received: factor=0"),
+        (lambda: LinearRotaryScaling(True), "Received: factor=True"),
+        (lambda: LinearRotaryScaling(float("inf")), "Received: factor=inf"),
+        (lambda: Llama3RotaryScaling(8.0, 4.0, 4.0), "above low_frequency_factor=4.0"),
+        (lambda: YarnRotaryScaling(4.0, 0), "Received: original_length=0"),
+        (lambda: YarnRotaryScaling(4.0, 8, attention_factor=-1.0), "attention_factor=-1.0"),
+    ],
+)
+def test_a_scaling_out_of_range_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 def test_an_unknown_layout_is_refused():
