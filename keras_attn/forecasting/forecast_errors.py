@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._types import TensorLike
 from keras_attn.forecasting.masked_to_nan import masked_to_nan
 
@@ -29,8 +30,8 @@ def mean_absolute_scaled_error(
         missing.
 
     Raises:
-        ValueError: If `actual` and `predicted` have different shapes, or the history is not longer
-            than a season.
+        ValueError: If `actual` and `predicted` have different shapes, the season is not a positive
+            integer, or the history is not longer than a season.
 
     Example:
 
@@ -39,6 +40,8 @@ def mean_absolute_scaled_error(
     """
     actual, predicted = _same_shape(actual, predicted)
     history = masked_to_nan(history, "float64")
+    check_positive_integer("season", season)
+    season = int(season)  # an unsigned NumPy integer has no negative
     if history.ndim != 1 or len(history) <= season:
         raise ValueError(
             f"Expected history of shape (time,) with more than season={season} values. Received: "

@@ -48,6 +48,8 @@ def forecast_windows(
     sizes = {"window": window, "horizon": horizon, "stride": stride}
     for name, size in sizes.items():
         check_positive_integer(name, size)
+    # Sums of small NumPy integers could overflow.
+    window, horizon, stride = int(window), int(horizon), int(stride)
     series = {"targets": targets}
     series |= {"past_covariates": past_covariates, "future_covariates": future_covariates}
     arrays = {

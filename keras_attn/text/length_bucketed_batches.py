@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._layer.argument_checks import accepts_numpy_numbers, check_positive_integer
 from keras_attn.text.encoded_sentences import EncodedSentences
 from keras_attn.text.parallel_corpus import ParallelCorpus
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
@@ -102,6 +102,7 @@ class LengthBucketedBatches:
            [17, 18,  2]], dtype=int32)
     """
 
+    @accepts_numpy_numbers
     def __init__(
         self,
         corpus: ParallelCorpus,
@@ -209,12 +210,12 @@ class LengthBucketedBatches:
     def epoch(self, epoch: int) -> Iterator[Batch]:
         """Yields the batches of one epoch, counted from 0."""
         _check_not_negative("epoch", epoch)
-        return islice(self.stream(epoch * self.steps_per_epoch), self.steps_per_epoch)
+        return islice(self.stream(int(epoch) * self.steps_per_epoch), self.steps_per_epoch)
 
     def stream(self, start_step: int = 0) -> Iterator[Batch]:
         """Yields an infinite sequence of batches, beginning at a global step."""
         _check_not_negative("start_step", start_step)
-        return map(self.batch, count(start_step))
+        return map(self.batch, count(int(start_step)))
 
     def dataset(self, start_step: int = 0, num_steps: int | None = None) -> "tf.data.Dataset":
         """Returns the batches as a prefetched `tf.data.Dataset`.
@@ -277,7 +278,7 @@ class LengthBucketedBatches:
     def _find(self, step: int) -> tuple["_Chunk", slice]:
         """Returns the chunk of a global step, and the slice of `chunk.order` with its batch."""
         _check_not_negative("step", step)
-        chunk, index = divmod(step, self._steps_per_chunk)
+        chunk, index = divmod(int(step), self._steps_per_chunk)
         chunk = self._chunk(*divmod(chunk, self._num_chunks))
         batch = chunk.batch_order[index]
         return chunk, slice(chunk.batch_starts[batch], chunk.batch_starts[batch + 1])

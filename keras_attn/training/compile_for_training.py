@@ -2,6 +2,7 @@ from typing import Any
 
 import keras
 
+from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.training.clipped_adam import ClippedAdam
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
@@ -12,6 +13,7 @@ from keras_attn.training.token_accuracy import TokenAccuracy
 from keras_attn.training.token_crossentropy import TokenCrossentropy
 
 
+@accepts_numpy_numbers
 def compile_for_training(
     model: keras.Model,
     learning_rate: Any = 0.001,

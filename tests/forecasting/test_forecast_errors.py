@@ -44,6 +44,12 @@ def test_coverage_counts_observed_values():
     assert interval_coverage([1.0, 2.0, 3.0, NAN], [1, 1, 1, 1], [2, 2, 2, 2]) == 2 / 3
 
 
+def test_season_is_a_positive_integer_of_python_or_numpy():
+    assert mean_absolute_scaled_error([2.0], [1.0], [1.0, 2.0, 3.0], season=np.uint8(2)) == 0.5
+    with pytest.raises(ValueError, match="season to be a positive integer. Received: season=0"):
+        mean_absolute_scaled_error([2.0], [1.0], [1.0, 2.0, 3.0], season=0)
+
+
 def test_masked_elements_are_missing_values():
     actual = np.ma.masked_array([1.0, 2.0, 99.0], [False, False, True])
     assert interval_coverage(actual, [1, 1, 1], [1, 2, 2]) == 1

@@ -40,6 +40,14 @@ def test_masked_elements_are_missing_values():
         forecast_windows(np.zeros((6, 1)), 4, 2, None, values)
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint64])
+def test_sizes_are_integers_of_python_or_numpy(kind):
+    values = np.arange(300.0)[:, None]
+    found = forecast_windows(values, kind(100), kind(100), stride=kind(50))
+    for name, array in forecast_windows(values, 100, 100, stride=50).items():
+        np.testing.assert_array_equal(found[name], array)
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, 1e39])
 def test_infinite_targets_raise_an_error(value):
     targets = np.zeros((6, 2))

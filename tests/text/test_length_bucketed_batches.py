@@ -35,6 +35,22 @@ def random_corpus(num_pairs=500, longest=20, seed=0):
     return corpus, source, target
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint64])
+def test_numpy_integers_are_accepted(kind):
+    corpus, _, _ = random_corpus(200, longest=5)
+    names = ("tokens_per_batch", "seed", "batches_per_bucket", "length_multiple", "batch_multiple")
+    sizes = dict(zip(names, (100, 3, 2, 2, 2), strict=True))
+    expected = LengthBucketedBatches(corpus, **sizes)
+    batches = LengthBucketedBatches(corpus, **{name: kind(size) for name, size in sizes.items()})
+    for step in (1, 100):
+        assert_equal_batches([batches.batch(kind(step))], [expected.batch(step)])
+        assert_equal_batches(
+            islice(batches.stream(kind(step)), 2), islice(expected.stream(step), 2)
+        )
+    np.testing.assert_array_equal(batches.rows(kind(2)), expected.rows(2))
+    assert_equal_batches(islice(batches.epoch(kind(20)), 2), islice(expected.epoch(20), 2))
+
+
 def assert_equal_batches(batches, others):
     for (inputs, labels), (other_inputs, other_labels) in zip(batches, others, strict=True):
         np.testing.assert_array_equal(inputs["source_ids"], other_inputs["source_ids"])

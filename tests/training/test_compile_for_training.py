@@ -27,6 +27,16 @@ def test_the_loss_in_the_logs_is_the_mean_over_tokens():
     assert logs["loss"] == pytest.approx(float(metric.result()), rel=1e-6)
 
 
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_numpy_numbers_are_accepted(kind):
+    model = compile_for_training(
+        toy_model(), kind(0.5), kind(2), kind(0.25), ignore_class=np.int32(0), beta_2=kind(0.75)
+    )
+    settings = model.optimizer.learning_rate, model.optimizer.global_clipnorm
+    assert settings == (0.5, 2) and type(settings[1]) is float
+    assert model.optimizer.beta_2 == 0.75 and type(model.optimizer.beta_2) is float
+
+
 def test_the_loss_in_the_logs_takes_account_of_weights():
     model = compile_for_training(toy_model(), label_smoothing=0.1)
     inputs, labels = ToyBatches().batch(0)
