@@ -35,12 +35,19 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_model(parser)
     add = parser.add_argument
     add("--input", default="-", metavar="CSV", help="file to read. Default: standard input")
-    add("--output", default="-", metavar="CSV", help="file to write. Default: standard output")
+    add(
+        "--output",
+        default="-",
+        metavar="CSV",
+        help="file to write, other than the input. An existing file is replaced when the forecasts "
+        "are complete. Default: standard output",
+    )
     add(
         "--time-column",
         metavar="NAME",
-        help="column of the times: integers or ISO dates with equal steps. Default: the time "
-        "column that FILE names; if FILE names none, times are not read",
+        help="column of the times with equal steps: integers, dates such as 2024-12-31, months such "
+        "as 2024-12, quarters such as 2024Q4, or dates with a time of day. Default: the time column "
+        "that FILE names; if FILE names none, times are not read",
     )
     add(
         "--series-column",
