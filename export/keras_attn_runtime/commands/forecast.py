@@ -45,9 +45,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--time-column",
         metavar="NAME",
-        help="column of the times with equal steps: integers, dates such as 2024-12-31, months such "
-        "as 2024-12, quarters such as 2024Q4, or dates with a time of day. Default: the time column "
-        "that FILE names; if FILE names none, times are not read",
+        help="column of the times with equal steps: integers, dates such as 2024-12-31, months "
+        "such as 2024-12, quarters such as 2024Q4, or dates with a time of day. Default: the time "
+        "column that FILE names; if FILE names none, times are not read",
     )
     add(
         "--series-column",
