@@ -11,7 +11,13 @@ from keras import ops
 from keras_attn._backend.integers import sum_int32
 from keras_attn._backend.scan import is_for_litert
 from keras_attn._decoding_state import growing_buffer
-from keras_attn._layer.argument_checks import check_integers, check_token_ids, is_finite, is_number
+from keras_attn._layer.argument_checks import (
+    check_integers,
+    check_token_ids,
+    is_finite,
+    is_number,
+    known_values,
+)
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
@@ -303,6 +309,12 @@ class Search(Layer):
         given = {name: value for name, value in given.items() if value is not None}
         penalty = self.length_penalty if length_penalty is None else length_penalty
         penalty = ops.cast(penalty, "float32")
+        known_penalty = None if length_penalty is None else known_values(penalty)
+        if known_penalty is not None and not np.isfinite(known_penalty).all():
+            raise ValueError(
+                "Expected length_penalty to be a finite number. Received: "
+                f"length_penalty={length_penalty!r}. Pass 0.0 for no penalty."
+            )
         in_blocks = is_for_litert() and self.decoder.can_widen
         with growing_buffer.grow_in_blocks() if in_blocks else contextlib.nullcontext():
             carry, memory, max_lengths = self.prepare(

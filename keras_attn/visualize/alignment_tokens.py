@@ -1,5 +1,7 @@
 """Checks of attention weights, and labels of tokens."""
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +11,12 @@ from keras_attn._types import TensorLike
 
 WORD_START = "\u2581"  # symbol of SentencePiece for the space before a word
 VISIBLE_SPACE = "\u2423"
+
+LONGEST_LABEL = 40
+"""Maximum number of characters of a label. Longer tokens are shortened in the middle."""
+
+# `</s>`, `<|im_end|>` and `[SEP]`. Bytes (`<0xC3>`) and `<unk>` are parts of words.
+_SPECIAL_TOKEN = re.compile(r"<(?!0x[0-9A-F]{2}>|unk>)[^<>\s]+>|\[[A-Z]+\]")
 
 
 def checked_alignments(
@@ -22,10 +30,10 @@ def checked_alignments(
         target_tokens: List of `target_length` strings.
 
     Raises:
-        ValueError: If the weights are not a matrix, are empty, do not match the tokens, or are
-            outside of [0, 1].
+        ValueError: If the weights are not a matrix, are empty, are masked, do not match the tokens,
+            or are outside of [0, 1].
     """
-    alignments = np.asarray(alignments, dtype="float32")
+    alignments = weights_array("alignments", alignments)
     expected = (len(target_tokens), len(source_tokens))
     if alignments.shape != expected or alignments.size == 0:
         raise ValueError(
@@ -43,7 +51,70 @@ def checked_alignments(
     return alignments
 
 
+def weights_array(name: str, weights: Any) -> np.ndarray:
+    """Converts attention weights to float32, and rejects masked cells, which have no number."""
+    parts = weights if isinstance(weights, (list, tuple)) else [weights]
+    if any(map(np.ma.is_masked, parts)):
+        raise ValueError(
+            f"Expected {name} without masked cells. Received: {name} as a masked array. Replace "
+            f"the masked cells: {name}.filled(0.0)."
+        )
+    return np.asarray(weights, dtype="float32")
+
+
 def label_of(token: Any) -> str:
     """Returns a readable, non-empty label of a token."""
-    text = token.replace(WORD_START, " ").replace("\n", "\\n").replace("\t", "\\t")
-    return text.strip() or VISIBLE_SPACE
+    text = visible_text(token.replace(WORD_START, " ")).replace("\n", "\\n").strip()
+    return text or VISIBLE_SPACE
+
+
+def short_label_of(token: Any) -> str:
+    """Returns a label for a picture, with at most `LONGEST_LABEL` characters."""
+    return shortened(label_of(token), LONGEST_LABEL)
+
+
+def shortened(text: str, most: int) -> str:
+    """Replaces characters in the middle of a text by `…` if it has more than `most` characters."""
+    if len(text) <= most:
+        return text
+    end = max(most // 3, 1)
+    return f"{text[: max(most - end - 1, 1)]}…{text[-end:]}"
+
+
+def visible_text(text: str) -> str:
+    """Escapes control characters except line breaks, which files of pictures cannot contain.
+
+    Lone surrogates and noncharacters become U+FFFD.
+    """
+    return "".join(map(_visible, text))
+
+
+def _visible(character):
+    if character == "\n" or character.isprintable():
+        return character
+    if unicodedata.category(character) == "Cc":
+        return character.encode("unicode_escape").decode()
+    is_noncharacter = ord(character) & 0xFFFE == 0xFFFE or "\ufdd0" <= character <= "\ufdef"
+    if is_noncharacter or unicodedata.category(character) == "Cs":
+        return "\ufffd"
+    return character
+
+
+def word_ranges(tokens: Sequence[str]) -> list[slice]:
+    """Returns the tokens of each word.
+
+    A word begins with the symbol `▁` of SentencePiece. A special token such as `</s>` is a word. If
+    no token contains the symbol, every token is a word.
+    """
+    if not any(token.startswith(WORD_START) for token in tokens):
+        return [slice(number, number + 1) for number in range(len(tokens))]
+    is_special = [_SPECIAL_TOKEN.fullmatch(token) is not None for token in tokens]
+    starts = [
+        number
+        for number, token in enumerate(tokens)
+        if number == 0
+        or token.startswith(WORD_START)
+        or is_special[number]
+        or is_special[number - 1]
+    ]
+    return [slice(*pair) for pair in zip(starts, [*starts[1:], len(tokens)], strict=True)]

@@ -6,11 +6,19 @@ from typing import Any
 import numpy as np
 
 from keras_attn._types import TensorLike
-from keras_attn.visualize.alignment_tokens import WORD_START, checked_alignments, label_of
-from keras_attn.visualize.font_families import font_families
+from keras_attn.visualize.alignment_tokens import (
+    checked_alignments,
+    short_label_of,
+    weights_array,
+    word_ranges,
+)
+from keras_attn.visualize.font_families import import_matplotlib
 from keras_attn.visualize.image_pixels import image_pixels
+from keras_attn.visualize.new_figure import fitting_size, new_figure, set_title, text_style
 
 MOST_COLUMNS = 6
+IMAGE_WIDTH = 1.6  # inches
+FONT_SIZE, SMALLEST_FONT_SIZE = 9.0, 6.0  # points
 ORANGE = (1.0, 0.6, 0.0)
 OPACITY = 0.7
 """Opacity of the orange layer at the largest weight of a word."""
@@ -37,7 +45,7 @@ def plot_attention_over_image(
     largest weight if this weight is at least twice the mean weight.
 
     SentencePiece pieces are joined to words. The weights of a word are the mean of the weights of
-    its pieces.
+    its pieces. A special token such as `</s>` has its own picture.
 
     Args:
         image: Array-like of shape `(height, width)` or `(height, width, channels)` with 1 (gray), 2
@@ -59,8 +67,8 @@ def plot_attention_over_image(
 
     Raises:
         ValueError: If `image` is not an image; if its pixels are outside of `pixel_range`, or fit
-            none of the default ranges; if `alignments` do not match the tokens or have numbers
-            outside of [0, 1]; or if the number of positions does not match `grid`.
+            none of the default ranges; if `alignments` do not match the tokens, or have masked
+            cells or numbers outside of [0, 1]; or if the number of positions does not match `grid`.
         ImportError: If Matplotlib is not installed.
 
     Example:
@@ -73,29 +81,18 @@ def plot_attention_over_image(
     ['', 'a', 'star']
     """
     pixels = image_pixels(image, pixel_range)
-    weights = np.asarray(alignments, dtype="float32")
+    weights = weights_array("alignments", alignments)
     num_positions = weights.shape[-1] if weights.ndim else 0
     weights = checked_alignments(weights, range(num_positions), target_tokens)
     words, weights = _join_pieces(target_tokens, weights)
     weights = weights.reshape(-1, *_grid_of(grid, num_positions))  # (words, rows, columns)
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
-
     columns = min(len(words) + 1, MOST_COLUMNS)
     rows = -(-(len(words) + 1) // columns)
     height, width = pixels.shape[:2]
-    # Size in inches: images are 1.6 wide, and there is space for the words.
-    figure, axes = plt.subplots(
-        rows,
-        columns,
-        figsize=(1.7 * columns, (1.6 * height / width + 0.35) * rows),
-        squeeze=False,
-        layout="constrained",
-    )
-    style = {"parse_math": False, "family": font_families([*words, title or ""])}
-    flat = axes.ravel()
+    # There is space for the words above the images.
+    column_width = IMAGE_WIDTH + 0.1
+    figure = new_figure(column_width * columns, (IMAGE_WIDTH * height / width + 0.35) * rows)
+    flat = figure.subplots(rows, columns, squeeze=False).ravel()
     for ax in flat:
         ax.set_axis_off()
     for ax in flat[len(words) + 1 :]:
@@ -109,22 +106,17 @@ def plot_attention_over_image(
         layer[..., 3] = OPACITY * _resize(each, height, width) / max(each.max(), 1e-9)
         ax.imshow(layer, extent=extent)
         if each.max() >= 2 * each.mean():
-            ax.add_patch(_frame(plt, each, height, width))
-        ax.set_title(word, fontsize=9, pad=3, **style)
-    if title is not None:
-        figure.suptitle(title, fontsize=10, **style)
+            ax.add_patch(_frame(each, height, width))
+        word, size = fitting_size(word, 0.9 * IMAGE_WIDTH, FONT_SIZE, SMALLEST_FONT_SIZE)
+        ax.set_title(word, pad=3, **text_style([word], fontsize=size))
+    set_title(figure, title, fontsize=10)
     return figure
 
 
 def _join_pieces(tokens, weights):
     """Joins SentencePiece pieces to words; returns the words and the means of the weights."""
-    starts = [number for number, each in enumerate(tokens) if each.startswith(WORD_START)]
-    if not starts:
-        return [label_of(each) for each in tokens], weights
-    starts = sorted({0, *starts})
-    ends = [*starts[1:], len(tokens)]
-    ranges = [slice(start, end) for start, end in zip(starts, ends, strict=True)]
-    words = [label_of("".join(tokens[each])) for each in ranges]
+    ranges = word_ranges(tokens)
+    words = [short_label_of("".join(tokens[each])) for each in ranges]
     return words, np.stack([weights[each].mean(axis=0) for each in ranges])
 
 
@@ -154,11 +146,11 @@ def _resize(weights, height, width):
     return weights
 
 
-def _frame(plt, weights, height, width):
+def _frame(weights, height, width):
     """Returns a frame around the cell with the largest weight."""
     row, column = np.unravel_index(weights.argmax(), weights.shape)
     cell_height, cell_width = height / weights.shape[0], width / weights.shape[1]
-    return plt.Rectangle(
+    return import_matplotlib().patches.Rectangle(
         (column * cell_width, row * cell_height),
         cell_width,
         cell_height,

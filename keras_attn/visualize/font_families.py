@@ -1,4 +1,20 @@
+"""The library Matplotlib, and fonts for all scripts."""
+
 from collections.abc import Iterable
+from typing import Any
+
+
+def import_matplotlib() -> Any:
+    """Returns the package `matplotlib` with the modules that pictures need, except `pyplot`."""
+    try:
+        import matplotlib
+        import matplotlib.backends.backend_agg
+        import matplotlib.figure
+        import matplotlib.font_manager
+        import matplotlib.patches
+    except ImportError as error:
+        raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
+    return matplotlib
 
 
 def font_families(texts: Iterable[str]) -> list[str]:
@@ -7,8 +23,8 @@ def font_families(texts: Iterable[str]) -> list[str]:
     Matplotlib searches the fonts in this order. If no installed font contains a character,
     Matplotlib draws a box and warns.
     """
-    import matplotlib
-    from matplotlib import font_manager
+    matplotlib = import_matplotlib()
+    font_manager = matplotlib.font_manager
 
     families = list(matplotlib.rcParams["font.family"])
     default_path = font_manager.findfont(font_manager.FontProperties(family=families))

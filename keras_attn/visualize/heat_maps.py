@@ -6,8 +6,18 @@ from typing import Any
 import numpy as np
 
 from keras_attn._types import TensorLike
-from keras_attn.visualize.alignment_tokens import checked_alignments, label_of
-from keras_attn.visualize.font_families import font_families
+from keras_attn.visualize.alignment_tokens import (
+    checked_alignments,
+    short_label_of,
+    visible_text,
+    weights_array,
+)
+from keras_attn.visualize.map_grid import MapGrid, is_turned
+from keras_attn.visualize.new_figure import fitting_size, set_title, text_style
+
+# Sizes of cells in inches, and of fonts in points: of one map, and of the maps of a grid.
+CELL, FONT_SIZE = 0.32, 10.0
+SMALL_CELL, SMALL_FONT_SIZE = 0.12, 5.0
 
 
 def plot_alignments(
@@ -27,9 +37,10 @@ def plot_alignments(
     As in figure 3 of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), the source tokens
     are above the columns, and the target tokens are to the left of the rows.
 
-    Labels show spaces, line breaks and tabs as visible characters, and do not contain the word
-    start symbol of SentencePiece. If the default font of Matplotlib does not contain a character,
-    an installed font that contains it is used.
+    Labels show spaces, line breaks and control characters as visible characters, and do not contain
+    the word start symbol of SentencePiece. Labels of more than 40 characters are shortened in the
+    middle. If the default font of Matplotlib does not contain a character, an installed font that
+    contains it is used.
 
     Args:
         alignments: Array-like of shape `(target_length, source_length)` with numbers in [0, 1],
@@ -38,7 +49,7 @@ def plot_alignments(
         target_tokens: List of `target_length` strings, including the end token if `alignments`
             includes it.
         ax: `matplotlib.axes.Axes` to draw on. Defaults to `None`: a new figure whose size depends
-            on the number of tokens.
+            on the tokens. `matplotlib.pyplot` does not keep it open, so it need not be closed.
         title: String, title above the picture. Defaults to `None`.
         cmap: Matplotlib color map, or its name. Defaults to `"gray"`, as in the paper.
 
@@ -46,8 +57,8 @@ def plot_alignments(
         The `matplotlib.axes.Axes`. Save the picture with `ax.figure.savefig("attention.png")`.
 
     Raises:
-        ValueError: If `alignments` is not a matrix, is empty, does not match the tokens, or has
-            numbers outside of [0, 1].
+        ValueError: If `alignments` is not a matrix, is empty, has masked cells, does not match the
+            tokens, or has numbers outside of [0, 1].
         ImportError: If Matplotlib is not installed.
 
     Example:
@@ -57,30 +68,47 @@ def plot_alignments(
     ['zwei', 'Hunde']
     """
     alignments = checked_alignments(alignments, source_tokens, target_tokens)
-    source_labels = [label_of(token) for token in source_tokens]
-    target_labels = [label_of(token) for token in target_tokens]
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
-
+    source_labels = [short_label_of(token) for token in source_tokens]
+    target_labels = [short_label_of(token) for token in target_tokens]
     if ax is None:
-        # Size in inches: one cell per token, and space for the labels.
-        size = [min(1.2 + 0.32 * len(labels), 30.0) for labels in (source_labels, target_labels)]
-        _, ax = plt.subplots(figsize=size, layout="constrained")
-    ax.imshow(alignments, cmap=cmap, vmin=0.0, vmax=1.0, interpolation="nearest", aspect="equal")
-
-    # parse_math=False, so that "$" does not begin a formula.
-    text = {"parse_math": False, "family": font_families(source_labels + target_labels)}
-    ax.set_xticks(range(len(source_labels)), source_labels, **text)
-    ax.set_yticks(range(len(target_labels)), target_labels, **text)
-    ax.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
-    for label in ax.get_xticklabels():
-        # Rotate labels that are wider than a cell.
-        label.set_rotation(90 if len(label.get_text()) > 2 else 0)
+        grid = MapGrid(source_labels, target_labels, cell=CELL, font_size=FONT_SIZE, title=title)
+        ax, font_size, title = grid.add_axes(0, 0), grid.font_size, grid.title
+    else:
+        font_size = None
+    draw_heat_map(ax, alignments, source_labels, target_labels, cmap, font_size)
     if title is not None:
-        ax.set_title(title, parse_math=False, family=font_families([title]))
+        title = visible_text(title)
+        ax.set_title(title, **text_style([title]))
     return ax
+
+
+def draw_heat_map(
+    ax: Any,
+    alignments: np.ndarray,
+    source_labels: Sequence[str],
+    target_labels: Sequence[str],
+    cmap: Any,
+    font_size: float | None = None,
+) -> None:
+    """Draws weights on axes, with the source labels above and the target labels to the left.
+
+    Args:
+        ax: `matplotlib.axes.Axes`.
+        alignments: Array of shape `(target_length, source_length)`.
+        source_labels: List of strings.
+        target_labels: List of strings.
+        cmap: Matplotlib color map, or its name.
+        font_size: Float, size of the labels in points. Defaults to `None`: the default size.
+    """
+    ax.imshow(alignments, cmap=cmap, vmin=0.0, vmax=1.0, interpolation="nearest", aspect="equal")
+    style = text_style([*source_labels, *target_labels])
+    ax.set_xticks(range(len(source_labels)), source_labels, **style)
+    ax.set_yticks(range(len(target_labels)), target_labels, **style)
+    ax.tick_params(top=True, labeltop=True, bottom=False, labelbottom=False, length=0)
+    if font_size is not None:
+        ax.tick_params(labelsize=font_size)
+    for label in ax.get_xticklabels():
+        label.set_rotation(90 if is_turned(label.get_text()) else 0)
 
 
 def plot_attention_grid(
@@ -106,7 +134,7 @@ def plot_attention_grid(
         The `matplotlib.figure.Figure`. Save the picture with `figure.savefig("heads.png")`.
 
     Raises:
-        ValueError: If `scores` is empty, or an array does not match the tokens.
+        ValueError: If `scores` is empty, or an array has masked cells or does not match the tokens.
         ImportError: If Matplotlib is not installed.
 
     Example:
@@ -116,7 +144,7 @@ def plot_attention_grid(
     >>> len(figure.axes)
     2
     """
-    scores = {name: np.asarray(heads, dtype="float32") for name, heads in scores.items()}
+    scores = {name: weights_array(f"scores[{name!r}]", heads) for name, heads in scores.items()}
     scores = {name: heads[None] if heads.ndim == 2 else heads for name, heads in scores.items()}
     if not scores or any(heads.ndim != 3 for heads in scores.values()):
         raise ValueError(
@@ -124,33 +152,29 @@ def plot_attention_grid(
             "least one layer. Received: scores with shapes "
             f"{ {name: heads.shape for name, heads in scores.items()} }. Select one batch entry."
         )
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
-
-    rows, columns = len(scores), max(len(heads) for heads in scores.values())
-    # Size in inches: cells have about a third of the size in `plot_alignments`, and only the outer
-    # plots have labels.
-    width = columns * (0.4 + 0.12 * len(source_tokens)) + 1.2
-    height = rows * (0.4 + 0.12 * len(target_tokens)) + 1.2
-    figure, axes = plt.subplots(
-        rows,
-        columns,
-        figsize=(min(width, 40.0), min(height, 40.0)),
-        squeeze=False,
-        layout="constrained",
+    source_labels = [short_label_of(token) for token in source_tokens]
+    target_labels = [short_label_of(token) for token in target_tokens]
+    matrices = {
+        name: [checked_alignments(matrix, source_tokens, target_tokens) for matrix in heads]
+        for name, heads in scores.items()
+    }
+    grid = MapGrid(
+        source_labels,
+        target_labels,
+        cell=SMALL_CELL,
+        font_size=SMALL_FONT_SIZE,
+        title=title,
+        rows=len(scores),
+        columns=max(map(len, matrices.values())),
     )
-    for row, (name, heads) in enumerate(scores.items()):
-        for column, ax in enumerate(axes[row]):
-            if column >= len(heads):
-                ax.remove()
-                continue
-            plot_alignments(heads[column], source_tokens, target_tokens, ax=ax, cmap=cmap)
-            ax.tick_params(labelsize=5, labeltop=row == 0, labelleft=column == 0)
+    for row, (name, heads) in enumerate(matrices.items()):
+        for column, matrix in enumerate(heads):
+            ax = grid.add_axes(row, column)
+            draw_heat_map(ax, matrix, source_labels, target_labels, cmap, grid.font_size)
+            ax.tick_params(labeltop=row == 0, labelleft=column == 0)
             ax.set_xlabel(f"head {column}", fontsize=6)
             if column == 0:
-                ax.set_ylabel(name, fontsize=6, parse_math=False)
-    if title is not None:
-        figure.suptitle(title, parse_math=False, family=font_families([title]))
-    return figure
+                layer, size = fitting_size(short_label_of(name), grid.row_height, 6.0, 3.0)
+                ax.set_ylabel(layer, **text_style([layer], fontsize=size))
+    set_title(grid.figure, title)
+    return grid.figure

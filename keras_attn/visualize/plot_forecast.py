@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 
 from keras_attn._types import TensorLike
+from keras_attn.visualize.alignment_tokens import visible_text, weights_array
+from keras_attn.visualize.new_figure import new_figure, set_title, text_style, wrapped_text
 
 
 def plot_forecast(
@@ -23,13 +25,14 @@ def plot_forecast(
     past.
 
     Args:
-        past: Array-like of shape `(past,)`, the observed values. NaN marks missing values.
+        past: Array-like of shape `(past,)`, the observed values. NaN and masked cells of a masked
+            array are missing values.
         quantiles: Array-like of shape `(horizon, Q)`, quantiles of the forecast in increasing
             order, for example `results["quantiles"][series, :, target]` from a `PathSampler`.
         actual: Array-like of shape `(horizon,)`, the true values. Defaults to `None`.
         attention: Array-like of shape `(horizon, past)`, attention weights. Defaults to `None`.
-        levels: List of Q floats, the levels of the quantiles, for the legend. Defaults to `(0.05,
-            0.5, 0.95)`.
+        levels: List of Q floats in (0, 1) in increasing order, the levels of the quantiles, for the
+            legend. Defaults to `(0.05, 0.5, 0.95)`.
         title: String, title above the picture. Defaults to `None`.
         label: String, name of the target with its unit. Defaults to `None`.
 
@@ -37,7 +40,8 @@ def plot_forecast(
         The `matplotlib.figure.Figure`. Save the picture with `figure.savefig("forecast.png")`.
 
     Raises:
-        ValueError: If the shapes do not match.
+        ValueError: If the shapes do not match, there are no values, `levels` are not increasing
+            numbers in (0, 1), or `attention` has masked cells.
         ImportError: If Matplotlib is not installed.
 
     Example:
@@ -46,16 +50,27 @@ def plot_forecast(
     >>> len(figure.axes)  # forecast, attention, color bar
     3
     """
-    past, quantiles = np.asarray(past, "float32"), np.asarray(quantiles, "float32")
+    past, quantiles = _with_nan(past), _with_nan(quantiles)
+    if quantiles.ndim != 2 or quantiles.size == 0 or past.size == 0:
+        raise ValueError(
+            "Expected at least one past value, and quantiles of shape (horizon, Q). Received: past "
+            f"with shape {past.shape}, quantiles with shape {quantiles.shape}. Select one series "
+            "and one target."
+        )
+    levels = tuple(levels)
+    if not all(0 < level < 1 for level in levels) or sorted(set(levels)) != list(levels):
+        raise ValueError(
+            f"Expected levels in (0, 1) in increasing order. Received: levels={levels}."
+        )
     horizon = len(quantiles)
     shapes = {"past": past.shape, "quantiles": quantiles.shape}
     fits = past.ndim == 1 and quantiles.shape == (horizon, len(levels))
     if actual is not None:
-        actual = np.asarray(actual, "float32")
+        actual = _with_nan(actual)
         shapes["actual"] = actual.shape
         fits = fits and actual.shape == (horizon,)
     if attention is not None:
-        attention = np.asarray(attention, "float32")
+        attention = weights_array("attention", attention)
         shapes["attention"] = attention.shape
         fits = fits and attention.shape == (horizon, len(past))
     if not fits:
@@ -63,21 +78,9 @@ def plot_forecast(
             f"Expected past (past,), quantiles (horizon, {len(levels)}), actual (horizon,) and "
             f"attention (horizon, past). Received: {shapes}. Select one series and one target."
         )
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
-
     rows = 1 if attention is None else 2
-    figure, axes = plt.subplots(
-        rows,
-        1,
-        figsize=(9, 3 + 2.2 * (rows - 1)),
-        sharex=True,
-        squeeze=False,
-        layout="constrained",
-        height_ratios=[3, 2][:rows],
-    )
+    figure = new_figure(9, 3 + 2.2 * (rows - 1))
+    axes = figure.subplots(rows, 1, sharex=True, squeeze=False, height_ratios=[3, 2][:rows])
     ax = axes[0, 0]
     past_steps, future_steps = np.arange(-len(past) + 1, 1), np.arange(1, horizon + 1)
     ax.plot(past_steps, past, color="black", linewidth=1.2, label="past")
@@ -102,9 +105,10 @@ def plot_forecast(
     ax.axvline(0.5, color="gray", linewidth=0.8, linestyle=":")
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, fontsize=8, frameon=False)
     if label is not None:
-        ax.set_ylabel(label, parse_math=False)
-    if title is not None:
-        figure.suptitle(title, parse_math=False)
+        label = visible_text(label)
+        style = text_style([label])
+        ax.set_ylabel(wrapped_text(label, 2.3, **style), **style)
+    set_title(figure, title)
     if attention is not None:
         below = axes[1, 0]
         extent = (past_steps[0] - 0.5, past_steps[-1] + 0.5, horizon + 0.5, 0.5)
@@ -118,3 +122,10 @@ def plot_forecast(
     axes[-1, 0].set_xlabel("time steps after the last known value")
     axes[-1, 0].set_xlim(past_steps[0] - 0.5, horizon + 0.5)
     return figure
+
+
+def _with_nan(values):
+    """Returns a float32 array, with NaN for the masked cells of a masked array."""
+    if isinstance(values, np.ma.MaskedArray):
+        values = values.astype("float32").filled(np.nan)
+    return np.asarray(values, "float32")

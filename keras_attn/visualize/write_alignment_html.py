@@ -6,10 +6,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn.visualize.alignment_tokens import WORD_START, checked_alignments, label_of
+from keras_attn.visualize.alignment_tokens import (
+    WORD_START,
+    checked_alignments,
+    label_of,
+    visible_text,
+    weights_array,
+    word_ranges,
+)
 
 TEMPLATE = Path(__file__).with_name("alignments.html")
 
@@ -33,7 +38,8 @@ def write_alignment_html(
         title: String, heading of the page. Defaults to `"Attention"`.
 
     Raises:
-        ValueError: If there is no example, a key is missing, or weights do not match their tokens.
+        ValueError: If there is no example, a key is missing, or weights are masked or do not match
+            their tokens.
 
     Example:
 
@@ -51,7 +57,7 @@ def write_alignment_html(
     if not examples:
         raise ValueError("Expected at least one example. Received: examples=[].")
     parts = {
-        "title": html.escape(title),
+        "title": html.escape(visible_text(title)),
         # Escape "<", because "</script>" would end the script element.
         "examples": json.dumps(examples, separators=(",", ":")).replace("<", "\\u003c"),
     }
@@ -73,7 +79,10 @@ def _page_data(example):
     alignments = example["alignments"]
     layers = alignments if isinstance(alignments, dict) else {"": alignments}
     weights = [
-        [name, checked_alignments(matrix, source, target).astype("float64").round(4).tolist()]
+        [
+            visible_text(name),
+            checked_alignments(matrix, source, target).astype("float64").round(4).tolist(),
+        ]
         for layer, matrices in layers.items()
         for name, matrix in _heads(layer, matrices)
     ]
@@ -87,9 +96,13 @@ def _page_data(example):
     }
 
 
+def _rounded(weights):
+    return weights.astype("float64").round(4).tolist()
+
+
 def _heads(layer, matrices):
     """Returns names and matrices of a layer: the mean over the heads, followed by each head."""
-    matrices = np.asarray(matrices, dtype="float32")
+    matrices = weights_array("alignments", matrices)
     if matrices.ndim != 3:
         return [(layer, matrices)]
     start = f"{layer}, " if layer else ""
@@ -100,5 +113,5 @@ def _heads(layer, matrices):
 
 def _text(tokens):
     """Joins tokens to a line of text."""
-    is_pieces = any(token.startswith(WORD_START) for token in tokens)
-    return ("" if is_pieces else " ").join(tokens).replace(WORD_START, " ").strip()
+    words = ("".join(tokens[each]).replace(WORD_START, " ").strip() for each in word_ranges(tokens))
+    return visible_text(" ".join(words)).strip()

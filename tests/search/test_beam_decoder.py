@@ -247,6 +247,13 @@ def test_length_penalty_is_an_argument_of_the_call(penalty):
     assert_found(results, expected(tables, length_penalty=penalty, **settings))
 
 
+@pytest.mark.parametrize("penalty", [float("nan"), float("inf"), np.float32("-inf")])
+def test_length_penalty_of_the_call_is_finite(penalty):
+    for search in (BeamDecoder, GreedyDecoder):
+        with pytest.raises(ValueError, match="length_penalty to be a finite number"):
+            search(TableDecoder(), max_length=3)(random_tables(0), length_penalty=penalty)
+
+
 @pytest.mark.parametrize("search", [BeamDecoder, GreedyDecoder])
 def test_no_token_allowed_gives_the_empty_hypothesis(search):
     results = numpy(search(TableDecoder(), max_length=0)(random_tables(0)))

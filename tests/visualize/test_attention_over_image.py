@@ -1,5 +1,7 @@
 """What the pictures of a caption show, read from the artists of Matplotlib."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,29 @@ def test_pieces_are_joined_to_words():
     assert [ax.get_title() for ax in figure.axes] == ["", "großer", "Stern"]
     shown = opacity(figure.axes[1])
     np.testing.assert_allclose(shown[[4, 4, 15], [24, 5, 5]], [0.7, 0.35, 0.0], atol=1e-5)
+
+
+def test_special_tokens_are_words_of_their_own():
+    pieces = ["<s>", "▁two", "▁dog", "<unk>", "s", "<0xC3>", "</s>", "x", "<|im_end|>", "▁a"]
+    weights = np.eye(10, 12, dtype="float32")
+    figure = plot_attention_over_image(IMAGE, pieces, weights, grid=(3, 4))
+    titles = ["<s>", "two", "dog<unk>s<0xC3>", "</s>", "x", "<|im_end|>", "a"]
+    assert [ax.get_title() for ax in figure.axes] == ["", *titles]
+    for ax, position in zip(np.array(figure.axes)[[1, 2, 4, 5, 7]], (0, 1, 6, 7, 9), strict=True):
+        cells = opacity(ax)[3::7, 3::8]
+        assert np.unravel_index(cells.argmax(), (3, 4)) == divmod(position, 4)
+    titles = ["two", "</s>"]  # without SentencePiece, each token is a word
+    figure = plot_attention_over_image(IMAGE, titles, one_hot(0, 1, count=4))
+    assert [ax.get_title() for ax in figure.axes] == ["", *titles]
+
+
+def test_long_words_fit_above_their_image():
+    words = ["Donaudampfschifffahrtsgesellschaftskapitän", "语" * 30, "a"]
+    figure = plot_attention_over_image(IMAGE, words, one_hot(0, 1, 2, count=4))
+    figure.savefig(io.BytesIO())
+    for ax in figure.axes[1:]:
+        image, title = ax.get_window_extent(), ax.title.get_window_extent()
+        assert title.width <= 1.1 * image.width and ax.title.get_fontsize() >= 6
 
 
 def test_more_words_need_more_rows():

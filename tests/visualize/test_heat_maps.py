@@ -1,11 +1,20 @@
+import io
+import itertools
 import os
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from keras_attn.visualize import plot_alignments, plot_attention_grid
+from keras_attn.visualize import (
+    plot_alignments,
+    plot_attention_grid,
+    plot_attention_over_image,
+    plot_forecast,
+    write_alignment_html,
+)
 
 plt = pytest.importorskip("matplotlib.pyplot")
 
@@ -179,8 +188,8 @@ def test_a_grid_has_a_row_for_each_layer_and_a_column_for_each_head(alignments):
     expected = [alignments, alignments[::-1], alignments]
     for received, weights in zip(drawn, expected, strict=True):
         np.testing.assert_allclose(received, weights, atol=1e-6)
-    places = [ax.get_subplotspec() for ax in figure.axes]
-    assert [(at.rowspan.start, at.colspan.start) for at in places] == [(0, 0), (0, 1), (1, 0)]
+    first, right, below = (ax.get_window_extent() for ax in figure.axes)
+    assert first.y0 == right.y0 > below.y1 and below.x0 == first.x0 < first.x1 < right.x0
     assert [ax.get_ylabel() for ax in figure.axes] == ["block_0", "", "block_1"]
     assert figure.get_suptitle() == "a dog barks"
 
@@ -195,3 +204,105 @@ def test_attention_without_heads_is_a_grid_of_one_column(alignments):
 def test_a_grid_needs_layers_with_heads(scores):
     with pytest.raises(ValueError, match=r"shapes \{.*Select one batch entry"):
         plot_attention_grid(scores, SOURCE, TARGET)
+
+
+LONG = ["internationalization", "a" * 39, "ab" * 500, "语" * 30, "مرحبا" * 5]
+
+
+def assert_whole(figure):
+    """Checks that all labels are inside of the figure and off the maps; returns the map sizes."""
+    figure.savefig(io.BytesIO())
+    width, height = figure.get_size_inches() * figure.dpi
+    for ax in figure.axes:
+        box = ax.get_window_extent()
+        texts = [ax.title, ax.xaxis.label, ax.yaxis.label]
+        texts += [label for label in ax.get_xticklabels() if ax.xaxis.get_tick_params()["labeltop"]]
+        texts += [
+            label for label in ax.get_yticklabels() if ax.yaxis.get_tick_params()["labelleft"]
+        ]
+        for text in texts:
+            label = text.get_window_extent()
+            if text.get_text():
+                assert -1 <= label.x0 <= label.x1 <= width + 1
+                assert -1 <= label.y0 <= label.y1 <= height + 1
+                assert label.x1 <= box.x0 + 1 or label.y0 >= box.y1 - 1 or label.y1 <= box.y0 + 1
+    return [(ax.get_window_extent().width, ax.get_window_extent().height) for ax in figure.axes]
+
+
+@pytest.mark.parametrize("word", LONG, ids=[word[:6] for word in LONG])
+def test_long_labels_leave_the_map_as_it_is(word):
+    short = assert_whole(plot_alignments([[0.1, 0.8, 0.1]] * 2, list("abc"), list("de")).figure)
+    for source, target in ((["a", word, "c"], ["d", "e"]), (["a", "b", "c"], [word, word])):
+        ax = plot_alignments([[0.1, 0.8, 0.1]] * 2, source, target, title=word[:40])
+        np.testing.assert_allclose(assert_whole(ax.figure), short)
+
+
+@pytest.mark.parametrize("word", LONG, ids=[word[:6] for word in LONG])
+def test_long_labels_leave_the_maps_of_a_grid_as_they_are(word):
+    weights = np.full((2, 2, 3), 0.3)
+    short = assert_whole(
+        plot_attention_grid({"a": weights, "b": weights}, list("abc"), list("de"), title="t")
+    )
+    scores = {word: weights, word + "b": weights}
+    figure = plot_attention_grid(scores, ["a", word, "c"], [word, "e"], title=word[:40])
+    np.testing.assert_allclose(assert_whole(figure), short)
+
+
+def test_many_labels_are_smaller_and_do_not_overlap():
+    ax = plot_alignments(np.eye(200)[:2], ["abc"] * 200, ["w"] * 2)
+    ((width, height),) = assert_whole(ax.figure)
+    assert width == pytest.approx(100 * height) and width > 2800
+    boxes = [label.get_window_extent() for label in ax.get_xticklabels()]
+    assert all(a.x1 <= b.x0 + 1 for a, b in itertools.pairwise(boxes))
+
+
+def test_long_tokens_are_shortened_in_the_middle():
+    ax = plot_alignments([[1.0]], ["x" * 30 + "yz" * 20], ["a"])
+    (label,) = labels(ax.xaxis)
+    assert len(label) == 40 and label == "x" * 26 + "…" + "zyzyzyzyzyzyz"
+
+
+@pytest.mark.parametrize("format", ["png", "pdf", "svg", "ps"])
+def test_control_characters_and_surrogates_are_visible_in_every_format(format, tmp_path):
+    tokens = ["\x00", "a\x07b", "\x1b[0m", "\ud800x", "\ufffe", "\x85", "$_^{"]
+    figures = [
+        plot_alignments(np.eye(7), tokens, tokens, title="".join(tokens)).figure,
+        plot_attention_grid({"\x01": np.eye(7)}, tokens, tokens, title="\x02"),
+        plot_attention_over_image(np.zeros((9, 9)), tokens, np.eye(9)[:7], title="\ud900"),
+        plot_forecast([1, 2], [[1, 2, 3]], title="\x03", label="\x04"),
+    ]
+    for number, figure in enumerate(figures):
+        path = tmp_path / f"{number}.{format}"
+        figure.savefig(path)
+        if format == "svg":
+            ElementTree.parse(path)
+    expected = [r"\x00", r"a\x07b", r"\x1b[0m", "\ufffdx", "\ufffd", r"\x85", "$_^{"]
+    assert labels(figures[0].axes[0].xaxis) == expected
+
+
+def test_figures_do_not_stay_open(alignments):
+    image = np.zeros((9, 9))
+    for _ in range(6):  # Matplotlib warns of more than 20 open figures
+        plot_alignments(alignments, SOURCE, TARGET)
+        plot_attention_grid({"a": alignments}, SOURCE, TARGET)
+        plot_attention_over_image(image, ["a"], [[1.0, 0.0, 0.0, 0.0]])
+        plot_forecast([1, 2], [[1, 2, 3]])
+    assert plt.get_fignums() == []
+
+
+def test_masked_weights_are_refused(alignments):
+    masked = np.ma.masked_less(alignments, 0.05)
+    assert np.ma.is_masked(masked)
+    example = {"source_tokens": SOURCE, "target_tokens": TARGET}
+    for plot in (
+        lambda weights: plot_alignments(weights, SOURCE, TARGET),
+        lambda weights: plot_attention_grid({"a": weights}, SOURCE, TARGET),
+        lambda weights: plot_attention_over_image(np.zeros((6, 6)), TARGET, weights, grid=(2, 3)),
+        lambda weights: write_alignment_html("none", [{**example, "alignments": weights}]),
+        lambda weights: plot_forecast(range(6), np.zeros((4, 3)), attention=weights),
+    ):
+        for weights in (masked, list(masked)):
+            with pytest.raises(ValueError, match=r"without masked cells.*filled\(0.0\)"):
+                plot(weights)
+    # A masked array without masked cells is an ordinary array.
+    plot_alignments(np.ma.masked_array(alignments), SOURCE, TARGET)

@@ -66,10 +66,11 @@ def test_the_page_has_every_word_and_every_weight(page):
     first, second = json.loads(reader.data)
     assert reader.scripts == 2
     assert first["source"] == ["Ein", "Hund", "</s>"] and first["target"] == ["dog", "</s>"]
-    assert first["texts"] == ["Ein Hund</s>", "dog</s>"]
+    assert first["texts"] == ["Ein Hund </s>", "dog </s>"]
     assert first["weights"] == [["", ALIGNMENTS.tolist()]]
-    assert second["source"] == EXAMPLES[1]["source_tokens"]
-    assert second["target"] == EXAMPLES[1]["target_tokens"]
+    for side in ("source", "target"):
+        tokens = EXAMPLES[1][f"{side}_tokens"]
+        assert second[side] == [token.replace("\ud800", "\ufffd") for token in tokens]
     weights = dict(second["weights"])
     assert list(weights) == [
         "block_0, mean of 2 heads",
@@ -215,3 +216,13 @@ def test_light_and_dark(page, browser):
     assert browser.run(colour) != before
     browser.point_at("#theme", press=True)
     assert browser.run(colour) == before
+
+
+def test_control_characters_and_surrogates_are_written(tmp_path):
+    tokens = ["\x00", "a\udc80", "\x1b"]
+    example = {"source_tokens": tokens, "target_tokens": tokens, "alignments": np.eye(3)}
+    write_alignment_html(tmp_path / "page.html", [example], title="\ud800 \x07")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    (data,) = json.loads(Reader(text).data)
+    assert data["source"] == [r"\x00", "a\ufffd", r"\x1b"]
+    assert "<title>\ufffd \\x07</title>" in text

@@ -322,7 +322,7 @@ def _compiled(function, signature, defaults):
     import tensorflow as tf
 
     def compiled(*inputs):
-        return function(*inputs)
+        return function(*map(_checked, signature, inputs))
 
     parameters = [
         inspect.Parameter(
@@ -334,6 +334,17 @@ def _compiled(function, signature, defaults):
     ]
     setattr(compiled, "__signature__", inspect.Signature(parameters))  # noqa: B010
     return tf.function(compiled, input_signature=signature, autograph=False)
+
+
+def _checked(spec, value):
+    """Returns an input unchanged; the graph raises an error if `length_penalty` is not finite."""
+    import tensorflow as tf
+
+    if spec.name != "length_penalty":
+        return value
+    message = "Expected length_penalty to be a finite number. Received: length_penalty="
+    with tf.control_dependencies([tf.debugging.Assert(tf.math.is_finite(value), [message, value])]):
+        return tf.identity(value)
 
 
 def _decode(tokenizer, results):

@@ -63,6 +63,19 @@ def test_limit_and_penalty_may_be_left_out(exported, loaded, translator):
     np.testing.assert_allclose(without_penalty["scores"], without_penalty["log_probs"])
 
 
+@pytest.mark.parametrize("penalty", [float("nan"), float("-inf")])
+def test_a_length_penalty_that_is_not_finite_is_refused(loaded, penalty):
+    """As in Keras. The ranking by such a penalty would be arbitrary."""
+    setting = {**LIMITS, "length_penalty": tf.constant(penalty)}
+    for call in (
+        lambda: loaded.signatures["ids"](source_ids=tf.constant(IDS), **setting),
+        lambda: loaded.signatures["serving_default"](text=tf.constant(SOURCE), **setting),
+        lambda: loaded.translate_texts(SOURCE, length_penalty=penalty),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="length_penalty to be a finite"):
+            call()
+
+
 def test_the_signatures_have_defaults(exported):
     saved = saved_model_pb2.SavedModel.FromString((exported[0] / "saved_model.pb").read_bytes())
     for name in ("ids", "serving_default"):
