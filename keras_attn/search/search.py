@@ -1,6 +1,5 @@
 import contextlib
 import math
-import numbers
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -11,7 +10,13 @@ from keras import ops
 from keras_attn._backend.integers import sum_int32
 from keras_attn._backend.scan import is_for_litert
 from keras_attn._decoding_state import growing_buffer
-from keras_attn._layer.argument_checks import check_integers, check_token_ids, is_finite, is_number
+from keras_attn._layer.argument_checks import (
+    check_integers,
+    check_token_ids,
+    is_finite,
+    is_integer,
+    is_number,
+)
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
@@ -40,7 +45,7 @@ class Search(Layer):
 
     Args:
         decoder: `StepDecoder`.
-        max_length: Positive int, maximum number of tokens of a hypothesis, including the end token.
+        max_length: Int >= 0, maximum number of tokens of a hypothesis, including the end token.
             A decoder with learned positions may limit the length further. Defaults to `256`.
         relative_max_length: Tuple `(factor, margin)`: a hypothesis has at most `factor *
             source_length + margin` tokens, or no tokens if this number is negative. `None` for no
@@ -176,7 +181,7 @@ class Search(Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         lengths = (min_length, max_length)
-        whole = all(isinstance(each, numbers.Real) and each % 1 == 0 for each in lengths)
+        whole = all(is_number(each) and each % 1 == 0 for each in lengths)
         if not whole or not 0 <= min_length <= max_length < 2**31:
             raise ValueError(
                 "Expected integers with 0 <= min_length <= max_length < 2**31. Received: "
@@ -195,7 +200,7 @@ class Search(Layer):
         if relative_max_length is not None and (
             not isinstance(relative_max_length, (tuple, list))
             or len(relative_max_length) != 2
-            or not all(isinstance(number, numbers.Real) for number in relative_max_length)
+            or not all(is_number(number) for number in relative_max_length)
             or any(math.isnan(number) for number in relative_max_length)
         ):
             raise ValueError(
@@ -232,7 +237,7 @@ class Search(Layer):
                 "Expected repetition_penalty to be a positive finite number. Received: "
                 f"repetition_penalty={repetition_penalty!r}. Use 1.0 for no penalty."
             )
-        if not isinstance(no_repeat_ngram_size, numbers.Integral) or no_repeat_ngram_size < 0:
+        if not is_integer(no_repeat_ngram_size) or no_repeat_ngram_size < 0:
             raise ValueError(
                 "Expected no_repeat_ngram_size to be an integer of at least 0. Received: "
                 f"no_repeat_ngram_size={no_repeat_ngram_size!r}. Use 0 for no limit."
