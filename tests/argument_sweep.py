@@ -42,20 +42,21 @@ def wrong_values(function, name, description):
     return values if may_be_none or not values else [*values, None]
 
 
-def accepted_values(function, call, skip=()):
+def accepted_values(function, call, known=None):
     """Lists the wrong values that a callable accepts, or refuses with another error.
 
     Args:
         function: callable with a docstring.
         call: function of the name and the value of one argument, which calls the callable.
-        skip: names of arguments that are not tried.
+        known: container with the names of the arguments to try. Defaults to None: all.
 
     Returns:
         List of strings.
     """
     wrong = []
     for name, description in documented_arguments(function).items():
-        for value in () if name in skip else wrong_values(function, name, description):
+        is_tried = known is None or name in known
+        for value in wrong_values(function, name, description) if is_tried else ():
             try:
                 call(name, value)
                 result = "accepted"

@@ -305,7 +305,30 @@ def check_cell(cell: object) -> None:
         )
 
 
+def check_label_smoothing(label_smoothing: object) -> None:
+    """Raises a `ValueError` unless an argument is a probability in [0, 1)."""
+    if not is_number(label_smoothing) or not 0 <= label_smoothing < 1:
+        raise ValueError(
+            "Expected label_smoothing to be in [0, 1). Received: "
+            f"label_smoothing={label_smoothing!r}. Use 0.0 for no smoothing."
+        )
+
+
+def check_label(name: str, label: object) -> None:
+    """Raises a `ValueError` unless an argument is an integer. Labels may be negative."""
+    if not is_integer(label):
+        raise ValueError(
+            f"Expected {name} to be an integer. Received: {name}={label!r}. Pass a label, such as "
+            "0 or -100."
+        )
+
+
 def check_dropout(name: str, rate: object) -> None:
     """Raises a `ValueError` unless an argument is a dropout rate in [0, 1)."""
+    check_share(name, rate)
+
+
+def check_share(name: str, rate: object) -> None:
+    """Raises a `ValueError` unless an argument is a number in [0, 1)."""
     if not is_number(rate) or not 0 <= rate < 1:
         raise ValueError(f"Expected {name} to be in [0, 1). Received: {name}={rate!r}.")

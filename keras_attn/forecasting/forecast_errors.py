@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._types import TensorLike
 
 
@@ -29,13 +30,14 @@ def mean_absolute_scaled_error(
 
     Raises:
         ValueError: If `actual` and `predicted` have different shapes, or the history is not longer
-            than a season.
+            than a season, or the season is not a positive integer.
 
     Example:
 
     >>> mean_absolute_scaled_error([5.0, 6.0], [4.0, 6.0], history=[1.0, 2.0, 3.0])
     0.5
     """
+    check_positive_integer("season", season)
     actual, predicted = _same_shape(actual, predicted)
     history = np.asarray(history, dtype="float64")
     if history.ndim != 1 or len(history) <= season:

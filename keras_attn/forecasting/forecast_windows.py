@@ -34,8 +34,8 @@ def forecast_windows(
         `future_covariates` `(windows, horizon, F)`.
 
     Raises:
-        ValueError: If the series is shorter than `window + horizon`, the shapes do not match, or a
-            covariate is NaN or infinite.
+        ValueError: If the series is shorter than `window + horizon`, the shapes do not match, a
+            target is infinite, or a covariate is NaN or infinite.
 
     Example:
 
@@ -51,6 +51,13 @@ def forecast_windows(
     arrays = {
         name: np.asarray(each, dtype="float32") for name, each in series.items() if each is not None
     }
+    is_infinite = np.isinf(arrays["targets"])
+    if is_infinite.any():
+        place = tuple(np.argwhere(is_infinite)[0].tolist())
+        raise ValueError(
+            f"Expected finite targets, or NaN for missing values. Received: targets{list(place)}="
+            f"{arrays['targets'][place]} as float32. Replace the value."
+        )
     shapes = {name: array.shape for name, array in arrays.items()}
     length = shapes["targets"][0] if shapes["targets"] else 0
     if any(len(shape) != 2 or shape[0] != length for shape in shapes.values()):
