@@ -113,8 +113,9 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         for steps_name, number in steps.items():
             if number is not None:
                 check_positive_integer(steps_name, number)
+        rate_or_schedule: Any = learning_rate  # the annotation of Keras has no schedules
         super().__init__(
-            learning_rate=learning_rate,
+            learning_rate=rate_or_schedule,
             beta_1=beta_1,
             beta_2=beta_2,
             epsilon=epsilon,

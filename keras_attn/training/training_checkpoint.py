@@ -63,7 +63,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         history: Dict from names to lists, the logs of the finished epochs.
 
     Raises:
-        ValueError: If an int is not positive or `on_mismatch` is invalid, or an epoch has fewer than
+        ValueError: If an int is not positive, `on_mismatch` is invalid or an epoch has fewer than
             `steps_per_epoch` batches.
         OSError: If the directory cannot be written.
         RuntimeError: If another training uses the directory.
