@@ -44,10 +44,11 @@ def main():
         raise SystemExit(str(error)) from error
     first = runs[0]
     tokenizers = first.source_tokenizer, first.target_tokenizer
+    for name in (*TEST_SET, "history.json"):
+        (args.run_dir / name).unlink(missing_ok=True)  # from an earlier ensemble
     run = RunDirectory.create(args.run_dir, "generation", *tokenizers, card=first.card)
     run.save_model(ensemble)
     for name in TEST_SET:
-        (args.run_dir / name).unlink(missing_ok=True)  # from an earlier ensemble
         if (first.path / name).exists():
             shutil.copyfile(first.path / name, args.run_dir / name)
     report = history(args, beam_width=ensemble.search.beam_width)

@@ -176,7 +176,8 @@ def fine_tune(args):
         args.out, "generation", run.source_tokenizer, run.target_tokenizer, files, run.card
     )
     if original:
-        shutil.copytree(original, tuned.files["original"], dirs_exist_ok=True)
+        shutil.rmtree(tuned.files["original"], ignore_errors=True)  # of an earlier run
+        shutil.copytree(original, tuned.files["original"])
     tuned.save_model(translator)
     return before, after
 

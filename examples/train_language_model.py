@@ -42,6 +42,7 @@ from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
 from keras_attn.text import SentencePieceTokenizer, SpecialTokenIds
 from keras_attn.training import RunDirectory, compile_for_training
 
+RESULTS = ("generator.onnx", "writer.onnx", "samples.txt", "held_out.txt", "results.json")
 SUMS = {"embedding_dim": 64, "layers": 2, "dropout": 0.0, "window": 64, "epochs": 28}
 TEXT = {"embedding_dim": 128, "layers": 4, "dropout": 0.1, "window": 128, "epochs": 5}
 
@@ -54,10 +55,7 @@ def main():
     if sums:
         args.data, args.documents = write_sums(args.run_dir / "sums.txt"), True
     train, held_out = read_texts(args)
-    with atomic_replace(args.run_dir / "held_out.txt") as partial:
-        partial.write_text("\n\n".join(held_out) + "\n", encoding="utf-8")
     tokenizer = SentencePieceTokenizer.train(args.data, 10**6, "char", normalizer="identity")
-    run = RunDirectory.create(args.run_dir, "generation", tokenizer)
     windows = RandomWindows(to_stream(train, tokenizer, args), args)
     inputs, labels = overlapping_windows(to_stream(held_out, tokenizer, args), args.window)
 
@@ -87,7 +85,12 @@ def main():
     bits = math.log2(results["perplexity"]) * (labels != 0).sum()
     report["bits_per_character"] = float(bits / report["characters"])
 
-    run.save_model(generator)
+    # An earlier run is replaced only now: the text was accepted, and the training has ended.
+    for name in RESULTS:
+        (args.run_dir / name).unlink(missing_ok=True)
+    RunDirectory.create(args.run_dir, "generation", tokenizer).save_model(generator)
+    with atomic_replace(args.run_dir / "held_out.txt") as partial:
+        partial.write_text("\n\n".join(held_out) + "\n", encoding="utf-8")
     if sums:
         report["exact_sums"] = share_of_exact_sums(generator, tokenizer, held_out, args)
     samples = write_samples(writer, tokenizer, args)

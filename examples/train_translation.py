@@ -123,7 +123,7 @@ def train(args):
     print(f"{trainer.count_params():,} weights, {training.steps_per_epoch} steps per epoch")
     clock = Clock()
     average = AverageWeights(args.run_dir / "epochs", num_epochs=args.average)
-    best = BestCheckpoint(run.model_path, saved_model=translator)
+    best = BestCheckpoint(run, saved_model=translator)
     history = fit(
         trainer,
         training,

@@ -8,7 +8,8 @@ The files are divided into partitions of lines. A worker translates a partition,
 file, and renames the complete file to `OUT/part-NNNNN.txt`. The output therefore contains each line
 once and in order. If a worker is killed, Ray starts it again and repeats its current partition. If
 the whole program is stopped, start it again with the same arguments: it continues with the missing
-partitions.
+partitions. OUT/job.json contains the checksums of the model and of each partition, so translations
+of a different text are not taken for finished ones.
 
 On a cluster (`ray start` on each machine), pass `--address auto`. The model, the corpus and OUT
 must be in a folder that all machines share under the same path.
@@ -91,11 +92,12 @@ def find_partitions(paths, most_lines):
 
     Returns:
         List of dicts with the number of the partition, `part`, the absolute `path`, the `start` in
-        bytes and the number of `lines`.
+        bytes, the number of `lines` and the SHA-256 of the text, `sha256`.
     """
     partitions = []
     for path in map(Path.resolve, paths):
         start = position = count = 0
+        checksum = hashlib.sha256()
         with open(path, "rb") as file:
             for number, line in enumerate(file, start=1):
                 try:
@@ -105,16 +107,21 @@ def find_partitions(paths, most_lines):
                         f"Expected text in UTF-8. Received: line {number} of {path}, {error}. "
                         "Convert the file."
                     ) from error
+                checksum.update(line)
                 position += len(line)
                 count += 1
                 if count == most_lines:
-                    partitions.append({"path": str(path), "start": start, "lines": count})
-                    start, count = position, 0
+                    partitions.append(describe_partition(path, start, count, checksum))
+                    start, count, checksum = position, 0, hashlib.sha256()
         if count:
-            partitions.append({"path": str(path), "start": start, "lines": count})
+            partitions.append(describe_partition(path, start, count, checksum))
     if not partitions:
         raise SystemExit(f"Expected lines to translate. Received: none in {paths}.")
     return [{"part": part, **each} for part, each in enumerate(partitions)]
+
+
+def describe_partition(path, start, lines, checksum):
+    return {"path": str(path), "start": start, "lines": lines, "sha256": checksum.hexdigest()}
 
 
 def prepare_folder(args, partitions):
@@ -124,7 +131,8 @@ def prepare_folder(args, partitions):
     digest = hashlib.sha256(b"".join(file_digest(path) for path in files)).hexdigest()
     job = json.dumps({"model": digest, "partitions": partitions}, indent=1)
     path = args.out / "job.json"
-    if path.exists() and path.read_text(encoding="utf-8") != job:
+    known = path.read_text(encoding="utf-8") if path.exists() else None
+    if known != job and (known is not None or any(args.out.glob("part-*.txt"))):
         raise SystemExit(
             f"Expected a new folder, or one with results of the same model, corpus and "
             f"--partition-lines. Received: {args.out}. Choose a different folder."

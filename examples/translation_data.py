@@ -1,5 +1,6 @@
 """Prepares the data of `train_translation.py` in the run directory."""
 
+import hashlib
 import json
 import shutil
 
@@ -22,6 +23,7 @@ def check_run_dir(files, args):
     """
     run = {name: value for name, value in vars(args).items() if name not in MAY_CHANGE}
     run["bytes"] = {".".join(name): path.stat().st_size for name, path in files.items()}
+    run["sha256"] = {".".join(name): sha256(path) for name, path in files.items()}
     path = args.run_dir / "options.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     changed = {name: value for name, value in before.items() if run.get(name) != value}
@@ -40,6 +42,11 @@ def check_run_dir(files, args):
     if run != before:
         with atomic_replace(path) as partial:
             partial.write_text(json.dumps(run, indent=2))
+
+
+def sha256(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_dates(directory, seed):

@@ -1,3 +1,4 @@
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,46 @@ def read_run(folder: Path) -> Any:
             f"Expected JSON in {str(folder / RUN)!r}. Received: {error}. Train again, or write the "
             "file with keras_attn.training.RunDirectory.create."
         ) from error
+
+
+def require_part(folder: Path, name: str, checksums: Any) -> None:
+    """Checks that a run directory contains a file, and that it belongs to the training of the run.
+
+    Args:
+        folder: Path of the run directory.
+        name: String, name of the file.
+        checksums: `checksums` in the `run.json` of the directory: dict from file names to lists of
+            SHA-256 checksums. `None` for a directory of an earlier version, whose files are not
+            compared.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is from another training or was changed.
+    """
+    require_run_file(folder, name)
+    if checksums is None:
+        return
+    expected = "Expected a run directory with the files of one training."
+    if name not in checksums:
+        raise ValueError(
+            f"{expected} Received: {str(folder / name)!r}, which is not listed in `checksums` of "
+            f"{RUN}. It is from an earlier training, or it was not written with "
+            "keras_attn.training.RunDirectory.save_model. Train again, or save the model with this "
+            "method."
+        )
+    found = file_checksum(folder / name)
+    if found not in checksums[name]:
+        raise ValueError(
+            f"{expected} Received: {str(folder / name)!r} with the SHA-256 {found[:12]}..., which "
+            f"differs from `checksums` of {RUN}. The file is from another training, or it was "
+            "changed. Restore the files of one training, or train again."
+        )
+
+
+def file_checksum(path: Path) -> str:
+    """Returns the SHA-256 of a file in hexadecimal digits."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_kind(folder: Path, kind: str, required: str) -> None:

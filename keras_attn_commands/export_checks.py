@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_attn_checks.installed import require_originals
 from keras_attn_checks.output_path import ONNX_BEGINNING, check_output_path
-from keras_attn_checks.run_folder import read_run, require_kind, require_run_file
+from keras_attn_checks.run_folder import read_run, require_kind, require_part
 from keras_attn_checks.search_names import SEARCH_ARGUMENTS, unknown_arguments_problem
 from keras_attn_checks.separate_paths import require_separate_paths
 from keras_attn_commands.existing_paths import require_file, require_folder
@@ -63,9 +63,10 @@ def _check_run(arguments):
         require_kind(folder, kind, "generation")
     sides = (run.get("source"), run.get("target"))
     tokenizers = (side.get("file") for side in sides if isinstance(side, dict))
+    checksums = run.get("checksums")
     for name in (model, *tokenizers):
         if isinstance(name, str):
-            require_run_file(folder, name)
+            require_part(folder, name, checksums if isinstance(checksums, dict) else None)
 
 
 def _check_search(arguments):

@@ -4,6 +4,7 @@ from typing import Any
 import keras
 
 from keras_attn._backend.dropout_of_levels import dropout_of_levels
+from keras_attn._layer.argument_checks import check_seed
 from keras_attn._types import Tensor
 
 LEVELS = 2**8
@@ -44,6 +45,7 @@ class Dropout(keras.layers.Dropout):
     def __init__(
         self, rate: float, noise_shape: Any = None, seed: int | None = None, **kwargs: Any
     ) -> None:
+        check_seed(seed)
         drawn = seed
         if seed is None and keras.backend.backend() == "torch":
             # Without a seed, Keras uses the global generator of PyTorch instead of the state of the

@@ -76,7 +76,7 @@ def check_token_ids(**token_ids: int | Sequence[int]) -> None:
     """
     for name, value in token_ids.items():
         ids, kind = (value, "integers") if isinstance(value, list) else ([value], "an integer")
-        if any(not isinstance(each, numbers.Integral) or each < 0 for each in ids):
+        if any(not is_integer(each) or each < 0 for each in ids):
             raise ValueError(
                 f"Expected {name} to be {kind} of at least 0. Received: {name}={value!r}. Pass "
                 "token ids, for instance the ids of the special tokens of a tokenizer."
@@ -103,6 +103,42 @@ def check_number(
     if not is_number(value) or not condition(value):
         raise ValueError(
             f"Expected {name} to be a number {expected}. Received: {name}={value!r}. {advice}"
+        )
+
+
+def check_positive_number(**numbers: object) -> None:
+    """Raises a `ValueError` unless arguments are finite numbers above 0."""
+    for name, value in numbers.items():
+        if not is_finite(value) or not value > 0:
+            raise ValueError(
+                f"Expected {name} to be a positive finite number. Received: {name}={value!r}."
+            )
+
+
+def check_nonnegative_number(**numbers: object) -> None:
+    """Raises a `ValueError` unless arguments are finite numbers of at least 0."""
+    for name, value in numbers.items():
+        if not is_finite(value) or value < 0:
+            raise ValueError(
+                f"Expected {name} to be a finite number of at least 0. Received: {name}={value!r}."
+            )
+
+
+def check_nonnegative_integer(**numbers: object) -> None:
+    """Raises a `ValueError` unless arguments are integers of at least 0."""
+    for name, value in numbers.items():
+        if not is_integer(value) or value < 0:
+            raise ValueError(
+                f"Expected {name} to be an integer of at least 0. Received: {name}={value!r}."
+            )
+
+
+def check_seed(seed: object) -> None:
+    """Raises a `ValueError` unless a seed is an integer or `None`."""
+    if seed is not None and not is_integer(seed):
+        raise ValueError(
+            f"Expected seed to be an integer or None. Received: seed={seed!r}. Pass None for a "
+            "random seed."
         )
 
 
@@ -153,13 +189,18 @@ def check_sequence_shape(name: str, shape: Any) -> None:
 
 def check_positive_integer(name: str, value: object) -> None:
     """Raises a `ValueError` unless an argument is an integer of at least 1."""
-    if not isinstance(value, numbers.Integral) or value < 1:
+    if not is_integer(value) or value < 1:
         raise ValueError(f"Expected {name} to be a positive integer. Received: {name}={value!r}.")
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Returns whether a value is a real number of Python or NumPy."""
-    return isinstance(value, numbers.Real)
+    """Returns whether a value is a real number of Python or NumPy, and not a bool."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Returns whether a value is an integer of Python or NumPy, and not a bool."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def is_finite(value: object) -> TypeGuard[float]:
@@ -264,7 +305,30 @@ def check_cell(cell: object) -> None:
         )
 
 
+def check_label_smoothing(label_smoothing: object) -> None:
+    """Raises a `ValueError` unless an argument is a probability in [0, 1)."""
+    if not is_number(label_smoothing) or not 0 <= label_smoothing < 1:
+        raise ValueError(
+            "Expected label_smoothing to be in [0, 1). Received: "
+            f"label_smoothing={label_smoothing!r}. Use 0.0 for no smoothing."
+        )
+
+
+def check_label(name: str, label: object) -> None:
+    """Raises a `ValueError` unless an argument is an integer. Labels may be negative."""
+    if not is_integer(label):
+        raise ValueError(
+            f"Expected {name} to be an integer. Received: {name}={label!r}. Pass a label, such as "
+            "0 or -100."
+        )
+
+
 def check_dropout(name: str, rate: object) -> None:
     """Raises a `ValueError` unless an argument is a dropout rate in [0, 1)."""
+    check_share(name, rate)
+
+
+def check_share(name: str, rate: object) -> None:
+    """Raises a `ValueError` unless an argument is a number in [0, 1)."""
     if not is_number(rate) or not 0 <= rate < 1:
         raise ValueError(f"Expected {name} to be in [0, 1). Received: {name}={rate!r}.")

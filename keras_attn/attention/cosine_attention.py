@@ -3,6 +3,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn._layer.argument_checks import check_positive_number
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._types import Tensor
 from keras_attn.attention.attention_mechanism import AttentionMechanism, check_same_size
@@ -54,10 +55,7 @@ class CosineAttention(AttentionMechanism):
 
     def __init__(self, initial_sharpness: float = 10.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not initial_sharpness > 0:
-            raise ValueError(
-                f"Expected initial_sharpness > 0. Received: initial_sharpness={initial_sharpness}."
-            )
+        check_positive_number(initial_sharpness=initial_sharpness)
         self.initial_sharpness = initial_sharpness
 
     def build_weights(self, query_dim: int, key_dim: int) -> None:

@@ -3,6 +3,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn._layer.argument_checks import is_integer
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._types import InitializerLike, Tensor
 from keras_attn.attention.additive_score import additive_score
@@ -68,7 +69,7 @@ class LuongAttention(AttentionMechanism):
             raise ValueError(
                 f'Expected score to be "dot", "general" or "concat". Received: score={score!r}.'
             )
-        if score == "concat" and (not isinstance(units, int) or units < 1):
+        if score == "concat" and (not is_integer(units) or units < 1):
             raise ValueError(
                 'Expected units to be a positive integer for score="concat". Received: '
                 f"units={units}."

@@ -1,10 +1,16 @@
+import math
 from typing import Any, Self
 
 import keras
 from keras import ops
 
 from keras_attn._backend.scan import scan
-from keras_attn._layer.argument_checks import check_compute_dtype
+from keras_attn._layer.argument_checks import (
+    check_compute_dtype,
+    check_nonnegative_number,
+    check_number,
+    check_seed,
+)
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._serialization.deserialize_shared import deserialize_shared
@@ -111,10 +117,12 @@ class MonotonicAttention(FeedbackAttention):
                 "Expected mechanism to be an AttentionMechanism that scores each position "
                 f"separately, such as BahdanauAttention(256). Received: mechanism={mechanism}."
             )
-        if sigmoid_noise < 0:
-            raise ValueError(
-                f"Expected sigmoid_noise >= 0. Received: sigmoid_noise={sigmoid_noise}."
-            )
+        check_nonnegative_number(sigmoid_noise=sigmoid_noise)
+        check_number(
+            *("score_bias", score_bias, math.isfinite),
+            *("that is finite", "The default is 0.0."),
+        )
+        check_seed(seed)
         check_compute_dtype(self, mechanism=mechanism)
         self.mechanism = mechanism
         self.mode = mode

@@ -14,6 +14,8 @@ from keras_attn._layer.argument_checks import (
     check_positive_integer,
     check_same_batch,
     check_same_time,
+    check_seed,
+    is_integer,
 )
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
@@ -200,9 +202,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         self.dropout = dropout
         self.use_bias = use_bias
         self.output_size = cast(int | None, output_shape)
-        if isinstance(attention_axes, int):
-            attention_axes = (attention_axes,)
-        self.attention_axes = None if attention_axes is None else tuple(attention_axes)
+        self.attention_axes = _checked_axes(attention_axes)
         self.sliding_window = sliding_window
         self.flash_attention = flash_attention
         self.kernel_initializer = plain_function(keras.initializers.get(kernel_initializer))
@@ -212,6 +212,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
         self.bias_constraint = keras.constraints.get(bias_constraint)
         self.use_gate = use_gate
+        check_seed(seed)
         self.seed = seed
         self.num_key_value_heads = num_key_value_heads
         self.rotary = rotary
@@ -620,6 +621,19 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
 def _with_heads(mask: Any) -> Any:
     """Reshapes a mask `(B, T, S)` to `(B, 1, T, S)`. Masks per head and `None` are unchanged."""
     return mask if mask is None or len(mask.shape) == 4 else mask[:, None]
+
+
+def _checked_axes(axes):
+    """Returns `attention_axes` as a tuple, or `None`."""
+    if axes is None:
+        return None
+    axes = (axes,) if is_integer(axes) else axes
+    if not isinstance(axes, list | tuple) or not all(map(is_integer, axes)):
+        raise ValueError(
+            "Expected attention_axes to be an integer, a tuple of integers, or None. Received: "
+            f"attention_axes={axes!r}."
+        )
+    return tuple(axes)
 
 
 def _check_sizes(output_shape, sliding_window, **sizes):

@@ -7,8 +7,11 @@ from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._layer.argument_checks import (
     check_compute_dtype,
     check_dropout,
+    check_nonnegative_number,
     check_same_batch,
     check_second_input,
+    check_seed,
+    check_token_ids,
 )
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._serialization.serialize_shared import serialize_shared
@@ -124,12 +127,14 @@ class RNNDecoder(TokenDecoder):
             "coverage_loss": coverage_loss,
             "doubly_stochastic_loss": doubly_stochastic_loss,
         }
+        check_seed(seed)
+        check_token_ids(pad_token_id=pad_token_id)
+        check_nonnegative_number(**losses)
         for name, weight in losses.items():
-            if weight < 0 or (weight and self.cell.attention is None):
+            if weight and self.cell.attention is None:
                 raise ValueError(
-                    f"Expected {name} to be at least 0, and equal to 0 if the cell has no "
-                    f"attention. Received: {name}={weight}. Pass 0, or an AttentionRNNCell with "
-                    "attention."
+                    f"Expected {name} to be 0 if the cell has no attention. Received: "
+                    f"{name}={weight}. Pass 0, or an AttentionRNNCell with attention."
                 )
         self.coverage_loss = coverage_loss
         self.doubly_stochastic_loss = doubly_stochastic_loss

@@ -3,7 +3,10 @@ from typing import Any
 import keras
 
 from keras_attn import masks
-from keras_attn._layer.argument_checks import check_optional_token_ids
+from keras_attn._layer.argument_checks import (
+    check_optional_token_ids,
+    check_token_ids,
+)
 from keras_attn._layer.layer import Layer
 from keras_attn._types import Tensor
 
@@ -58,6 +61,7 @@ class PromptEncoder(Layer):
         kwargs.setdefault("autocast", False)  # half precision would round large ids
         super().__init__(**kwargs)
         self.supports_masking = True
+        check_token_ids(pad_token_id=pad_token_id)
         check_optional_token_ids(start_token_id=start_token_id)
         self.vocabulary_size = vocabulary_size
         self.pad_token_id = pad_token_id

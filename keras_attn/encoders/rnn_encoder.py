@@ -12,6 +12,8 @@ from keras_attn._layer.argument_checks import (
     check_layers,
     check_optional_token_ids,
     check_positive_integer,
+    check_seed,
+    check_token_ids,
 )
 from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import build_activation, ensure_built
@@ -121,6 +123,8 @@ class RNNEncoder(Layer):
         check_cell(cell)
         check_layers(embedding=embedding)
         check_template_dtype(self, "cell", cell)
+        check_seed(seed)
+        check_token_ids(pad_token_id=pad_token_id)
         check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
         self.cell_template = LayerTemplate(cell)
         self.embedding = embedding

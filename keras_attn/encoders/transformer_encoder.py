@@ -4,7 +4,11 @@ import keras
 from keras import ops
 
 from keras_attn import masks
-from keras_attn._layer.argument_checks import check_layers, check_optional_token_ids
+from keras_attn._layer.argument_checks import (
+    check_layers,
+    check_optional_token_ids,
+    check_token_ids,
+)
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.deserialize_shared import deserialize_shared
@@ -116,6 +120,7 @@ class TransformerEncoder(Layer):
         kwargs.setdefault("autocast", False)  # half precision would round large ids
         super().__init__(**kwargs)
         self.supports_masking = True
+        check_token_ids(pad_token_id=pad_token_id)
         check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
         check_layers(token_types=token_types)
         parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)

@@ -9,9 +9,12 @@ from keras_attn._layer.argument_checks import (
     check_compute_dtype,
     check_dropout,
     check_layers,
+    check_nonnegative_integer,
     check_positive_integer,
     check_second_input,
+    check_seed,
     check_sequence_shape,
+    is_integer,
     is_number,
 )
 from keras_attn._layer.ensure_built import ensure_built
@@ -161,15 +164,14 @@ class AutoregressiveForecaster(Layer):
         check_compute_dtype(self, cell=cell, head=head, encoder=encoder)
         check_positive_integer("horizon", horizon)
         check_dropout("dropout", dropout)
+        check_seed(seed)
         counts = {
             "num_past_covariates": num_past_covariates,
             "num_future_covariates": num_future_covariates,
         }
-        for name, value in counts.items():
-            if value != 0:
-                check_positive_integer(name, value)
+        check_nonnegative_integer(**counts)
         self.lags = [*lags]
-        if any(not isinstance(lag, int) or lag < horizon for lag in self.lags):
+        if any(not is_integer(lag) or lag < horizon for lag in self.lags):
             raise ValueError(
                 f"Expected lags to be integers of at least horizon={horizon}, because values after "
                 f"the past window are not known. Received: lags={lags!r}."

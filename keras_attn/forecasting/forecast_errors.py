@@ -38,9 +38,9 @@ def mean_absolute_scaled_error(
     >>> mean_absolute_scaled_error([5.0, 6.0], [4.0, 6.0], history=[1.0, 2.0, 3.0])
     0.5
     """
+    check_positive_integer("season", season)
     actual, predicted = _same_shape(actual, predicted)
     history = masked_to_nan(history, "float64")
-    check_positive_integer("season", season)
     season = int(season)  # an unsigned NumPy integer has no negative
     if history.ndim != 1 or len(history) <= season:
         raise ValueError(

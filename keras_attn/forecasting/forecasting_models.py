@@ -2,6 +2,7 @@ from typing import Any
 
 import keras
 
+from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.forecasting.autoregressive_forecaster import AutoregressiveForecaster
 from keras_attn.forecasting.path_sampler import PathSampler
 from keras_attn.models.functional_model import functional_model
@@ -86,6 +87,8 @@ def forecast_model(
 
 
 def _inputs(forecaster: AutoregressiveForecaster, window: int | None) -> dict[str, Any]:
+    if window is not None:
+        check_positive_integer("window", window)
     shapes = {"past_targets": (window, forecaster.num_targets)}
     if forecaster.num_past_covariates:
         shapes["past_covariates"] = (window, forecaster.num_past_covariates)

@@ -7,7 +7,11 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend.scan import scan, supports_jit
-from keras_attn._layer.argument_checks import check_integers, check_positive_integer
+from keras_attn._layer.argument_checks import (
+    check_integers,
+    check_positive_integer,
+    check_seed,
+)
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._random.uniform_numbers import uniform_numbers
@@ -99,6 +103,7 @@ class PathSampler(Layer):
                 f"Received: forecaster={forecaster!r}."
             )
         check_positive_integer("num_paths", num_paths)
+        check_seed(seed)
         if return_attention_scores and forecaster.cell.attention is None:
             raise ValueError(
                 "Expected return_attention_scores=False for a cell without attention. Received: "

@@ -2,7 +2,11 @@ import keras
 from keras import ops
 
 from keras_attn._drop_ins.dropout import Dropout
-from keras_attn._layer.argument_checks import accepts_numpy_numbers
+from keras_attn._layer.argument_checks import (
+    accepts_numpy_numbers,
+    check_dropout,
+    check_positive_integer,
+)
 from keras_attn.attention.intra_sentence_attention import IntraSentenceAttention
 from keras_attn.attention.soft_alignment import SoftAlignment
 from keras_attn.masks import padding_mask
@@ -64,6 +68,9 @@ def decomposable_attention(
     >>> tuple(model(ids).shape)
     (1, 3)
     """
+    check_positive_integer("num_classes", num_classes)
+    check_positive_integer("units", units)
+    check_dropout("dropout", dropout)
     sides = ("first_ids", "second_ids")
     inputs = [keras.Input((None,), dtype="int32", name=side) for side in sides]  # (B, T)
     masks = [padding_mask(ids) for ids in inputs]  # (B, T)

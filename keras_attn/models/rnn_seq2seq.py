@@ -2,7 +2,11 @@ from typing import Any
 
 import keras
 
-from keras_attn._layer.argument_checks import accepts_numpy_numbers
+from keras_attn._layer.argument_checks import (
+    accepts_numpy_numbers,
+    check_positive_integer,
+    check_seed,
+)
 from keras_attn.attention.bahdanau_attention import BahdanauAttention
 from keras_attn.attention.luong_attention import LuongAttention
 from keras_attn.decoders.rnn_decoder import RNNDecoder
@@ -79,6 +83,9 @@ def rnn_seq2seq(
     """
     if cell not in CELLS:
         raise ValueError(f"Expected cell to be one of {tuple(CELLS)}. Received: cell={cell!r}.")
+    check_positive_integer("units", units)
+    check_positive_integer("num_layers", num_layers)
+    check_seed(seed)
     if seed is not None:
         keras.utils.set_random_seed(seed)
     source_embedding, target_embedding = seq2seq_embeddings(

@@ -2,6 +2,8 @@ from typing import Any
 
 import keras
 
+from keras_attn._layer.argument_checks import check_positive_integer
+
 
 def seq2seq_embeddings(
     source_vocabulary_size: int,
@@ -23,8 +25,16 @@ def seq2seq_embeddings(
         Tuple of two layers: the source embedding and the target embedding.
 
     Raises:
-        ValueError: If `share` is true and the vocabularies have different sizes.
+        ValueError: If a size is not a positive integer, or `share` is true and the vocabularies
+            have different sizes.
     """
+    sizes = {
+        "source_vocabulary_size": source_vocabulary_size,
+        "target_vocabulary_size": target_vocabulary_size,
+        "embedding_dim": embedding_dim,
+    }
+    for name, size in sizes.items():
+        check_positive_integer(name, size)
     if share and source_vocabulary_size != target_vocabulary_size:
         raise ValueError(
             "Expected vocabularies of the same size for shared embeddings. Received: "

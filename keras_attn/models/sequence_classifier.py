@@ -3,7 +3,11 @@ from typing import Any
 import keras
 
 from keras_attn._drop_ins.dropout import Dropout
-from keras_attn._layer.argument_checks import accepts_numpy_numbers
+from keras_attn._layer.argument_checks import (
+    accepts_numpy_numbers,
+    check_dropout,
+    check_positive_integer,
+)
 from keras_attn.models.functional_model import functional_model
 from keras_attn.output_layers.sequence_pooling import SequencePooling
 
@@ -52,6 +56,8 @@ def sequence_classifier(
     >>> tuple(classifier(np.array([[5, 6, 7, 2]])).shape)
     (1, 3)
     """
+    check_positive_integer("num_classes", num_classes)
+    check_dropout("dropout", dropout)
     if inputs is None:
         inputs = keras.Input((None,), dtype="int32", name="token_ids")
     encoded = encoder(inputs)

@@ -2,7 +2,11 @@ from typing import Any
 
 import keras
 
-from keras_attn._layer.argument_checks import accepts_numpy_numbers
+from keras_attn._layer.argument_checks import (
+    accepts_numpy_numbers,
+    check_positive_integer,
+    check_seed,
+)
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
 from keras_attn.models.seq2seq_embeddings import seq2seq_embeddings
@@ -90,6 +94,15 @@ def transformer_seq2seq(
         raise ValueError(
             f"Expected positions to be one of {POSITIONS}. Received: positions={positions!r}."
         )
+    sizes = {
+        "num_layers": num_layers,
+        "num_heads": num_heads,
+        "intermediate_dim": intermediate_dim,
+        "max_length": max_length,
+    }
+    for name, size in sizes.items():
+        check_positive_integer(name, size)
+    check_seed(seed)
     if seed is not None:
         keras.utils.set_random_seed(seed)
     source_embedding, target_embedding = seq2seq_embeddings(

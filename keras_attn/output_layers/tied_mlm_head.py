@@ -3,6 +3,7 @@ from typing import Any, Self
 import keras
 
 from keras_attn._drop_ins.layer_normalization import LayerNormalization
+from keras_attn._layer.argument_checks import check_positive_number
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.deserialize_shared import deserialize_shared
@@ -63,6 +64,7 @@ class TiedMLMHead(Layer):
                 "Expected embedding to be a keras.layers.ReversibleEmbedding, whose matrix is "
                 f"shared. Received: embedding={type(embedding).__name__}."
             )
+        check_positive_number(epsilon=epsilon)
         self.supports_masking = True
         self.embedding = embedding
         self.epsilon = epsilon

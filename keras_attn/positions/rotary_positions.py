@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn._layer.argument_checks import check_positive_number
 from keras_attn._layer.layer import Layer
 from keras_attn._types import StaticShape, Tensor
 from keras_attn.masks import wide_dtype
@@ -72,10 +73,7 @@ class RotaryPositions(Layer):
             raise ValueError(
                 f'Expected layout to be "halves" or "interleaved". Received: layout={layout!r}.'
             )
-        if not max_wavelength > 0:
-            raise ValueError(
-                f"Expected max_wavelength > 0. Received: max_wavelength={max_wavelength}."
-            )
+        check_positive_number(max_wavelength=max_wavelength)
         if scaling is not None and not isinstance(scaling, RotaryScaling):
             raise ValueError(
                 "Expected scaling to be a LinearRotaryScaling, Llama3RotaryScaling or "

@@ -4,7 +4,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn._layer.argument_checks import check_sequence_shape
+from keras_attn._layer.argument_checks import (
+    check_positive_number,
+    check_sequence_shape,
+)
 from keras_attn._layer.layer import Layer
 from keras_attn._types import StaticShape, Tensor
 from keras_attn.masks import wide_dtype
@@ -77,10 +80,7 @@ class SinusoidalPositions(Layer):
                 f"Expected layout to be one of {LAYOUTS}. Received: layout={layout!r}."
             )
         check_offset(offset)
-        if not max_wavelength > 0:
-            raise ValueError(
-                f"Expected max_wavelength > 0. Received: max_wavelength={max_wavelength}."
-            )
+        check_positive_number(max_wavelength=max_wavelength)
         self.layout = layout
         self.max_wavelength = max_wavelength
         self.offset = offset

@@ -1,5 +1,4 @@
 import functools
-import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +10,11 @@ from keras_attn._backend import gather
 from keras_attn._backend.integers import sum_int32
 from keras_attn._backend.top_k import top_k
 from keras_attn._decoding_state import growing_buffer
-from keras_attn._layer.argument_checks import check_positive_integer, is_finite
+from keras_attn._layer.argument_checks import (
+    check_positive_integer,
+    is_finite,
+    is_integer,
+)
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._types import Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
@@ -178,10 +181,7 @@ class BeamDecoder(Search):
                 "or a SamplingDecoder for many hypotheses."
             )
         check_positive_integer("num_groups", num_groups)
-        if (
-            not isinstance(num_hypotheses, numbers.Integral)
-            or not 1 <= num_hypotheses <= beam_width
-        ):
+        if not is_integer(num_hypotheses) or not 1 <= num_hypotheses <= beam_width:
             raise ValueError(
                 "Expected num_hypotheses to be an integer from 1 to beam_width. Received: "
                 f"num_hypotheses={num_hypotheses!r}, beam_width={beam_width}. Increase beam_width, "

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,7 +9,12 @@ from keras_attn._backend.gather import gather_beams
 from keras_attn._backend.integers import sum_int32
 from keras_attn._backend.top_k import top_k
 from keras_attn._decoding_state import growing_buffer
-from keras_attn._layer.argument_checks import check_integers, check_number, check_positive_integer
+from keras_attn._layer.argument_checks import (
+    check_integers,
+    check_number,
+    check_positive_integer,
+    check_seed,
+)
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._random.draw_index import draw_index
 from keras_attn._random.uniform_numbers import uniform_numbers
@@ -137,8 +143,9 @@ class SamplingDecoder(IndependentSearch):
             **kwargs,
         )
         check_positive_integer("num_hypotheses", num_hypotheses)
+        check_seed(seed)
         check_number(  # values below 1e-38 are 0 in float32
-            *("temperature", temperature, lambda value: value >= 1e-30),
+            *("temperature", temperature, lambda value: 1e-30 <= value < math.inf),
             *("of at least 1e-30", "Use GreedyDecoder for a temperature of 0."),
         )
         if top_k is not None:

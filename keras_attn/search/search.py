@@ -1,6 +1,5 @@
 import contextlib
 import math
-import numbers
 from collections.abc import Iterable
 from typing import Any, Self
 
@@ -15,6 +14,7 @@ from keras_attn._layer.argument_checks import (
     check_integers,
     check_token_ids,
     is_finite,
+    is_integer,
     is_number,
     known_values,
 )
@@ -46,7 +46,7 @@ class Search(Layer):
 
     Args:
         decoder: `StepDecoder`.
-        max_length: Positive int, maximum number of tokens of a hypothesis, including the end token.
+        max_length: Int >= 0, maximum number of tokens of a hypothesis, including the end token.
             A decoder with learned positions may limit the length further. Defaults to `256`.
         relative_max_length: Tuple `(factor, margin)`: a hypothesis has at most `factor *
             source_length + margin` tokens, or no tokens if this number is negative. `None` for no
@@ -182,7 +182,7 @@ class Search(Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
         lengths = (min_length, max_length)
-        whole = all(isinstance(each, numbers.Real) and each % 1 == 0 for each in lengths)
+        whole = all(is_number(each) and each % 1 == 0 for each in lengths)
         if not whole or not 0 <= min_length <= max_length < 2**31:
             raise ValueError(
                 "Expected integers with 0 <= min_length <= max_length < 2**31. Received: "
@@ -201,7 +201,7 @@ class Search(Layer):
         if relative_max_length is not None and (
             not isinstance(relative_max_length, (tuple, list))
             or len(relative_max_length) != 2
-            or not all(isinstance(number, numbers.Real) for number in relative_max_length)
+            or not all(is_number(number) for number in relative_max_length)
             or any(math.isnan(number) for number in relative_max_length)
         ):
             raise ValueError(
@@ -238,7 +238,7 @@ class Search(Layer):
                 "Expected repetition_penalty to be a positive finite number. Received: "
                 f"repetition_penalty={repetition_penalty!r}. Use 1.0 for no penalty."
             )
-        if not isinstance(no_repeat_ngram_size, numbers.Integral) or no_repeat_ngram_size < 0:
+        if not is_integer(no_repeat_ngram_size) or no_repeat_ngram_size < 0:
             raise ValueError(
                 "Expected no_repeat_ngram_size to be an integer of at least 0. Received: "
                 f"no_repeat_ngram_size={no_repeat_ngram_size!r}. Use 0 for no limit."

@@ -12,6 +12,7 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._files.path_lock import PathLock
 from keras_attn._types import TensorDict
 from keras_attn.training.finite_weights import FiniteWeights
+from keras_attn.training.run_directory import RunDirectory
 
 
 class BestCheckpoint(keras.callbacks.Callback):
@@ -26,7 +27,7 @@ class BestCheckpoint(keras.callbacks.Callback):
 
     Args:
         path: Path that ends with `.keras` (to save the model) or `.weights.h5` (to save its
-            weights).
+            weights); or a `RunDirectory`, to save its model.
         monitor: String, key in the logs of an epoch. Defaults to `"val_perplexity"`.
         mode: String, `"min"`, `"max"` or `"auto"`. With `"auto"`, the mode is `"max"` if the key
             ends with `bleu` or `accuracy`, otherwise `"min"`. Defaults to `"auto"`.
@@ -45,7 +46,7 @@ class BestCheckpoint(keras.callbacks.Callback):
 
     ```python
     fit(trainer, batches, epochs=20, validation_batches=validation,
-        callbacks=[BestCheckpoint("run/model.keras", saved_model=translator)])
+        callbacks=[BestCheckpoint("best.keras", saved_model=translator)])
     ```
     """
 
@@ -53,12 +54,15 @@ class BestCheckpoint(keras.callbacks.Callback):
 
     def __init__(
         self,
-        path: str | PathLike[str],
+        path: str | PathLike[str] | RunDirectory,
         monitor: str = "val_perplexity",
         mode: str = "auto",
         saved_model: keras.Model | None = None,
     ) -> None:
         super().__init__()
+        self._run = path if isinstance(path, RunDirectory) else None
+        if isinstance(path, RunDirectory):
+            path = path.model_path
         if not str(path).endswith((".keras", ".weights.h5")):
             raise ValueError(
                 "Expected path to end with .keras (model) or .weights.h5 (weights). Received: "
@@ -129,7 +133,10 @@ class BestCheckpoint(keras.callbacks.Callback):
         All workers must save the model, because on JAX saving is a collective operation.
         """
         if is_chief(self.model):
-            with atomic_replace(self.path) as partial:
+            replacement = atomic_replace(self.path)
+            if self._run is not None:
+                replacement = self._run.replace_model()
+            with replacement as partial:
                 yield partial
         else:
             with tempfile.TemporaryDirectory() as directory:

@@ -5,6 +5,11 @@ from keras import ops
 
 from keras_attn._backend.private_names import GradientClipping, adam_moments
 from keras_attn._backend.replicas import num_replicas, sum_over_replicas
+from keras_attn._layer.argument_checks import (
+    check_nonnegative_number,
+    check_positive_integer,
+    check_share,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -55,7 +60,8 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         **kwargs: Further arguments of `keras.optimizers.Adam`.
 
     Raises:
-        ValueError: If more than one of `clipnorm`, `clipvalue` and `global_clipnorm` is given.
+        ValueError: If a number is negative, NaN or infinite; if a decay rate is not in [0, 1); or
+            if more than one of `clipnorm`, `clipvalue` and `global_clipnorm` is given.
 
     Example:
 
@@ -63,6 +69,69 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
     >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     >>> model.compile(optimizer, loss="mse")
     """
+
+    def __init__(
+        self,
+        learning_rate: Any = 0.001,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-7,
+        amsgrad: bool = False,
+        weight_decay: float | None = None,
+        clipnorm: float | None = None,
+        clipvalue: float | None = None,
+        global_clipnorm: float | None = None,
+        use_ema: bool = False,
+        ema_momentum: float = 0.99,
+        ema_overwrite_frequency: int | None = None,
+        loss_scale_factor: float | None = None,
+        gradient_accumulation_steps: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        numbers = {
+            "learning_rate": None if callable(learning_rate) else learning_rate,
+            "epsilon": epsilon,
+            "weight_decay": weight_decay,
+            "clipnorm": clipnorm,
+            "clipvalue": clipvalue,
+            "global_clipnorm": global_clipnorm,
+            "loss_scale_factor": loss_scale_factor,
+        }
+        if learning_rate is None or epsilon is None:
+            check_nonnegative_number(learning_rate=learning_rate, epsilon=epsilon)
+        check_nonnegative_number(
+            **{name: each for name, each in numbers.items() if each is not None}
+        )
+        for rate_name, rate in (("beta_1", beta_1), ("beta_2", beta_2)):
+            check_share(rate_name, rate)
+        check_share("ema_momentum", ema_momentum)
+        steps = {
+            "ema_overwrite_frequency": ema_overwrite_frequency,
+            "gradient_accumulation_steps": gradient_accumulation_steps,
+        }
+        for steps_name, number in steps.items():
+            if number is not None:
+                check_positive_integer(steps_name, number)
+        rate_or_schedule: Any = learning_rate  # the annotation of Keras has no schedules
+        super().__init__(
+            learning_rate=rate_or_schedule,
+            beta_1=beta_1,
+            beta_2=beta_2,
+            epsilon=epsilon,
+            amsgrad=amsgrad,
+            weight_decay=weight_decay,
+            clipnorm=clipnorm,
+            clipvalue=clipvalue,
+            global_clipnorm=global_clipnorm,
+            use_ema=use_ema,
+            ema_momentum=ema_momentum,
+            ema_overwrite_frequency=ema_overwrite_frequency,
+            loss_scale_factor=loss_scale_factor,
+            gradient_accumulation_steps=gradient_accumulation_steps,
+            name=name,
+            **kwargs,
+        )
 
     def clip_gradients(self, gradients: list[Any]) -> list[Any]:
         """Clips the sum of the gradients over all replicas.

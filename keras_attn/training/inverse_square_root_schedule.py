@@ -4,6 +4,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
+from keras_attn._layer.argument_checks import check_positive_integer, check_positive_number
 from keras_attn._types import Tensor
 
 
@@ -48,16 +49,11 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         name: str = "inverse_square_root_schedule",
     ) -> None:
         super().__init__()
-        if not peak_learning_rate > 0:
-            raise ValueError(
-                "Expected peak_learning_rate to be positive. Received: "
-                f"peak_learning_rate={peak_learning_rate}."
-            )
-        if warmup_steps < 1:
-            raise ValueError(
-                f"Expected warmup_steps of at least 1. Received: warmup_steps={warmup_steps}. Use "
-                "1 for no warmup."
-            )
+        check_positive_number(peak_learning_rate=peak_learning_rate)
+        check_positive_integer("warmup_steps", warmup_steps)
+        for name, steps in (("total_steps", total_steps), ("decay_steps", decay_steps)):
+            if steps is not None:
+                check_positive_integer(name, steps)
         if (total_steps is None) != (decay_steps is None) or (
             total_steps is not None
             and decay_steps is not None

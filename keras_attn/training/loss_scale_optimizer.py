@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn._backend.replicas import sum_over_replicas
+from keras_attn._layer.argument_checks import check_positive_integer, check_positive_number
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -27,12 +28,27 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         name: String, name of the optimizer. Defaults to `None`.
         **kwargs: Further arguments of `keras.optimizers.LossScaleOptimizer`.
 
+    Raises:
+        ValueError: If `initial_scale` or `dynamic_growth_steps` is not positive.
+
     Example:
 
     >>> optimizer = LossScaleOptimizer(keras.optimizers.Adam(0.001), initial_scale=1024.0)
     >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, dtype="mixed_float16")])
     >>> model.compile(optimizer, loss="mse")
     """
+
+    def __init__(
+        self,
+        inner_optimizer: Any,
+        initial_scale: float = 2.0**15,
+        dynamic_growth_steps: int = 2000,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        check_positive_number(initial_scale=initial_scale)
+        check_positive_integer("dynamic_growth_steps", dynamic_growth_steps)
+        super().__init__(inner_optimizer, initial_scale, dynamic_growth_steps, name=name, **kwargs)
 
     def check_finite(self, grads: list[Any]) -> Any:
         is_finite: Any = super().check_finite(grads)

@@ -1,5 +1,7 @@
+import contextlib
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -10,7 +12,7 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.model_card import ModelCard
 from keras_attn.training.series_columns import SeriesColumns
-from keras_attn_checks.run_folder import read_run, require_kind, require_run_file
+from keras_attn_checks.run_folder import file_checksum, read_run, require_kind, require_part
 
 FORMAT = 1
 DESCRIPTION = "run.json"
@@ -18,6 +20,7 @@ MODEL = "model.keras"
 SIDES = ("source", "target")
 IDS = ("pad_token_id", "start_token_id", "end_token_id")
 SIZE, LANGUAGES = "vocabulary_size", "languages"
+CHECKSUMS = "checksums"
 
 
 class RunDirectory:
@@ -36,7 +39,12 @@ class RunDirectory:
     the object can have the key `series` (see `SeriesColumns`). `source` and `target` are objects
     with the keys `tokenizer` (`"sentencepiece"` or `"tokenizers"`), `file`, `pad_token_id`,
     `start_token_id` and `end_token_id`, and optionally `vocabulary_size` and `languages`; or
-    `{"tokenizer": "none"}`. `RunDirectory` ignores other keys.
+    `{"tokenizer": "none"}`. `checksums` maps the names of the model, the tokenizers and the other
+    files to lists of permitted SHA-256 checksums. `RunDirectory` ignores other keys.
+
+    A directory contains the files of one training only. `create` removes the model of another
+    training, and files that do not have their checksum are refused. Directories of earlier versions
+    have no checksums, and their files are not compared.
 
     Args:
         path: Path of the directory.
@@ -46,8 +54,8 @@ class RunDirectory:
         kind: String, type of the model: `"generation"` for a `GenerationModel`, `"series"` for a
             forecaster (`keras-attn export` accepts these two), or any other string, such as
             `"classification"`.
-        model_path: `Path` of the model. Training programs usually write this file at the end of the
-            training.
+        model_path: `Path` of the model. Training programs write this file with `save_model` or
+            `BestCheckpoint(run)`.
         source_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`, or `None`.
         target_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`, or `None` if the run
             has no target tokenizer or the target uses `source_tokenizer`.
@@ -58,7 +66,7 @@ class RunDirectory:
 
     Raises:
         FileNotFoundError: If the directory, its `run.json` or a tokenizer is missing.
-        ValueError: If `run.json` or a tokenizer is damaged.
+        ValueError: If `run.json` or a tokenizer is damaged, or from another training.
 
     Example:
 
@@ -79,11 +87,13 @@ class RunDirectory:
             self.kind = _string(description["kind"])
             self.model_path = self.path / _string(description["model"])
             files = description.get("files", {})
-            self.files = {name: self.path / _string(file) for name, file in files.items()}
+            self._file_names = [_string(file) for file in files.values()]
+            self.files = {name: self.path / file for name, file in files.items()}
             card = description.get("card", {})
             self.card = ModelCard(**{name: card.get(name) for name in vars(ModelCard())})
             image = description.get("image_format")
             self.image_format = None if image is None else ImageFormat.from_entries(image)
+            self._checksums = _checksums(description)
             series = description.get("series")
             self.series = None if series is None else SeriesColumns.from_entries(series)
             sides = [self._tokenizer_arguments(description.get(side, {})) for side in SIDES]
@@ -110,6 +120,11 @@ class RunDirectory:
     ) -> Self:
         """Writes the tokenizers and `run.json`. Call `save_model` afterwards to save the model.
 
+        If the directory contains a run with a different kind, different tokenizers or different
+        files, its model is removed. Otherwise the model is kept: an interrupted training resumes.
+        If the process is killed at any moment, the directory contains the old run, or a new run
+        that is refused because it is incomplete.
+
         Args:
             path: Path of the directory. It is created if it does not exist.
             kind: String, type of the model, see the attributes.
@@ -129,12 +144,13 @@ class RunDirectory:
         """
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
-        description = {"format": FORMAT, "kind": kind, "model": MODEL}
+        description: dict[str, Any] = {"format": FORMAT, "kind": kind, "model": MODEL}
+        tokenizers: dict[str, Any] = {}
         for side, tokenizer in zip(SIDES, (source_tokenizer, target_tokenizer), strict=True):
             description[side] = {"tokenizer": "none"}
             if tokenizer is not None:
                 file = f"{side}{tokenizer.suffix}"
-                tokenizer.save(path / file)
+                tokenizers[file] = tokenizer
                 ids = {name: getattr(tokenizer, name) for name in IDS}
                 if tokenizer.has_extra_pieces:
                     ids[SIZE] = tokenizer.vocabulary_size
@@ -149,14 +165,58 @@ class RunDirectory:
             description["image_format"] = image_format.entries()
         if series is not None:
             description["series"] = series.entries()
-        with atomic_replace(path / DESCRIPTION) as partial:
-            partial.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
+        checksums = {
+            file: [hashlib.sha256(tokenizer.model).hexdigest()]
+            for file, tokenizer in tokenizers.items()
+        }
+        kept = _checksums_of_kept_model(path, description, checksums)
+        description[CHECKSUMS] = checksums | kept
+        # First of all, replace the description. From then on, the files of an earlier run do not
+        # have the expected checksums.
+        _write_description(path, description)
+        for file, tokenizer in tokenizers.items():
+            tokenizer.save(path / file)
+        if not kept:
+            (path / MODEL).unlink(missing_ok=True)
         return cls(path)
 
     def save_model(self, model: keras.Model) -> None:
-        """Saves the model atomically."""
-        with atomic_replace(self.model_path) as partial:
+        """Saves the model atomically, and records the checksums of model and files."""
+        with self.replace_model() as partial:
             model.save(partial)
+
+    @contextlib.contextmanager
+    def replace_model(self) -> Iterator[Path]:
+        """Context manager that yields a temporary path, whose content becomes the new model.
+
+        If the block raises an exception or the process is killed, the directory contains the old or
+        the new model, and `run.json` permits it.
+
+        Yields:
+            `Path` that ends with `.keras`. The block must write a file to this path.
+        """
+        model = self.model_path.name
+        files = {
+            name: [file_checksum(self.path / name)]
+            for name in self._file_names
+            if (self.path / name).is_file()
+        }
+        with atomic_replace(self.model_path) as partial:
+            yield partial
+            new = [file_checksum(partial)]
+            self._record({**files, model: self._checksums_on_disk().get(model, []) + new})
+        self._record({**files, model: new})
+
+    def _checksums_on_disk(self):
+        return _checksums(read_run(self.path)) or {}
+
+    def _record(self, checksums):
+        """Adds checksums to `run.json`, unless the directory is of an earlier version."""
+        description = read_run(self.path)
+        if _checksums(description) is not None:
+            description[CHECKSUMS] |= checksums
+            _write_description(self.path, description)
+            self._checksums = description[CHECKSUMS]
 
     def load_model(self, kind: str | None = None) -> Any:
         """Loads the model, without its optimizer and loss.
@@ -170,11 +230,15 @@ class RunDirectory:
         Raises:
             FileNotFoundError: If the model does not exist, for example because the training has not
                 ended.
-            ValueError: If the run has a different kind, or the file is damaged.
+            ValueError: If the run has a different kind, the file is damaged, or the model or
+                another file is from another training.
         """
         if kind is not None:
             require_kind(self.path, self.kind, kind)
-        require_run_file(self.path, self.model_path.name)
+        require_part(self.path, self.model_path.name, self._checksums)
+        for name in self._file_names:
+            if name in (self._checksums or {}):
+                require_part(self.path, name, self._checksums)
         return keras.saving.load_model(self.model_path, compile=False)
 
     def _tokenizer_arguments(self, side):
@@ -195,7 +259,7 @@ class RunDirectory:
         if arguments is None:
             return None
         name, kind, arguments = arguments
-        require_run_file(self.path, name)
+        require_part(self.path, name, self._checksums)
         # `import keras_attn` must not load keras_attn.text.
         from keras_attn.text.hugging_face_tokenizer import HuggingFaceTokenizer
         from keras_attn.text.language import Language
@@ -204,6 +268,46 @@ class RunDirectory:
         languages = {name: Language(**each) for name, each in arguments[LANGUAGES].items()}
         formats = {"sentencepiece": SentencePieceTokenizer, "tokenizers": HuggingFaceTokenizer}
         return formats[kind].load(self.path / name, **{**arguments, LANGUAGES: languages})
+
+
+def _checksums(description):
+    """Returns the checksums by file name, or `None` if the directory is of an earlier version."""
+    checksums = description.get(CHECKSUMS)
+    if checksums is None:
+        return None
+    return {name: [_string(each) for each in values] for name, values in checksums.items()}
+
+
+def _checksums_of_kept_model(path, description, checksums):
+    """Returns the entry of a model that was trained with the same tokenizers, kind and files.
+
+    Returns:
+        Dict with the checksums of the model, and of the files of its training; empty if the
+        directory has no such model.
+    """
+    try:
+        old = read_run(path)
+        known = _checksums(old)
+        if known is None:
+            known = {name: [file_checksum(path / name)] for name in (MODEL, *checksums)}
+    except (AttributeError, OSError, TypeError, ValueError):  # no run, or a damaged one
+        return {}
+    is_same = (
+        MODEL in known
+        and (path / MODEL).is_file()
+        and all(known.get(file) == values for file, values in checksums.items())
+        and all(
+            description.get(name) == old.get(name)
+            for name in (description.keys() | old.keys()) - {"card", CHECKSUMS}
+        )
+    )
+    kept = {MODEL, *description["files"].values()} if is_same else ()
+    return {name: values for name, values in known.items() if name in kept}
+
+
+def _write_description(path, description):
+    with atomic_replace(path / DESCRIPTION) as partial:
+        partial.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
 
 
 def _string(value):

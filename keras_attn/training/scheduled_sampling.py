@@ -4,7 +4,12 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from keras_attn._layer.argument_checks import check_positive_integer, is_number
+from keras_attn._layer.argument_checks import (
+    check_positive_integer,
+    check_seed,
+    check_token_ids,
+    is_number,
+)
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._random.draw_index import draw_index
@@ -106,6 +111,8 @@ class ScheduledSampling(Layer):
                 f"probability={probability!r}. Pass a float or a LearningRateSchedule."
             )
         check_positive_integer("num_passes", num_passes)
+        check_token_ids(pad_token_id=pad_token_id)
+        check_seed(seed)
         self.decoder = decoder
         self.probability = float(probability) if is_number(probability) else probability
         self.num_passes = num_passes

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn._backend.replicas import global_mean
+from keras_attn._layer.argument_checks import check_label, check_label_smoothing
 from keras_attn._types import Tensor
 from keras_attn.output_layers.projection import projection_operands
 from keras_attn.training.crossentropy_per_token import crossentropy_per_token
@@ -89,11 +90,8 @@ class SequenceCrossentropy(keras.losses.Loss):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(
-                "Expected label_smoothing to be in [0, 1). Received: "
-                f"label_smoothing={label_smoothing!r}. Use 0.0 for no smoothing."
-            )
+        check_label_smoothing(label_smoothing)
+        check_label("ignore_class", ignore_class)
         self.label_smoothing = label_smoothing
         self.ignore_class = ignore_class
         self.fused = fused

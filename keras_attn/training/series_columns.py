@@ -22,7 +22,7 @@ class SeriesColumns:
         time_column: String, name of the column with the times. Defaults to `None`.
 
     Raises:
-        ValueError: If a value has a wrong type.
+        ValueError: If a value has a wrong type, or a sequence contains a name twice.
 
     Example:
 
@@ -43,6 +43,11 @@ class SeriesColumns:
             if not isinstance(value, (list, tuple)) or not all(isinstance(x, str) for x in value):
                 raise ValueError(
                     f"Expected {name} to be a list of strings. Received: {name}={value!r}."
+                )
+            if len(set(value)) < len(value):
+                raise ValueError(
+                    f"Expected {name} with different names. Received: {name}={value!r}. Rename a "
+                    "column."
                 )
             object.__setattr__(self, name, list(value))
         if not isinstance(self.time_column, (str, type(None))):

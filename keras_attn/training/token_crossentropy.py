@@ -2,6 +2,7 @@ from typing import Any
 
 import keras
 
+from keras_attn._layer.argument_checks import check_label_smoothing
 from keras_attn.training.token_metric import TokenMetric
 from keras_attn.training.token_statistics import crossentropy_of
 
@@ -52,6 +53,7 @@ class TokenCrossentropy(TokenMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
+        check_label_smoothing(label_smoothing)
         self.label_smoothing = label_smoothing
 
     def values(self, statistics: Any, num_classes: int) -> Any:

@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn._backend.replicas import sum_over_replicas
+from keras_attn._layer.argument_checks import check_label
 from keras_attn.training.token_statistics import (
     TokenStatistics,
     check_num_classes,
@@ -42,6 +43,7 @@ class TokenMetric(keras.metrics.Metric):
 
     def __init__(self, ignore_class: int = 0, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
+        check_label("ignore_class", ignore_class)
         self.ignore_class = ignore_class
         self.total = self.add_variable(shape=(), initializer="zeros", name="total")
         self.num_tokens = self.add_variable(shape=(), initializer="zeros", name="num_tokens")

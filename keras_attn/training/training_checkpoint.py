@@ -63,7 +63,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         history: Dict from names to lists, the logs of the finished epochs.
 
     Raises:
-        ValueError: If `save_steps` or `on_mismatch` is invalid, or an epoch has fewer than
+        ValueError: If an int is not positive, `on_mismatch` is invalid or an epoch has fewer than
             `steps_per_epoch` batches.
         OSError: If the directory cannot be written.
         RuntimeError: If another training uses the directory.
@@ -96,6 +96,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         on_mismatch: str = "error",
     ) -> None:
         super().__init__()
+        check_positive_integer("steps_per_epoch", steps_per_epoch)
+        check_positive_integer("epochs", epochs)
         check_positive_integer("save_steps", save_steps)
         if on_mismatch not in ("error", "warn"):
             raise ValueError(

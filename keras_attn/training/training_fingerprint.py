@@ -116,8 +116,8 @@ def _model_config(model):
         for layer in flatten_layers([model])
         if isinstance(layer, LowRankAdaptation) and layer.lora_kernels
     ]
-    config = _normalized(_plain(config))
-    return {**config, "lora": _plain(lora)} if lora else config
+    normalized: Any = _normalized(_plain(config))
+    return {**normalized, "lora": _plain(lora)} if lora else normalized
 
 
 def _attributes(layer):

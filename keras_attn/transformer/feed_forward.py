@@ -6,7 +6,11 @@ from keras import ops
 
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._drop_ins.low_rank_adaptation import LowRankAdaptation
-from keras_attn._layer.argument_checks import check_dropout, check_positive_integer
+from keras_attn._layer.argument_checks import (
+    check_dropout,
+    check_positive_integer,
+    check_seed,
+)
 from keras_attn._layer.ensure_built import build_activation
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
@@ -71,6 +75,7 @@ class FeedForward(LowRankAdaptation, Layer):
         super().__init__(**kwargs)
         check_positive_integer("intermediate_dim", intermediate_dim)
         check_dropout("dropout", dropout)
+        check_seed(seed)
         self.supports_masking = True
         self.intermediate_dim = intermediate_dim
         self.is_gated = isinstance(activation, str) and activation in GATES

@@ -8,6 +8,8 @@ from keras_attn._drop_ins.layer_normalization import LayerNormalization
 from keras_attn._layer.argument_checks import (
     check_dropout,
     check_positive_integer,
+    check_positive_number,
+    check_seed,
     check_sequence_shape,
 )
 from keras_attn._layer.layer import Layer
@@ -127,7 +129,17 @@ class TransformerEncoderBlock(Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
-        check_positive_integer("num_heads", num_heads)
+        sizes = {
+            "num_heads": num_heads,
+            "key_dim": key_dim,
+            "num_key_value_heads": num_key_value_heads,
+            "sliding_window": sliding_window,
+        }
+        for name, size in sizes.items():
+            if size is not None or name == "num_heads":
+                check_positive_integer(name, size)
+        check_positive_number(epsilon=epsilon)
+        check_seed(seed)
         if normalization not in NORMALIZATIONS:
             raise ValueError(
                 f"Expected normalization to be one of {tuple(NORMALIZATIONS)}. "

@@ -6,7 +6,12 @@ import keras
 from keras import ops
 
 from keras_attn._drop_ins.dropout import Dropout
-from keras_attn._layer.argument_checks import check_dropout, check_layers, check_positive_integer
+from keras_attn._layer.argument_checks import (
+    check_dropout,
+    check_layers,
+    check_positive_integer,
+    check_seed,
+)
 from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
@@ -70,6 +75,7 @@ class TransformerStack(Layer):
         super().__init__(**kwargs)
         check_positive_integer("num_layers", num_layers)
         check_dropout("dropout", dropout)
+        check_seed(seed)
         check_block(block)
         check_layers(embedding=embedding)
         check_template_dtype(self, "block", block)

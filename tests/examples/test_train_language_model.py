@@ -8,6 +8,7 @@ import pytest
 import train_language_model
 
 from keras_attn.text import SentencePieceTokenizer
+from keras_attn.training import RunDirectory
 from tests.examples.scripts import EXAMPLES, predict, python
 
 SCRIPT = EXAMPLES / "train_language_model.py"
@@ -120,6 +121,18 @@ def test_too_little_text_is_refused(tmp_path):
         train_language_model.read_texts(args)
     with pytest.raises(SystemExit, match="longer than --window 3. Received: 3 characters"):
         train_language_model.RandomWindows(np.arange(3), args)
+
+
+def test_an_earlier_run_is_kept_if_the_text_is_refused(tokenizer, tmp_path, monkeypatch):
+    RunDirectory.create(tmp_path / "run", "generation", tokenizer)
+    (tmp_path / "run" / "held_out.txt").write_text("old")
+    (tmp_path / "short").write_text("xyz\n")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    options = ["--run-dir", tmp_path / "run", "--data", tmp_path / "short", *SMALL]
+    monkeypatch.setattr("sys.argv", ["train_language_model.py", *map(str, options)])
+    with pytest.raises(SystemExit, match="longer than --window 32"):
+        train_language_model.main()
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
 
 
 def test_the_stream_keeps_every_character(tokenizer):

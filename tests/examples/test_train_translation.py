@@ -1,9 +1,12 @@
 """What the example refuses; what it makes is the subject of `make demo`."""
 
+import contextlib
 import os
+from types import SimpleNamespace
 
 import pytest
 import train_translation
+import translation_data
 
 from keras_attn._files.path_lock import PathLock
 
@@ -23,6 +26,21 @@ def test_a_run_directory_belongs_to_one_text_and_model(tmp_path, monkeypatch, be
     with pytest.raises(SystemExit, match="a different --run-dir") as raised:
         train_translation.main()
     assert changed in str(raised.value) and not (tmp_path / "model.keras").exists()
+
+
+def test_a_run_directory_belongs_to_one_text_of_the_same_size(tmp_path):
+    files = {("train", "source"): tmp_path / "text"}
+    args = SimpleNamespace(run_dir=tmp_path / "run")
+    (args.run_dir / "state").mkdir(parents=True)
+    for text, is_same in (("one", True), ("one", True), ("two", False)):
+        files["train", "source"].write_text(text)
+        if not (args.run_dir / "options.json").exists():
+            (args.run_dir / "options.json").write_text("{}")
+            (args.run_dir / "state").rmdir()
+        context = contextlib.nullcontext() if is_same else pytest.raises(SystemExit, match="sha256")
+        with context:
+            translation_data.check_run_dir(files, args)
+        (args.run_dir / "state").mkdir(exist_ok=True)
 
 
 def test_run_directory_of_a_running_training_is_refused(tmp_path, monkeypatch):

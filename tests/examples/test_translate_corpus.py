@@ -82,6 +82,26 @@ def test_a_folder_of_another_corpus_is_refused(tmp_path):
         translate_corpus.prepare_folder(args, partitions)
 
 
+def test_a_folder_of_another_text_with_as_many_lines_is_refused(tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"1")
+    args = SimpleNamespace(model=tmp_path / "model.onnx", out=tmp_path / "out")
+    corpus = tmp_path / "corpus"
+
+    def prepare(text):
+        corpus.write_text(text)
+        translate_corpus.prepare_folder(args, translate_corpus.find_partitions([corpus], 2))
+
+    prepare("one\ntwo\nthree\n")
+    prepare("one\ntwo\nthree\n")
+    for text in ("one\ntwo\nfour!\n", "two\none\nthree\n"):  # the same numbers of bytes and lines
+        with pytest.raises(SystemExit, match="same model, corpus and --partition-lines"):
+            prepare(text)
+    (args.out / "job.json").unlink()
+    (args.out / "part-00000.txt").write_text("eins\nzwei\n")
+    with pytest.raises(SystemExit, match="same model, corpus and --partition-lines"):
+        prepare("one\ntwo\nthree\n")
+
+
 def test_a_worker_writes_a_complete_partition(model, tmp_path):
     lines = different_lines(101)
     (tmp_path / "corpus").write_text("\n".join(lines) + "\n", encoding="utf-8")
