@@ -22,6 +22,7 @@ from keras_attn.export.trace.litert_conversion import (
     with_batch_size,
 )
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
+from keras_attn_checks.progress import report_phase
 
 
 def export_functional_litert(
