@@ -189,13 +189,14 @@ def test_other_models_are_refused(tmp_path):
         export_ctranslate2(translator(), folder)
 
 
-def test_int8_weights_are_smaller(tmp_path):
+def test_lower_precisions_are_smaller(tmp_path):
     model = translator(embedding_dim=64, intermediate_dim=256)
     sizes = {}
-    for precision in ("float32", "int8"):
+    for precision in ("float32", "float16", "bfloat16", "int16", "int8"):
         export_ctranslate2(model, tmp_path / precision, precision=precision, num_positions=16)
         sizes[precision] = (tmp_path / precision / "model.bin").stat().st_size
-    assert sizes["int8"] < sizes["float32"] / 2
+    assert sizes.pop("int8") < sizes["float32"] / 2
+    assert max(size for name, size in sizes.items() if "16" in name) < 0.6 * sizes["float32"]
 
 
 def test_low_rank_updates_are_merged(tmp_path):

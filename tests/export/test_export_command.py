@@ -97,6 +97,8 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
         assert calls.pop() == {**expected, **plain}
     if form == "onnx":
         for arguments, expected in [
+            (["--alignments"], {"alignments": True}),
+            (["--tolerance", "2e-3"], {"tolerance": 0.002}),
             (["--external-data"], {"external_data": True}),
             (["--external-data", "--no-alignments"], {"external_data": True, "alignments": False}),
             (["--target-prefix"], {"target_prefix": True}),
@@ -115,6 +117,22 @@ def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatc
         with pytest.raises(SystemExit):
             main([other, str(run), str(tmp_path / "model"), *options])
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8", "int8-rows", "int4"])
+def test_every_precision_reaches_the_function(run, tmp_path, monkeypatch, precision):
+    forms = ["onnx", "onnx-text"]
+    if precision in command.FEW_PRECISIONS:
+        forms += ["litert", "litert-steps", "ctranslate2"]
+    for form in forms:
+        calls = []
+        monkeypatch.setattr(
+            export,
+            f"export_{form.replace('-', '_')}",
+            lambda *arguments, calls=calls, **options: calls.append(options) or "a report",
+        )
+        assert main([form, str(run), str(tmp_path / "out"), "--precision", precision]) == 0
+        assert [each["precision"] for each in calls] == [precision]
 
 
 def test_a_refused_precision_is_named_as_an_option(run, tmp_path, monkeypatch, capsys):
@@ -148,6 +166,9 @@ def test_the_search_may_be_another_than_in_the_training(run, tmp_path, monkeypat
     assert search.min_length == 2 and search.return_alignments is False
     assert search.patience == 2.5 and search.suppressed_token_ids == [0, 1, 3]
     assert search.max_length == 30  # not changed
+    for name in ("GreedyDecoder", "BeamDecoder"):
+        assert main([*start, "--search-class", name]) == 0
+        assert type(calls.pop().search).__name__ == name
     options = ["--search-class", "SamplingDecoder", "--search", "temperature=0.5"]
     assert main([*start, *options]) == 0
     search = calls.pop().search
@@ -172,7 +193,7 @@ def test_a_missing_file_is_named(run, tmp_path, capsys, name):
             (tmp_path / each.name).write_bytes(each.read_bytes())
     assert main(["onnx", str(tmp_path), str(tmp_path / "model.onnx")]) == 1
     message = capsys.readouterr().err
-    assert message.startswith("Nothing was exported.") and f"{name} is missing" in message
+    assert "Nothing was exported." in message and f"{name} is missing" in message
 
 
 @pytest.mark.parametrize("name", ["run.json", "model.keras", "target.spm"])
@@ -230,7 +251,7 @@ def test_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, capsys, form):
         assert main([form, str(run), str(tmp_path / "model")]) == 1
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    message = capsys.readouterr().err
+    *phases, message = capsys.readouterr().err.splitlines()
     assert message.startswith("Nothing was exported.") and "too large" in message
-    assert message.count("\n") == 1
+    assert phases[0] == f"Reading {run}" and "Nothing" not in "".join(phases)
     assert list(tmp_path.iterdir()) == []

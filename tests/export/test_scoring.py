@@ -106,6 +106,13 @@ def test_the_command_writes_a_score_to_a_line(command, scored):
     assert received == pytest.approx([each.log_prob for each in scored], abs=1e-5)
 
 
+@pytest.mark.parametrize("values", [("text", "truncate", "error"), ("jsonl", "error", "replace")])
+def test_every_choice_of_an_option_runs(command, values):
+    options = zip(("--format", "--long-lines", "--invalid-utf8"), values, strict=True)
+    lines = command(SOURCE, *(part for pair in options for part in pair))
+    assert len(lines) == len(SOURCE) and lines[0].startswith("{") == (values[0] == "jsonl")
+
+
 @pytest.mark.parametrize(("form", "nothing"), [("text", "nan"), ("jsonl", "null")])
 def test_the_command_writes_what_it_skips(command, scored, form, nothing):
     texts = ["", *SOURCE[1:]]

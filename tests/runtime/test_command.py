@@ -95,6 +95,24 @@ def test_every_option_reaches_the_translator(monkeypatch):
     }
 
 
+@pytest.mark.parametrize(
+    ("command", "option", "values"),
+    [
+        ("translate", "--format", ("text", "jsonl")),
+        ("translate", "--long-lines", ("truncate", "error")),
+        ("translate", "--invalid-utf8", ("error", "replace")),
+        ("info", "--format", ("text", "json")),
+    ],
+)
+def test_every_choice_of_an_option_runs(model_path, monkeypatch, capsys, command, option, values):
+    for value in values:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"two dogs\n")))
+        assert main([command, str(model_path), option, value]) == 0
+        output = capsys.readouterr().out
+        assert ("two dogs" in output) == (command == "translate")
+        assert output.startswith("{") == (value in ("json", "jsonl"))
+
+
 def test_long_line_is_cut_with_a_warning(start_command, model_path):
     text = b"a tree\n" + b"some text " * 20 + b"\na dog\n"
     status, output, messages = run(start_command, model_path, "--max-source-length", 10, text=text)

@@ -117,6 +117,12 @@ def test_each_path_matches_one_layout_of_its_rank(cell):
 
 
 @on_jax
+@pytest.mark.parametrize("part", ["embedding", "attention", "feed_forward", "recurrent"])
+def test_layout_map_of_one_part(part):
+    assert list(layout_map(one_device(), [part])) == list(LAYOUTS[part])
+
+
+@on_jax
 def test_layout_map_refuses_unknown_parts_and_axes():
     with pytest.raises(ValueError, match="Expected parts out of .*Received: parts with .'decoder'"):
         layout_map(one_device(), ["decoder", "attention"])

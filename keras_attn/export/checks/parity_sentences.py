@@ -102,10 +102,10 @@ def random_sentences(
     rng = np.random.default_rng(seed)
     left_out = [id_ for id_ in (side.pad_token_id, side.end_token_id) if id_ is not None]
     ids = np.setdiff1d(np.arange(side.vocabulary_size), left_out)
-    sentences = []
-    for number in range(count):
-        low, high = lengths or (LONG_LENGTHS if number % 10 == 9 else USUAL_LENGTHS)
-        length = rng.integers(low, high + 1)
-        length = length if side.max_length is None else min(length, side.max_length)
-        sentences.append(rng.choice(ids, length).tolist())
-    return sentences
+    shortest, longest = lengths or USUAL_LENGTHS
+    sentences = [rng.choice(ids, rng.integers(shortest, longest + 1)) for _ in range(count)]
+    if lengths is None:
+        shortest, longest = LONG_LENGTHS
+        for number in range(9, count, 10):
+            sentences[number] = rng.choice(ids, rng.integers(shortest, longest + 1))
+    return [sentence[: side.max_length].tolist() for sentence in sentences]

@@ -4,12 +4,15 @@ import types
 import numpy as np
 import pytest
 
+import keras_attn
 from keras_attn.export import ExportError, ParityReport
 from keras_attn.export.checks.parity_sentences import random_sentences
 from keras_attn.export.checks.parity_sources import IdSources, pad
 from keras_attn.export.checks.precision_report import PrecisionReport
+from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.checks.token_budget import TokenBudget
 from keras_attn.export.checks.verify import compare_translations, translated_batches
+from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.models.side import Side
 
 SEARCH = types.SimpleNamespace(
@@ -262,3 +265,27 @@ def test_a_difference_in_the_longest_hypotheses_alone_is_refused():
     assert report.best_tied == 0.995
     with pytest.raises(ExportError, match="and for the longest sentence"):
         report.check()
+
+
+@pytest.mark.parametrize("change", [0.0, 0.01])
+def test_weights_that_changed_a_little_are_found_at_large_logits(change):
+    """Rounding errors at logits of 130 are accepted, a wrong weight is not."""
+    encoder, decoder = keras_attn.transformer_seq2seq(
+        30, 30, num_layers=1, num_heads=2, embedding_dim=16, intermediate_dim=16, seed=3
+    )
+    search = keras_attn.GreedyDecoder(decoder, max_length=5, relative_max_length=None)
+    model = keras_attn.GenerationModel(encoder, search)
+    table = max(decoder.weights, key=lambda weight: weight.shape[0] * weight.shape[-1])
+    table.assign(table * 40)
+    function = SearchFunction(model)
+    comparison = SearchComparison(function)
+    expected = list(comparison.expected())
+    for weight in decoder.weights:
+        if weight.path.endswith("kernel"):
+            weight.assign(weight * (1 + change))
+    if change:
+        with pytest.raises(ExportError, match="at logits up to"):
+            comparison.compare(SearchFunction(model).runner(), expected)
+    else:
+        report = comparison.compare(SearchFunction(model).runner(), expected)
+        assert report.scale > 3

@@ -129,10 +129,11 @@ def test_litert_steps_sample_with_seeds(tmp_path):
 
 
 @pytest.mark.slow
-def test_litert_steps_in_int8_are_compared(tmp_path):
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_litert_steps_of_a_precision_are_compared(tmp_path, precision):
     model = transformer(BeamDecoder, beam_width=2, max_length=6)
-    report = export_litert_steps(model, tmp_path / "steps.tflite", precision="int8")
-    assert report.precision.precision == "int8"
+    report = export_litert_steps(model, tmp_path / "steps.tflite", precision=precision)
+    assert report.precision.precision == precision
 
 
 def test_litert_steps_pickle(paths, streaming):

@@ -230,6 +230,44 @@ def test_other_models(tmp_path, attention, cell, alignments):
         np.testing.assert_array_equal(first[1, 2:], 0)
 
 
+@pytest.fixture(scope="module")
+def row_scales(tmp_path_factory):
+    """Returns the paths and the reports of files with one scale for each row and for a tensor."""
+    encoder, decoder = transformer_seq2seq(
+        60, 60, num_layers=1, num_heads=2, embedding_dim=32, intermediate_dim=64, seed=1
+    )
+    search = BeamDecoder(decoder, beam_width=2, num_hypotheses=2, max_length=8)
+    model, folder = GenerationModel(encoder, search), tmp_path_factory.mktemp("rows")
+    paths = {precision: folder / f"{precision}.onnx" for precision in ("int8", "int8-rows")}
+    return {
+        precision: (path, export_onnx(model, path, precision=precision))
+        for precision, path in paths.items()
+    }
+
+
+def test_a_scale_for_each_row_gives_the_same_scores_in_every_batch(row_scales):
+    def scores_alone_and_together(path):
+        file = session(path)
+        inputs = {"max_length": np.array(8, "int32"), "length_penalty": np.array(1, "float32")}
+        sources = [[5, 6, 7, 2], [9, 30, 8, 2], [40, 41, 59, 2], [3, 3, 3, 2]]
+        return [
+            np.concatenate(
+                [
+                    file.run(["scores"], {"source_ids": np.array(batch, "int32"), **inputs})[0]
+                    for batch in batches
+                ]
+            )
+            for batches in ([[each] for each in sources], [sources])
+        ]
+
+    path, report = row_scales["int8-rows"]
+    assert report.precision.precision == "int8-rows" and report.precision.mean_difference < 0.1
+    alone, together = scores_alone_and_together(path)
+    np.testing.assert_allclose(alone, together, rtol=1e-5)
+    alone, together = scores_alone_and_together(row_scales["int8"][0])
+    assert np.abs(alone - together).max() > 1e-4  # the activations of a batch share one scale
+
+
 def test_weights_of_8_bits(translator, exported, tmp_path):
     report = export_onnx(translator, tmp_path / "model.onnx", precision="int8")
     assert report.best_equal >= 0.95 and report.precision.precision == "int8"
