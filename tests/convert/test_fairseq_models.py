@@ -3,6 +3,7 @@
 import pytest
 
 from keras_attn.convert.architectures import ARCHITECTURES
+from keras_attn.convert.config_settings import FORCES_START
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("torch")
@@ -96,7 +97,7 @@ SIZES = {"vocab_size", "src_vocab_size", "tgt_vocab_size"}
 @pytest.mark.parametrize("model_type", CHANGED)
 def test_every_mapped_setting_is_varied(model_type):
     mapped = mapped_names(ARCHITECTURES[model_type].settings)
-    elsewhere = {"model_type", "architectures", "bos_token_id"}
+    elsewhere = {"model_type", "architectures", "bos_token_id", FORCES_START}
     assert mapped - SIZES - elsewhere == set(VARIED)
 
 
