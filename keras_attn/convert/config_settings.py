@@ -1,5 +1,7 @@
 """Keys of `config.json` that the configurations of all architectures have."""
 
+import dataclasses
+
 from keras_attn.convert.search_refusals import is_id, refusal, single_id
 from keras_attn.convert.settings import Setting, irrelevant, mapped, refused, refused_unless
 
@@ -78,6 +80,11 @@ def equals(other: str) -> Setting:
     return refused_unless(
         f"must equal {other}", lambda value, settings: value in (None, settings[other])
     )
+
+
+def rate(note: str, default: float | None = None) -> Setting:
+    """Returns the treatment of a dropout rate."""
+    return dataclasses.replace(mapped(note, default, kind=float), is_rate=True)
 
 
 def source_id(name: str, note: str, default: int) -> Setting:

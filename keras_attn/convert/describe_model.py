@@ -129,6 +129,8 @@ def _llama(model) -> dict[str, Any]:
     block = stack.blocks[0]
     heads, rotary = block.num_heads, block.rotary
     key_value_heads = block.num_key_value_heads
+    scaling = rope_parameters(rotary)
+    theta = scaling.pop("rope_theta")
     gates = {theirs: GATED[own] for theirs, own in ACTIVATIONS.items() if own in GATED}
     return {
         **_common(LLAMA, model),
@@ -141,7 +143,9 @@ def _llama(model) -> dict[str, Any]:
         "head_dim": block.self_attention.key_dim,
         "hidden_act": _activation(block, gates),
         "rms_norm_eps": block.epsilon,
-        "rope_parameters": rope_parameters(rotary),
+        "rope_theta": theta,
+        # All releases of transformers read the earlier key.
+        "rope_scaling": None if scaling["rope_type"] == "default" else scaling,
         "attention_bias": block.use_bias,
         "mlp_bias": block.use_bias,
         "attention_dropout": _rate(block.attention_dropout, block),

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_attn.convert.activations import activation, is_activation
-from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING, source_id
+from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING, rate, source_id
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
 from keras_attn.convert.weight_mapping import WeightMapping
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
@@ -199,11 +199,11 @@ BERT_SETTINGS: dict[str, Setting] = {
     "num_attention_heads": mapped("num_heads", 12),
     "intermediate_size": mapped("intermediate_dim", 3072),
     "hidden_act": mapped("activation", "gelu", is_activation("hidden_act")),
-    "hidden_dropout_prob": mapped("dropout, for training", 0.1),
-    "attention_probs_dropout_prob": mapped("attention_dropout, for training", 0.1),
+    "hidden_dropout_prob": rate("dropout, for training", 0.1),
+    "attention_probs_dropout_prob": rate("attention_dropout, for training", 0.1),
     "type_vocab_size": mapped("number of token types", 2, minimum=0),
     "layer_norm_eps": mapped("epsilon", 1e-12),
-    "classifier_dropout": mapped("dropout of the classifier, for training", kind=float),
+    "classifier_dropout": rate("dropout of the classifier, for training"),
     "initializer_range": TRAINING,
     "position_embedding_type": refused("relative positions", None, "absolute"),
     "directionality": irrelevant("was never read"),
@@ -233,9 +233,9 @@ DISTILBERT_SETTINGS: dict[str, Setting] = {
     "n_heads": mapped("num_heads", 12),
     "hidden_dim": mapped("intermediate_dim", 3072),
     "activation": mapped("activation", "gelu", is_activation("activation")),
-    "dropout": mapped("dropout, for training", 0.1),
-    "attention_dropout": mapped("attention_dropout, for training", 0.1),
-    "seq_classif_dropout": mapped("dropout of the classifier, for training", 0.2),
+    "dropout": rate("dropout, for training", 0.1),
+    "attention_dropout": rate("attention_dropout, for training", 0.1),
+    "seq_classif_dropout": rate("dropout of the classifier, for training", 0.2),
     "qa_dropout": TRAINING,
     "initializer_range": TRAINING,
     "sinusoidal_pos_embds": irrelevant("the positions are among the weights"),

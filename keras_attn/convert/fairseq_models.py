@@ -15,6 +15,7 @@ from keras_attn.convert.config_settings import (
     FORCES_START,
     TRAINING,
     equals,
+    rate,
     source_id,
 )
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
@@ -49,9 +50,9 @@ SETTINGS: dict[str, Setting] = {
     "max_position_embeddings": mapped("limit of learned positions and of the default length", 1024),
     "pad_token_id": source_id("pad_token_id", "pad_token_id of the sources", 1),
     "eos_token_id": source_id("eos_token_id", "end_token_id of the sources", 2),
-    "dropout": mapped("dropout, for training", 0.1),
-    "attention_dropout": mapped("attention_dropout, for training", 0.0),
-    "activation_dropout": mapped("activation_dropout, for training", 0.0),
+    "dropout": rate("dropout, for training", 0.1),
+    "attention_dropout": rate("attention_dropout, for training", 0.0),
+    "activation_dropout": rate("activation_dropout, for training", 0.0),
     "encoder_layerdrop": TRAINING,
     "decoder_layerdrop": TRAINING,
     "init_std": TRAINING,
@@ -239,6 +240,8 @@ def _copy_positions(side, stack, copy, options, settings):
 
         rows = settings["max_position_embeddings"] + offset if options["saves_positions"] else 0
         copy.check_constant(name, compute, rows, first_row=offset)
+        # The first releases of M2M100 saved the sinusoids under this name.
+        copy.check_constant(f"{name}s", compute, 0, first_row=offset)
     copy.ignore(rf"model\.{side}\.embed_positions\._float_tensor")
 
 
@@ -333,7 +336,7 @@ M2M_100 = _entry(
         "vocab_size": mapped("size of the embedding", 128112),
         "activation_function": mapped("activation", "relu", is_activation("activation_function")),
         "scale_embedding": mapped("scale_embedding", True),
-        "attention_dropout": mapped("attention_dropout, for training", 0.1),
+        "attention_dropout": rate("attention_dropout, for training", 0.1),
     },
     (True, True, False, True),
     tokenizer="m2m_100",

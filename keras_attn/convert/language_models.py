@@ -7,7 +7,7 @@ import keras
 
 from keras_attn.convert.activations import activation, check_activation, is_activation
 from keras_attn.convert.architecture import Architecture
-from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING, equals
+from keras_attn.convert.config_settings import COMMON, DECODER_ONLY, TRAINING, equals, rate
 from keras_attn.convert.rotary_settings import ROTARY, max_positions, rotary_positions
 from keras_attn.convert.settings import (
     Setting,
@@ -94,9 +94,9 @@ GPT2_SETTINGS: dict[str, Setting] = {
     "layer_norm_epsilon": mapped("epsilon", 1e-5),
     "scale_attn_weights": mapped("scale of the queries", True),
     "scale_attn_by_inverse_layer_idx": mapped("scale of the queries of each block", False),
-    "resid_pdrop": mapped("dropout, for training", 0.1),
-    "embd_pdrop": mapped("dropout of the embedding, for training", 0.1),
-    "attn_pdrop": mapped("attention_dropout, for training", 0.1),
+    "resid_pdrop": rate("dropout, for training", 0.1),
+    "embd_pdrop": rate("dropout of the embedding, for training", 0.1),
+    "attn_pdrop": rate("attention_dropout, for training", 0.1),
     "reorder_and_upcast_attn": irrelevant("computes the same results in a different order"),
     "initializer_range": TRAINING,
     "n_ctx": equals("n_positions"),
@@ -183,8 +183,8 @@ OPT_SETTINGS: dict[str, Setting] = {
     "num_attention_heads": mapped("num_heads", 12),
     "activation_function": mapped("activation", "relu", is_activation("activation_function")),
     "enable_bias": mapped("use_bias", True),
-    "dropout": mapped("dropout, for training", 0.1),
-    "attention_dropout": mapped("attention_dropout, for training", 0.0),
+    "dropout": rate("dropout, for training", 0.1),
+    "attention_dropout": rate("attention_dropout, for training", 0.0),
     "activation_dropout": TRAINING,
     "do_layer_norm_before": refused("post-norm blocks of OPT-350m", None, True),
     "_remove_final_layer_norm": refused("no normalization after the last block", None, False),
@@ -256,7 +256,7 @@ LLAMA_SETTINGS: dict[str, Setting] = {
     "rms_norm_eps": mapped("epsilon", 1e-6),
     "tie_word_embeddings": mapped("whether the output layer uses the embedding", False),
     **ROTARY,
-    "attention_dropout": mapped("attention_dropout, for training", 0.0),
+    "attention_dropout": rate("attention_dropout, for training", 0.0),
     "pretraining_tp": irrelevant("computes the same results in slices"),
     "is_llama_config": irrelevant("the origin of the checkpoint"),
     "max_sequence_length": irrelevant("rotary positions have no limit"),

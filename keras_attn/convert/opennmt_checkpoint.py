@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_attn._backend.tensorflow_checkpoint import TensorFlowCheckpoint
+from keras_attn.convert.checkpoint_file import check_file
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.weight_files import FLOATS
 from keras_attn_checks.checkpoint_folder import STATE
@@ -41,6 +42,9 @@ class OpenNMTCheckpoint:
                 f"Expected a checkpoint of OpenNMT-tf 2. Received: {self.name}, the name that "
                 "OpenNMT-tf 1 gives. Load it once with OpenNMT-tf 2, which saves the new format."
             )
+        for each in (f"{self.name}.index", f"{self.name}.data-*"):
+            for file in self.folder.glob(each):
+                check_file(file)
         try:
             self._file = TensorFlowCheckpoint(self.folder / self.name)
         except OSError as error:

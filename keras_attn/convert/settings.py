@@ -11,7 +11,7 @@ with one of three treatments:
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.problems import Problems
@@ -32,6 +32,7 @@ class Setting:
         kind: Type of the values of a mapped key: `int`, `float`, `bool`, `str`, `list` or `dict`.
             Defaults to `None`: the type of `default`, or any type if `default` is `None`.
         minimum: Int, smallest value of an int. Defaults to `1`.
+        is_rate: Bool, whether a mapped float must be in [0, 1). Defaults to `False`.
         nullable: Bool, whether a mapped key may be `null`. Defaults to `False`: only if `default`
             is `None`.
     """
@@ -44,6 +45,7 @@ class Setting:
     kind: type | None = None
     minimum: int = 1
     nullable: bool = False
+    is_rate: bool = False
 
     def expected_type(self, value: Any) -> str | None:
         """Returns a description of the type of a mapped key, if a value has a different type."""
@@ -53,6 +55,8 @@ class Setting:
         if kind is int:
             is_right = _is_number(value, int) and value >= self.minimum
             return None if is_right else f"an integer of at least {self.minimum}"
+        if kind is float and self.is_rate:
+            return None if _is_number(value, (int, float)) and 0 <= value < 1 else "in [0, 1)"
         if kind is float:
             return None if _is_number(value, (int, float)) else "a finite number"
         return None if isinstance(value, kind) else _KINDS[kind]
@@ -244,5 +248,5 @@ def _is_one_of(value, allowed):
     )
 
 
-def _is_number(value, kinds):
+def _is_number(value: Any, kinds: type | tuple[type, ...]) -> TypeGuard[float]:
     return isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)

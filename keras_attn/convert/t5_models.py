@@ -14,6 +14,7 @@ from keras_attn.convert.config_settings import (
     ENCODER_DECODER,
     TRAINING,
     equals,
+    rate,
     source_id,
 )
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused_unless
@@ -59,7 +60,7 @@ SETTINGS: dict[str, Setting] = {
     "relative_attention_max_distance": mapped("max_distance of the position bias", 128),
     "pad_token_id": source_id("pad_token_id", "pad_token_id of the sources", 0),
     "eos_token_id": source_id("eos_token_id", "end_token_id of the sources", 1),
-    "dropout_rate": mapped("dropout, for training", 0.1),
+    "dropout_rate": rate("dropout, for training", 0.1),
     "classifier_dropout": CLASSIFIER,
     "initializer_factor": TRAINING,
     "dense_act_fn": refused_unless(

@@ -185,7 +185,7 @@ def _llama(architecture, settings, copy):
     heads = ("num_attention_heads", settings["num_attention_heads"])
     key_heads = ("num_key_value_heads", settings["num_key_value_heads"])
     key_heads = heads if key_heads[1] is None else key_heads
-    divided = [(key_heads, heads)]
+    divided: list[tuple[Size, Size]] = [(key_heads, heads)]
     head_dim = ("head_dim", settings["head_dim"])
     if head_dim[1] is None:
         divided.append((heads, features))

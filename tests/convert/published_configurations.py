@@ -155,13 +155,15 @@ def compare_generator(model, converted, settings):
     difference = _difference(found, expected)
     if own.search.is_stochastic:
         return difference, None
-    tensor = torch.tensor(sources).long()
-    mask = torch.ones_like(tensor) if own.encoder is None else tensor != model.config.pad_token_id
-    with torch.no_grad():
-        ids = model.generate(input_ids=tensor, attention_mask=mask.long()).numpy()
-    ids = ids[:, sources.shape[1] if own.encoder is None else 1 :]
-    ours = np.array(own(sources)["token_ids"])[:, 0]
-    pairs = zip(ours, ids, strict=True)
+    theirs = []
+    for source in torch.tensor(sources).long():  # one at a time: pad_token_id can be -1
+        mask = (
+            torch.ones_like(source) if own.encoder is None else source != own.encoder.pad_token_id
+        )
+        with torch.no_grad():
+            ids = model.generate(input_ids=source[None], attention_mask=mask.long()[None])[0]
+        theirs.append(ids[len(source) if own.encoder is None else 1 :])
+    pairs = zip(np.array(own(sources)["token_ids"])[:, 0], theirs, strict=True)
     return difference, np.mean([_trim(a, own) == _trim(b, own) for a, b in pairs])
 
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_attn.convert import ConversionError, from_transformers
+from keras_attn.convert import ConversionError, from_opennmt_tf, from_transformers
 from keras_attn.convert.original_files import read_original_files
 from keras_attn.convert.weight_files import WeightFiles
 from tests.convert.small_checkpoints import (
@@ -132,8 +132,9 @@ def test_sizes_that_the_weights_refute_are_named_before_a_model_is_built(
         ("d_model", "8", "an integer of at least 1"),
         ("encoder_layers", 0, "an integer of at least 1"),
         ("decoder_attention_heads", True, "an integer of at least 1"),
-        ("dropout", "much", "a finite number"),
-        ("dropout", float("nan"), "a finite number"),
+        ("dropout", "much", "in [0, 1)"),
+        ("dropout", 1.0, "in [0, 1)"),
+        ("length_penalty", float("nan"), "a finite number"),
         ("scale_embedding", "yes", "true or false"),
         ("activation_function", 3, "a string"),
         ("activation_function", "quick_gelu", "one of the activations"),
@@ -238,3 +239,9 @@ def test_weights_of_8_bits_are_named(tmp_path):
     weights["final_logits_bias"] = weights["final_logits_bias"].to(torch.float8_e4m3fn)
     save_file(weights, folder / "model.safetensors")
     assert "final_logits_bias of dtype F8_E4M3" in refused(folder)
+
+
+def test_pointers_of_git_lfs_are_named_for_opennmt_tf(tmp_path):
+    (tmp_path / "ckpt-5.index").write_bytes(LFS)
+    with pytest.raises(ConversionError, match="ckpt-5.index'. Received: a Git LFS pointer"):
+        from_opennmt_tf(tmp_path)

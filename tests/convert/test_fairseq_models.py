@@ -2,7 +2,9 @@
 
 import pytest
 
+from keras_attn.convert import ConversionError, from_transformers
 from keras_attn.convert.architectures import ARCHITECTURES
+from keras_attn.convert.config_settings import FORCES_START
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("torch")
@@ -12,6 +14,7 @@ from tests.convert.against_transformers import (  # noqa: E402
     check_logits,
     check_search,
     mapped_names,
+    save,
 )
 
 SIZE = 60
@@ -96,7 +99,7 @@ SIZES = {"vocab_size", "src_vocab_size", "tgt_vocab_size"}
 @pytest.mark.parametrize("model_type", CHANGED)
 def test_every_mapped_setting_is_varied(model_type):
     mapped = mapped_names(ARCHITECTURES[model_type].settings)
-    elsewhere = {"model_type", "architectures", "bos_token_id"}
+    elsewhere = {"model_type", "architectures", "bos_token_id", FORCES_START}
     assert mapped - SIZES - elsewhere == set(VARIED)
 
 
@@ -111,3 +114,17 @@ def test_a_varied_setting_gives_equal_logits(tmp_path, model_type, name):
     if name == "eos_token_id":
         changed["forced_eos_token_id"] = value
     check_logits(make(model_type, **changed), tmp_path)
+
+
+def test_the_sinusoids_of_the_first_m2m100_files_are_accepted(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    model = save(make("m2m_100"), tmp_path)
+    path = tmp_path / "model.safetensors"
+    sinusoids = model.model.encoder.embed_positions.weights.clone()
+    name = "model.encoder.embed_positions.weights"
+    save_file({**load_file(path), name: sinusoids}, path)
+    assert from_transformers(tmp_path).count("ignored") == 0
+    save_file({**load_file(path), name: sinusoids + 0.1}, path)
+    with pytest.raises(ConversionError, match="embed_positions.weights, which has different"):
+        from_transformers(tmp_path)

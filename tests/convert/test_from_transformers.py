@@ -95,6 +95,26 @@ def test_a_generation_config_replaces_the_search_settings_of_the_config(tmp_path
     assert "config.json: num_beams = 4: irrelevant, generation_config.json" in converted.report()
 
 
+def test_the_first_releases_of_bart_force_the_start_token(tmp_path):
+    """Only without a `generation_config.json`, as in `GenerationConfig.from_model_config`."""
+    config = {**MARIAN_CONFIG, "force_bos_token_to_be_generated": True, "bos_token_id": 5}
+    folder = write_folder(tmp_path / "bart", config)
+    assert from_transformers(folder).model.search.forced_prefix_ids == [5]
+    generation = {"decoder_start_token_id": 59, "pad_token_id": 59, "eos_token_id": 0}
+    write_folder(folder, config, generation_config=generation)
+    assert from_transformers(folder).model.search.forced_prefix_ids == []
+
+
+def test_a_command_replaces_search_settings(folder, tmp_path, capsys):
+    arguments = ["convert", str(folder), str(tmp_path / "RUN")]
+    assert main([*arguments, "--setting", "num_beams=3", "--setting", "max_length=9"]) == 0
+    report = RunDirectory(tmp_path / "RUN").files["conversion"].read_text()
+    assert "search: BeamDecoder(" in report and "max_length=8" in report
+    assert "max_length = 9: mapped, max_length, without the start token; at your" in report
+    assert main([*arguments, "--setting", "d_model=9"]) == 1
+    assert "with 'd_model'. Settings of the model belong to its weights" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_weights_of_half_precision_are_read(tmp_path, dtype):
     import ml_dtypes
@@ -220,7 +240,7 @@ def test_copies_of_tied_weights_are_accepted(tmp_path, folder):
     ("changed", "message"),
     [
         ({"model_type": "whisper"}, r"model_type.*'marian'.*Received: model_type='whisper'"),
-        ({"architectures": ["MarianModel"]}, "the class MarianMTModel"),
+        ({"architectures": ["MarianForCausalLM"]}, "the class MarianMTModel"),
         ({"some_new_option": 3}, r"some_new_option=3 \(an unknown setting\)"),
         ({"static_position_embeddings": False}, "the type of positions"),
         ({"activation_function": "quick_gelu"}, "activations.*'quick_gelu'"),
