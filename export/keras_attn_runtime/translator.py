@@ -160,6 +160,7 @@ class Translator(PickledArguments):
                 self.max_source_length,
                 self.max_source_characters,
                 truncate,
+                self._model.source_length,
             )
         self._prefixes = PrefixReader(self.settings.target, self.max_target_characters)
 
@@ -247,10 +248,11 @@ class Translator(PickledArguments):
 
         Args:
             sentences: iterable of int sequences `(source_length,)`, or one padded integer array
-                `(batch, source_length)`. Padding at the end is removed. If the end token (or, for a
-                language model, the start token) is missing, it is added. A sentence without other
-                tokens has the empty translation, except for a language model with a start token,
-                which continues the start token.
+                `(batch, source_length)`. Padding at the end is removed. A language model whose
+                padding id is also its end token removes it from an array only; in a list, the id is
+                a token. If the end token (or, for a language model, the start token) is missing, it
+                is added. A sentence without other tokens has the empty translation, except for a
+                language model with a start token, which continues the start token.
             target_prefix: list or array of target ids that all translations begin with, or an
                 iterable with one list or array for each sentence. Padding at the end is removed.
                 An empty list means no prefix. Default: no prefix.
@@ -261,14 +263,15 @@ class Translator(PickledArguments):
 
         Raises:
             SentenceError: if ids are outside the vocabulary, not integers, not of rank 1 or too
-                many, or if padding is not at the end.
+                many, or if a model that masks the padding id everywhere would mask a token.
             ModelFileError: if the file does not support `target_prefix`, or the engine fails on
                 one sentence.
             ValueError: if an option is out of its range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
+        are_padded = getattr(sentences, "ndim", 1) == 2
         sources = self._require_reader().read_ids(
-            read(require_sentences(sentences, "sentences"), call)
+            read(require_sentences(sentences, "sentences"), call), are_padded
         )
         if target_prefix is not None:
             self._require_target_prefix()

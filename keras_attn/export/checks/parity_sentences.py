@@ -18,12 +18,12 @@ def parity_sentences(function: Any, tokenizer: Any = None, given: Any = None) ->
 
     Returns:
         List of at least 200 lists of ids as the encoder reads them: first the given sentences, then
-        random ones. Given texts are truncated to the default limit of characters; texts without
-        tokens are left out.
+        random ones. Given texts are truncated to the default limit of characters and to the learned
+        positions; texts without tokens are left out.
 
     Raises:
         ValueError: If `given` is a single string, or there are texts without a tokenizer, an empty
-            list of ids, or ids outside of the vocabulary.
+            list of ids, ids outside of the vocabulary, or more ids than learned positions.
     """
     if isinstance(given, str):
         raise ValueError(
@@ -42,13 +42,20 @@ def parity_sentences(function: Any, tokenizer: Any = None, given: Any = None) ->
         most = max_source_characters(function)
         encoded = tokenizer.encode([text[:most] for text in texts])
         # The runtime does not run the model on sentences without tokens.
-        sentences = [source.with_special_ids(ids) for ids in encoded if len(ids)]
+        sentences = [
+            source.with_special_ids(ids[: source.max_length]) for ids in encoded if len(ids)
+        ]
     size = source.vocabulary_size
     for ids in sentences:
         if len(ids) == 0 or min(ids) < 0 or max(ids) >= size:
             raise ValueError(
                 f"Expected lists of ids from 0 to {size - 1}, the end id included. "
                 f"Received: {list(ids)}."
+            )
+        if source.max_row_length is not None and len(ids) > source.max_row_length:
+            raise ValueError(
+                f"Expected lists of at most {source.max_row_length} ids, the number of learned "
+                f"positions. Received: a list of {len(ids)} ids. Shorten it."
             )
     missing = max(0, SENTENCES - len(sentences))
     random = random_sentences(source, missing)
@@ -68,7 +75,7 @@ def parity_prefixes(function: Any, count: Any) -> Any:
 
 
 def random_sentences(side: Any, count: Any, seed: int | None = 0) -> Any:
-    """Returns sentences of 1 to 16 random ids.
+    """Returns sentences of 1 to 16 random ids, or of fewer if the side has a maximum length.
 
     Args:
         side: `Side` with the vocabulary size. The padding id and the end id are never drawn.
@@ -81,4 +88,5 @@ def random_sentences(side: Any, count: Any, seed: int | None = 0) -> Any:
     rng = np.random.default_rng(seed)
     left_out = [id_ for id_ in (side.pad_token_id, side.end_token_id) if id_ is not None]
     ids = np.setdiff1d(np.arange(side.vocabulary_size), left_out)
-    return [rng.choice(ids, rng.integers(1, 17)).tolist() for _ in range(count)]
+    longest = 16 if side.max_length is None else min(16, side.max_length)
+    return [rng.choice(ids, rng.integers(1, longest + 1)).tolist() for _ in range(count)]
