@@ -32,6 +32,7 @@ from keras_attn_runtime.session import MOST_THREADS, Providers
 from keras_attn_runtime.source import Source, SourceReader
 from keras_attn_runtime.tokenizer import Tokenizer
 from keras_attn_runtime.translation import Translation, Unfinished
+from keras_attn_runtime.whole_prefixes import require_whole_prefixes
 
 SEEDS = 2**31
 """Number of different seeds of a file, 0 to 2**31 - 1."""
@@ -413,7 +414,9 @@ class Translator(PickledArguments):
         self, pairs: Iterable[Source], skip_unscorable: bool, options: Options, call: Call
     ) -> Iterator[Translation | Unfinished | None]:
         first = [*self.settings.forced_prefix_ids, *self._language_ids(options).target_start]
-        return scores(pairs, lambda pairs: self._run(pairs, options, call), skip_unscorable, first)
+        return scores(
+            pairs, lambda pairs: self._search(pairs, options, call), skip_unscorable, first
+        )
 
     def _read_pairs(
         self, texts: Iterable[str], targets: Iterable[str], skip_unscorable: bool, call: Call
@@ -549,6 +552,19 @@ class Translator(PickledArguments):
         return self._prefixes.of_texts(sources, prefix, self._require_tokenizer("target"))
 
     def _run(
+        self, sources: Iterable[Source], options: Options, call: Call
+    ) -> Iterator[Translation | Unfinished]:
+        if not self.supports_target_prefix:
+            return self._search(sources, options, call)
+        first = [*self.settings.forced_prefix_ids, *self._language_ids(options).target_start]
+
+        def search(sources: Iterable[Source]) -> Iterator[Translation | Unfinished]:
+            return self._search(sources, options, call)
+
+        end = self.settings.target.end_token_id
+        return require_whole_prefixes(sources, search, first, end, options.max_length)
+
+    def _search(
         self, sources: Iterable[Source], options: Options, call: Call
     ) -> Iterator[Translation | Unfinished]:
         return self._runner.run(self._prepared(sources, options), options, call)

@@ -94,6 +94,8 @@ def generate(
             found[row] = hypotheses_of_row(
                 results, place, lengths[row], model.search, target_tokenizer
             )
+            if prefixes is not None:
+                _check_whole_prefix(prefixes[row], found[row][0], model.search)
         if verbose:
             progress.update(start + len(rows))
     nothing = [empty_hypothesis(model.search, target_tokenizer is not None)]
@@ -161,10 +163,12 @@ def _read_prefixes(target_prefix, languages, count, tokenizer, model):
                 f"Expected target_prefix to be one prefix, or one for each of the {count} sources. "
                 f"Received: target_prefix with {len(rows)} prefixes. Pass {count} prefixes."
             )
-        rows = [_prefix_ids(each, tokenizer) for each in rows]
+        rows = [_prefix_ids(each, tokenizer, model.search.pad_token_id) for each in rows]
     if not languages.target_start and not any(rows):
         return None
     rows = [[*languages.target_start, *row] for row in rows]
+    for row in rows:
+        _check_end_token(row, model.search)
     size = get_vocabulary_size(model.decoder)
     wrong = [id_ for row in rows for id_ in row if id_ < 0 or (size is not None and id_ >= size)]
     if wrong:
@@ -175,9 +179,39 @@ def _read_prefixes(target_prefix, languages, count, tokenizer, model):
     return rows
 
 
-def _prefix_ids(prefix, tokenizer):
+def _check_end_token(prefix, search):
+    """Raises a `ValueError` if a prefix contains padding, or tokens after the end token.
+
+    A search ends a hypothesis at the end token, and ignores the rest of the prefix.
+    """
+    for name, tokens in (("pad_token_id", prefix), ("end_token_id", prefix[:-1])):
+        token = getattr(search, name)
+        if token in tokens:
+            raise ValueError(
+                f"Expected {name}={token} only at the end of a target_prefix. Received: "
+                f"target_prefix with this id at position {tokens.index(token)}. Remove it."
+            )
+
+
+def _check_whole_prefix(prefix, hypothesis, search):
+    """Raises a `ValueError` if a limit of the search has cut the prefix of a hypothesis."""
+    expected = [*search.forced_prefix_ids, *prefix]
+    if expected[-1:] == [search.end_token_id]:
+        expected.pop()
+    if hypothesis.token_ids[: len(expected)] != expected:
+        raise ValueError(
+            f"Expected a target_prefix of at most {len(hypothesis.token_ids)} tokens, the ids of "
+            f"the language included. Received: target_prefix with {len(expected)} tokens. The "
+            "limit is max_length, relative_max_length or the number of learned positions."
+        )
+
+
+def _prefix_ids(prefix, tokenizer, pad_token_id):
     if not isinstance(prefix, str):
-        return [int(id_) for id_ in prefix]
+        ids = [int(id_) for id_ in prefix]
+        while ids and ids[-1] == pad_token_id:
+            ids.pop()
+        return ids
     if tokenizer is None:
         raise ValueError(
             "Expected a target_tokenizer for a target_prefix that is a text. Received: "

@@ -132,9 +132,9 @@ def add_text(
 
         text -> source ids, padding -> model -> ids of each hypothesis -> text
 
-    The tokens of a text beyond the learned positions of the model are dropped. A text without tokens
-    has empty translations, with the score and log probability 0. Only a language model that puts a
-    start token before prompts continues an empty text.
+    The tokens of a text beyond the learned positions of the model are dropped. A text without
+    tokens has empty translations, with the score and log probability 0. Only a language model that
+    puts a start token before prompts continues an empty text.
 
     Args:
         model: `onnx.ModelProto` with the inputs and outputs of `export_onnx`; changed in place. Its
