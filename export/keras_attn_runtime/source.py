@@ -100,10 +100,10 @@ class SourceReader:
 
         Args:
             sentences: iterable of lists of ids.
-            are_padded: bool, whether the lists are the rows of an array. The end token at the end
-                of any other list is a token, even if it has the padding id. Default: False.
+            are_padded: bool, whether the lists are the rows of an array. Any other list of prompt
+                ids has no padding, so the padding id at its end is a token. Default: False.
         """
-        has_padding = are_padded or not self.side.padding_is_token
+        has_padding = are_padded or not self.side.is_prompt
         for index, sentence in enumerate(sentences):
             ids = self._checked_ids(index, sentence)
             while has_padding and ids and ids[-1] == self.side.pad_token_id:

@@ -249,10 +249,10 @@ class Translator(PickledArguments):
 
         Args:
             sentences: iterable of int sequences `(source_length,)`, or one padded integer array
-                `(batch, source_length)`. Padding at the end is removed. A language model whose
-                padding id is also its end token removes it from an array only; in a list, the id is
-                a token. If the end token (or, for a language model, the start token) is missing, it
-                is added. A sentence without other tokens has the empty translation, except for a
+                `(batch, source_length)`. Padding at the end is removed. For a language model, only
+                an array has padding: in a list, the padding id is a token, which can also be the
+                end token. If the end token (or, for a language model, the start token) is missing,
+                it is added. A sentence without other tokens has the empty translation, except for a
                 language model with a start token, which continues the start token.
             target_prefix: list or array of target ids that all translations begin with, or an
                 iterable with one list or array for each sentence. Padding at the end is removed.

@@ -232,8 +232,8 @@ def _checked_ids(ids, side, is_padded):
     Args:
         ids: Sequence of ids.
         side: `Side` of the source.
-        is_padded: Bool, whether the ids are a row of an array. The end token at the end of a list
-            is a token, even if it has the padding id.
+        is_padded: Bool, whether the ids are a row of an array. A list of prompt ids has no padding,
+            so the padding id at its end is a token.
     """
     array = np.asarray(ids)
     if array.size == 0:
@@ -246,7 +246,7 @@ def _checked_ids(ids, side, is_padded):
             f"source={ids!r}. Pass ids of the source vocabulary."
         )
     found = array.tolist()
-    if is_padded or not side.padding_is_token:
+    if is_padded or not side.is_prompt:
         found = side.without_padding(found)
     if side.max_row_length is not None and len(found) > side.max_row_length:
         raise ValueError(

@@ -22,8 +22,8 @@ class Side:
             `None` for no limit.
         masks_only_trailing_padding: Bool, attribute of the encoder, see `TransformerEncoder`.
             Defaults to `False`: the padding id must not occur in a text.
-        padding_is_token: Bool, whether the padding id of prompts is also their start or end token,
-            so that a list of ids may end with it. Defaults to `False`.
+        is_prompt: Bool, whether the sources are prompts of a language model, which may end with any
+            token, also with the padding id. Defaults to `False`.
 
     Example:
 
@@ -40,7 +40,7 @@ class Side:
     add_end: bool = False
     max_length: int | None = None
     masks_only_trailing_padding: bool = False
-    padding_is_token: bool = False
+    is_prompt: bool = False
 
     @property
     def start(self) -> list[int]:
@@ -147,7 +147,7 @@ def source_side(encoder: Any, search: Any, tokenizer: Any = None) -> Side:
         add_end,
         limit,
         masks_only_trailing_padding=getattr(encoder, "masks_only_trailing_padding", False),
-        padding_is_token=reads_prompts and pad in (search.start_token_id, search.end_token_id),
+        is_prompt=reads_prompts,
     )
     if size is not None and max(side.special_ids) >= size:
         raise ValueError(

@@ -32,8 +32,8 @@ class Side:
         masks_only_trailing_padding: bool, whether the model of a source masks only the padding on
             the right. If True, a text may contain the padding id, and the id -1 ends a row whose
             last token is the padding id.
-        padding_is_token: bool, whether the padding id of prompts is also their start or end token,
-            so that a list of ids may end with it.
+        is_prompt: bool, whether the sources are prompts of a language model, which may end with any
+            token, also with the padding id.
         languages: dict from names to `Language`s, for a model with several languages on this side.
     """
 
@@ -48,7 +48,7 @@ class Side:
     language: str | None = None
     tokenizer_vocabulary_size: int | None = None
     masks_only_trailing_padding: bool = False
-    padding_is_token: bool = False
+    is_prompt: bool = False
     languages: dict[str, Language] = field(default_factory=dict)
 
     @property
@@ -180,7 +180,7 @@ def _side(reader: SettingsReader) -> Side:
     name = "tokenizer_vocabulary_size"
     if reader.get(name, optional, None) is not None:
         values[name] = reader.integer(name, 1, size)
-    for name in ("add_start", "add_end", "masks_only_trailing_padding", "padding_is_token"):
+    for name in ("add_start", "add_end", "masks_only_trailing_padding", "is_prompt"):
         values[name] = reader.get(name, bool, False)
     values["tokenizer"] = reader.get("tokenizer", str, "none")
     values["language"] = reader.get("language", (str, type(None)), None)
