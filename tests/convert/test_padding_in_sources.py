@@ -1,6 +1,5 @@
 """Padding, start and end tokens inside of prompts and sources give the results of transformers."""
 
-import numpy as np
 import pytest
 
 from keras_attn.convert import from_transformers
