@@ -22,6 +22,9 @@ from keras_attn_runtime.tokenizer import Tokenizer
 PREFIX, SEEDS = "prefix_ids", "seeds"
 """Optional inputs of a search."""
 
+END_OF_ROW = -1
+"""Id after a source whose last token would otherwise be padding."""
+
 OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
 OTHER_OUTPUTS = ("alignments", "token_log_probs")  # in files that were exported with these options
 
@@ -179,8 +182,9 @@ class ExportedModel(PickledArguments):
                 f"Expected arrays for the inputs {list(self.settings.inputs)}. Received: "
                 f"sentences={ids}, which are ids."
             )
-        padding = self.settings.source.pad_token_id
-        return {"source_ids": _padded(ids, padding, self.source_length)}
+        source = self.settings.source
+        ids = [[*row, END_OF_ROW] if source.needs_end_of_row(row) else row for row in ids]
+        return {"source_ids": _padded(ids, source.pad_token_id, self.source_length)}
 
     def _check_signature(self) -> list[str]:
         """Returns the names of the outputs; raises an error for unexpected inputs or outputs."""

@@ -5,7 +5,7 @@ A translation is scored as a prefix that ends with the end token.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from numbers import Integral
 from typing import SupportsInt, TypeGuard
 
@@ -72,7 +72,9 @@ class PrefixReader:
         """
 
         def read(text: object) -> list[int]:
-            return [*self._encoded(text, "target", tokenizer), end_token_id]
+            ids = [*self._encoded(text, "target", tokenizer), end_token_id]
+            self._require_end_at_end(ids, "target")
+            return ids
 
         return _each_with_its_own(sources, targets, read, "target")
 
@@ -83,7 +85,25 @@ class PrefixReader:
                 "Expected a target_prefix without unknown characters. Received: "
                 f"target_prefix={text!r}."
             )
+        self._require_end_at_end(ids, "target_prefix")
         return ids
+
+    def _require_end_at_end(self, ids: Sequence[int], name: str) -> None:
+        """Raises `ValueError` if ids contain padding, or tokens after the end token.
+
+        A search ends a hypothesis at the end token, and ignores the rest of the prefix.
+        """
+        padding, end = self.side.pad_token_id, self.side.end_token_id
+        if padding in ids:
+            raise ValueError(
+                f"Expected padding (id {padding}) of a {name} only at the end. Received: padding "
+                f"at position {ids.index(padding)}."
+            )
+        if end in ids[:-1]:
+            raise ValueError(
+                f"Expected the end token (id {end}) of a {name} only at the end. Received: the end "
+                f"token at position {ids.index(end)}."
+            )
 
     def _encoded(self, text: object, name: str, tokenizer: Tokenizer) -> list[int]:
         if not isinstance(text, str):
@@ -120,11 +140,7 @@ class PrefixReader:
             ids.append(int(each))
         while ids and ids[-1] == padding:
             ids.pop()
-        if padding in ids:
-            raise ValueError(
-                f"Expected padding (id {padding}) of a target_prefix only at the end. Received: "
-                f"padding at position {ids.index(padding)}."
-            )
+        self._require_end_at_end(ids, "target_prefix")
         return ids
 
 

@@ -61,12 +61,19 @@ class SourceReader:
         max_source_characters: int, limit of characters (code points) of a text.
         truncate: bool, whether sentences above a limit are cut. If False, such sentences raise
             `SentenceError`.
+        row_length: int, fixed number of ids of a row in the file. Default: any number.
     """
 
     def __init__(
-        self, side: "Side", max_source_length: int, max_source_characters: int, truncate: bool
+        self,
+        side: "Side",
+        max_source_length: int,
+        max_source_characters: int,
+        truncate: bool,
+        row_length: int | None = None,
     ) -> None:
         self.side = side
+        self.row_length = row_length
         self.max_source_length = max_source_length
         self.max_source_characters = max_source_characters
         self.truncate = truncate
@@ -87,22 +94,24 @@ class SourceReader:
                 ) from error
             yield self._source_of_text(index, text, tokenizer)
 
-    def read_ids(self, sentences: Iterable[npt.ArrayLike]) -> Iterator[Source]:
-        """Yields the `Source` of each list of ids; raises `SentenceError` for an invalid list."""
+    def read_ids(
+        self, sentences: Iterable[npt.ArrayLike], are_padded: bool = False
+    ) -> Iterator[Source]:
+        """Yields the `Source` of each list of ids; raises `SentenceError` for an invalid list.
+
+        Args:
+            sentences: iterable of lists of ids.
+            are_padded: bool, whether the lists are the rows of an array. Any other list of prompt
+                ids has no padding, so the padding id at its end is a token. Default: False.
+        """
+        has_padding = are_padded or not self.side.is_prompt
         for index, sentence in enumerate(sentences):
             ids = self._checked_ids(index, sentence)
-            while ids and ids[-1] == self.side.pad_token_id:
+            while has_padding and ids and ids[-1] == self.side.pad_token_id:
                 ids.pop()
             if ids and ids[-1:] == self._end:
                 ids.pop()
             num_start = len(self._start) if ids and ids[:1] == self._start else 0
-            if self.side.pad_token_id in ids[num_start:]:
-                position = ids.index(self.side.pad_token_id, num_start)
-                raise SentenceError(
-                    index,
-                    f"expected padding (id {self.side.pad_token_id}) only at the end. "
-                    f"Received: padding at position {position}.",
-                )
             yield self._source(index, ids[num_start:])
 
     def _source_of_text(self, index: int, text: str, tokenizer: Tokenizer) -> Source:
@@ -130,7 +139,28 @@ class SourceReader:
         # first. Other models need at least one token.
         is_empty = not ids and (self._end or not self._start)
         truncated = truncated or is_too_long
-        return Source([] if is_empty else [*self._start, *ids, *self._end], truncated)
+        whole = [] if is_empty else [*self._start, *ids, *self._end]
+        self._require_unmasked(index, whole)
+        return Source(whole, truncated)
+
+    def _require_unmasked(self, index: int, ids: list[int]) -> None:
+        """Raises a `SentenceError` if the model would mask a token as padding."""
+        padding = self.side.pad_token_id
+        first = len(self._start)
+        last = len(ids) - len(self._end)
+        if not self.side.masks_only_trailing_padding and padding in ids[first:last]:
+            raise SentenceError(
+                index,
+                f"expected padding (id {padding}) only at the end. Received: padding at position "
+                f"{ids.index(padding, first)}. Export the model with a newer keras-attn, or with "
+                "an encoder that masks only trailing padding.",
+            )
+        if len(ids) == self.row_length and self.side.needs_end_of_row(ids):
+            raise SentenceError(
+                index,
+                f"expected at most {len(ids) - 1} ids if the last token has the padding id "
+                f"{padding}. Received: {len(ids)} ids. Shorten the sentence.",
+            )
 
     def _checked_ids(self, index: int, sentence: npt.ArrayLike) -> list[int]:
         if has_masked(sentence):

@@ -10,6 +10,7 @@ from keras_attn_runtime.stepped_model import SteppedModel
 from keras_attn_runtime.stepped_search import SteppedSearch
 from keras_attn_runtime.tokenizer import Tokenizer
 from keras_attn_runtime.translator import Translator
+from keras_attn_runtime.whole_prefixes import require_whole_prefix
 
 T = TypeVar("T")
 
@@ -74,7 +75,8 @@ class StreamingTranslator(Translator):
             may change earlier words.
 
         Raises:
-            SentenceError: if the text is not valid or too long.
+            SentenceError: if the text is not valid or too long. The iterator raises it if the file
+                allows fewer tokens than `target_prefix` has.
             ModelFileError: if the engine fails, or the file has no tokenizer or does not support
                 `target_prefix`.
             ValueError: if an option is out of its range.
@@ -104,7 +106,9 @@ class StreamingTranslator(Translator):
                 [source.ids], *self._runner.limits(options), prefixes, seeds, call
             )
 
-        return self._texts(self._in_worker(start, call), tokenizer, call)
+        prefix = [*self.settings.forced_prefix_ids, *source.prefix] if source.prefix else []
+        partials = self._in_worker(start, call)
+        return self._texts(partials, tokenizer, call, prefix, options.max_length)
 
     def _open(
         self,
@@ -125,19 +129,29 @@ class StreamingTranslator(Translator):
             call.stop()
             raise
 
-    def _texts(self, partials: SteppedSearch, tokenizer: Tokenizer, call: Call) -> Iterator[str]:
-        text: str | None = None
+    def _texts(
+        self,
+        partials: SteppedSearch,
+        tokenizer: Tokenizer,
+        call: Call,
+        prefix: list[int],
+        max_length: int | None,
+    ) -> Iterator[str]:
+        token_ids: list[int] = []
+        has_text = False
         try:
             while (partial := self._in_worker(lambda: next(partials, None), call)) is not None:
-                text = self._text(partial, tokenizer)
-                yield text
+                token_ids = self._token_ids(partial)
+                has_text = True
+                yield tokenizer.decode(token_ids)
         finally:
             call.stop()
-        if text is None:  # a limit of the file allows no tokens
+        end = self.settings.target.end_token_id
+        require_whole_prefix(0, token_ids, prefix, end, max_length)
+        if not has_text:  # a limit of the file allows no tokens
             yield ""
 
-    def _text(self, partial: Array, tokenizer: Tokenizer) -> str:
+    def _token_ids(self, partial: Array) -> list[int]:
         check_partial(partial, 1, self.settings)
         control = (self.settings.target.pad_token_id, self.settings.target.end_token_id)
-        token_ids = [token_id for token_id in partial[0].tolist() if token_id not in control]
-        return tokenizer.decode(token_ids)
+        return [token_id for token_id in partial[0].tolist() if token_id not in control]

@@ -32,6 +32,7 @@ from keras_attn_runtime.session import MOST_THREADS, Providers
 from keras_attn_runtime.source import Source, SourceReader
 from keras_attn_runtime.tokenizer import Tokenizer
 from keras_attn_runtime.translation import Translation, Unfinished
+from keras_attn_runtime.whole_prefixes import require_whole_prefixes
 
 SEEDS = 2**31
 """Number of different seeds of a file, 0 to 2**31 - 1."""
@@ -162,6 +163,7 @@ class Translator(PickledArguments):
                 self.max_source_length,
                 self.max_source_characters,
                 truncate,
+                self._model.source_length,
             )
         self._prefixes = PrefixReader(self.settings.target, self.max_target_characters)
 
@@ -249,10 +251,11 @@ class Translator(PickledArguments):
 
         Args:
             sentences: iterable of int sequences `(source_length,)`, or one padded integer array
-                `(batch, source_length)`. Padding at the end is removed. If the end token (or, for a
-                language model, the start token) is missing, it is added. A sentence without other
-                tokens has the empty translation, except for a language model with a start token,
-                which continues the start token.
+                `(batch, source_length)`. Padding at the end is removed. For a language model, only
+                an array has padding: in a list, the padding id is a token, which can also be the
+                end token. If the end token (or, for a language model, the start token) is missing,
+                it is added. A sentence without other tokens has the empty translation, except for a
+                language model with a start token, which continues the start token.
             target_prefix: list or array of target ids that all translations begin with, or an
                 iterable with one list or array for each sentence. Padding at the end is removed.
                 An empty list means no prefix. Default: no prefix.
@@ -263,14 +266,15 @@ class Translator(PickledArguments):
 
         Raises:
             SentenceError: if ids are outside the vocabulary, not integers, not of rank 1 or too
-                many, or if padding is not at the end.
+                many, or if a model that masks the padding id everywhere would mask a token.
             ModelFileError: if the file does not support `target_prefix`, or the engine fails on
                 one sentence.
             ValueError: if an option is out of its range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
+        are_padded = getattr(sentences, "ndim", 1) == 2
         sources = self._require_reader().read_ids(
-            read(require_sentences(sentences, "sentences"), call)
+            read(require_sentences(sentences, "sentences"), call), are_padded
         )
         if target_prefix is not None:
             self._require_target_prefix()
@@ -412,7 +416,9 @@ class Translator(PickledArguments):
         self, pairs: Iterable[Source], skip_unscorable: bool, options: Options, call: Call
     ) -> Iterator[Translation | Unfinished | None]:
         first = [*self.settings.forced_prefix_ids, *self._language_ids(options).target_start]
-        return scores(pairs, lambda pairs: self._run(pairs, options, call), skip_unscorable, first)
+        return scores(
+            pairs, lambda pairs: self._search(pairs, options, call), skip_unscorable, first
+        )
 
     def _read_pairs(
         self, texts: Iterable[str], targets: Iterable[str], skip_unscorable: bool, call: Call
@@ -548,6 +554,19 @@ class Translator(PickledArguments):
         return self._prefixes.of_texts(sources, prefix, self._require_tokenizer("target"))
 
     def _run(
+        self, sources: Iterable[Source], options: Options, call: Call
+    ) -> Iterator[Translation | Unfinished]:
+        if not self.supports_target_prefix:
+            return self._search(sources, options, call)
+        first = [*self.settings.forced_prefix_ids, *self._language_ids(options).target_start]
+
+        def search(sources: Iterable[Source]) -> Iterator[Translation | Unfinished]:
+            return self._search(sources, options, call)
+
+        end = self.settings.target.end_token_id
+        return require_whole_prefixes(sources, search, first, end, options.max_length)
+
+    def _search(
         self, sources: Iterable[Source], options: Options, call: Call
     ) -> Iterator[Translation | Unfinished]:
         return self._runner.run(self._prepared(sources, options), options, call)

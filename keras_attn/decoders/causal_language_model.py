@@ -105,6 +105,10 @@ class CausalLanguageModel(TransformerTokenDecoder):
 
     reads_prompts = True
 
+    @property
+    def max_prompt_length(self) -> int | None:
+        return self.stack.max_length
+
     def check_block(self, block: Any) -> None:
         if getattr(block, "cross_attention", True):
             raise ValueError(

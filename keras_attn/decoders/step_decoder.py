@@ -38,7 +38,8 @@ class StepDecoder(Layer):
       not work, for example because the source is not a sequence of float vectors;
     - `select`, if the memory contains tensors whose first axis is not the batch axis;
     - `first_token_ids`, if the memory contains the beginning of the sequence, such as a prompt;
-    - `max_tokens`, if the number of positions is limited;
+    - `max_tokens`, if the number of positions is limited, and `max_prompt_length`, if this limits
+      prompts;
     - `can_exceed_max_length`, to set to `False` if the state has a fixed size on every backend;
     - `forbids_tokens`, to set to `True` if the decoder can make all tokens of a step impossible;
     - `primary_source`, if there are several encoder outputs;
@@ -238,6 +239,11 @@ class StepDecoder(Layer):
         Args:
             memory: Result of `prepare_memory`.
         """
+        return None
+
+    @property
+    def max_prompt_length(self) -> int | None:
+        """Int, maximum number of tokens of a prompt, or `None` for no maximum."""
         return None
 
     @property

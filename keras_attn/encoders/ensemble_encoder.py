@@ -85,6 +85,12 @@ class EnsembleEncoder(Layer):
         lengths = [getattr(encoder, "max_source_length", None) for encoder in self.encoders]
         return min((length for length in lengths if length is not None), default=None)
 
+    @property
+    def masks_only_trailing_padding(self) -> bool:
+        """Bool, see `TransformerEncoder`. `True` if it is true for all encoders."""
+        name = "masks_only_trailing_padding"
+        return all(getattr(encoder, name, False) for encoder in self.encoders)
+
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the masks are among the outputs
 

@@ -21,7 +21,8 @@ class PromptEncoder(Layer):
     Args:
         vocabulary_size: Positive int, number of ids. It is required for an export to ONNX. Defaults
             to `None`: unknown.
-        pad_token_id: Int, id of padding. Defaults to `0`.
+        pad_token_id: Int, id of padding on the right of the prompts. Before another token, it is an
+            ordinary token. Defaults to `0`.
         start_token_id: Int, start token of the prompts, or `None` for no start token. Use the start
             token of the training data. `GenerationModel.generate` and exported files insert the
             start token when they tokenize a prompt. The layer itself does not insert it. Defaults
@@ -29,11 +30,12 @@ class PromptEncoder(Layer):
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        token_ids: Int32 tensor of shape `(batch, prompt)`, with padding on the right.
+        token_ids: Int32 tensor of shape `(batch, prompt)`, with padding on the right. A negative id
+            ends a prompt whose last token is `pad_token_id`.
 
     Returns:
-        Dict with two tensors of shape `(batch, prompt)`. `encoder_outputs` is `token_ids`.
-        `encoder_mask` is boolean, and `False` at padding.
+        Dict with two tensors of shape `(batch, prompt)`. `encoder_outputs` is `token_ids`, with 0
+        in place of negative ids. `encoder_mask` is boolean, and `False` at padding.
 
     Masking:
         Padding must be on the right. A row that contains only padding is an empty prompt.
@@ -48,6 +50,12 @@ class PromptEncoder(Layer):
 
     end_token_id = None
     """`None`, so that no end token is appended to a prompt."""
+
+    masks_only_trailing_padding = True
+    """Bool. `True`: only the padding on the right of a row is masked, so the padding id is an
+    ordinary token before other tokens, and a negative id ends a row whose last token is the padding
+    id. An encoder that masks the padding id everywhere does not have this attribute.
+    """
 
     is_container = True
 
@@ -69,7 +77,7 @@ class PromptEncoder(Layer):
 
     def call(self, token_ids: Tensor) -> dict[str, Any]:
         return {
-            "encoder_outputs": token_ids,
+            "encoder_outputs": masks.embeddable_ids(token_ids),
             "encoder_mask": masks.padding_mask(token_ids, self.pad_token_id),
         }
 

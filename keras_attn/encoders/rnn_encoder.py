@@ -58,7 +58,8 @@ class RNNEncoder(Layer):
             have different sizes, nothing is added. Defaults to `False`.
         dropout: Float in [0, 1), dropout rate after the embedding and after each layer. Defaults to
             `0.0`.
-        pad_token_id: Int, id of padding. Defaults to `0`.
+        pad_token_id: Int, id of padding on the right of the sources. Before another token, it is an
+            ordinary token. Defaults to `0`.
         start_token_id: Int, start token of the sources, or `None` for no start token.
             `GenerationModel.generate` and exported files insert it before the tokens of a text. The
             encoder itself does not insert it. Defaults to `None`.
@@ -73,7 +74,8 @@ class RNNEncoder(Layer):
             `(batch, source, features)`.
         mask: Boolean tensor of shape `(batch, source)`; `False` marks padding. Keras and its
             wrappers pass the implicit mask of `inputs`. Defaults to `None`: ids equal to
-            `pad_token_id` are padding; vectors have no padding.
+            `pad_token_id` at the end of a row, and negative ids, are padding; vectors have no
+            padding.
         inputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras
             passes this argument if you pass `mask`. The encoder combines `mask` and `inputs_mask`.
 
@@ -182,9 +184,11 @@ class RNNEncoder(Layer):
     def call(
         self, inputs: Tensor, mask: Mask | None = None, inputs_mask: Mask | None = None
     ) -> dict[str, Any]:
-        features = inputs if self.embedding is None else self.embedding(inputs)
+        are_ids = self.embedding is not None and len(inputs.shape) == 2
+        embeddable = masks.embeddable_ids(inputs) if are_ids else inputs
+        features = embeddable if self.embedding is None else self.embedding(embeddable)
         mask = masks.join(features, mask=mask, inputs_mask=inputs_mask)
-        if mask is None and self.embedding is not None and len(inputs.shape) == 2:
+        if mask is None and are_ids:
             mask = masks.padding_mask(inputs, self.pad_token_id)
         elif mask is None:
             mask = ops.ones(ops.shape(features)[:2], dtype="bool")  # (B, S)
@@ -217,6 +221,11 @@ class RNNEncoder(Layer):
             "encoder_mask": mask,
             "encoder_state": encoder_state,
         }
+
+    @property
+    def masks_only_trailing_padding(self) -> bool:
+        """Bool, see `TransformerEncoder`. `False` if the embedding has an implicit mask."""
+        return not getattr(self.embedding, "supports_masking", False)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:
         return None  # the mask is one of the outputs

@@ -44,7 +44,8 @@ class TransformerEncoder(Layer):
         scale_embedding: Bool, whether embeddings are multiplied by the square root of the vector
             size. Defaults to `False`.
         dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
-        pad_token_id: Int, id of padding. Defaults to `0`.
+        pad_token_id: Int, id of padding on the right of the sources. Before another token, it is an
+            ordinary token. Defaults to `0`.
         start_token_id: Int, start token of the sources, or `None` for no start token.
             `GenerationModel.generate` and exported files insert it before the tokens of a text. The
             encoder itself does not insert it. Defaults to `None`.
@@ -68,7 +69,8 @@ class TransformerEncoder(Layer):
             `(batch, source, features)`.
         mask: Boolean tensor of shape `(batch, source)`; `False` marks padding. Keras and its
             wrappers pass the implicit mask of `inputs`. Defaults to `None`: ids equal to
-            `pad_token_id` are padding; vectors and images have no padding.
+            `pad_token_id` at the end of a row, and negative ids, are padding; vectors and images
+            have no padding.
         inputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras
             passes this argument if you pass `mask`. The encoder combines `mask` and `inputs_mask`.
         token_type_ids: Int tensor of shape `(batch, source)`, the type of each token. This argument
@@ -96,6 +98,12 @@ class TransformerEncoder(Layer):
     >>> encoded = encoder(np.array([[5, 6, 7, 2], [5, 2, 0, 0]]))
     >>> tuple(encoded["encoder_outputs"].shape)
     (2, 4, 8)
+    """
+
+    masks_only_trailing_padding = True
+    """Bool. `True`: only the padding on the right of a row is masked, so the padding id is an
+    ordinary token before other tokens, and a negative id ends a row whose last token is the padding
+    id. An encoder that masks the padding id everywhere does not have this attribute.
     """
 
     is_container = True
@@ -146,9 +154,11 @@ class TransformerEncoder(Layer):
         token_type_ids: Tensor | None = None,
     ) -> dict[str, Any]:
         types = self._embed_types(inputs, token_type_ids)
-        vectors = self.stack.embed(inputs, added=types)  # (B, S, D)
+        are_ids = len(inputs.shape) == 2  # not vectors or images
+        embeddable = masks.embeddable_ids(inputs) if are_ids else inputs
+        vectors = self.stack.embed(embeddable, added=types)  # (B, S, D)
         mask = masks.join(vectors, mask=mask, inputs_mask=inputs_mask)
-        if mask is None and len(inputs.shape) == 2:  # ids, not images
+        if mask is None and are_ids:
             mask = masks.padding_mask(inputs, self.pad_token_id)
         elif mask is None:
             mask = ops.ones_like(vectors[:, :, 0], dtype="bool")  # (B, S)

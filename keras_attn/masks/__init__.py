@@ -27,9 +27,17 @@ from keras_attn.masks.masked_scores import (
     scores_of_mask,
     wide_dtype,
 )
-from keras_attn.masks.position_masks import causal_mask, padding_mask, position_mask, window_mask
+from keras_attn.masks.position_masks import (
+    END_OF_ROW,
+    causal_mask,
+    embeddable_ids,
+    padding_mask,
+    position_mask,
+    window_mask,
+)
 
 __all__ = [
+    "END_OF_ROW",
     "MASKED_SCORE",
     "apply_mask",
     "attention_mask",
@@ -37,6 +45,7 @@ __all__ = [
     "both",
     "broadcast_batch",
     "causal_mask",
+    "embeddable_ids",
     "finite_scores",
     "join",
     "masked_mean",

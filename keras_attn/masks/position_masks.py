@@ -5,18 +5,40 @@ from keras import ops
 from keras_attn._types import Tensor, TensorLike
 from keras_attn.masks.joined_masks import both
 
+END_OF_ROW = -1
+"""Id after a row whose last token is the padding token. All negative ids are padding."""
+
 
 def padding_mask(token_ids: TensorLike, pad_token_id: int = 0) -> Tensor:
     """Marks the tokens that are not padding.
 
+    An id is padding if it is negative, or if it and all later ids of its row equal `pad_token_id`.
+    The padding id is therefore an ordinary token before other tokens, and before `END_OF_ROW`.
+
     Args:
-        token_ids: Int tensor of any shape.
-        pad_token_id: Int, id of padding.
+        token_ids: Int tensor of shape `(..., length)`, padded on the right.
+        pad_token_id: Int, id of padding. Defaults to `0`.
 
     Returns:
         Boolean tensor of the same shape, `False` at padding.
+
+    Example:
+
+    >>> import numpy as np
+    >>> mask = padding_mask(np.array([[5, 0, 6, 0], [5, 0, -1, 0]]))
+    >>> ops.convert_to_numpy(mask).tolist()
+    [[True, True, True, False], [True, True, False, False]]
     """
-    return ops.not_equal(token_ids, pad_token_id)
+    ones = ops.ones_like(token_ids, dtype="int32")
+    positions = ops.cumsum(ones, axis=-1, dtype="int32")  # (..., S), beginning at 1
+    ends = ops.where(ops.not_equal(token_ids, pad_token_id), positions, 0)  # (..., S)
+    last = ops.max(ends, axis=-1, keepdims=True, initial=0)  # (..., 1)
+    return ops.logical_and(positions <= last, ops.greater_equal(token_ids, 0))
+
+
+def embeddable_ids(token_ids: TensorLike) -> Tensor:
+    """Replaces negative ids, which are padding and have no embedding, by 0."""
+    return ops.maximum(token_ids, 0)
 
 
 def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:

@@ -41,6 +41,7 @@ def generate(
     """
     check_positive_integer("batch_size", batch_size)
     if reads_ids(model.source):
+        is_padded = len(getattr(inputs, "shape", ())) == 2
         inputs, is_text = _read_inputs(inputs)
         languages = request_languages(
             source_tokenizer,
@@ -49,13 +50,20 @@ def generate(
             target_language,
             is_text,
         )
-        sources = _read_sources(model, inputs, is_text, source_tokenizer, languages)
+        _check_tokenizer("source_tokenizer", source_tokenizer, model.source_encoder)
+        side = source_side(model.source_encoder, model.search, source_tokenizer)
+        if is_text:
+            sources = _read_texts(inputs, source_tokenizer, languages, side)
+        else:
+            sources = [(_checked_ids(each, side, is_padded), False) for each in inputs]
+        rows_of_ids = [side.ended_row(ids) for ids, _ in sources]
         lengths = [len(ids) for ids, _ in sources]
         # Sources of similar lengths need little padding. Empty sources need no search.
         order = [row for row in np.argsort(lengths, kind="stable").tolist() if lengths[row]]
 
         def batch_of_ids(rows):
-            return _pad([sources[row][0] for row in rows], _pad_token_id(model), model.source.dtype)
+            ids = [rows_of_ids[row] for row in rows]
+            return _pad(ids, side.pad_token_id, model.source.dtype, side.max_row_length)
 
         batch: Any = batch_of_ids
     else:
@@ -86,6 +94,8 @@ def generate(
             found[row] = hypotheses_of_row(
                 results, place, lengths[row], model.search, target_tokenizer
             )
+            if prefixes is not None:
+                _check_whole_prefix(prefixes[row], found[row][0], model.search)
         if verbose:
             progress.update(start + len(rows))
     nothing = [empty_hypothesis(model.search, target_tokenizer is not None)]
@@ -115,25 +125,20 @@ def _read_inputs(inputs):
     return inputs, bool(inputs) and all(isinstance(each, str) for each in inputs)
 
 
-def _read_sources(model, inputs, is_text, tokenizer, languages):
-    """Converts texts or lists of ids to the input ids of the encoder.
+def _read_texts(texts, tokenizer, languages, side):
+    """Converts texts to the input ids of the encoder.
 
     Returns:
-        List with a pair for each source: its ids, and whether they were truncated.
+        List with a pair for each text: its ids, and whether they were truncated.
     """
-    encoder = model.source_encoder
-    _check_tokenizer("source_tokenizer", tokenizer, encoder)
-    if not is_text:
-        return [_checked_ids(each, model) for each in inputs]
     if tokenizer is None:
         raise ValueError(
             "Expected a source_tokenizer for texts. Received: source_tokenizer=None. Pass the "
             "tokenizer of the training data, or ids."
         )
-    side = source_side(encoder, model.search, tokenizer)
     limit = None if side.max_length is None else side.max_length - languages.num_source_ids
     sources = []
-    for ids in tokenizer.encode(inputs):
+    for ids in tokenizer.encode(texts):
         kept = list(ids[:limit])
         # If a start token but no end token is added to each text, an empty text becomes a prompt
         # that consists of the start token. Otherwise, an empty text is an empty source, which needs
@@ -158,10 +163,12 @@ def _read_prefixes(target_prefix, languages, count, tokenizer, model):
                 f"Expected target_prefix to be one prefix, or one for each of the {count} sources. "
                 f"Received: target_prefix with {len(rows)} prefixes. Pass {count} prefixes."
             )
-        rows = [_prefix_ids(each, tokenizer) for each in rows]
+        rows = [_prefix_ids(each, tokenizer, model.search.pad_token_id) for each in rows]
     if not languages.target_start and not any(rows):
         return None
     rows = [[*languages.target_start, *row] for row in rows]
+    for row in rows:
+        _check_end_token(row, model.search)
     size = get_vocabulary_size(model.decoder)
     wrong = [id_ for row in rows for id_ in row if id_ < 0 or (size is not None and id_ >= size)]
     if wrong:
@@ -172,9 +179,39 @@ def _read_prefixes(target_prefix, languages, count, tokenizer, model):
     return rows
 
 
-def _prefix_ids(prefix, tokenizer):
+def _check_end_token(prefix, search):
+    """Raises a `ValueError` if a prefix contains padding, or tokens after the end token.
+
+    A search ends a hypothesis at the end token, and ignores the rest of the prefix.
+    """
+    for name, tokens in (("pad_token_id", prefix), ("end_token_id", prefix[:-1])):
+        token = getattr(search, name)
+        if token in tokens:
+            raise ValueError(
+                f"Expected {name}={token} only at the end of a target_prefix. Received: "
+                f"target_prefix with this id at position {tokens.index(token)}. Remove it."
+            )
+
+
+def _check_whole_prefix(prefix, hypothesis, search):
+    """Raises a `ValueError` if a limit of the search has cut the prefix of a hypothesis."""
+    expected = [*search.forced_prefix_ids, *prefix]
+    if expected[-1:] == [search.end_token_id]:
+        expected.pop()
+    if hypothesis.token_ids[: len(expected)] != expected:
+        raise ValueError(
+            f"Expected a target_prefix of at most {len(hypothesis.token_ids)} tokens, the ids of "
+            f"the language included. Received: target_prefix with {len(expected)} tokens. The "
+            "limit is max_length, relative_max_length or the number of learned positions."
+        )
+
+
+def _prefix_ids(prefix, tokenizer, pad_token_id):
     if not isinstance(prefix, str):
-        return [int(id_) for id_ in prefix]
+        ids = [int(id_) for id_ in prefix]
+        while ids and ids[-1] == pad_token_id:
+            ids.pop()
+        return ids
     if tokenizer is None:
         raise ValueError(
             "Expected a target_tokenizer for a target_prefix that is a text. Received: "
@@ -189,21 +226,34 @@ def _predict_with_prefix(model, batch, prefix):
     return prefix_model(model).predict_on_batch({**inputs, "prefix_ids": prefix})
 
 
-def _checked_ids(ids, model):
+def _checked_ids(ids, side, is_padded):
+    """Returns the ids of a source without padding, or raises a `ValueError`.
+
+    Args:
+        ids: Sequence of ids.
+        side: `Side` of the source.
+        is_padded: Bool, whether the ids are a row of an array. A list of prompt ids has no padding,
+            so the padding id at its end is a token.
+    """
     array = np.asarray(ids)
     if array.size == 0:
-        return [], False
-    size = get_vocabulary_size(model.source_encoder)
+        return []
+    size = side.vocabulary_size
     is_known = size is None or array.max() < size
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < 0 or not is_known:
         raise ValueError(
             f"Expected each source to be a text, or a list of ids {_id_range(size)}. Received: "
             f"source={ids!r}. Pass ids of the source vocabulary."
         )
-    ids = array.tolist()
-    while ids and ids[-1] == _pad_token_id(model):
-        ids.pop()
-    return ids, False
+    found = array.tolist()
+    if is_padded or not side.is_prompt:
+        found = side.without_padding(found)
+    if side.max_row_length is not None and len(found) > side.max_row_length:
+        raise ValueError(
+            f"Expected each source to have at most {side.max_row_length} ids, the number of "
+            f"learned positions. Received: a source with {len(found)} ids. Shorten it."
+        )
+    return found
 
 
 def _id_range(size):
@@ -220,19 +270,16 @@ def _check_tokenizer(name, tokenizer, layer):
         )
 
 
-def _pad(rows, pad_token_id, dtype):
+def _pad(rows, pad_token_id, dtype, max_length=None):
     length = max(map(len, rows))
     if keras.backend.backend() == "jax":
         # Speed: JAX compiles the search for each shape, so use few lengths.
-        length = -(-length // 8) * 8
+        rounded = -(-length // 8) * 8
+        length = rounded if max_length is None else max(length, min(rounded, max_length))
     ids = np.full((len(rows), length), pad_token_id, dtype)
     for padded, row in zip(ids, rows, strict=True):
         padded[: len(row)] = row
     return ids
-
-
-def _pad_token_id(model):
-    return getattr(model.source_encoder, "pad_token_id", model.search.pad_token_id)
 
 
 def _read_arrays(model, inputs):

@@ -47,7 +47,7 @@ class GenerationModel(ModelOfParts):
 
     Call arguments:
         inputs: Tensor, or a dict from input names to tensors. Pad prompts on the right with the
-            `pad_token_id` of the search.
+            `pad_token_id` of the search. Append -1 to a prompt whose last token is the padding id.
         training: Bool, whether to apply dropout. Keras passes this argument.
         mask: Implicit Keras masks of the inputs. Keras passes this argument.
 
@@ -183,8 +183,9 @@ class GenerationModel(ModelOfParts):
         Args:
             inputs: List of texts; list of lists of ids; or int array of ids of shape `(batch,
                 source)`, padded on the right. Ids must include the special tokens of the training
-                data, such as the end token. If the inputs of the encoder are not ids, pass an
-                array, or a dict from input names to arrays.
+                data, such as the end token. The padding id may occur before other tokens, and at
+                the end of a list of prompt ids, where it is an ordinary token. If the inputs of the
+                encoder are not ids, pass an array, or a dict from input names to arrays.
             source_tokenizer: Tokenizer of texts, such as `keras_attn.text.SentencePieceTokenizer`.
                 It must not add start or end ids, because `generate` adds the start and end ids that
                 the encoder expects. Defaults to `None`.
@@ -217,7 +218,9 @@ class GenerationModel(ModelOfParts):
 
         Raises:
             ValueError: If texts are passed without a tokenizer, a tokenizer has more ids than the
-                model, the inputs do not fit the model, or a language is unknown or missing.
+                model, the inputs do not fit the model, a list of ids is longer than the learned
+                positions, a language is unknown or missing, or a prefix contains padding, has
+                tokens after the end token, or is longer than a result can be.
 
         Example:
 

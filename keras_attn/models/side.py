@@ -2,6 +2,8 @@ import dataclasses
 from typing import Any, cast
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn.encoders.prompt_encoder import PromptEncoder
+from keras_attn.masks import END_OF_ROW
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +20,10 @@ class Side:
         add_end: Bool, whether the end token is appended to the ids of a text.
         max_length: Int, maximum number of ids of a text, not counting the start and end token.
             `None` for no limit.
+        masks_only_trailing_padding: Bool, attribute of the encoder, see `TransformerEncoder`.
+            Defaults to `False`: the padding id must not occur in a text.
+        is_prompt: Bool, whether the sources are prompts of a language model, which may end with any
+            token, also with the padding id. Defaults to `False`.
 
     Example:
 
@@ -33,6 +39,8 @@ class Side:
     add_start: bool = False
     add_end: bool = False
     max_length: int | None = None
+    masks_only_trailing_padding: bool = False
+    is_prompt: bool = False
 
     @property
     def start(self) -> list[int]:
@@ -45,6 +53,12 @@ class Side:
         return [cast(int, self.end_token_id)] if self.add_end else []
 
     @property
+    def max_row_length(self) -> int | None:
+        """Int, maximum number of ids with the start and end token, or `None` for no limit."""
+        num_special = len(self.start) + len(self.end)
+        return None if self.max_length is None else self.max_length + num_special
+
+    @property
     def special_ids(self) -> list[int]:
         """Sorted list of the special ids."""
         ids = (self.pad_token_id, self.start_token_id, self.end_token_id)
@@ -54,15 +68,42 @@ class Side:
         """Adds the start token and the end token, if any, to the ids of a text."""
         return [*self.start, *ids, *self.end]
 
+    def without_padding(self, ids: list[int]) -> list[int]:
+        """Removes padding from the end of the ids of a row."""
+        length = len(ids)
+        while length and ids[length - 1] == self.pad_token_id:
+            length -= 1
+        return ids[:length]
+
+    def ended_row(self, ids: list[int]) -> list[int]:
+        """Appends `END_OF_ROW` to ids whose last token would otherwise be padding.
+
+        The padding that follows the ids in a batch is then padding, and all ids are tokens.
+
+        Raises:
+            ValueError: If the ids contain the padding id, and the encoder masks it everywhere.
+        """
+        if self.end_token_id == self.pad_token_id:
+            return ids  # the encoder was trained with masked end tokens
+        if self.pad_token_id in ids and not self.masks_only_trailing_padding:
+            raise ValueError(
+                "Expected sources without the padding id, which the encoder masks. Received: "
+                f"source={ids}, with pad_token_id={self.pad_token_id} at position "
+                f"{ids.index(self.pad_token_id)}. Remove it, or set masks_only_trailing_padding "
+                "in an encoder that masks padding with keras_attn.masks.padding_mask."
+            )
+        return [*ids, END_OF_ROW] if ids[-1:] == [self.pad_token_id] else ids
+
 
 def source_side(encoder: Any, search: Any, tokenizer: Any = None) -> Side:
     """Returns the `Side` that describes the source of a model.
 
     Args:
-        encoder: Layer. Its attributes `pad_token_id`, `start_token_id`, `end_token_id` and
-            `max_source_length` describe the source. If `pad_token_id` or `end_token_id` is missing,
-            the attribute of the tokenizer is used. Without a tokenizer, the source has the
-            `pad_token_id` of the search, and no end token.
+        encoder: Layer. Its attributes `pad_token_id`, `start_token_id`, `end_token_id`,
+            `max_source_length` and `masks_only_trailing_padding` describe the source. If
+            `pad_token_id` or `end_token_id` is missing, the attribute of the tokenizer is used.
+            Without a tokenizer, the source has the `pad_token_id` of the search, and no end token.
+            The learned positions of a language model limit the length of its prompts.
         search: `Search` of the model.
         tokenizer: Tokenizer of the source, or `None`.
 
@@ -83,17 +124,31 @@ def source_side(encoder: Any, search: Any, tokenizer: Any = None) -> Side:
         )
     start = getattr(encoder, "start_token_id", None)
     add_start, add_end = start is not None, end is not None
+    reads_prompts = isinstance(encoder, PromptEncoder)
     limit = getattr(encoder, "max_source_length", None)
+    if reads_prompts:
+        limit = search.decoder.max_prompt_length
     if limit is not None:
+        num_positions = limit
         limit -= add_start + add_end
         if limit < 1:
             raise ValueError(
                 "Expected an encoder that can read at least one piece and the special tokens. "
-                f"Received: max_source_length={encoder.max_source_length}, start_token_id={start}, "
+                f"Received: max_source_length={num_positions}, start_token_id={start}, "
                 f"end_token_id={end}. Create the encoder with a larger maximum length."
             )
     size = get_vocabulary_size(encoder)
-    side = Side(size, cast(int, pad), start, end, add_start, add_end, limit)
+    side = Side(
+        size,
+        cast(int, pad),
+        start,
+        end,
+        add_start,
+        add_end,
+        limit,
+        masks_only_trailing_padding=getattr(encoder, "masks_only_trailing_padding", False),
+        is_prompt=reads_prompts,
+    )
     if size is not None and max(side.special_ids) >= size:
         raise ValueError(
             f"Expected special ids of the source below the size of its vocabulary, {size}. "

@@ -8,6 +8,7 @@ from keras import ops
 from keras_attn._backend import gather
 from keras_attn._layer.argument_checks import check_integers, known_values
 from keras_attn._types import Tensor, TensorDict
+from keras_attn.masks import END_OF_ROW, embeddable_ids, padding_mask
 from keras_attn.search.rows_or_one import check_rows_or_one
 
 
@@ -42,25 +43,27 @@ def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | N
 def broadcast_prefix(
     prefix_ids: Tensor, max_lengths: Tensor, pad_token_id: int, first_ids: Sequence[int] = ()
 ) -> Tensor:
-    """Broadcasts prefixes to the batch and appends a column of padding.
+    """Broadcasts prefixes to the batch, and ends each of them with `END_OF_ROW`.
 
     Args:
         prefix_ids: Int tensor of shape `(batch, prefix)` or `(1, prefix)`, padded on the right.
         max_lengths: Int32 tensor of shape `(batch,)`, determines the batch size.
-        pad_token_id: Int, id of padding. At padding, the search may select any token.
+        pad_token_id: Int, id of padding on the right. At padding, the search may select any token.
         first_ids: List of ids that are inserted before each prefix. Defaults to `()`.
 
     Returns:
-        Int32 tensor of shape `(batch, len(first_ids) + prefix + 1)`.
+        Int32 tensor of shape `(batch, len(first_ids) + prefix + 1)`, with `END_OF_ROW` in place of
+        padding.
 
     Raises:
         ValueError: If `prefix_ids` has the wrong shape.
     """
     check_rows_or_one("prefix_ids", ("prefix",), prefix_ids, max_lengths)
     rows = ops.zeros_like(max_lengths)[:, None]  # (B, 1)
-    prefix = ops.cast(prefix_ids, "int32") + rows  # (B, P)
+    prefix_ids = ops.cast(prefix_ids, "int32")
+    prefix_ids = ops.where(padding_mask(prefix_ids, pad_token_id), prefix_ids, END_OF_ROW)
     first = [rows + token_id for token_id in first_ids]
-    prefix = ops.concatenate([*first, prefix, rows + pad_token_id], axis=1)  # (B, P+1)
+    prefix = ops.concatenate([*first, prefix_ids + rows, rows + END_OF_ROW], axis=1)  # (B, P+1)
     # All tensors of the loop need a dynamic batch size.
     return ops.reshape(prefix, (ops.shape(max_lengths)[0], ops.shape(prefix)[1]))
 
@@ -69,7 +72,6 @@ def forced_tokens(
     carry: TensorDict,
     log_probs_of_step: Callable[[], Tensor],
     num_open_hypotheses: int,
-    pad_token_id: int,
     num_unscored: int | None = 0,
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Returns the tokens of the prefixes at the current step.
@@ -79,7 +81,6 @@ def forced_tokens(
         log_probs_of_step: Function that returns the log probabilities of the next tokens, float32
             `(batch * hypotheses, V)`. It is called if the prefix tokens are scored.
         num_open_hypotheses: Int, number of open hypotheses per batch entry.
-        pad_token_id: Int, id of padding.
         num_unscored: Int. The first `num_unscored` tokens of the prefix get the log probability 0.
             `None` for all prefix tokens. Defaults to `0`.
 
@@ -93,7 +94,8 @@ def forced_tokens(
     last_column = ops.shape(carry["prefix"])[1] - 1
     column = ops.minimum(carry["step"], last_column)
     tokens = ops.take(carry["prefix"], column, axis=1)[:, None]  # (B, 1)
-    is_forced = tokens != pad_token_id  # (B, 1)
+    is_forced = tokens != END_OF_ROW  # (B, 1)
+    tokens = embeddable_ids(tokens)
     if num_unscored is None:
         nothing = ops.zeros((1, num_open_hypotheses), dtype="float32")
         return tokens, ops.cast(tokens, "float32") * nothing, is_forced

@@ -515,7 +515,6 @@ class Search(Layer):
             carry,
             lambda: self._log_softmax(step_logits),
             self.num_open_hypotheses,
-            self.pad_token_id,
             len(self.forced_prefix_ids) if self.score_prefix else None,
         )
 

@@ -72,13 +72,17 @@ class LengthBucketedBatches:
             of the same side. Defaults to `0.1`.
         source_start: Bool, whether sources begin with the start id, for an encoder with a
             `start_token_id`. Defaults to `False`.
+        ignore_class: Int, label of padding, see `compile_for_training`. It may be outside of the
+            vocabulary. Required if the target pads with its end id, whose labels must not be
+            ignored. Defaults to `None`: the padding id of the target.
 
     Attributes:
         steps_per_epoch: Int, number of batches per epoch. It is the same for all epochs.
 
     Raises:
         ValueError: If the corpus is empty, an argument is out of range, a pair is longer than
-            `tokens_per_batch`, or a tokenizer has other special ids than the corpus.
+            `tokens_per_batch`, a tokenizer has other special ids than the corpus, or the label of
+            padding is the end id.
 
     Example:
 
@@ -115,6 +119,7 @@ class LengthBucketedBatches:
         tokenizers: tuple[SentencePieceTokenizer, SentencePieceTokenizer] | None = None,
         sampling_alpha: float = 0.1,
         source_start: bool = False,
+        ignore_class: int | None = None,
     ) -> None:
         check_positive_integer("tokens_per_batch", tokens_per_batch)
         check_positive_integer("batches_per_bucket", batches_per_bucket)
@@ -134,6 +139,15 @@ class LengthBucketedBatches:
         self.tokenizers = tokenizers
         self.sampling_alpha = sampling_alpha
         self.source_start = source_start
+        special = corpus.target.special_token_ids
+        self.ignore_class = special.pad if ignore_class is None else ignore_class
+        if self.ignore_class == special.end:
+            raise ValueError(
+                "Expected a label of padding that is not the end id, because a loss ignores it and "
+                f"the model would not learn to end. Received: ignore_class={ignore_class}, target "
+                f"with pad={special.pad}, end={special.end}. Pass ignore_class=-100 here and to "
+                "compile_for_training."
+            )
         # Number of special ids of a source sentence and of a target sentence.
         self._num_special = (2 if source_start else 1), 1
 
@@ -191,14 +205,18 @@ class LengthBucketedBatches:
         source_ids = source.padded(rows, source_width, source_start, of_source.end)  # (B, S)
         target_ids = target.padded(rows, target_width, start_token_id=of_target.start)  # (B, T)
         labels = target.padded(rows, target_width, end_token_id=of_target.end)  # (B, T)
+        # The padding id may be a token, so the padding is known from the lengths.
+        lengths = target.offsets[rows + 1] - target.offsets[rows]  # (B,)
+        is_padding = np.arange(target_width) > lengths[:, None]
+        labels = np.where(is_padding, np.int32(self.ignore_class), labels)
         num_empty = -len(rows) % self.batch_multiple
         if num_empty:
             source_ids, target_ids, labels = (
-                np.pad(ids, ((0, num_empty), (0, 0)), constant_values=special.pad)
-                for ids, special in (
-                    (source_ids, of_source),
-                    (target_ids, of_target),
-                    (labels, of_target),
+                np.pad(ids, ((0, num_empty), (0, 0)), constant_values=padding)
+                for ids, padding in (
+                    (source_ids, of_source.pad),
+                    (target_ids, of_target.pad),
+                    (labels, self.ignore_class),
                 )
             )
             # Insert one id, because a row that contains only padding would disable the fused GPU

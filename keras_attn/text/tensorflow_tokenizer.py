@@ -71,11 +71,17 @@ class TensorFlowTokenizer(tf.Module):
             name=f"sentencepiece_{hashlib.sha256(model).hexdigest()}",
         )
 
-    def encode(self, texts: tf.Tensor) -> tf.Tensor:
+    def encode(
+        self, texts: tf.Tensor, max_length: int | None = None, end_of_row: int | None = None
+    ) -> tf.Tensor:
         """Encodes strings.
 
         Args:
             texts: String tensor of shape `(batch,)`.
+            max_length: Int, maximum number of pieces of a string, without start and end id. Further
+                pieces are dropped. Defaults to `None`: no limit.
+            end_of_row: Int, id that is appended to a row whose last id is the padding id. Defaults
+                to `None`: no id.
 
         Returns:
             Int32 tensor of shape `(batch, source_length)`, padded on the right.
@@ -89,16 +95,22 @@ class TensorFlowTokenizer(tf.Module):
             flat = ids.flat_values
             flat = tf.where(flat < self._vocabulary_size, flat, self._unknown_token_id)
             ids = ids.with_flat_values(flat)
-        parts = [ids]
+        parts = [ids if max_length is None else ids[:, :max_length]]
         if self._start_token_id is not None:
             parts.insert(0, tf.fill((tf.shape(texts)[0], 1), self._start_token_id))
         if self._end_token_id is not None:
             parts.append(tf.fill((tf.shape(texts)[0], 1), self._end_token_id))
-        return tf.concat(parts, axis=1).to_tensor(self._pad_token_id)  # (B, S)
+        ids = tf.concat(parts, axis=1)  # ragged, (B, S)
+        if end_of_row is not None:
+            last = ids[:, -1:]  # ragged, (B, 0 or 1)
+            ends = last.with_flat_values(tf.fill(tf.shape(last.flat_values), end_of_row))
+            ends = tf.ragged.boolean_mask(ends, last == self._pad_token_id)
+            ids = tf.concat([ids, ends], axis=1)
+        return ids.to_tensor(self._pad_token_id)  # (B, S)
 
-    def has_tokens(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns a boolean tensor `(batch,)`: whether each string `(batch,)` has pieces."""
-        return self._tokenizer.tokenize(_vector(texts)).row_lengths() > 0
+    def num_tokens(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns the number of pieces of each string `(batch,)`, int64 `(batch,)`."""
+        return self._tokenizer.tokenize(_vector(texts)).row_lengths()
 
     def decode(self, ids: tf.Tensor, lengths: tf.Tensor | None = None) -> tf.Tensor:
         """Decodes ids.

@@ -174,7 +174,9 @@ def test_the_implicit_mask_of_features_counts():
 
 def test_another_padding_id():
     encoder = make_encoder(pad_token_id=7)
-    assert_identical(numpy(encoder(IDS))["encoder_mask"], IDS != 7)
+    ids = np.array([[7, 5, 7, 7], [5, 6, 0, 0], [5, 7, -1, 7]])
+    mask = [[True, True, False, False], [True] * 4, [True, True, False, False]]
+    assert_identical(numpy(encoder(ids))["encoder_mask"], np.array(mask))
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

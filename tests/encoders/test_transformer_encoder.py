@@ -114,7 +114,9 @@ def test_a_mask_that_is_passed_comes_before_padding():
 
 def test_padding_may_have_another_id():
     encoder = build(make(pad_token_id=9))
-    np.testing.assert_array_equal(numpy(encoder(IDS)["encoder_mask"]), IDS != 9)
+    ids = np.array([[9, 5, 9, 9], [5, 6, 0, 0], [5, 9, -1, 9]])
+    mask = [[True, True, False, False], [True] * 4, [True, True, False, False]]
+    np.testing.assert_array_equal(numpy(encoder(ids)["encoder_mask"]), mask)
     assert encoder.get_config()["pad_token_id"] == 9
 
 

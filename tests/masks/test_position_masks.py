@@ -7,15 +7,34 @@ from keras_attn import (
 from tests.contracts import numpy
 
 
-def test_padding_mask_marks_what_is_not_the_padding_id():
-    token_ids = np.array([[5, 0, 9], [9, 9, 0]])
-    assert numpy(masks.padding_mask(token_ids)).tolist() == [
-        [True, False, True],
-        [True, True, False],
-    ]
-    assert numpy(masks.padding_mask(token_ids, pad_token_id=9)).tolist() == [
-        [True, True, False],
-        [False, False, True],
+@pytest.mark.parametrize(
+    ("row", "length"),
+    [
+        ([5, 0, 9, 7], 4),
+        ([0, 5, 0, 0], 2),
+        ([0, 0, 0, 0], 0),
+        ([0, 0, 0, 1], 4),
+        ([5, 0, -1, 0], 2),
+        ([0, -1, -1, -1], 1),
+        ([5, 6, 7, 0], 3),
+        ([-1, 0, 0, 0], 0),
+        ([], 0),
+    ],
+)
+def test_padding_mask_marks_the_tokens_before_padding(row, length):
+    for pad in (0, 9):
+        token_ids = np.array([row, row], "int32")
+        token_ids = np.where(token_ids == 0, pad, np.where(token_ids == 9, 0, token_ids))
+        expected = [position < length for position in range(len(row))]
+        assert numpy(masks.padding_mask(token_ids, pad)).tolist() == [expected, expected]
+
+
+def test_padding_mask_of_a_vector_and_of_several_axes():
+    assert numpy(masks.padding_mask(np.array([0, 3, 0]))).tolist() == [True, True, False]
+    rows = np.array([[[4, 0], [0, 4]], [[0, 0], [4, -1]]])
+    assert numpy(masks.padding_mask(rows)).tolist() == [
+        [[True, False], [True, True]],
+        [[False, False], [True, False]],
     ]
 
 

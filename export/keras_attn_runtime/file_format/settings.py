@@ -1,6 +1,6 @@
 """The settings of files of the kind "generation", which contain a search."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -29,6 +29,11 @@ class Side:
         tokenizer_vocabulary_size: int, for a tokenizer with more pieces than the model: the number
             of pieces that the model reads. Ids from this number on are replaced by the unknown id.
             `None` if the model reads all pieces.
+        masks_only_trailing_padding: bool, whether the model of a source masks only the padding on
+            the right. If True, a text may contain the padding id, and the id -1 ends a row whose
+            last token is the padding id.
+        is_prompt: bool, whether the sources are prompts of a language model, which may end with any
+            token, also with the padding id.
         languages: dict from names to `Language`s, for a model with several languages on this side.
     """
 
@@ -42,6 +47,8 @@ class Side:
     tokenizer: str = "none"
     language: str | None = None
     tokenizer_vocabulary_size: int | None = None
+    masks_only_trailing_padding: bool = False
+    is_prompt: bool = False
     languages: dict[str, Language] = field(default_factory=dict)
 
     @property
@@ -53,6 +60,12 @@ class Side:
     def end(self) -> list[int]:
         """List of the ids to put after the ids of a text: the end token, or empty."""
         return [] if self.end_token_id is None or not self.add_end else [self.end_token_id]
+
+    def needs_end_of_row(self, ids: Sequence[int]) -> bool:
+        """Returns whether the last token of a source would be masked as padding."""
+        if not self.masks_only_trailing_padding or self.end == [self.pad_token_id]:
+            return False  # a model that pads with its end token was trained with masked end tokens
+        return len(ids) > 0 and ids[-1] == self.pad_token_id
 
 
 @dataclass(frozen=True)
@@ -167,7 +180,7 @@ def _side(reader: SettingsReader) -> Side:
     name = "tokenizer_vocabulary_size"
     if reader.get(name, optional, None) is not None:
         values[name] = reader.integer(name, 1, size)
-    for name in ("add_start", "add_end"):
+    for name in ("add_start", "add_end", "masks_only_trailing_padding", "is_prompt"):
         values[name] = reader.get(name, bool, False)
     values["tokenizer"] = reader.get("tokenizer", str, "none")
     values["language"] = reader.get("language", (str, type(None)), None)

@@ -32,11 +32,11 @@ def parity_sentences(
     Returns:
         List of lists of ids as the encoder reads them: first the given sentences, then random ones,
         of which the last has 64 tokens. Given texts are truncated to the default limit of
-        characters; texts without tokens are left out.
+        characters and to the learned positions; texts without tokens are left out.
 
     Raises:
         ValueError: If `given` is a single string, or there are texts without a tokenizer, an empty
-            list of ids, or ids outside of the vocabulary.
+            list of ids, ids outside of the vocabulary, or more ids than learned positions.
     """
     if isinstance(given, str):
         raise ValueError(
@@ -55,13 +55,20 @@ def parity_sentences(
         most = max_source_characters(function)
         encoded = tokenizer.encode([text[:most] for text in texts])
         # The runtime does not run the model on sentences without tokens.
-        sentences = [source.with_special_ids(ids) for ids in encoded if len(ids)]
+        sentences = [
+            source.with_special_ids(ids[: source.max_length]) for ids in encoded if len(ids)
+        ]
     size = source.vocabulary_size
     for ids in sentences:
         if len(ids) == 0 or min(ids) < 0 or max(ids) >= size:
             raise ValueError(
                 f"Expected lists of ids from 0 to {size - 1}, the end id included. "
                 f"Received: {list(ids)}."
+            )
+        if source.max_row_length is not None and len(ids) > source.max_row_length:
+            raise ValueError(
+                f"Expected lists of at most {source.max_row_length} ids, the number of learned "
+                f"positions. Received: a list of {len(ids)} ids. Shorten it."
             )
     missing = max(0, count - len(sentences))
     random = random_sentences(source, missing)

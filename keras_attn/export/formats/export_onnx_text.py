@@ -211,7 +211,11 @@ def _translate(run, batches, source_tokenizer, target_tokenizer, function):
             others["seeds"] = np.broadcast_to(seeds, len(sentences))
         outputs = run(
             source_ids=pad(
-                [source.with_special_ids(ids) for ids in sentences], source.pad_token_id
+                [
+                    source.ended_row(source.with_special_ids(ids[: source.max_length]))
+                    for ids in sentences
+                ],
+                source.pad_token_id,
             ),
             max_length=np.array(batch.get("max_length", search.max_length), "int32"),
             length_penalty=np.array(search.length_penalty, "float32"),

@@ -17,6 +17,7 @@ from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
+from keras_attn.masks import END_OF_ROW, padding_mask
 from keras_attn_checks.progress import report_phase
 
 METADATA = "assets.extra/keras_attn.json"
@@ -61,13 +62,15 @@ def export_saved_model(
       hypotheses are empty and have the score 0. (A language model with a start token continues an
       empty prompt instead.)
     - Output `truncated`: boolean `(batch,)`, whether a text was truncated to
-      `max_source_characters` before tokenization.
+      `max_source_characters` before tokenization, or to the number of learned positions after it.
     - All outputs of the signature `ids`.
 
     A model with other inputs than ids, such as an image, has only the signature `serving_default`.
     This signature has the inputs and outputs of `ids` above, but the inputs of the model replace
     `source_ids`. With a `target_tokenizer`, there is also the output `text`. In Python,
     `loaded.generate(image)` runs the model with the default values of the other inputs.
+
+    Ids `source_ids` that are longer than the learned positions raise an `InvalidArgumentError`.
 
     The tokenizers are part of the SavedModel. If there are any, a process must `import
     tensorflow_text` before it loads the SavedModel.
@@ -237,6 +240,7 @@ def _add_translate(module, function, source_tokenizer, target_tokenizer, max_cha
         # Recurrent layers of Keras fail if S is 0, so one padding position is added.
         missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
         source_ids = tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=source.pad_token_id)
+        source_ids = _within_positions(source_ids, source)
         results = function(source_ids, *others)
         if "alignments" in results:  # remove the position that was added
             weights = results["alignments"]  # (B, N, T, S)
@@ -260,14 +264,16 @@ def _add_translate(module, function, source_tokenizer, target_tokenizer, max_cha
 
     def translate_texts(text, *others):
         text, truncated = _cut(text, max_characters)
-        source_ids = module.source_tokenizer.encode(text)  # (B, S)
+        if source.max_length is not None:
+            truncated |= module.source_tokenizer.num_tokens(text) > source.max_length
+        source_ids = _encode(module, source, text)  # (B, S)
         ids = [
             module.target_tokenizer.encode(_short(value)) if value.dtype == tf.string else value
             for value in others
         ]
         results = module.translate_ids(source_ids, *ids)
         if not function.accepts_empty_texts:
-            has_tokens = module.source_tokenizer.has_tokens(text)  # (B,)
+            has_tokens = module.source_tokenizer.num_tokens(text) > 0  # (B,)
             results = _where(has_tokens, results, target.pad_token_id)
         texts = _decode(module.target_tokenizer, results)
         return {"text": texts, "truncated": truncated, **results}
@@ -275,6 +281,27 @@ def _add_translate(module, function, source_tokenizer, target_tokenizer, max_cha
     signature = [of_text.get(spec.name, spec) for spec in function.signature]
     module.translate_texts = _compiled(translate_texts, signature, module.defaults)
     return {**signatures, "serving_default": module.translate_texts}
+
+
+def _encode(module, source, text):
+    """Returns the source ids `(batch, source)` of strings `(batch,)`."""
+    end_of_row = END_OF_ROW if source.masks_only_trailing_padding and not source.add_end else None
+    return module.source_tokenizer.encode(text, source.max_length, end_of_row)
+
+
+def _within_positions(source_ids, source):
+    """Returns the ids unchanged; raises an error if a row is longer than the learned positions."""
+    import tensorflow as tf
+
+    if source.max_row_length is None:
+        return source_ids
+    lengths = tf.reduce_sum(
+        tf.cast(padding_mask(source_ids, source.pad_token_id), tf.int32), axis=1
+    )  # (B,)
+    are_short = tf.reduce_all(lengths <= source.max_row_length)
+    message = f"Expected source_ids with at most {source.max_row_length} ids in each row."
+    with tf.control_dependencies([tf.debugging.Assert(are_short, [message])]):
+        return tf.identity(source_ids)
 
 
 def _cut(text, max_characters):
@@ -382,10 +409,11 @@ def _check_texts(function, module, loaded, max_characters, comparison):
         strings["target_prefix"] = module.target_tokenizer.decode(prefixes)
         ids["prefix_ids"] = module.target_tokenizer.encode(strings["target_prefix"])
     read, _ = _cut(texts, max_characters)
-    source_ids = module.source_tokenizer.encode(read)
+    source_ids = _encode(module, function.source, read)
     expected = _decode(module.target_tokenizer, comparison.keras(source_ids=source_ids, **ids))
     if not function.accepts_empty_texts:
-        expected = tf.where(module.source_tokenizer.has_tokens(read)[:, None], expected, "")
+        has_tokens = module.source_tokenizer.num_tokens(read) > 0  # (B,)
+        expected = tf.where(has_tokens[:, None], expected, "")
     actual = loaded.signatures["serving_default"](text=texts, **strings)["text"]
     if expected.shape != actual.shape or not bool(tf.reduce_all(expected == actual)):
         raise ExportError(

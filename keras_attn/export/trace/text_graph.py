@@ -4,6 +4,7 @@ import numpy as np
 
 from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, rename_values
 from keras_attn.export.trace.source_characters import MAX_PREFIX_CHARACTERS
+from keras_attn.masks import END_OF_ROW
 
 DOMAIN = "ai.onnx.contrib"
 """Domain of the operators of onnxruntime-extensions."""
@@ -37,7 +38,8 @@ encode (string[batch] text) => (int32[batch, source_length] source_ids, bool[bat
     end_positions = Slice (splits, from_second, far)
     begin = Unsqueeze (first_positions, last)                   # (B, 1)
     end = Unsqueeze (end_positions, last)
-    count = Sub (end, begin)
+    num_tokens = Sub (end, begin)
+    count = Min (num_tokens, most_tokens)
     is_not_empty = Greater (count, zero)
     is_start_enough = Cast <to = 9> (accepts_empty_texts)
     has_tokens = Or (is_not_empty, is_start_enough)             # something to translate
@@ -130,8 +132,9 @@ def add_text(
 
         text -> source ids, padding -> model -> ids of each hypothesis -> text
 
-    A text without tokens has empty translations, with the score and log probability 0. Only a
-    language model that puts a start token before prompts continues an empty text.
+    The tokens of a text beyond the learned positions of the model are dropped. A text without
+    tokens has empty translations, with the score and log probability 0. Only a language model that
+    puts a start token before prompts continues an empty text.
 
     Args:
         model: `onnx.ModelProto` with the inputs and outputs of `export_onnx`; changed in place. Its
@@ -153,9 +156,10 @@ def add_text(
     encode = _parse_encode(
         source_tokenizer,
         max_characters,
+        source.max_length,
         pad_token_id=[source.pad_token_id],
         start_token_ids=[source.start],
-        end_token_id=source.end_token_id if source.add_end else source.pad_token_id,
+        end_token_id=_end_token_id(source),
         accepts_empty_texts=function.accepts_empty_texts,
     )
     decode = _parse(
@@ -169,6 +173,7 @@ def add_text(
         read = _parse_encode(
             target_tokenizer,
             MAX_PREFIX_CHARACTERS,
+            None,
             name="prefix",
             pad_token_id=[target.pad_token_id],
             start_token_ids=[[]],
@@ -231,8 +236,18 @@ def _choice(value, default):
     ]
 
 
-def _parse_encode(tokenizer, max_characters, **others):
-    """Returns the graph `ENCODE`, which truncates long texts before tokenization."""
+def _end_token_id(source):
+    """Returns the id in the column after the last token of a source."""
+    if source.add_end:
+        return source.end_token_id
+    return END_OF_ROW if source.masks_only_trailing_padding else source.pad_token_id
+
+
+def _parse_encode(tokenizer, max_characters, max_length, **others):
+    """Returns the graph `ENCODE`.
+
+    It truncates long texts before tokenization, and the tokens to `max_length`, or `None`.
+    """
     thousands, rest = divmod(max_characters, 1000)  # RE2 allows at most 1,000 repetitions
     beginning = ".{1000}" * thousands + f".{{{rest}}}"
     graph = ENCODE
@@ -246,6 +261,7 @@ def _parse_encode(tokenizer, max_characters, **others):
         graph,
         tokenizer,
         max_characters=np.array(max_characters),
+        most_tokens=np.array(np.iinfo("int64").max if max_length is None else max_length),
         long_text=np.array([f"(?s)^({beginning}).+$"], object),
         its_beginning=np.array([r"\1"], object),
         **others,
