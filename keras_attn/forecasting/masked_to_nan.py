@@ -20,7 +20,8 @@ def masked_to_nan(values: TensorLike, dtype: str) -> np.ndarray:
 
 def _filled(values: Any, dtype: str) -> Any:
     if isinstance(values, np.ma.MaskedArray):
-        return values.astype(dtype).filled(np.nan)
+        data = np.ma.getdata(values).astype(dtype)
+        return np.where(np.ma.getmaskarray(values), np.asarray(np.nan, dtype), data)
     if isinstance(values, (list, tuple)):
         return [_filled(each, dtype) for each in values]
     return values
