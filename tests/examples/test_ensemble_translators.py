@@ -71,8 +71,8 @@ def test_minutes_of_trainings_side_by_side(runs, tmp_path, monkeypatch):
 
 
 def swap_tokenizers(run):
-    source, target = run / "source.spm", run / "target.spm"
-    source.write_bytes(target.read_bytes())
+    target = RunDirectory(run).target_tokenizer
+    RunDirectory.create(run, "generation", target, target)
 
 
 @pytest.mark.parametrize(
