@@ -25,7 +25,7 @@ from own_process import main_or_measurement, measure_in_turn
 from results_file import versions, write_results
 from time_and_memory import median_seconds
 
-PRECISIONS = ("float32", "int8", "int4")
+PRECISIONS = ("float32", "int8", "int8-rows", "int4")
 
 
 def main():

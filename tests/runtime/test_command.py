@@ -104,13 +104,13 @@ def test_every_option_reaches_the_translator(monkeypatch):
         ("info", "--format", ("text", "json")),
     ],
 )
-def test_every_choice_of_an_option_runs(model_path, monkeypatch, capsys, command, option, values):
+def test_every_choice_of_an_option_runs(start_command, model_path, command, option, values):
     for value in values:
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"two dogs\n")))
-        assert main([command, str(model_path), option, value]) == 0
-        output = capsys.readouterr().out
-        assert ("two dogs" in output) == (command == "translate")
-        assert output.startswith("{") == (value in ("json", "jsonl"))
+        arguments = [command, model_path, option, value]
+        status, output, messages = run(start_command, *arguments, text=b"two dogs\n")
+        assert (status, messages) == (0, "")
+        assert (b"two dogs" in output) == (command == "translate")
+        assert output.startswith(b"{") == (value in ("json", "jsonl"))
 
 
 def test_long_line_is_cut_with_a_warning(start_command, model_path):
