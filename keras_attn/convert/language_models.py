@@ -342,6 +342,11 @@ def _has_mlp_bias(settings):
     return bool(settings.get("mlp_bias", False))
 
 
+def _has_full_attention(layer_types):
+    """Returns whether no layer has a sliding window."""
+    return isinstance(layer_types, list) and all(each == "full_attention" for each in layer_types)
+
+
 def _gemma_gate(settings):
     """Returns the activation of the gate. In configurations of Gemma, gelu means the tanh form."""
     gate = settings["hidden_act"]
@@ -387,7 +392,7 @@ QWEN2 = _llama(
         "max_window_layers": irrelevant("only used with use_sliding_window"),
         "layer_types": refused_unless(
             "sliding windows in some layers only",
-            lambda value, _: value is None or set(value) <= {"full_attention"},
+            lambda value, _: value is None or _has_full_attention(value),
         ),
     },
     has_bias=True,

@@ -173,7 +173,7 @@ def with_languages(search: SearchSettings, languages: Mapping[str, Any]) -> Sear
 
 def _beams(settings, beams, hypotheses):
     early_stopping = settings["early_stopping"]
-    if early_stopping not in STOPS:
+    if early_stopping not in list(STOPS):  # a list, because the value may not be hashable
         raise refusal(settings, "early_stopping", early_stopping, f"one of {tuple(STOPS)}", "")
     stop = STOPS[early_stopping]
     return {

@@ -2,6 +2,7 @@
 
 import pytest
 
+from keras_attn.convert.config_settings import FORCES_START
 from keras_attn.convert.fairseq_models import MARIAN
 from keras_attn.convert.generation_settings import GENERATION
 
@@ -100,7 +101,7 @@ CHANGED_SEARCH = {
     "suppress_tokens": [PAD, 7, 8, 9],
 }
 SAMPLING = {"do_sample", "temperature", "top_k", "top_p"}
-OTHER_TESTS = {"model_type", "architectures", "bos_token_id"}
+OTHER_TESTS = {FORCES_START, "model_type", "architectures", "bos_token_id"}
 
 
 def test_every_mapped_setting_is_changed():

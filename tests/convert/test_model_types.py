@@ -6,6 +6,7 @@ from keras_attn.convert import ConversionError
 from keras_attn.convert.architectures import ARCHITECTURES, find_architecture
 from keras_attn.convert.encoder_models import ENCODERS
 from keras_attn_checks.model_types import (
+    BASE_CLASSES,
     ENCODER_CLASSES,
     MODEL_CLASSES,
     checkpoint_type_problem,
@@ -24,6 +25,8 @@ def test_supported_types_have_no_problem():
         assert model_type_problem(config) is None
         assert find_architecture(config).model_class == model_class
         assert model_type_problem({"model_type": model_type}) is None
+    for model_type, base_class in BASE_CLASSES.items():
+        assert model_type_problem({"model_type": model_type, "architectures": [base_class]}) is None
     for model_type in ENCODER_CLASSES:
         assert model_type_problem({"model_type": model_type, "architectures": ["Other"]}) is None
 
@@ -34,7 +37,9 @@ def test_supported_types_have_no_problem():
         ({}, "one of .*'marian'.*'distilbert'.*Received: model_type=None"),
         ({"model_type": "bloom"}, "model_type='bloom'. Models of this type cannot be converted"),
         ({"model_type": ["t5"]}, "model_type=.'t5'."),
-        ({"model_type": "gpt2", "architectures": ["GPT2Model"]}, "the class GPT2LMHeadModel"),
+        ({"model_type": "gpt2", "architectures": ["GPT2DoubleHeadsModel"]}, "the class GPT2LMHead"),
+        ({"model_type": "t5", "architectures": ["T5Model"]}, "the class T5ForConditional"),
+        ({"model_type": "gpt2", "architectures": 5}, "architectures=5"),
     ],
 )
 def test_other_types_raise_an_error(config, message):

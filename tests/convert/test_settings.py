@@ -113,6 +113,7 @@ def test_search_settings_become_arguments(values, expected):
         ({"repetition_penalty": 1.3, "reads_prompts": True}, "the tokens of the prompt"),
         ({"num_beams": 2, "do_sample": True}, "num_beams=1"),
         ({"num_beams": 2, "early_stopping": "often"}, "one of"),
+        ({"num_beams": 2, "early_stopping": []}, r"one of.*early_stopping=\[\]"),
         ({"num_beams": 2, "renormalize_logits": True, "min_length": 5}, "min_length=0"),
         ({"num_return_sequences": 2}, "greedy"),
         ({"min_length": 2, "reads_prompts": True}, "counts the prompt"),
