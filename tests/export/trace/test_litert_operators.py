@@ -71,7 +71,7 @@ def test_litert_keeps_large_and_small_results(found, name):
             "log_sigmoid": -np.logaddexp(0, -wide),
             "looped": 2 * np.logaddexp(0, wide),
         }.get(name, np.logaddexp(0, wide))
-        is_known = np.isfinite(wide) & (wide < 1e38)  # XNNPACK's log of larger numbers is infinite
+        is_known = np.isfinite(wide) & (wide < 1e38)  # LiteRT's log of larger numbers is infinite
         is_known &= np.abs(expected) < LARGEST
     is_denormal = np.abs(expected) < 1e-30
     np.testing.assert_allclose(
