@@ -21,6 +21,7 @@ table changes, or if a workaround is no longer necessary.
 | `DropoutRNNCell.get_dropout_mask` | detection of cells with dropout | Keras 3.15 | Keras samples no masks in inference |
 | `control_flow_util.GraphOrParentsInXlaContext` | detection of XLA, which needs static shapes | TensorFlow 2.21 | a public function returns whether XLA compiles |
 | `tf_optimizer.OptimizeGraph`, protobuf messages | inlining of compiled functions | TensorFlow 2.21 | tf2onnx inlines functions with `jit_compile=True` |
+| `saved_model_pb2` | operators that LiteRT computes wrongly are replaced before the conversion | TensorFlow 2.21 | LiteRT computes the operators of `litert_operators` as TensorFlow does |
 | `tf_loader`, `tfonnx.process_tf_graph`, `optimizer` | conversion | tf2onnx 1.17 | `convert.from_function` takes optimizers and a traced function |
 | `Graph.extract_sub_graph_nodes`, patched | conversion in half the time | tf2onnx 1.17 | tf2onnx traverses the graph once for all outputs |
 | `utils.make_name`, `utils.map_onnx_to_numpy_type` | our converters of operators | tf2onnx 1.17 | these functions are public |
@@ -213,6 +214,13 @@ def inline_compiled_functions(graph_def: Any, input_names: Any, output_names: An
 
 
 # tf2onnx
+
+
+def read_saved_model(content: bytes) -> Any:
+    """Returns the protobuf message of a `saved_model.pb` file."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    return saved_model_pb2.SavedModel.FromString(content)
 
 
 def freeze_function(concrete: Any, input_names: Any, output_names: Any) -> Any:

@@ -5,7 +5,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn._backend.softplus import softplus
 from keras_attn._types import Tensor
 from keras_attn.forecasting.distribution_head import DistributionHead
 
@@ -52,7 +51,7 @@ class GaussianHead(DistributionHead):
     num_parameters = 2
 
     def constrain(self, raw: Tensor) -> Any:
-        deviation = softplus(raw[..., 1:]) + SMALLEST_DEVIATION
+        deviation = ops.softplus(raw[..., 1:]) + SMALLEST_DEVIATION
         return ops.concatenate([raw[..., :1], deviation], axis=-1)
 
     def standard_loss(self, values: Tensor, standard: Tensor) -> Any:

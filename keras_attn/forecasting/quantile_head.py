@@ -5,7 +5,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attn._backend.softplus import softplus
 from keras_attn._types import Tensor
 from keras_attn.forecasting.distribution_head import DistributionHead, checked_levels
 
@@ -64,7 +63,7 @@ class QuantileHead(DistributionHead):
         self.num_parameters = len(self.levels)
 
     def constrain(self, raw: Tensor) -> Any:
-        differences = softplus(raw[..., 1:])
+        differences = ops.softplus(raw[..., 1:])
         return ops.cumsum(ops.concatenate([raw[..., :1], differences], axis=-1), axis=-1)
 
     def standard_loss(self, values: Tensor, standard: Tensor) -> Any:

@@ -4,7 +4,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn._backend.softplus import softplus
 from keras_attn._types import Tensor
 from keras_attn.forecasting.distribution_head import DistributionHead
 from keras_attn.forecasting.gaussian_head import SMALLEST_DEVIATION
@@ -52,7 +51,7 @@ class StudentTHead(DistributionHead):
     num_parameters = 3
 
     def constrain(self, raw: Tensor) -> Any:
-        positive = softplus(raw[..., 1:]) + ops.convert_to_tensor([SMALLEST_DEVIATION, 2.0])
+        positive = ops.softplus(raw[..., 1:]) + ops.convert_to_tensor([SMALLEST_DEVIATION, 2.0])
         return ops.concatenate([raw[..., :1], positive], axis=-1)
 
     def standard_loss(self, values: Tensor, standard: Tensor) -> Any:

@@ -19,8 +19,8 @@ def log_softmax_of_infinite(logits: Tensor) -> Tensor:
     """Returns the log probabilities of logits that may be infinite.
 
     A logit of minus infinity makes a token impossible. If all tokens of a row are impossible, they
-    all get the log probability `IMPOSSIBLE`. Tokens with a logit of infinity are equally likely, and
-    all other tokens of the row are impossible. A row with NaN remains NaN.
+    all get the log probability `IMPOSSIBLE`. Tokens with a logit of infinity are equally likely,
+    and all other tokens of the row are impossible. A row with NaN remains NaN.
 
     Args:
         logits: Float32 tensor of shape `(rows, V)`.

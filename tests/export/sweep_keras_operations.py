@@ -5,13 +5,12 @@
     python -m tests.export.sweep_keras_operations ops.sort   # prints the results of these names
 
 oneDNN is disabled because its operators, which TensorFlow selects by the processor, give other
-results for empty batches (convolutions) and infinities (softmax).
+results for infinities (softmax).
 
 Each case becomes a functional model, which `export_functional_onnx` converts. If the export writes
-a file, ONNX Runtime runs it on the sample, at other sets of sizes, on difficult values (ties,
-extreme integers), on NaN and infinities, and on empty inputs. Values, dtypes and shapes must be
-those of Keras. The same model is exported with Keras' own `model.export(format="onnx")` for
-comparison.
+a file, ONNX Runtime runs it on the sample and at other sets of sizes. Values, dtypes and shapes
+must be those of Keras. `sweep_special_values` compares special values. The same model is exported
+with Keras' own `model.export(format="onnx")` for comparison.
 """
 
 import argparse
@@ -24,7 +23,7 @@ import logging
 import re
 import tempfile
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import keras
@@ -38,8 +37,6 @@ from tests.export.operation_cases import CASES, NOT_IN_A_MODEL, Case
 TABLE = Path(__file__).parents[2] / "docs" / "exported_operations.md"
 SIZES = ((2, 5), (3, 7))
 """Two sets of sizes of dynamic axes: of the first axis, and of the other axes."""
-FINITE = (0.0, -0.0, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 1e-8, 1e-3, 80.0, -80.0, 1.0, 1.0, -1.0, 2.0)
-INFINITE = (np.nan, np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 2.0, 1e30, -1e30)
 TOLERANCE = {"float16": 4e-3, "float32": 2e-5, "float64": 2e-5}
 
 
@@ -62,13 +59,13 @@ class Result:
         status: "exported", "rewritten" if a handler of this project was needed, "refused", "wrong",
             or "not in Keras" if Keras itself cannot make the model.
         message: reason.
-        limits: list of the special values for which the file differs from Keras.
+        is_fixed: whether Keras cannot trace dynamic sizes, so that the file has fixed ones.
         keras: status of Keras' own export.
     """
 
     status: str = ""
     message: str = ""
-    limits: list = field(default_factory=list)
+    is_fixed: bool = False
     keras: str = ""
 
 
@@ -113,7 +110,7 @@ def draw(values, sizes, kind, rng):
     Args:
         values: a `Values`.
         sizes: size of the first axis and of the other axes, if they are dynamic.
-        kind: "normal", "finite", "infinite", "empty batch" or "empty time".
+        kind: "normal", "empty batch" or "empty time".
         rng: NumPy generator.
     """
     shape = [
@@ -139,25 +136,7 @@ def draw(values, sizes, kind, rng):
     if name == "shift":
         return rng.integers(0, 7, shape).astype(dtype)
     if dtype.kind in "iu":
-        if kind in ("finite", "infinite"):
-            info = np.iinfo(dtype)
-            pool = [info.min, info.max, 0, 1, 2, 3, 100, info.min // 2, info.max // 2, 2**24 + 1]
-            pool = [each for each in pool if info.min <= each <= info.max]
-            if name == "nonzero":
-                pool = [each for each in pool if each]
-            drawn = rng.choice(np.array(pool, dtype), shape)
-            return np.where(
-                rng.random(shape) < 0.5, drawn, _integers(name, dtype, shape, rng)
-            ).astype(dtype)
         return _integers(name, dtype, shape, rng)
-    if kind in ("finite", "infinite"):
-        pool = np.array(FINITE if kind == "finite" else INFINITE, "float64")
-        if dtype == np.float16:
-            pool = np.where(np.isfinite(pool), np.clip(pool, -3e4, 3e4), pool)
-        drawn, usual = rng.choice(pool, shape), rng.normal(size=shape) * 2
-        return np.where(
-            rng.random(shape) < (0.7 if kind == "finite" else 0.25), drawn, usual
-        ).astype(dtype)
     usual = rng.normal(size=shape)
     if name == "positive":
         usual = np.exp(usual)
@@ -193,9 +172,8 @@ def differs(expected, found):
     else:
         first, second = expected.astype("float64"), found.astype("float64")
         with np.errstate(all="ignore"):
-            close = np.abs(first - second) <= TOLERANCE[expected.dtype.name] * np.maximum(
-                1, np.abs(first)
-            )
+            tolerance = TOLERANCE[expected.dtype.name] * np.maximum(1, np.abs(first))
+            close = (np.abs(first - second) <= tolerance) & np.isfinite(first)
         wrong = ~(close | (first == second) | (np.isnan(first) & np.isnan(second)))
     if not wrong.any():
         return None
@@ -239,14 +217,6 @@ def compare(model, session, arrays, by_position=False):
     return None
 
 
-KINDS = {
-    "finite": "extreme values",
-    "infinite": "NaN or infinities",
-    "empty batch": "no rows",
-    "empty time": "an empty axis",
-}
-
-
 def check_usual(model, case, session, by_position=False):
     """Returns how a file differs from Keras for usual values at three sets of sizes, or `None`."""
     rng = np.random.default_rng(7)
@@ -258,23 +228,6 @@ def check_usual(model, case, session, by_position=False):
         if difference not in (None, "Keras fails"):
             return f"{difference} at sizes {sizes}"
     return None
-
-
-def check_hard(model, case, session):
-    """Returns a list of the special values for which a file differs from Keras."""
-    rng, limits = np.random.default_rng(8), []
-    for kind, name in KINDS.items():
-        if kind in ("finite", "infinite") and not case.hard:
-            continue
-        if kind == "infinite" and all(np.dtype(e.dtype).kind in "biu" for e in case.inputs):
-            continue
-        if kind == "empty time" and not any(None in each.shape[1:] for each in case.inputs):
-            continue
-        arrays = [draw(each, (6, 8), kind, rng) for each in case.inputs]
-        difference = compare(model, session, arrays)
-        if difference not in (None, "Keras fails"):
-            limits.append(f"{name}: {difference}")
-    return limits
 
 
 @contextlib.contextmanager
@@ -330,9 +283,7 @@ def ours(case, folder):
             return result
     session = runner(path)
     difference = check_usual(model, case, session)
-    result.limits = [] if difference else check_hard(model, case, session)
-    if is_fixed:
-        result.limits.append("dynamic sizes, which Keras cannot trace")
+    result.is_fixed = is_fixed
     result.status = "wrong" if difference else "rewritten" if used else "exported"
     result.message = difference or ", ".join(sorted(used))
     return result
@@ -402,12 +353,13 @@ def sweep(names=(), say=print):
             cases = CASES[name]
             result = ours(joined(cases), folder) if len(cases) > 1 else None
             # Testing all cases at once is faster. If anything differs, test each case separately.
-            if result and result.status in ("exported", "rewritten") and not result.limits:
+            is_done = result and result.status in ("exported", "rewritten")
+            if is_done and not result.is_fixed:
                 results[name] = [(case, dataclasses.replace(result)) for case in cases]
             else:
                 results[name] = [(case, ours(case, folder)) for case in cases]
             for case, each in results[name]:
-                say(name, f"[{case.label}]", each.status, each.message, each.limits)
+                say(name, f"[{case.label}]", each.status, each.message, each.is_fixed)
     return results
 
 
@@ -456,7 +408,7 @@ def reason(message):
 
 
 def row(name, results):
-    """Returns a row of the table: name, result of our export, of Keras' own, and differences."""
+    """Returns a row of the table: name, result of our export, and of Keras' own."""
     groups = collections.defaultdict(list)
     for case, result in results:
         kind = "exported" if result.status == "rewritten" else result.status
@@ -471,7 +423,8 @@ def row(name, results):
             continue
         which = "" if len(labels) == len(results) else f" ({', '.join(labels)})"
         parts.append(f"{kind}{which}: {why}")
-    limits = sorted({limit.split(":")[0] for _, result in results for limit in result.limits})
+    if any(result.is_fixed for _, result in results):
+        parts.append("dynamic sizes refused: Keras cannot trace them")
     theirs = collections.Counter(
         "right" if result.keras.startswith("right") else result.keras.split(":")[0]
         for _, result in results
@@ -480,7 +433,7 @@ def row(name, results):
     shown = ", ".join(
         kind if len(theirs) == 1 else f"{kind} {count}" for kind, count in theirs.items()
     )
-    return name, "; ".join(parts) or "not in Keras", shown, ", ".join(limits)
+    return name, "; ".join(parts) or "not in Keras", shown
 
 
 def missing(results):
@@ -512,8 +465,8 @@ def document(results):
             versions=", ".join(f"{name} {version(name)}" for name in PACKAGES),
         ).splitlines(),
         "",
-        "| Operation | This export | Keras' own | Differs from Keras at |",
-        "|---|---|---|---|",
+        "| Operation | This export | Keras' own |",
+        "|---|---|---|",
         *("| " + " | ".join(cell.replace("|", "/") for cell in each) + " |" for each in rows),
         "",
         "## Not part of an exported model",
@@ -546,15 +499,9 @@ and equal to Keras; for the others, the export raises an error and writes no fil
   it.
 - *Keras' own*: in the same comparison, the file of `model.export` is *right*, is *wrong* (without
   an error), or the export *fails*. The numbers count the models of a row.
-- *Differs from Keras at*: inputs for which the results differ from Keras. The results are equal for
-  all other tested values: ties, zeros of both signs, halves, the largest and smallest integers,
-  NaN and infinities, empty batches (*no rows*), and empty axes.
 
-ONNX Runtime causes most of these differences, and the export does not work around them. Maxima,
-minima, sorts and top-k ignore or move NaN. Sums and products of integers are exact up to 2**53,
-and saturate where those of Keras wrap around. The mean of no elements is 0 instead of NaN.
-`Reshape` and pooling fail for an empty axis. Dividing an integer by 0 gives 0, whereas Keras raises
-an error."""
+The results differ at some special values, such as NaN, infinities and empty axes, which
+[special values](special_values.md) lists for ONNX and LiteRT."""
 
 
 def version(package):

@@ -1,4 +1,4 @@
-"""Tests Keras' own `model.export(format="onnx")`, which uses all tf2onnx optimizers."""
+"""Tests Keras' own `model.export`: ONNX, which uses all tf2onnx optimizers, and LiteRT."""
 
 import keras
 import numpy as np
@@ -83,3 +83,33 @@ def test_keras_export_writes_a_file_that_is_right_at_several_sizes(tmp_path, nam
         feed = random_inputs(*sizes)
         (found,) = opened.run(None, feed)
         assert_close(found, run(feed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["encoder block", "Transformer encoder"])
+def test_keras_export_writes_a_litert_file_of_a_fixed_batch_size(tmp_path, name):
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+    model = MODELS[name]()
+    (value,) = model.inputs
+    spec = keras.InputSpec((1, *value.shape[1:]), value.dtype)
+    model.export(tmp_path / "model.tflite", format="litert", input_signature=[spec], verbose=False)
+    run = interpreter.Interpreter(str(tmp_path / "model.tflite")).get_signature_runner()
+    (input_name,) = run.get_input_details()
+    for steps in (3, 5):
+        feed = np.random.default_rng(0).integers(1, 9, (1, steps, *value.shape[2:]))
+        feed = feed.astype(value.dtype)
+        (found,) = run(**{input_name: feed}).values()
+        assert_close(found, numpy(model(feed)), 1e-4)
+
+
+@pytest.mark.slow
+def test_keras_export_to_litert_still_loses_infinite_constants(tmp_path):
+    """If this fails, remove the limit from docs/keras-export.md."""
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter")
+    inputs = keras.Input((2,), batch_size=1, name="x")
+    model = keras.Model(inputs, keras.ops.nan_to_num(inputs))
+    model(np.zeros((1, 2), "float32"))
+    model.export(tmp_path / "model.tflite", format="litert", verbose=False)
+    run = interpreter.Interpreter(str(tmp_path / "model.tflite")).get_signature_runner()
+    (found,) = run(x=np.array([[np.inf, 1.0]], "float32")).values()
+    assert np.isinf(found).any()

@@ -136,7 +136,7 @@ def write_functional_litert(
     signature = [with_batch_size(spec, batch_size) for spec in function.signature]
     with atomic_replace(path, is_file=True) as partial, pause_garbage_collection():
         report_phase("Converting to LiteRT")
-        content = convert_to_litert({SIGNATURE: (function, signature)}, function.weights)
+        content = convert_to_litert({SIGNATURE: (function.folded(), signature)}, function.weights)
         run = litert_runner(content)
         report_phase("Comparing the file with Keras")
 

@@ -4,6 +4,7 @@ from typing import Any
 import keras
 
 from keras_attn.export.trace.copy_layers import copy_layers
+from keras_attn.export.trace.fold_time import fold_time
 from keras_attn.export.trace.functional_names import axis_names, input_names, output_names
 from keras_attn.export.trace.portable_copy import make_traceable, portable_copy
 
@@ -48,6 +49,12 @@ class FunctionalFunction:
         """Returns the same function with another copy of the model."""
         function = copy.copy(self)
         (function.model,) = copy_layers(self.model)
+        return function
+
+    def folded(self) -> Any:
+        """Returns the same function with `TimeDistributed` layers that can be traced."""
+        function = self.copied()
+        fold_time(function.model)
         return function
 
     def traceable(self) -> Any:

@@ -1,4 +1,4 @@
-"""Division of integers that rounds like TensorFlow and does not crash the process.
+"""Division and remainders that round like TensorFlow and do not crash the process.
 
 tf2onnx rounds quotients towards zero. In ONNX Runtime, dividing an integer by 0, or the smallest
 integer by -1, is a hardware exception (SIGFPE), which ends the process. In exported files, a
@@ -10,9 +10,18 @@ from keras_attn.export.trace.operators.replacement import Replacement
 
 
 def _floor_mod(graph, node, name, args):
-    """Computes `x % y` with the sign of `y`, like `Mod` of ONNX for integers."""
+    """Computes `x % y` with the sign of `y`, like `Mod` of ONNX for integers.
+
+    For floats, `Mod` has the sign of `x`, and is exact, unlike `x - floor(x / y) * y`.
+    """
     if not _is_integer(graph, node):
-        convert_by_default("FloorMod", graph, node)
+        new = Replacement(graph, node)
+        x, y = new.inputs
+        zero = new.constant(0)
+        rest = new("Mod", x, y, fmod=1)
+        signs_differ = new("Xor", new("Less", rest, zero), new("Less", y, zero))
+        is_corrected = new("And", signs_differ, new("Not", new("Equal", rest, zero)))
+        new.result(new("Where", is_corrected, new("Add", rest, y), rest))
         return
     is_safe = _is_safe(node)
     new = Replacement(graph, node)

@@ -10,6 +10,7 @@ from typing import Any
 
 from keras_attn._backend.scan import loops_for_litert
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.trace.litert_operators import replace_operators
 
 LIMIT = 2**31 - 1
 """Maximum size of a model in bytes. Offsets in the file are signed 32-bit integers."""
@@ -99,11 +100,14 @@ def convert_to_litert(
     ):
         try:
             tf.saved_model.save(module, directory, signatures=signatures)
+            replace_operators(directory)
             converter = tf.lite.TFLiteConverter.from_saved_model(
                 directory, signature_keys=list(signatures)
             )
             # Only built-in operators of LiteRT: all others need TensorFlow on the device.
             converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+            # Otherwise the converter replaces infinite constants by the largest finite number.
+            converter.canonicalizing_inf_as_min_max_float = False
             if precision != "float32":
                 converter.optimizations = [tf.lite.Optimize.DEFAULT]
             if precision == "float16":
@@ -144,8 +148,14 @@ def _reason(error):
     names = re.findall(r'"([\w.]+/[\w./]+)@', text)  # the name of a function follows the @
     layers = list(dict.fromkeys(names))
     places = f" in {layers[:5]}" if layers else ""
+    if any(name.startswith("tf.TensorList") for name in operators):
+        advice = (
+            "A loop over time needs a known number of rows: define the sizes of all axes before "
+            "the time axis of recurrent layers"
+        )
+    else:
+        advice = "Replace these operations by other operations of keras.ops"
     return (
         "Expected operators that LiteRT has built in. Received: a model with "
-        f"{', '.join(operators)}{places}. Replace these operations by other operations of "
-        "keras.ops, or export the model with `export_onnx`."
+        f"{', '.join(operators)}{places}. {advice}, or export the model with `export_onnx`."
     )

@@ -54,3 +54,26 @@ def test_export_functional_litert_refuses_outputs_without_batch_axis(tmp_path):
 def test_export_functional_litert_explains_a_list_instead_of_an_array(tmp_path):
     with pytest.raises(ValueError, match="one array for each input; use numpy.array"):
         export_functional_litert(classifier(), tmp_path / "model.tflite", [[5, 6, 7, 2]])
+
+
+def test_export_functional_litert_traces_time_distributed_of_unknown_length(tmp_path):
+    inputs = keras.Input((None, 4), name="x")
+    model = keras.Model(inputs, keras.layers.TimeDistributed(keras.layers.Dense(3))(inputs))
+    sample = np.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")
+    assert export_functional_litert(model, tmp_path / "model.tflite", sample) < 1e-5
+
+
+def test_export_functional_litert_says_that_a_loop_needs_known_rows(tmp_path):
+    inputs = keras.Input((None, 2, 4), name="x")
+    model = keras.Model(inputs, keras.layers.TimeDistributed(keras.layers.LSTM(2))(inputs))
+    with pytest.raises(ExportError, match="define the sizes of all axes before the time axis"):
+        export_functional_litert(model, tmp_path / "model.tflite", np.ones((1, 3, 2, 4), "f"))
+
+
+def test_export_functional_litert_advises_no_tolerance_for_another_shape(tmp_path, monkeypatch):
+    wrong = {"scores": np.ones((1, 4), "float32")}
+    monkeypatch.setattr(module, "litert_runner", lambda content: lambda **_: wrong)
+    with pytest.raises(ExportError, match="shape .* Replace this operation by another"):
+        module.export_functional_litert(
+            classifier(), tmp_path / "model.tflite", np.array([[5, 6, 7, 2]], "int32")
+        )

@@ -47,6 +47,27 @@ def test_small_numbers_keep_their_digits(name):
     np.testing.assert_allclose(found, getattr(np, name)(x.astype("float64")), rtol=1e-6)
 
 
+def test_remainders_of_large_and_infinite_floats():
+    x, y = (each.ravel() for each in np.meshgrid([1e5, -1e8, 3e38, 2.5, -2.5], [0.63, -0.63]))
+    x = np.array([*x, 1.5, 1.5, -1.5, 1.5, np.inf, -0.0], "float32")
+    y = np.array([*y, np.inf, -np.inf, np.inf, 0.0, 2.0, -2.0], "float32")
+    found = converted(lambda x, y: {"mod": ops.mod(x, y), "fmod": ops.fmod(x, y)}, x, y)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(found["mod"], np.mod(x, y), rtol=1e-6)
+        np.testing.assert_allclose(found["fmod"][:-6], np.fmod(x, y)[:-6], rtol=1e-6)
+
+
+def test_crossentropy_of_improbable_labels_is_finite():
+    logits = np.array([[0.0, -200.0, 3.0], [-1e19, 1.0, 2.0]], "float32")
+    labels = np.array([1, 0], "int32")
+    found = converted(
+        lambda x, y: {"loss": tf.nn.sparse_softmax_cross_entropy_with_logits(y, x)}, logits, labels
+    )
+    shifted = logits.astype("float64") - logits.max(axis=-1, keepdims=True)
+    expected = np.log(np.exp(shifted).sum(axis=-1)) - shifted[[0, 1], labels]
+    np.testing.assert_allclose(found["loss"], expected, rtol=1e-6)
+
+
 def test_angles_on_the_axes_and_at_infinity():
     y, x = (each.ravel() for each in np.meshgrid(FLOATS, FLOATS))
     found = converted(lambda y, x: {"angle": ops.arctan2(y, x)}, y, x)["angle"]

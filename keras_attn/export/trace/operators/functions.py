@@ -150,6 +150,22 @@ def _cross(graph, node, name, args):
     new.result(new("Sub", first, second))
 
 
+def _sparse_crossentropy(graph, node, name, args):
+    """Computes `-log_softmax(logits)` at the labels. `log(softmax)`, tf2onnx's form, underflows.
+
+    The second result, the gradient, is not computed. If the graph reads it, an error is raised.
+    """
+    from onnx import TensorProto
+
+    if graph.find_output_consumers(node.output[1]):
+        raise ValueError(f"{name} computes a gradient, which is not exported.")
+    new = Replacement(graph, node)
+    logits, labels = new.inputs
+    labels = new("Unsqueeze", new.cast(labels, TensorProto.INT64), new.constant([-1], "int64"))
+    log_probs = new("GatherElements", new("LogSoftmax", logits, axis=-1), labels, axis=-1)
+    new.result(new("Neg", new("Squeeze", log_probs, new.constant([-1], "int64"))))
+
+
 def _broadcast_args(graph, node, name, args):
     """Returns the shape to which two shapes broadcast."""
     from onnx import TensorProto
@@ -177,6 +193,7 @@ HANDLERS = {
     "Expm1": (_expm1, []),
     "Log1p": (_log1p, []),
     "MulNoNan": (_mul_no_nan, []),
+    "SparseSoftmaxCrossEntropyWithLogits": (_sparse_crossentropy, []),
     "Xdivy": (_xdivy, []),
     "Xlog1py": (_xlog1py, []),
     "Xlogy": (_xlogy, []),

@@ -64,9 +64,9 @@ class Replacement:
         return self.cast(selected, self.dtype)
 
     def result(self, *values: Any) -> None:
-        """Makes values the outputs of the replaced node."""
+        """Makes values the first outputs of the replaced node. Nothing may read the others."""
         for value, output, shape, dtype in zip(
-            values, self.outputs, self._shapes, self._dtypes, strict=True
+            values, self.outputs, self._shapes, self._dtypes, strict=False
         ):
             self.graph.make_node(
                 "Identity", [value], outputs=[output], shapes=[shape], dtypes=[dtype]
