@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._layer.argument_checks import is_number
-from keras_attn.text.check_unicode import explain_text_errors
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.language import Language
 from keras_attn.text.subword_sampling import sample_segmentations
@@ -114,8 +113,9 @@ class SentencePieceTokenizer:
     @property
     def _special_pieces(self):
         """The padding, start and end id, if SentencePiece would decode one of them as text."""
+        processor: Any = self._processor
         ids = (self.pad_token_id, self.start_token_id, self.end_token_id)
-        return None if all(map(self._processor.is_control, ids)) else ids
+        return None if all(map(processor.is_control, ids)) else ids
 
     def _special_id(self, name, given, own):
         if given is None and own < 0:
@@ -226,8 +226,7 @@ class SentencePieceTokenizer:
             ValueError: If an element is not a string, or has a lone surrogate.
         """
         check_texts(texts)
-        with explain_text_errors(texts):
-            return self._known(self._processor.encode(list(texts)))
+        return self._known(self._processor.encode(list(texts)))
 
     def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
         """Encodes texts with random segmentations (subword regularization).
@@ -266,11 +265,11 @@ class SentencePieceTokenizer:
             raise ValueError(
                 f"Expected seed to be an integer in [0, 2**32). Received: seed={seed!r}."
             )
-        with explain_text_errors(texts):
-            drawn = sample_segmentations(
+        ids = self._known(
+            sample_segmentations(
                 self._processor, list(texts), float(alpha), int(seed), self.vocabulary_size
             )
-        ids = self._known(drawn)
+        )
         if any(ids) or not any(self.encode(texts)):
             return ids
         raise ValueError(

@@ -84,6 +84,30 @@ class Tokenizer(Protocol):
 
 
 def check_texts(texts: object) -> None:
-    """Raises a `ValueError` if a single text is passed instead of a list of texts."""
+    """Checks a list of texts for a tokenizer.
+
+    Args:
+        texts: List of strings.
+
+    Raises:
+        ValueError: If `texts` is a single text, or an element is not a string or has a lone
+            surrogate, which UTF-8 cannot encode.
+    """
     if isinstance(texts, (str, bytes)):
         raise ValueError(f"Expected a list of texts. Received: texts={texts[:40]!r}. Pass [text].")
+    if not isinstance(texts, Sequence):  # do not consume an iterator
+        return
+    for row, text in enumerate(texts):
+        if not isinstance(text, (str, bytes)):
+            raise ValueError(f"Expected a list of strings. Received: texts[{row}]={text!r}.")
+        if isinstance(text, str) and not is_unicode(text):
+            raise ValueError(
+                f"Expected texts that UTF-8 can encode. Received: texts[{row}]={ascii(text[:80])}, "
+                "with a lone surrogate. Read files with encoding='utf-8', or replace it: "
+                "text.encode('utf-8', 'replace').decode()."
+            )
+
+
+def is_unicode(text: str) -> bool:
+    """Returns whether a string has no lone surrogate, which UTF-8 cannot encode."""
+    return text.isascii() or text == text.encode("utf-8", "ignore").decode("utf-8")

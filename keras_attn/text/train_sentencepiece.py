@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from os import PathLike
 
 from keras_attn._layer.argument_checks import is_number
-from keras_attn.text.check_unicode import is_unicode
-from keras_attn.text.tokenizer import SpecialTokenIds
+from keras_attn.text.tokenizer import SpecialTokenIds, is_unicode
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
 
 # The sums in unigram training depend on the number of threads. Use a fixed number, so that training

@@ -127,5 +127,5 @@ def plot_forecast(
 def _with_nan(values):
     """Returns a float32 array, with NaN for the masked cells of a masked array."""
     if isinstance(values, np.ma.MaskedArray):
-        values = values.astype("float32").filled(np.nan)
+        values = np.ma.filled(np.ma.asarray(values, "float32"), np.nan)
     return np.asarray(values, "float32")

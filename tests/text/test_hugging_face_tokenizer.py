@@ -59,3 +59,11 @@ def test_wrong_arguments_are_refused(model, ids, message):
 def test_one_text_is_refused():
     with pytest.raises(ValueError, match="list of texts"):
         HuggingFaceTokenizer(byte_level(), **IDS).encode("text")
+
+
+def test_texts_that_utf8_cannot_encode_are_named():
+    tokenizer = HuggingFaceTokenizer(byte_level(), **IDS)
+    with pytest.raises(ValueError, match=r"texts\[1\]='a\\udcff', with a lone surrogate"):
+        tokenizer.encode(["é", "a\udcff"])
+    with pytest.raises(ValueError, match=r"list of strings. Received: texts\[0\]=3"):
+        tokenizer.encode([3])

@@ -443,7 +443,7 @@ def test_seeds_out_of_range_are_refused(tokenizer, seed):
 
 def test_texts_that_utf8_cannot_encode_are_named(tokenizer):
     for encode in (tokenizer.encode, lambda texts: tokenizer.sample(texts, 0.1, 1)):
-        with pytest.raises(ValueError, match=r"lone surrogate in texts\[1\]='a\\udcff'"):
+        with pytest.raises(ValueError, match=r"texts\[1\]='a\\udcff', with a lone surr"):
             encode(["é dog", "a\udcff", "b"])
         with pytest.raises(ValueError, match=r"list of strings. Received: texts\[2\]=None"):
             encode(["é dog", "b", None])
