@@ -18,6 +18,8 @@ MODEL = "model.keras"
 SIDES = ("source", "target")
 IDS = ("pad_token_id", "start_token_id", "end_token_id")
 SIZE, LANGUAGES = "vocabulary_size", "languages"
+OPTIONS = ("parse_special_tokens", "added_tokens", "space_token_id", "clean_up_spaces")
+"""Arguments of tokenizers that `keras_attn.text.tokenizer.tokenizer_options` returns."""
 
 
 class RunDirectory:
@@ -35,8 +37,8 @@ class RunDirectory:
     model reads images, the object has the key `image_format` (see `ImageFormat`). For a forecaster,
     the object can have the key `series` (see `SeriesColumns`). `source` and `target` are objects
     with the keys `tokenizer` (`"sentencepiece"` or `"tokenizers"`), `file`, `pad_token_id`,
-    `start_token_id` and `end_token_id`, and optionally `vocabulary_size` and `languages`; or
-    `{"tokenizer": "none"}`. `RunDirectory` ignores other keys.
+    `start_token_id` and `end_token_id`, and optionally `vocabulary_size`, `languages` and the other
+    arguments of the tokenizer; or `{"tokenizer": "none"}`. `RunDirectory` ignores other keys.
 
     Args:
         path: Path of the directory.
@@ -127,6 +129,9 @@ class RunDirectory:
         Returns:
             The `RunDirectory`.
         """
+        # `import keras_attn` must not load keras_attn.text.
+        from keras_attn.text.tokenizer import tokenizer_options
+
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
         description = {"format": FORMAT, "kind": kind, "model": MODEL}
@@ -142,7 +147,8 @@ class RunDirectory:
                     ids[LANGUAGES] = {
                         name: each.entries() for name, each in tokenizer.languages.items()
                     }
-                description[side] = {"tokenizer": tokenizer.format, "file": file, **ids}
+                options = tokenizer_options(tokenizer)
+                description[side] = {"tokenizer": tokenizer.format, "file": file, **ids, **options}
         description["files"] = dict(files or {})
         description["card"] = {} if card is None else card.entries()
         if image_format is not None:
@@ -189,6 +195,9 @@ class RunDirectory:
             )
         names = (*IDS, SIZE) if SIZE in side else IDS
         arguments = {name: int(side[name]) for name in names}
+        arguments |= {name: side[name] for name in OPTIONS if name in side}
+        if kind == "tokenizers":  # earlier versions always parsed special tokens
+            arguments.setdefault("parse_special_tokens", True)
         return _string(side["file"]), kind, {**arguments, LANGUAGES: side.get(LANGUAGES, {})}
 
     def _load_tokenizer(self, arguments):
@@ -197,11 +206,14 @@ class RunDirectory:
         name, kind, arguments = arguments
         require_run_file(self.path, name)
         # `import keras_attn` must not load keras_attn.text.
+        from keras_attn.text.added_tokens import AddedToken
         from keras_attn.text.hugging_face_tokenizer import HuggingFaceTokenizer
         from keras_attn.text.language import Language
         from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
         languages = {name: Language(**each) for name, each in arguments[LANGUAGES].items()}
+        if "added_tokens" in arguments:
+            arguments["added_tokens"] = [AddedToken(**each) for each in arguments["added_tokens"]]
         formats = {"sentencepiece": SentencePieceTokenizer, "tokenizers": HuggingFaceTokenizer}
         return formats[kind].load(self.path / name, **{**arguments, LANGUAGES: languages})
 

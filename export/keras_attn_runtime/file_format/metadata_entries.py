@@ -7,7 +7,7 @@ from typing import Any
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.json_values import is_object
 
-FORMATS = ("1", "2")
+FORMATS = ("1", "2", "3")
 PREFIX = "keras_attn."
 KIND = "generation"
 """The entry "kind" in the settings of files that a `Translator` can run."""
