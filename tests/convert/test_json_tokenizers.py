@@ -27,12 +27,23 @@ def test_bart_adds_its_start_and_end_tokens(tmp_path):
     converted.save(tmp_path / "RUN")  # replaces the earlier conversion
 
 
+def with_start_token(model, token, id_):
+    """Adds a post-processor to a `tokenizer.json`, which adds a token before each text."""
+    import tokenizers
+
+    tokenizer = tokenizers.Tokenizer.from_str(model.decode())
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{token} $A", special_tokens=[(token, id_)]
+    )
+    return tokenizer.to_str().encode()
+
+
 def test_language_models_read_texts(tmp_path):
     save(randomize(language_model("llama", vocab_size=300)), tmp_path, max_new_tokens=3)
-    (tmp_path / "tokenizer.json").write_bytes(byte_level())
+    (tmp_path / "tokenizer.json").write_bytes(with_start_token(byte_level(), "<s>", 0))
     converted = from_transformers(tmp_path)
-    assert converted.model.source_start_token_id == 2
-    ids = [[2, *row] for row in converted.source_tokenizer.encode(LINES)]
+    assert converted.model.source_start_token_id == 0  # not the bos_token_id of config.json
+    ids = [[0, *row] for row in converted.source_tokenizer.encode(LINES)]
     expected = converted.source_tokenizer.decode(converted.model.generate(ids))
     assert converted.model.generate(LINES, converted.source_tokenizer) == expected
 
