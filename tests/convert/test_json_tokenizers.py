@@ -1,5 +1,7 @@
 """Folders with a `tokenizer.json`: BART and language models."""
 
+import json
+
 import pytest
 
 from keras_attn.convert import ConversionError, from_transformers
@@ -53,3 +55,21 @@ def test_a_tokenizer_that_is_too_large_is_refused(tmp_path):
     (tmp_path / "tokenizer.json").write_bytes(byte_level())
     with pytest.raises(ConversionError, match="at most 60 ids"):
         from_transformers(tmp_path)
+
+
+def test_tokens_around_a_source_are_written_back(tmp_path):
+    """A folder without start token, as of KoBART and SmolLM, is written and read again."""
+    from keras_attn.export import export_transformers
+
+    config = json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"})
+    for kind, model in (("bart", fairseq_model("bart", vocab_size=300)), ("llama", None)):
+        folder = tmp_path / kind
+        save(randomize(model or language_model("llama", vocab_size=300)), folder)
+        (folder / "tokenizer.json").write_bytes(byte_level())
+        (folder / "tokenizer_config.json").write_text(config)
+        converted = from_transformers(folder)
+        export_transformers(converted.model, folder / "back", original=converted.original)
+        again = from_transformers(folder / "back").model
+        for found in (converted.model, again):
+            assert found.source_start_token_id is None
+            assert getattr(found.source_encoder, "end_token_id", None) is None
