@@ -1,12 +1,12 @@
 """Added tokens: strings that are one id wherever a text contains them."""
 
 import re
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 _SPACES = re.compile(r"[^\S\x1c-\x1f]*")
 _LAST_SPACES = re.compile(r"[^\S\x1c-\x1f]*$")
-_WORD = re.compile(r"\w")
 
 _CLEANED = (
     (" .", "."),
@@ -49,9 +49,17 @@ class AddedTokenSplitter:
         tokens: iterable of `AddedToken`s.
         space_token_id: int, id that is inserted between white space and a token after it. `None`
             for no id.
+        ends_with_space: function of a text that returns whether the normalized text ends with a
+            space.
     """
 
-    def __init__(self, tokens: Iterable[AddedToken], space_token_id: int | None = None) -> None:
+    def __init__(
+        self,
+        tokens: Iterable[AddedToken],
+        space_token_id: int | None = None,
+        ends_with_space: Callable[[str], bool] = lambda text: text[-1:].isspace(),
+    ) -> None:
+        self.ends_with_space = ends_with_space
         self.tokens = {token.content: token for token in tokens}
         self.space_token_id = space_token_id
         longest_first = sorted(self.tokens, key=len, reverse=True)
@@ -66,26 +74,29 @@ class AddedTokenSplitter:
         for match in self._pattern.finditer(text):
             token = self.tokens[match.group()]
             start, stop = match.span()
-            if token.single_word and (
-                _WORD.match(text[stop : stop + 1]) or _WORD.match(text[:start][-1:])
-            ):
+            if token.single_word and any(map(_is_word, text[:start][-1:] + text[stop : stop + 1])):
                 continue
             before = text[end:start]
-            without_spaces = _LAST_SPACES.sub("", before)
             if token.lstrip:
-                before = without_spaces
+                before = _LAST_SPACES.sub("", before)
             if token.rstrip:
                 spaces = _SPACES.match(text, stop)
                 stop = stop if spaces is None else spaces.end()
             if before:
                 parts.append(before)
-            if self.space_token_id is not None and before != without_spaces:
+            if self.space_token_id is not None and self.ends_with_space(before):
                 parts.append(self.space_token_id)
             parts.append(token.id)
             end = stop
         if text[end:]:
             parts.append(text[end:])
         return parts
+
+
+def _is_word(character: str) -> bool:
+    """Returns whether a character is a word character of Unicode, such as a letter or a mark."""
+    category = unicodedata.category(character)
+    return category[0] in "LM" or category in ("Nd", "Nl", "Pc") or character in "\u200c\u200d"
 
 
 def clean_up_spaces(text: str) -> str:

@@ -34,7 +34,7 @@ class JsonTokenizer(Tokenizer):
             ) from error
         try:
             text = base64.b64decode(encoded_model, validate=True).decode()
-            self._tokenizer = tokenizers.Tokenizer.from_str(text)
+            self._tokenizer: Any = tokenizers.Tokenizer.from_str(text)
         except Exception as error:  # the package tokenizers raises `Exception` itself
             raise ModelFileError(
                 f"The tokenizer in the file cannot be read ({error}). The file is damaged; export "
@@ -50,7 +50,7 @@ class JsonTokenizer(Tokenizer):
         ids = (side.pad_token_id, side.start_token_id, side.end_token_id)
         self._special_ids = {id for id in ids if id is not None}
         self._tokenizer.encode_special_tokens = not side.parse_special_tokens
-        added = self._tokenizer.get_added_tokens_decoder()
+        added: dict[int, Any] = self._tokenizer.get_added_tokens_decoder()
         special = {id for id, token in added.items() if token.special}
         special.discard(self.unknown_token_id)
         self._never_typed: set[int] = set() if side.parse_special_tokens else special

@@ -38,7 +38,9 @@ class SentencePieceTokenizer(Tokenizer):
         self.vocabulary_size = side.tokenizer_vocabulary_size or num_pieces
         self._has_extra_pieces = self.vocabulary_size < num_pieces
         self.unknown_token_id = self._processor.unk_id()
-        self._splitter = AddedTokenSplitter(side.added_tokens, side.space_token_id)
+        self._splitter = AddedTokenSplitter(
+            side.added_tokens, side.space_token_id, self._ends_with_space
+        )
         self._cleans_up_spaces = side.clean_up_spaces
 
     def encode(self, text: str) -> list[int]:
@@ -46,6 +48,11 @@ class SentencePieceTokenizer(Tokenizer):
         for part in self._splitter.split(text):
             ids += [part] if isinstance(part, int) else self._processor.encode(part)
         return self._known(ids) if self._has_extra_pieces else ids
+
+    def _ends_with_space(self, text: str) -> bool:
+        # SentencePiece removes spaces at both ends of a text.
+        normalized: str = self._processor.normalize(f"a{text}a")
+        return normalized[-2:-1] in (" ", "\u2581")
 
     def decode(self, ids: Iterable[int]) -> str:
         text: str = self._processor.decode(self._known(ids))

@@ -1,6 +1,7 @@
 """The `tokenizer.json` that transformers builds from the files of a tokenizer."""
 
 import dataclasses
+import importlib
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -142,11 +143,9 @@ def _around(tokenizer):
 
 def _import_tokenizers() -> Any:
     try:
-        import tokenizers
-        from tokenizers import decoders, models, processors  # noqa: F401
+        return importlib.import_module("tokenizers")
     except ImportError as error:
         raise ImportError(
             "Expected the package tokenizers for tokenizer.json: `pip install "
             "keras-attn[tokenizers]`."
         ) from error
-    return tokenizers

@@ -208,7 +208,7 @@ def tokenization_settings(configuration: Settings, folders: Sequence[Path]) -> l
             continue
         if kind == "OpenNMTTokenizer":
             params = {"mode": "conservative", **params}  # its default
-        table = {f"{key}/{name}": setting for name, setting in TOKENIZATIONS[kind].items()}
+        table = {f"{key}/{name}": setting for name, setting in TOKENIZATIONS[str(kind)].items()}
         values = {f"{key}/{name}": value for name, value in params.items()}
         found[key] = Settings(configuration.file, values, table)
     return list(found.values())

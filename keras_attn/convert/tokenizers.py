@@ -192,7 +192,8 @@ class TokenizerReader:
             options = {"languages": languages, "control_pieces": [*codes]}
             sides.append(self._tokenizer(model, vocabulary, size, ids, **options))
         name = "sentencepiece.bpe.model"
-        return Tokenizers(*sides, **self._language_report(ids_of_codes, name))
+        report = self._language_report(ids_of_codes, name)
+        return Tokenizers(source=sides[0], target=sides[1], **report)
 
     def _languages(self, place, codes):
         """Returns the `Language`s of a side.
@@ -250,7 +251,8 @@ class TokenizerReader:
         if self._kind in ("m2m_100", "mbart"):
             codes = {code: built.ids[code] for code in language_codes(self._checkpoint)}
             sides = [tokenizer(self._languages(place, codes)) for place in ("source", "target")]
-            return Tokenizers(*sides, **self._language_report(codes, TOKENIZER_JSON))
+            report = self._language_report(codes, TOKENIZER_JSON)
+            return Tokenizers(source=sides[0], target=sides[1], **report)
         if len(built.start) > 1 or len(built.end) > 1:
             raise ConversionError(
                 "Expected a post_processor in tokenizer.json that adds at most one token before a "
@@ -342,7 +344,7 @@ def _added_tokens(tokens: Any, vocabulary: dict[str, int]) -> list[Any]:
             raise ConversionError(
                 f"Expected the id {token.id} for the token {token.content!r}. Received: a "
                 f"vocabulary with the id {vocabulary.get(token.content)} for it and the piece "
-                f"{by_id.get(token.id)!r} with this id. The tokenizer cannot be converted."
+                f"{by_id.get(id_)!r} with the id {id_}. The tokenizer cannot be converted."
             )
         vocabulary[token.content], by_id[id_] = id_, token.content
         flags = (token.special, token.lstrip, token.rstrip, token.single_word)

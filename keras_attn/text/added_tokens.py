@@ -2,13 +2,13 @@
 
 import dataclasses
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 # White space of Unicode. Four separators, which `\s` of Python also matches, are not white space.
 _SPACES = re.compile(r"[^\S\x1c-\x1f]*")
 _LAST_SPACES = re.compile(r"[^\S\x1c-\x1f]*$")
-_WORD = re.compile(r"\w")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +66,17 @@ class AddedTokenSplitter:
         tokens: Iterable of `AddedToken`s.
         space_token_id: Int, id that is inserted between white space and a token after it, see
             `SentencePieceTokenizer`. Defaults to `None`: no id.
+        ends_with_space: Function of a text that returns whether the normalized text ends with a
+            space. Defaults to a test for white space without normalization.
     """
 
-    def __init__(self, tokens: Iterable[AddedToken], space_token_id: int | None = None) -> None:
+    def __init__(
+        self,
+        tokens: Iterable[AddedToken],
+        space_token_id: int | None = None,
+        ends_with_space: Callable[[str], bool] = lambda text: text[-1:].isspace(),
+    ) -> None:
+        self.ends_with_space = ends_with_space
         self.tokens = {token.content: token for token in tokens}
         self.space_token_id = space_token_id
         longest_first = sorted(self.tokens, key=len, reverse=True)
@@ -81,20 +89,17 @@ class AddedTokenSplitter:
         for match in self._pattern.finditer(text):
             token = self.tokens[match.group()]
             start, stop = match.span()
-            if token.single_word and (
-                _WORD.match(text[stop : stop + 1]) or _WORD.match(text[:start][-1:])
-            ):
+            if token.single_word and any(map(_is_word, text[:start][-1:] + text[stop : stop + 1])):
                 continue
             before = text[end:start]
-            without_spaces = _LAST_SPACES.sub("", before)
             if token.lstrip:
-                before = without_spaces
+                before = _LAST_SPACES.sub("", before)
             if token.rstrip:
                 spaces = _SPACES.match(text, stop)
                 stop = stop if spaces is None else spaces.end()
             if before:
                 parts.append(before)
-            if self.space_token_id is not None and before != without_spaces:
+            if self.space_token_id is not None and self.ends_with_space(before):
                 parts.append(self.space_token_id)
             parts.append(token.id)
             end = stop
@@ -120,6 +125,12 @@ class AddedTokenSplitter:
             ids = ([part] if isinstance(part, int) else next(encoded) for part in parts)
             rows.append([id_ for part in ids for id_ in part])
         return rows
+
+
+def _is_word(character: str) -> bool:
+    """Returns whether a character is a word character of Unicode, such as a letter or a mark."""
+    category = unicodedata.category(character)
+    return category[0] in "LM" or category in ("Nd", "Nl", "Pc") or character in "\u200c\u200d"
 
 
 def clean_up_spaces(text: str) -> str:

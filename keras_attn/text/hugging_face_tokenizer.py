@@ -72,7 +72,7 @@ class HuggingFaceTokenizer:
         self.model = bytes(model)
         try:
             text = self.model.decode()
-            self._tokenizer = tokenizers.Tokenizer.from_str(text)
+            self._tokenizer: Any = tokenizers.Tokenizer.from_str(text)
             own = json.loads(text)["model"]
         except Exception as error:  # `tokenizers` raises plain exceptions
             raise ValueError(

@@ -12,6 +12,7 @@ from keras_attn.text.added_tokens import AddedToken, AddedTokenSplitter, clean_u
 from keras_attn.text.check_unicode import explain_text_errors
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.language import Language
+from keras_attn.text.renumber_pieces import SPACE
 from keras_attn.text.subword_sampling import sample_segmentations
 from keras_attn.text.tokenizer import check_texts
 from keras_attn.text.train_sentencepiece import TrainingOptions, train_sentencepiece
@@ -130,7 +131,9 @@ class SentencePieceTokenizer:
         self.end_token_id = self._special_id("end", end_token_id, self._processor.eos_id())
         self.parse_special_tokens, self.clean_up_spaces = parse_special_tokens, clean_up_spaces
         self.added_tokens, self.space_token_id = self._parsed_tokens(added_tokens), space_token_id
-        self._splitter = AddedTokenSplitter(self.added_tokens, space_token_id)
+        self._splitter = AddedTokenSplitter(
+            self.added_tokens, space_token_id, self._ends_with_space
+        )
 
     def _parsed_tokens(self, tokens):
         """Returns the tuple of the tokens that `encode` replaces by their ids."""
@@ -260,6 +263,10 @@ class SentencePieceTokenizer:
         check_texts(texts)
         with explain_text_errors(texts):
             return self._known(self._with_added_tokens(texts, self._processor.encode))
+
+    def _ends_with_space(self, text):
+        # SentencePiece removes spaces at both ends of a text.
+        return self._processor.normalize(f"a{text}a")[-2:-1] in (" ", SPACE)
 
     def _with_added_tokens(self, texts, encode):
         return self._splitter.encode(texts, encode) if self.added_tokens else encode(list(texts))
