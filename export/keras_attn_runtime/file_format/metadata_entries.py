@@ -32,7 +32,7 @@ def read_entries(
     number = metadata[f"{PREFIX}format"]
     if number not in FORMATS:
         raise ModelFileError(
-            f"Expected a file of format {' or '.join(FORMATS)}. Received: "
+            f"Expected a file of format {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Received: "
             f"keras_attn.format={number!r}. Install a newer keras-attn-runtime, of the same "
             "release as the keras-attn that wrote the file."
         )
