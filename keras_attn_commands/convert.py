@@ -55,6 +55,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="replace a search setting of the checkpoint, such as eos_token_id=2. Can be repeated",
     )
     parser.add_argument(
+        "--parse-special-tokens",
+        action="store_true",
+        help="read special tokens that are typed in a text, such as </s>, as their ids, as chat "
+        "templates need it. Only for texts that you wrote yourself",
+    )
+    parser.add_argument(
         "--verify",
         action="store_true",
         help="compare logits and search results with the original model. Needs PyTorch and "
@@ -124,8 +130,8 @@ def _convert(arguments, is_opennmt):
         report_phase(f"Writing {arguments.out}")
         conversion.save(arguments.out)
         return conversion, None
-    settings = dict(arguments.setting)
-    conversion = from_transformers(folder, ignored, settings)
+    settings, parse = dict(arguments.setting), arguments.parse_special_tokens
+    conversion = from_transformers(folder, ignored, settings, parse)
     verification = None
     if arguments.verify:
         report_phase("Comparing the model with transformers")

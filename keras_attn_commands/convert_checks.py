@@ -44,6 +44,11 @@ def check_conversion(arguments: argparse.Namespace, opennmt_options: Sequence[st
                 "Expected a checkpoint of transformers with --setting. Received: "
                 f"{str(folder)!r}, a checkpoint of OpenNMT-tf. Change the file of --config."
             )
+        if arguments.parse_special_tokens:
+            raise ValueError(
+                "Expected a checkpoint of transformers with --parse-special-tokens. Received: "
+                f"{str(folder)!r}, a checkpoint of OpenNMT-tf. Omit --parse-special-tokens."
+            )
         for option, value in given.items():
             if option != "--model-type" or value.endswith(".py"):
                 require_file(option, Path(value))

@@ -208,8 +208,7 @@ def _tokenizer(
     if side.tokenizer == "tokenizers":
         tokenizer = JsonTokenizer(tokenizer_of(metadata, name), side)
     else:
-        encoded = tokenizer_of(metadata, name)
-        tokenizer = SentencePieceTokenizer(encoded, side.tokenizer_vocabulary_size)
+        tokenizer = SentencePieceTokenizer(tokenizer_of(metadata, name), side)
     if tokenizer.vocabulary_size > side.vocabulary_size:
         raise ModelFileError(
             f"Expected a {name} tokenizer of at most {side.vocabulary_size} pieces, the size of "

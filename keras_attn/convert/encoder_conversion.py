@@ -16,9 +16,11 @@ from keras_attn.convert.encoder_models import (
     copy_encoder,
 )
 from keras_attn.convert.generation_settings import GENERATION
+from keras_attn.convert.json_tokenizers import build_json_tokenizer
 from keras_attn.convert.problems import Problems
 from keras_attn.convert.settings import SettingReport, Settings, check_ignored, irrelevant
-from keras_attn.convert.tokenizers import TOKENIZER_CONFIG, TokenizerIds, read_tokenizers
+from keras_attn.convert.tokenizer_files import TOKENIZER_JSON, TokenizerFiles
+from keras_attn.convert.tokenizers import TokenizerIds, TokenizerReader
 from keras_attn.convert.weight_copy import WeightCopy
 from keras_attn.convert.weight_names import BASE_MODELS, RenamedWeights
 from keras_attn.convert.weight_sizes import check_sizes, encoder_sizes
@@ -55,13 +57,16 @@ class ConvertedEncoder:
     settings: tuple[SettingReport, ...]
 
 
-def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> ConvertedEncoder:
+def convert_encoder(
+    checkpoint: Checkpoint, ignore_settings: Sequence[str], parse_special_tokens: bool = False
+) -> ConvertedEncoder:
     """Converts a checkpoint whose `model_type` is in `ENCODERS`.
 
     Args:
         checkpoint: `Checkpoint`.
         ignore_settings: Names of settings in the checkpoint to ignore. Other settings that are
             unknown or would change results raise a `ConversionError`.
+        parse_special_tokens: Bool, see `from_transformers`. Defaults to `False`.
 
     Returns:
         `ConvertedEncoder`.
@@ -73,29 +78,31 @@ def convert_encoder(checkpoint: Checkpoint, ignore_settings: Sequence[str]) -> C
     architecture = ENCODERS[checkpoint.config["model_type"]]
     class_name, head = encoder_head(architecture, checkpoint.config)
     settings = encoder_settings(architecture, checkpoint.config)
-    check_ignored(ignore_settings, settings)
     settings.check_types()
+    reader = TokenizerReader("json", checkpoint, parse_special_tokens)
+    parts = [settings, *reader.settings]
+    check_ignored(ignore_settings, *parts)
     problems, reports, labels = Problems(), [], ()
-    with problems.collect():
-        reports = settings.check(ignore_settings)
+    for part in parts:
+        with problems.collect():
+            reports += part.check(ignore_settings)
     with problems.collect():
         labels = class_labels(settings) if head in ("sequence", "token") else ()
     problems.raise_all()
-    start, end = _text_ids(architecture, checkpoint)
+    special, around = _text_ids(architecture, checkpoint, settings["vocab_size"])
     base = BASE_MODELS[architecture.model_type]
     copy = WeightCopy(RenamedWeights(checkpoint.weights, base))
     check_sizes(encoder_sizes(architecture, settings), copy, CONFIG)
-    encoder = build_encoder(architecture, settings, start, end)
+    encoder = build_encoder(architecture, settings, *around)
     has_pooler = f"{pooler_name(architecture, head, copy)}.weight" in copy
     model = build_model(architecture, head, settings, encoder, len(labels), has_pooler)
     copy_encoder(architecture, encoder, copy)
     copy_head(architecture, head, settings, model, copy)
     copy.finish(model.weights)
     tokenizer, note = None, "none, because the folder has no complete tokenizer.json"
-    if start is not None and end is not None:
+    if special is not None:
         size = settings["vocab_size"]
-        ids = TokenizerIds(size, size, settings["pad_token_id"], start, end)
-        found = read_tokenizers("json", checkpoint, ids)
+        found = reader.read(TokenizerIds(size, size, settings["pad_token_id"], *special))
         tokenizer, note = found.source, found.note
     return ConvertedEncoder(model, tokenizer, note, class_name, KINDS[head], labels, tuple(reports))
 
@@ -138,15 +145,27 @@ def class_labels(settings: Settings) -> tuple[str, ...]:
     return tuple(by_id[id_] for id_ in range(len(by_id)))
 
 
-def _text_ids(
-    architecture: EncoderArchitecture, checkpoint: Checkpoint
-) -> tuple[int | None, int | None]:
-    """Returns the ids of the tokens before and after a text, if `tokenizer.json` has both."""
-    config = checkpoint.read_json(TOKENIZER_CONFIG) or {}
-    tokenizer = checkpoint.read_json("tokenizer.json") or {}
-    ids = {each.get("content"): each.get("id") for each in tokenizer.get("added_tokens", [])}
+def _text_ids(architecture, checkpoint, size):
+    """Returns the ids of the start and end token, and the ids of the tokens around a text.
+
+    The post-processor of the tokenizer determines the tokens around a text. If it adds none, the
+    start and end token are those that the files name. The ids are `None` without a tokenizer.
+    """
+    files = TokenizerFiles(checkpoint)
+    if files.json is None:
+        return None, (None, None)
+    built = build_json_tokenizer(files, size)
+    if len(built.start) > 1 or len(built.end) > 1:
+        raise ConversionError(
+            f"Expected a post_processor in {TOKENIZER_JSON} that adds at most one token before a "
+            f"text, and one after it. Received: the ids {built.start} before and {built.end} after "
+            "a text. The tokenizer cannot be converted."
+        )
+    around = next(iter(built.start), None), next(iter(built.end), None)
     found = []
-    for key, default in (("cls_token", architecture.start), ("sep_token", architecture.end)):
-        name = config.get(key) or default
-        found.append(ids.get(name.get("content") if isinstance(name, dict) else name))
-    return (found[0], found[1]) if None not in found else (None, None)
+    for id_, name, default in (
+        (around[0], "cls_token", architecture.start),
+        (around[1], "sep_token", architecture.end),
+    ):
+        found.append(built.ids.get(files.content(name) or default) if id_ is None else id_)
+    return (None if None in found else tuple(found)), around

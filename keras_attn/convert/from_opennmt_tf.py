@@ -26,6 +26,7 @@ from keras_attn.convert.opennmt_tokenizers import (
     find_file,
     opennmt_tokenizer,
     read_vocabulary,
+    tokenization_settings,
 )
 from keras_attn.convert.problems import Problems
 from keras_attn.convert.settings import Settings, check_ignored
@@ -112,9 +113,10 @@ def from_opennmt_tf(
         names = ("dropout", "attention_dropout", "ffn_dropout")
         arguments |= dict.fromkeys(names, configuration["params/dropout"])
     settings = Settings(place, arguments, ARGUMENTS)
-    check_ignored(ignore_settings, settings, configuration)
+    parts = [settings, configuration, *tokenization_settings(configuration, folders)]
+    check_ignored(ignore_settings, *parts)
     problems, reports = Problems(), []
-    for part in (settings, configuration):
+    for part in parts:
         with problems.collect():
             reports += part.check(ignore_settings)
     with problems.collect():

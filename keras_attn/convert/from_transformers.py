@@ -17,7 +17,7 @@ from keras_attn.convert.original_files import read_original_files
 from keras_attn.convert.problems import Problems
 from keras_attn.convert.search_settings import search_settings, with_languages
 from keras_attn.convert.settings import SettingReport, check_ignored
-from keras_attn.convert.tokenizers import TokenizerIds, read_tokenizers
+from keras_attn.convert.tokenizers import TokenizerIds, TokenizerReader
 from keras_attn.convert.weight_copy import WeightCopy
 from keras_attn.convert.weight_names import BASE_MODELS, RenamedWeights
 from keras_attn.convert.weight_sizes import check_sizes, weight_sizes
@@ -114,6 +114,7 @@ def from_transformers(
     folder: str | PathLike[str],
     ignore_settings: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
+    parse_special_tokens: bool = False,
 ) -> Conversion:
     """Converts a checkpoint of Hugging Face's transformers to a Keras model.
 
@@ -131,6 +132,10 @@ def from_transformers(
         settings: Dict from names of search settings in `generation_config.json` to values that
             replace those of the file, for example `{"eos_token_id": 2}` if the file has a list of
             end tokens. Defaults to `None`: the values of the file.
+        parse_special_tokens: Bool, whether special tokens that are typed in a text, such as
+            `"</s>"`, become their ids, as in transformers by default. By default here, they are
+            ordinary characters, because texts can come from strangers. Pass `True` only for texts
+            that you wrote yourself, such as prompts of a chat template. Defaults to `False`.
 
     Returns:
         A `Conversion`.
@@ -162,17 +167,19 @@ def from_transformers(
                 "Expected no settings, because an encoder has no search. Received: settings="
                 f"{dict(settings)!r}. Omit them."
             )
-        return _encoder(checkpoint, ignore_settings)
-    return _generator(checkpoint, ignore_settings, settings)
+        return _encoder(checkpoint, ignore_settings, parse_special_tokens)
+    return _generator(checkpoint, ignore_settings, settings, parse_special_tokens)
 
 
-def _generator(checkpoint, ignore_settings, replaced):
+def _generator(checkpoint, ignore_settings, replaced, parse_special_tokens):
     """Returns the `Conversion` of a translator or a language model."""
     architecture = find_architecture(checkpoint.config)
     settings, generation = checkpoint_settings(
         checkpoint.config, checkpoint.generation_config, architecture, replaced
     )
     parts = [settings] if generation.file == settings.file else [settings, generation]
+    reader = TokenizerReader(architecture.tokenizer, checkpoint, parse_special_tokens)
+    parts += reader.settings
     check_ignored(ignore_settings, *parts)
     problems, reports = Problems(), []
     for part in (settings, generation):
@@ -200,12 +207,12 @@ def _generator(checkpoint, ignore_settings, replaced):
     layers = [layer for layer in (encoder, decoder) if layer is not None]
     copy.finish([variable for layer in layers for variable in layer.weights])
     report_phase("Reading the tokenizers")
-    tokenizers = read_tokenizers(
-        architecture.tokenizer, checkpoint, _tokenizer_ids(encoder, decoder, search)
-    )
+    tokenizers = reader.read(_tokenizer_ids(encoder, decoder, search))
     search = with_languages(search, getattr(tokenizers.target, "languages", {}))
     adds_start = architecture.is_language_model and architecture.options["adds_start"]
     start = settings["bos_token_id"] if adds_start else None
+    if tokenizers.around is not None:
+        start = _follow_tokenizer(encoder, tokenizers.around)
     search_layer = SEARCHES[search.class_name](decoder, **search.arguments)
     model = GenerationModel(encoder, search_layer, source_start_token_id=start)
     arguments = ", ".join(f"{name}={value!r}" for name, value in search.arguments.items())
@@ -226,9 +233,23 @@ def _generator(checkpoint, ignore_settings, replaced):
     )
 
 
-def _encoder(checkpoint, ignore_settings):
+def _follow_tokenizer(encoder, around):
+    """Sets the tokens around a source. Returns the start token of prompts of a language model."""
+    start, end = around
+    if encoder is not None:
+        encoder.start_token_id, encoder.end_token_id = around
+        return None
+    if end is not None:
+        raise ConversionError(
+            "Expected a post_processor in tokenizer.json that adds no token after a prompt. "
+            f"Received: the id {end} after a prompt. Remove it from the post_processor."
+        )
+    return start
+
+
+def _encoder(checkpoint, ignore_settings, parse_special_tokens):
     """Returns the `Conversion` of an encoder."""
-    found = convert_encoder(checkpoint, ignore_settings)
+    found = convert_encoder(checkpoint, ignore_settings, parse_special_tokens)
     return Conversion(
         found.model,
         found.tokenizer,

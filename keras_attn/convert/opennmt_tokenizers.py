@@ -11,12 +11,64 @@ from typing import Any
 
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.opennmt_settings import END, PAD, START, read_yaml
+from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
 
 SPECIAL = ("<blank>", "<s>", "</s>")
 """The first tokens of each vocabulary, with the ids 0, 1 and 2."""
 
 LEAST_MATCH = 0.9
 """Minimum fraction of a vocabulary's tokens that its SentencePiece model must contain."""
+
+_TRAINING = irrelevant("random segmentations, only in training")
+_NO_WORDS = irrelevant("not used in the mode 'none'")
+_OTHER_PIECES = "other pieces than those of the SentencePiece model"
+
+TOKENIZATIONS: dict[str, dict[str, Setting]] = {
+    "SentencePieceTokenizer": {
+        "model": mapped("SentencePiece model"),
+        "nbest_size": _TRAINING,
+        "alpha": _TRAINING,
+    },
+    "OpenNMTTokenizer": {
+        "sp_model_path": mapped("SentencePiece model"),
+        "mode": refused("splits texts into words before SentencePiece does", "none"),
+        "sp_nbest_size": _TRAINING,
+        "sp_alpha": _TRAINING,
+        "bpe_dropout": _TRAINING,
+        "case_markup": refused("lower case with tokens for capital letters", None, False),
+        "case_feature": refused("lower case with a second input", None, False),
+        "soft_case_regions": irrelevant("only used with case_markup"),
+        "joiner_annotate": refused(_OTHER_PIECES, None, False),
+        "joiner_new": refused(_OTHER_PIECES, None, False),
+        "spacer_annotate": irrelevant("the pieces contain the spaces"),
+        "spacer_new": refused(_OTHER_PIECES, None, False),
+        "with_separators": refused("keeps spaces as tokens", None, False),
+        "support_prior_joiners": refused("joiners in the text", None, False),
+        "bpe_model_path": refused(_OTHER_PIECES, None),
+        "vocabulary_path": refused("splits pieces outside of a vocabulary", None),
+        "vocabulary_threshold": irrelevant("only used with vocabulary_path"),
+        **dict.fromkeys(
+            (
+                "allow_isolated_marks",
+                "joiner",
+                "lang",
+                "no_substitution",
+                "preserve_placeholders",
+                "preserve_segmented_tokens",
+                "segment_alphabet",
+                "segment_alphabet_change",
+                "segment_case",
+                "segment_numbers",
+            ),
+            _NO_WORDS,
+        ),
+    },
+}
+"""Parameters of the tokenizations of OpenNMT-tf with a SentencePiece model, by type.
+
+The effects were tried with pyonmttok 1.38: only in the mode `"none"` are its tokens the pieces of
+the SentencePiece model.
+"""
 
 _FILLER = r"averyunlikelytoken\d+"
 """Tokens that OpenNMT-tf adds to vocabularies so that sizes are multiples of 8."""
@@ -135,8 +187,35 @@ def find_file(name: str, folders: Iterable[Path]) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _sentencepiece_path(tokenization, folders):
-    """Returns the path of the SentencePiece model that a tokenization names, or `None`."""
+def tokenization_settings(configuration: Settings, folders: Sequence[Path]) -> list[Settings]:
+    """Returns the `Settings` of the tokenizations with a SentencePiece model.
+
+    Args:
+        configuration: `Settings` of the configuration.
+        folders: List of `Path`s, folders in which files are searched.
+
+    Raises:
+        ConversionError: If the file of a tokenization is missing.
+    """
+    found = {}
+    for side in ("source", "target"):
+        keys = (f"data/{side}_tokenization", "data/tokenization")
+        key = next((key for key in keys if configuration[key]), None)
+        if key is None:
+            continue
+        kind, params, _ = _read_tokenization(configuration[key], folders)
+        if _model_name(params) is None:
+            continue
+        if kind == "OpenNMTTokenizer":
+            params = {"mode": "conservative", **params}  # its default
+        table = {f"{key}/{name}": setting for name, setting in TOKENIZATIONS[str(kind)].items()}
+        values = {f"{key}/{name}": value for name, value in params.items()}
+        found[key] = Settings(configuration.file, values, table)
+    return list(found.values())
+
+
+def _read_tokenization(tokenization, folders):
+    """Returns the type of a tokenization, its parameters, and the folders of its files."""
     if isinstance(tokenization, str):
         path = find_file(tokenization, folders)
         if path is None:
@@ -144,12 +223,22 @@ def _sentencepiece_path(tokenization, folders):
                 f"Expected the file of a tokenization. Received: {tokenization!r}, which does not "
                 "exist. Copy it to the folder of the checkpoint."
             )
-        return _sentencepiece_path(read_yaml(path), [path.parent, *folders])
+        return _read_tokenization(read_yaml(path), [path.parent, *folders])
     if not _is_mapping(tokenization):
-        return None
-    params = tokenization.get("params") or {}
-    params = params if "type" in tokenization else tokenization
-    name = params.get("model") or params.get("sp_model_path")
+        return None, {}, folders
+    kind = tokenization.get("type", "OpenNMTTokenizer")
+    params = tokenization.get("params") or {} if "type" in tokenization else tokenization
+    return kind, (params if kind in TOKENIZATIONS else {}), folders
+
+
+def _model_name(params):
+    return params.get("model") or params.get("sp_model_path")
+
+
+def _sentencepiece_path(tokenization, folders):
+    """Returns the path of the SentencePiece model that a tokenization names, or `None`."""
+    _, params, folders = _read_tokenization(tokenization, folders)
+    name = _model_name(params)
     if name is None:
         return None
     path = find_file(str(name), folders)

@@ -88,6 +88,7 @@ def find_target(
     config: Mapping[str, Any],
     generation: Mapping[str, Any] | None = None,
     languages: Mapping[str, Any] | None = None,
+    has_tokenizer: bool = False,
 ) -> TransformersTarget:
     """Returns the mapping of a model's weights to a checkpoint with a given `config.json`.
 
@@ -97,6 +98,9 @@ def find_target(
         generation: Dict, content of `generation_config.json`. Defaults to `None`: a new one.
         languages: Dict, the `languages` of the tokenizer of the target. Defaults to `None`: no
             languages.
+        has_tokenizer: Bool, whether the folder has a `tokenizer.json`, which determines the start
+            and end tokens of sources and prompts. Defaults to `False`: they must be those of the
+            architecture.
 
     Returns:
         `TransformersTarget`.
@@ -106,10 +110,10 @@ def find_target(
     """
     if config.get("model_type") in ENCODERS:
         return _encoder(model, dict(config))
-    return _generator(model, dict(config), generation, languages or {})
+    return _generator(model, dict(config), generation, languages or {}, has_tokenizer)
 
 
-def _generator(model, config, generation, languages):
+def _generator(model, config, generation, languages, has_tokenizer):
     architecture = find_architecture(config)
     class_name = architecture.model_class
     if not isinstance(model, GenerationModel):
@@ -125,6 +129,9 @@ def _generator(model, config, generation, languages):
         return WeightWriter([layer for layer in layers if layer is not None], is_tied)
 
     expected = architecture.build(architecture, settings, new_writer())
+    if has_tokenizer and None not in (model.encoder, expected[0]):
+        for name in ("start_token_id", "end_token_id"):
+            setattr(expected[0], name, getattr(model.encoder, name, None))
     differences = []
     for side, layer, other in zip(("encoder", "decoder"), layers, expected, strict=True):
         if (layer is None) != (other is None):
@@ -135,7 +142,7 @@ def _generator(model, config, generation, languages):
     is_language_model = architecture.is_language_model
     adds_start = is_language_model and architecture.options["adds_start"]
     start = settings["bos_token_id"] if adds_start else None
-    if not differences and model.source_start_token_id != start:
+    if not differences and not has_tokenizer and model.source_start_token_id != start:
         differences.append(
             f"source_start_token_id={model.source_start_token_id} instead of {start}"
         )

@@ -1,5 +1,6 @@
 """Tokenizers, corpora and batches of token ids."""
 
+from keras_attn.text.added_tokens import AddedToken
 from keras_attn.text.checkpoint_vocabularies import (
     fairseq_vocabulary,
     pegasus_vocabulary,
@@ -16,6 +17,7 @@ from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn.text.tokenizer import SpecialTokenIds, Tokenizer
 
 __all__ = [
+    "AddedToken",
     "EncodedSentences",
     "HuggingFaceTokenizer",
     "Language",

@@ -22,6 +22,10 @@ class HuggingFaceTokenizer:
         start_token_id: Int, first input of a decoder.
         end_token_id: Int, id of the end of a sentence.
         languages: Dict from names of languages to `Language`s. Defaults to `None`: no languages.
+        parse_special_tokens: Bool, whether special tokens that are typed in a text, such as
+            `"</s>"`, become their ids. By default they are ordinary characters. Pass `True` only
+            for texts that you wrote yourself, such as prompts of a chat template. Added tokens that
+            are not special always become their ids. Defaults to `False`.
 
     Attributes:
         model: Bytes of `tokenizer.json`.
@@ -30,6 +34,7 @@ class HuggingFaceTokenizer:
         unknown_token_id: Int, id of text outside of the vocabulary. If the tokenizer has no such
             id, because it can encode every text, the attribute equals `pad_token_id`.
         languages: Dict from names of languages to `Language`s.
+        parse_special_tokens: Bool.
 
     Raises:
         ImportError: If the package `tokenizers` is not installed.
@@ -61,12 +66,13 @@ class HuggingFaceTokenizer:
         start_token_id: int,
         end_token_id: int,
         languages: Mapping[str, Language] | None = None,
+        parse_special_tokens: bool = False,
     ) -> None:
         tokenizers = _import_tokenizers()
         self.model = bytes(model)
         try:
             text = self.model.decode()
-            self._tokenizer = tokenizers.Tokenizer.from_str(text)
+            self._tokenizer: Any = tokenizers.Tokenizer.from_str(text)
             own = json.loads(text)["model"]
         except Exception as error:  # `tokenizers` raises plain exceptions
             raise ValueError(
@@ -95,6 +101,11 @@ class HuggingFaceTokenizer:
             unknown = vocabulary.get(own.get("unk_token") or "", self.pad_token_id)
         self.unknown_token_id = int(unknown)
         self.languages = dict(languages or {})
+        self.parse_special_tokens = parse_special_tokens
+        self._tokenizer.encode_special_tokens = not parse_special_tokens
+        added = self._tokenizer.get_added_tokens_decoder()
+        special = {id_ for id_, token in added.items() if token.special}
+        self._never_typed = set() if parse_special_tokens else special - {self.unknown_token_id}
 
     @classmethod
     def load(cls, path: str | PathLike, **arguments: Any) -> "HuggingFaceTokenizer":
@@ -126,7 +137,40 @@ class HuggingFaceTokenizer:
         """
         check_texts(texts)
         found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return [each.ids for each in found]
+        rows = [each.ids for each in found]
+        if self._never_typed:
+            return [self._without_special_tokens(row) for row in rows]
+        return rows
+
+    def _without_special_tokens(self, ids):
+        """Replaces the ids of special tokens that the model itself finds, by ids of their parts.
+
+        A unigram model has special tokens among its pieces. The option `encode_special_tokens` of
+        the library does not concern them.
+        """
+        if self._never_typed.isdisjoint(ids):
+            return ids
+        rest = []
+        for id_ in ids:
+            parts = self._parts(self._pieces[id_]) if id_ in self._never_typed else [id_]
+            for part in parts:
+                # As in a text, adjacent unknown characters are one unknown token.
+                if len(parts) == 1 or part != self.unknown_token_id or rest[-1:] != [part]:
+                    rest.append(part)
+        return rest
+
+    def _parts(self, piece):
+        """Returns the ids of the first character of a piece and of the rest."""
+        ids = []
+        for part in (piece[:1], piece[1:]):
+            for token in self._tokenizer.model.tokenize(part) if part else []:
+                if token.id not in self._never_typed:
+                    ids.append(token.id)
+                elif len(token.value) > 1:
+                    ids += self._parts(token.value)
+                else:
+                    ids.append(self.unknown_token_id)
+        return ids
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Returns one text per row of ids, without special ids.

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._layer.argument_checks import is_number
+from keras_attn.text.added_tokens import AddedToken, AddedTokenSplitter, clean_up_spaces
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.language import Language
+from keras_attn.text.renumber_pieces import SPACE
 from keras_attn.text.subword_sampling import sample_segmentations
 from keras_attn.text.tokenizer import check_texts
 from keras_attn.text.train_sentencepiece import TrainingOptions, train_sentencepiece
@@ -39,6 +41,19 @@ class SentencePieceTokenizer:
         languages: Dict from names of languages to `Language`s, for a model that translates from or
             into several languages. `encode` and `decode` ignore the languages; exported files
             contain them. Defaults to `None`: no languages.
+        added_tokens: List of `AddedToken`s, strings that `encode` always replaces by one id. The
+            model must have a piece with each id. Defaults to `()`: no added tokens.
+        space_token_id: Int, id that `encode` inserts between white space and an added token after
+            it, as the tokenizers of Pegasus, NLLB and mBART-50 in transformers 5 do. Defaults to
+            `None`: no id.
+        parse_special_tokens: Bool, whether special tokens that are typed in a text, such as
+            `"</s>"`, become their ids. By default they are ordinary characters. Pass `True` only
+            for texts that you wrote yourself, such as prompts of a chat template. Special tokens
+            are those of `added_tokens`; without any, the start, end, padding and unknown token.
+            Defaults to `False`.
+        clean_up_spaces: Bool, whether `decode` removes spaces before punctuation and English
+            contractions, as `clean_up_tokenization_spaces` of transformers does. Defaults to
+            `False`.
 
     Attributes:
         model: Bytes of the model. Tokenizers with equal bytes have the same vocabulary.
@@ -80,6 +95,10 @@ class SentencePieceTokenizer:
         end_token_id: int | None = None,
         vocabulary_size: int | None = None,
         languages: Mapping[str, Language] | None = None,
+        added_tokens: Sequence[AddedToken] = (),
+        space_token_id: int | None = None,
+        parse_special_tokens: bool = False,
+        clean_up_spaces: bool = False,
     ) -> None:
         sentencepiece = _import_sentencepiece()
         self.model = bytes(model)
@@ -109,6 +128,22 @@ class SentencePieceTokenizer:
         self.start_token_id = self._special_id("start", start_token_id, self._processor.bos_id())
         self.languages = dict(languages or {})
         self.end_token_id = self._special_id("end", end_token_id, self._processor.eos_id())
+        self.parse_special_tokens, self.clean_up_spaces = parse_special_tokens, clean_up_spaces
+        self.added_tokens, self.space_token_id = self._parsed_tokens(added_tokens), space_token_id
+        self._splitter = AddedTokenSplitter(
+            self.added_tokens, space_token_id, self._ends_with_space
+        )
+
+    def _parsed_tokens(self, tokens):
+        """Returns the tuple of the tokens that `encode` replaces by their ids."""
+        if not self.parse_special_tokens:
+            return tuple(token for token in tokens if not token.special)
+        if not any(token.special for token in tokens):
+            own = (self.pad_token_id, self.start_token_id, self.end_token_id, self.unknown_token_id)
+            pieces = {id_: self._processor.id_to_piece(id_) for id_ in own}
+            special = (AddedToken(piece, id_, special=True) for id_, piece in pieces.items())
+            return (*special, *tokens)
+        return tuple(tokens)
 
     @property
     def _special_pieces(self):
@@ -226,7 +261,14 @@ class SentencePieceTokenizer:
             ValueError: If an element is not a string, or has a lone surrogate.
         """
         check_texts(texts)
-        return self._known(self._processor.encode(list(texts)))
+        return self._known(self._with_added_tokens(texts, self._processor.encode))
+
+    def _ends_with_space(self, text):
+        # SentencePiece removes spaces at both ends of a text.
+        return self._processor.normalize(f"a{text}a")[-2:-1] in (" ", SPACE)
+
+    def _with_added_tokens(self, texts, encode):
+        return self._splitter.encode(texts, encode) if self.added_tokens else encode(list(texts))
 
     def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
         """Encodes texts with random segmentations (subword regularization).
@@ -266,8 +308,11 @@ class SentencePieceTokenizer:
                 f"Expected seed to be an integer in [0, 2**32). Received: seed={seed!r}."
             )
         ids = self._known(
-            sample_segmentations(
-                self._processor, list(texts), float(alpha), int(seed), self.vocabulary_size
+            self._with_added_tokens(
+                texts,
+                lambda parts: sample_segmentations(
+                    self._processor, parts, float(alpha), int(seed), self.vocabulary_size
+                ),
             )
         )
         if any(ids) or not any(self.encode(texts)):
@@ -314,7 +359,8 @@ class SentencePieceTokenizer:
                 )
         if self._special_pieces:
             rows = [_without_special_ids(row, *self._special_pieces) for row in rows]
-        return self._processor.decode(rows) if rows else []
+        texts = self._processor.decode(rows) if rows else []
+        return [clean_up_spaces(text) for text in texts] if self.clean_up_spaces else texts
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Returns the piece of each id, such as `▁house`, for one row of ids."""
@@ -337,7 +383,12 @@ class SentencePieceTokenizer:
 
         Returns:
             A `keras_attn.text.tensorflow_tokenizer.TensorFlowTokenizer`.
+
+        Raises:
+            ValueError: If the tokenizer has `added_tokens`, `parse_special_tokens` or
+                `clean_up_spaces`, which the graph cannot have.
         """
+        require_graph_tokenizer(self)
         from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
 
         pad_token_id = self.pad_token_id if pad_token_id is None else pad_token_id
@@ -363,6 +414,25 @@ def _without_special_ids(row: list[int], pad: int, start: int, end: int) -> list
     if not is_whole:
         return row
     return row[1 if length and row[0] == start else 0 : length]
+
+
+def require_graph_tokenizer(tokenizer: Any) -> None:
+    """Checks that operators in a graph can replace a tokenizer.
+
+    Args:
+        tokenizer: `SentencePieceTokenizer`.
+
+    Raises:
+        ValueError: If the tokenizer has options that SentencePiece itself does not have.
+    """
+    names = ("parse_special_tokens", "added_tokens", "clean_up_spaces")
+    given = [name for name in names if getattr(tokenizer, name, None)]
+    if given:
+        raise ValueError(
+            "Expected a tokenizer without added_tokens, parse_special_tokens and clean_up_spaces, "
+            "because SentencePiece inside a graph does not have them. Received: a tokenizer with "
+            f"{', '.join(given)}. Export with `export_onnx`, and use keras-attn-runtime."
+        )
 
 
 def _import_sentencepiece():

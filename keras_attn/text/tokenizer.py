@@ -1,7 +1,7 @@
 """Interface of tokenizers, and special token ids."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 
 class SpecialTokenIds(NamedTuple):
@@ -81,6 +81,25 @@ class Tokenizer(Protocol):
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Returns one text per row of ids. Start, end and padding ids are removed."""
         ...
+
+
+def tokenizer_options(tokenizer: object) -> dict[str, Any]:
+    """Returns the options of a tokenizer that its file does not contain, for JSON.
+
+    Args:
+        tokenizer: `SentencePieceTokenizer`, `HuggingFaceTokenizer`, or `None`.
+
+    Returns:
+        Dict from names of arguments to values. Options with their default value are left out,
+        except `parse_special_tokens` of a `HuggingFaceTokenizer`.
+    """
+    names = ("added_tokens", "space_token_id", "parse_special_tokens", "clean_up_spaces")
+    options = {name: getattr(tokenizer, name, None) for name in names}
+    is_json = getattr(tokenizer, "format", None) == "tokenizers"
+    found = {name: value for name, value in options.items() if value not in (None, False, ())}
+    if "added_tokens" in found:
+        found["added_tokens"] = [token.entries() for token in found["added_tokens"]]
+    return {"parse_special_tokens": False, **found} if is_json else found
 
 
 def check_texts(texts: object) -> None:

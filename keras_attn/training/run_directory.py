@@ -21,6 +21,8 @@ SIDES = ("source", "target")
 IDS = ("pad_token_id", "start_token_id", "end_token_id")
 SIZE, LANGUAGES = "vocabulary_size", "languages"
 CHECKSUMS = "checksums"
+OPTIONS = ("parse_special_tokens", "added_tokens", "space_token_id", "clean_up_spaces")
+"""Arguments of tokenizers that `keras_attn.text.tokenizer.tokenizer_options` returns."""
 
 
 class RunDirectory:
@@ -38,9 +40,10 @@ class RunDirectory:
     model reads images, the object has the key `image_format` (see `ImageFormat`). For a forecaster,
     the object can have the key `series` (see `SeriesColumns`). `source` and `target` are objects
     with the keys `tokenizer` (`"sentencepiece"` or `"tokenizers"`), `file`, `pad_token_id`,
-    `start_token_id` and `end_token_id`, and optionally `vocabulary_size` and `languages`; or
-    `{"tokenizer": "none"}`. `checksums` maps the names of the model, the tokenizers and the other
-    files to lists of permitted SHA-256 checksums. `RunDirectory` ignores other keys.
+    `start_token_id` and `end_token_id`, and optionally `vocabulary_size`, `languages` and the other
+    arguments of the tokenizer; or `{"tokenizer": "none"}`. `checksums` maps the names of the model,
+    the tokenizers and the other files to lists of permitted SHA-256 checksums. `RunDirectory`
+    ignores other keys.
 
     A directory contains the files of one training only. `create` removes the model of another
     training, and files that do not have their checksum are refused. Directories of earlier versions
@@ -142,6 +145,9 @@ class RunDirectory:
         Returns:
             The `RunDirectory`.
         """
+        # `import keras_attn` must not load keras_attn.text.
+        from keras_attn.text.tokenizer import tokenizer_options
+
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
         description: dict[str, Any] = {"format": FORMAT, "kind": kind, "model": MODEL}
@@ -158,7 +164,8 @@ class RunDirectory:
                     ids[LANGUAGES] = {
                         name: each.entries() for name, each in tokenizer.languages.items()
                     }
-                description[side] = {"tokenizer": tokenizer.format, "file": file, **ids}
+                options = tokenizer_options(tokenizer)
+                description[side] = {"tokenizer": tokenizer.format, "file": file, **ids, **options}
         description["files"] = dict(files or {})
         description["card"] = {} if card is None else card.entries()
         if image_format is not None:
@@ -253,6 +260,9 @@ class RunDirectory:
             )
         names = (*IDS, SIZE) if SIZE in side else IDS
         arguments = {name: int(side[name]) for name in names}
+        arguments |= {name: side[name] for name in OPTIONS if name in side}
+        if kind == "tokenizers":  # earlier versions always parsed special tokens
+            arguments.setdefault("parse_special_tokens", True)
         return _string(side["file"]), kind, {**arguments, LANGUAGES: side.get(LANGUAGES, {})}
 
     def _load_tokenizer(self, arguments):
@@ -261,11 +271,14 @@ class RunDirectory:
         name, kind, arguments = arguments
         require_part(self.path, name, self._checksums)
         # `import keras_attn` must not load keras_attn.text.
+        from keras_attn.text.added_tokens import AddedToken
         from keras_attn.text.hugging_face_tokenizer import HuggingFaceTokenizer
         from keras_attn.text.language import Language
         from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
         languages = {name: Language(**each) for name, each in arguments[LANGUAGES].items()}
+        if "added_tokens" in arguments:
+            arguments["added_tokens"] = [AddedToken(**each) for each in arguments["added_tokens"]]
         formats = {"sentencepiece": SentencePieceTokenizer, "tokenizers": HuggingFaceTokenizer}
         return formats[kind].load(self.path / name, **{**arguments, LANGUAGES: languages})
 

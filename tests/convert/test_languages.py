@@ -84,7 +84,7 @@ def test_ids_of_languages_must_agree(tmp_path):
     write(tmp_path / "nllb", "nllb")
     added = [{"id": 5, "content": "eng_Latn"}, {"id": 6, "content": "fra_Latn"}]
     (tmp_path / "nllb" / "tokenizer.json").write_text(json.dumps({"added_tokens": added}))
-    with pytest.raises(ConversionError, match="id 5 for the language eng_Latn"):
+    with pytest.raises(ConversionError, match="id 5 for eng_Latn, which is the id of"):
         from_transformers(tmp_path / "nllb")
 
 

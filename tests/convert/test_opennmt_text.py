@@ -148,6 +148,38 @@ def test_opennmt_sentencepiece_models_have_the_ids_of_the_vocabulary(tmp_path, t
     assert converted.source_tokenizer.decode(expected[:3]) == ENGLISH[:3]
 
 
+def test_opennmt_parameters_beside_a_sentencepiece_model_are_not_ignored(tmp_path):
+    """Only in the mode none are the tokens of pyonmttok those of SentencePiece."""
+    pytest.importorskip("sentencepiece")
+    tokenization = {"mode": "none", "sp_model_path": "shared.model"}
+    folder, _, _ = sentencepiece_folder(tmp_path / "run", tokenization=tokenization)
+    data = yaml.safe_load((folder / "data.yml").read_text())["data"]
+
+    def convert(params, **options):
+        params = {"type": "OpenNMTTokenizer", "params": params}
+        data["source_tokenization"] = data["target_tokenization"] = params
+        (folder / "data.yml").write_text(yaml.safe_dump({"data": data}))
+        return from_opennmt_tf(folder, **options)
+
+    harmless = {"segment_case": True, "joiner_annotate": False, "sp_nbest_size": 64}
+    reports = [str(each) for each in convert({**tokenization, **harmless}).settings]
+    line = "data.yml: data/source_tokenization/segment_case = True: irrelevant, not used in the"
+    assert any(report.startswith(line) for report in reports)
+    for change, message in (
+        ({"mode": "aggressive", "case_markup": True}, "source_tokenization/case_markup=True"),
+        ({"mode": None}, "source_tokenization/mode=None"),
+        ({"with_separators": True}, "target_tokenization/with_separators=True"),
+        ({"unheard_of": 1}, "unheard_of=1 .an unknown setting"),
+    ):
+        with pytest.raises(ConversionError, match=message):
+            convert({**tokenization, **change})
+    del tokenization["mode"]  # the default of OpenNMT-tf splits words
+    with pytest.raises(ConversionError, match="source_tokenization/mode='conservative'"):
+        convert(tokenization)
+    names = [f"data/{side}_tokenization/mode" for side in ("source", "target")]
+    assert convert(tokenization, ignore_settings=names).count("ignored") == 2
+
+
 def test_opennmt_sentencepiece_models_of_other_vocabularies_are_not_used(tmp_path):
     pytest.importorskip("sentencepiece")
     pytest.importorskip("tokenizers")
@@ -157,7 +189,7 @@ def test_opennmt_sentencepiece_models_of_other_vocabularies_are_not_used(tmp_pat
     assert "words between spaces" in converted.tokenizers
     assert "shared.model does not have tokens such as 'w0'" in converted.tokenizers
     data = yaml.safe_load((folder / "data.yml").read_text())["data"]
-    data |= {f"{side}_tokenization": {"sp_model_path": "shared.model"} for side in ("source",)}
+    data["source_tokenization"] = {"mode": "none", "sp_model_path": "shared.model"}
     (folder / "data.yml").write_text(yaml.safe_dump({"data": data}))
     with pytest.raises(ConversionError, match=r"without \['w0', 'w1', 'w2'\]. Check that it"):
         from_opennmt_tf(folder)

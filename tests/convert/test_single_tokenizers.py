@@ -5,7 +5,7 @@ import pytest
 from keras_attn.convert import from_transformers
 from tests.convert.small_checkpoints import ENGLISH, GERMAN, pieces_of, train_pieces
 
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 pytest.importorskip("torch")
 sentencepiece = pytest.importorskip("sentencepiece")
 
@@ -26,8 +26,13 @@ def test_t5_has_sentinels_behind_its_pieces(tmp_path):
     for line in LINES:
         assert tokenizer.encode([line]) == [original.encode(line)]
         assert tokenizer.decode(tokenizer.encode([line])) == [line]
-    (ids,) = tokenizer.encode(["the <extra_id_0> sleeps <extra_id_1>"])
-    assert [id_ for id_ in ids if id_ >= size] == [size + 99, size + 98]
+    texts = ["the <extra_id_0> sleeps<extra_id_1>", "<extra_id_2> </s>katzen", "  x <pad> "]
+    assert not [id_ for row in tokenizer.encode(texts) for id_ in row if id_ >= size or id_ < 2]
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    parsing = from_transformers(tmp_path, parse_special_tokens=True).source_tokenizer
+    expected = [theirs(text, add_special_tokens=False)["input_ids"] for text in texts]
+    assert parsing.encode(texts) == expected
+    assert parsing.decode(expected) == theirs.batch_decode(expected, skip_special_tokens=True)
 
 
 def test_pegasus_has_ids_before_its_pieces(tmp_path):

@@ -20,6 +20,7 @@ from keras_attn_runtime import (
     Translator,
 )
 from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.file_format import Side
 from keras_attn_runtime.sentencepiece_tokenizer import SentencePieceTokenizer
 
 from tests.runtime.conftest import RUNTIME
@@ -47,7 +48,9 @@ def endless(tokenizer_model, tmp_path_factory):
 def endless_scorer(tokenizer_model, tmp_path_factory):
     """Returns a `Translator` that copies the prefix and never finishes the text "b"."""
     path = tmp_path_factory.mktemp("endless") / "model.onnx"
-    tokenizer = SentencePieceTokenizer(metadata(tokenizer_model)["keras_attn.source_tokenizer"])
+    tokenizer = SentencePieceTokenizer(
+        metadata(tokenizer_model)["keras_attn.source_tokenizer"], Side(40, 0)
+    )
     onnx.save(endless_model(tokenizer_model, tokenizer.encode("b")[-1], prefix=True), path)
     return Translator(path, num_threads=1)
 

@@ -1,6 +1,7 @@
 """A tokenizer of Hugging Face in the metadata of a file."""
 
 import base64
+import dataclasses
 import sys
 
 import onnx
@@ -35,6 +36,24 @@ def test_texts_are_encoded_and_decoded():
         assert tokenizer.decode([0, *ids, 2, 1]) == line
         assert len(tokenizer.pieces(ids)) == len(ids)
     assert tokenizer.unknown_token_id == 1 and tokenizer.vocabulary_size == 300
+
+
+@pytest.mark.parametrize("parse", [False, True])
+def test_special_tokens_in_texts_are_those_of_keras(parse):
+    tokenizers = pytest.importorskip("tokenizers")
+    from keras_attn.text import HuggingFaceTokenizer
+    from tests.text.json_tokenizers import byte_level
+    from tests.text.test_hugging_face_tokenizer import TYPED
+
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("a", -2.0), ("s", -2.0), ("?", -9.0)]
+    unigram = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=5))
+    unigram.add_special_tokens(["<s>", "<pad>", "</s>"])
+    ids = {"pad_token_id": 1, "start_token_id": 0, "end_token_id": 2}
+    side = dataclasses.replace(SIDE, parse_special_tokens=parse)
+    for model in (byte_level(), unigram.to_str().encode()):
+        tokenizer = JsonTokenizer(encoded(model), side)
+        expected = HuggingFaceTokenizer(model, **ids, parse_special_tokens=parse)
+        assert [tokenizer.encode(text) for text in TYPED] == expected.encode(TYPED)
 
 
 def test_missing_package_is_reported(tokenizer_model, tmp_path, monkeypatch):

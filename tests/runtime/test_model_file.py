@@ -56,7 +56,7 @@ def test_model_from_elsewhere(write_model):
 @pytest.mark.parametrize(
     "properties, message",
     [
-        ({"keras_attn.format": "3"}, "format 1 or 2.*keras_attn.format='3'.*newer"),
+        ({"keras_attn.format": "4"}, "format 1, 2 or 3.*keras_attn.format='4'.*newer"),
         ({"keras_attn.settings": None}, "settings"),
         ({"keras_attn.settings": "{"}, "settings"),
         ({"keras_attn.settings": "[]"}, "settings"),

@@ -1,13 +1,21 @@
 """The tokenizer in the file."""
 
+import dataclasses
+
+from keras_attn_runtime.added_tokens import AddedToken
+from keras_attn_runtime.file_format import Side
 from keras_attn_runtime.sentencepiece_tokenizer import SentencePieceTokenizer
 from sentencepiece import sentencepiece_model_pb2
 
 from tests.runtime.fake_model import metadata
 
+SIDE = Side(40, 0, tokenizer="sentencepiece")
+
 
 def test_special_ids_have_no_text(tokenizer_model):
-    tokenizer = SentencePieceTokenizer(metadata(tokenizer_model)["keras_attn.source_tokenizer"])
+    tokenizer = SentencePieceTokenizer(
+        metadata(tokenizer_model)["keras_attn.source_tokenizer"], SIDE
+    )
     ids = tokenizer.encode("two dogs")
     assert tokenizer.decode([1, *ids, 2, 0, 0]) == "two dogs"
     assert tokenizer.decode([]) == ""
@@ -16,8 +24,9 @@ def test_special_ids_have_no_text(tokenizer_model):
 
 def test_ids_beyond_the_vocabulary_are_unknown(tokenizer_model):
     encoded = metadata(tokenizer_model)["keras_attn.source_tokenizer"]
-    whole = SentencePieceTokenizer(encoded)
-    smaller = SentencePieceTokenizer(encoded, vocabulary_size=20)
+    whole = SentencePieceTokenizer(encoded, SIDE)
+    side = dataclasses.replace(SIDE, tokenizer_vocabulary_size=20)
+    smaller = SentencePieceTokenizer(encoded, side)
     ids = whole.encode("two dogs run over the field")
     assert max(ids) >= 20 > min(ids)
     assert smaller.encode("two dogs run over the field") == [id if id < 20 else 3 for id in ids]
@@ -40,5 +49,22 @@ def test_tie_is_broken_as_in_training():
     model.normalizer_spec.name = "identity"
     model.normalizer_spec.add_dummy_prefix = False
     encoded = metadata(model.SerializeToString())["keras_attn.source_tokenizer"]
-    tokenizer = SentencePieceTokenizer(encoded)
+    tokenizer = SentencePieceTokenizer(encoded, SIDE)
     assert tokenizer.pieces(tokenizer.encode("...")) == ["..", "."]
+
+
+def test_added_tokens_are_found_as_in_keras(tokenizer_model):
+    from keras_attn.text import AddedToken as KerasAddedToken
+    from keras_attn.text import SentencePieceTokenizer as KerasTokenizer
+    from tests.text.test_added_tokens import TEXTS, TOKENS
+
+    tokens = tuple(AddedToken(**vars(token)) for token in TOKENS)
+    options = {"space_token_id": 5, "clean_up_spaces": True, "parse_special_tokens": True}
+    side = dataclasses.replace(SIDE, added_tokens=tokens, **options)
+    encoded = metadata(tokenizer_model)["keras_attn.source_tokenizer"]
+    tokenizer = SentencePieceTokenizer(encoded, side)
+    given = [KerasAddedToken(**vars(token)) for token in TOKENS]
+    expected = KerasTokenizer(tokenizer_model, added_tokens=given, **options)
+    ids = [tokenizer.encode(text) for text in TEXTS]
+    assert ids == expected.encode(TEXTS)
+    assert [tokenizer.decode(row) for row in ids] == expected.decode(ids)

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from keras_attn.text import HuggingFaceTokenizer, Language, Tokenizer
@@ -29,6 +31,46 @@ def test_word_piece_has_an_unknown_id():
     assert tokenizer.unknown_token_id == 3
     assert tokenizer.encode(["☃"]) == [[3]]
     assert tokenizer.decode(tokenizer.encode(["the cat sleeps"])) == ["the cat sleeps"]
+
+
+TYPED = ["the </s> dog", "a <pad> b", "<s>", "</s><pad></s>"]
+
+
+def test_special_tokens_in_texts_are_characters_by_default(tmp_path):
+    model = byte_level()
+    library = tokenizers.Tokenizer.from_str(model.decode())
+    parsing = HuggingFaceTokenizer(model, **IDS, parse_special_tokens=True)
+    assert parsing.encode(TYPED) == [library.encode(text).ids for text in TYPED]
+    library.encode_special_tokens = True
+    safe = HuggingFaceTokenizer(model, **IDS)
+    assert safe.encode(TYPED) == [library.encode(text).ids for text in TYPED]
+    assert safe.decode(safe.encode(TYPED)) == TYPED
+    for tokenizer in (safe, parsing):
+        run = RunDirectory.create(tmp_path / "run", "generation", tokenizer)
+        assert run.source_tokenizer.encode(TYPED) == tokenizer.encode(TYPED)
+    # A run of an earlier version, which always parsed special tokens, is read as before.
+    path = tmp_path / "run" / "run.json"
+    description = json.loads(path.read_text())
+    del description["source"]["parse_special_tokens"]
+    path.write_text(json.dumps(description))
+    assert RunDirectory(tmp_path / "run").source_tokenizer.encode(TYPED) == parsing.encode(TYPED)
+
+
+def test_a_model_cannot_find_special_tokens_itself():
+    """A unigram model has special tokens among its pieces, a word model among its words."""
+    pieces = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *((each, -2.0) for each in "▁ats")]
+    library = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=2))
+    library.add_special_tokens(["<pad>", "</s>", "<unk>"])
+    ids = {"pad_token_id": 0, "start_token_id": 0, "end_token_id": 1}
+    tokenizer = HuggingFaceTokenizer(library.to_str().encode(), **ids)
+    assert tokenizer.encode(["at</s>s", "<pad>"]) == [[4, 5, 2, 6, 2, 6], [2, 4, 2]]
+    words = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({"<pad>": 0, "</s>": 1, "<unk>": 2, "at": 3}, "<unk>")
+    )
+    words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    words.add_special_tokens(["<pad>", "</s>", "<unk>"])
+    tokenizer = HuggingFaceTokenizer(words.to_str().encode(), **ids)
+    assert tokenizer.encode(["at </s> at"]) == [[3, 2, 3]]
 
 
 def test_run_directory_keeps_the_tokenizer(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.json_values import is_object
 
-FORMATS = ("1", "2")
+FORMATS = ("1", "2", "3")
 PREFIX = "keras_attn."
 KIND = "generation"
 """The entry "kind" in the settings of files that a `Translator` can run."""
@@ -32,7 +32,7 @@ def read_entries(
     number = metadata[f"{PREFIX}format"]
     if number not in FORMATS:
         raise ModelFileError(
-            f"Expected a file of format {' or '.join(FORMATS)}. Received: "
+            f"Expected a file of format {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Received: "
             f"keras_attn.format={number!r}. Install a newer keras-attn-runtime, of the same "
             "release as the keras-attn that wrote the file."
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from keras_attn_runtime.added_tokens import AddedToken
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.file_format.inputs import Input, read_input
 from keras_attn_runtime.file_format.metadata_entries import KIND, SERIES, read_entries
@@ -35,6 +36,12 @@ class Side:
         is_prompt: bool, whether the sources are prompts of a language model, which may end with any
             token, also with the padding id.
         languages: dict from names to `Language`s, for a model with several languages on this side.
+        parse_special_tokens: bool, whether special tokens that are typed in a text, such as "</s>",
+            become their ids.
+        added_tokens: tuple of `AddedToken`s that a "sentencepiece" tokenizer finds in texts.
+        space_token_id: int, id between white space and an added token after it, or `None`.
+        clean_up_spaces: bool, whether a "sentencepiece" tokenizer removes spaces before punctuation
+            when it decodes.
     """
 
     vocabulary_size: int
@@ -50,6 +57,10 @@ class Side:
     masks_only_trailing_padding: bool = False
     is_prompt: bool = False
     languages: dict[str, Language] = field(default_factory=dict)
+    parse_special_tokens: bool = False
+    added_tokens: tuple[AddedToken, ...] = ()
+    space_token_id: int | None = None
+    clean_up_spaces: bool = False
 
     @property
     def start(self) -> list[int]:
@@ -153,8 +164,8 @@ def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Set
     return Settings(
         format=number,
         inputs={name: read_input(inputs.part(name)) for name in inputs.entries},
-        source=_side(root.part("source")) if has_source else None,
-        target=_side(root.part("target")),
+        source=_side(root.part("source"), number) if has_source else None,
+        target=_side(root.part("target"), number),
         search=search.entries,
         beam_width=search.integer("beam_width", least=1),
         num_hypotheses=search.integer("num_hypotheses", least=1),
@@ -165,7 +176,7 @@ def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Set
     )
 
 
-def _side(reader: SettingsReader) -> Side:
+def _side(reader: SettingsReader, number: int) -> Side:
     size = reader.integer("vocabulary_size", least=1)
     optional = (int, type(None))
     values: dict[str, Any] = {
@@ -180,6 +191,9 @@ def _side(reader: SettingsReader) -> Side:
     name = "tokenizer_vocabulary_size"
     if reader.get(name, optional, None) is not None:
         values[name] = reader.integer(name, 1, size)
+    if reader.get("space_token_id", optional, None) is not None:
+        values["space_token_id"] = reader.integer("space_token_id", 0, size - 1)
+    values["clean_up_spaces"] = reader.get("clean_up_spaces", bool, False)
     for name in ("add_start", "add_end", "masks_only_trailing_padding", "is_prompt"):
         values[name] = reader.get(name, bool, False)
     values["tokenizer"] = reader.get("tokenizer", str, "none")
@@ -187,6 +201,12 @@ def _side(reader: SettingsReader) -> Side:
     languages = reader.part("languages") if "languages" in reader.entries else None
     if languages is not None:
         values["languages"] = {name: _language(languages.part(name)) for name in languages.entries}
+    # Before format 3, a `tokenizer.json` found all special tokens in texts.
+    is_old = number < 3 and values["tokenizer"] == "tokenizers"
+    values["parse_special_tokens"] = reader.get("parse_special_tokens", bool, is_old)
+    values["added_tokens"] = tuple(
+        _added_token(each, size) for each in reader.parts("added_tokens")
+    )
     for part in ("start", "end"):
         if values[f"add_{part}"] and f"{part}_token_id" not in values:
             reader.refuse(f"{part}_token_id", f"that is an id, because of add_{part}")
@@ -195,3 +215,11 @@ def _side(reader: SettingsReader) -> Side:
 
 def _language(reader: SettingsReader) -> Language:
     return Language(**{each.name: reader.ids(each.name) for each in fields(Language)})
+
+
+def _added_token(reader: SettingsReader, size: int) -> AddedToken:
+    flags = {
+        name: reader.get(name, bool, False)
+        for name in ("special", "lstrip", "rstrip", "single_word")
+    }
+    return AddedToken(reader.get("content", str), reader.integer("id", 0, size - 1), **flags)

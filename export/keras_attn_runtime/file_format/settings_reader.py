@@ -2,7 +2,7 @@ import math
 from typing import Any, NoReturn
 
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.json_values import is_list
+from keras_attn_runtime.json_values import is_list, is_object
 from keras_attn_runtime.options import LARGEST_INT32
 
 _MISSING = object()
@@ -40,6 +40,16 @@ class SettingsReader:
     def part(self, name: str) -> "SettingsReader":
         """Returns the `SettingsReader` of a nested object."""
         return SettingsReader(f"{self.place}{name}.", self.get(name, dict))
+
+    def parts(self, name: str) -> "list[SettingsReader]":
+        """Returns a `SettingsReader` of each object in a list, by default no objects."""
+        values: list[Any] = self.get(name, list, [])
+        if not all(is_object(each) for each in values):
+            self.refuse(name, "that is a list of objects")
+        return [
+            SettingsReader(f"{self.place}{name}[{index}].", each)
+            for index, each in enumerate(values)
+        ]
 
     def ids(self, name: str) -> list[int]:
         """Returns a list of ids, by default an empty list."""

@@ -11,6 +11,7 @@ from keras_attn.convert.checkpoint import CONFIG, GENERATION_CONFIG
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.generation_settings import GENERATION
 from keras_attn.convert.original_files import read_original_files
+from keras_attn.convert.tokenizer_files import TOKENIZER_JSON
 from keras_attn.convert.transformers_target import TransformersTarget, find_config, find_target
 from keras_attn.convert.verify import Verification, verify
 from keras_attn.convert.weight_comparison import WeightComparison
@@ -124,7 +125,7 @@ def export_transformers(
     languages = getattr(target_tokenizer, "languages", {})
     try:
         config = _json(files, CONFIG) if files else find_config(model, languages)
-        target = find_target(model, config, generation, languages)
+        target = find_target(model, config, generation, languages, TOKENIZER_JSON in files)
         with atomic_replace(directory, is_file=False) as partial:
             partial.mkdir()
             report_phase("Writing and reading the weights")

@@ -9,9 +9,14 @@ import math
 from typing import Any
 
 from keras_attn.export.trace.search_function import SEARCH_INPUTS
+from keras_attn.text.sentencepiece_tokenizer import require_graph_tokenizer
+from keras_attn.text.tokenizer import tokenizer_options
 from keras_attn.training.model_card import ModelCard
 
 FORMAT = "2"
+TOKENIZER_OPTIONS_FORMAT = "3"
+"""Format of files whose tokenizers have options that a reader of format 2 would ignore."""
+
 PREFIX = "keras_attn."
 LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast")
 """Keys of the configuration of a search that are not settings."""
@@ -48,7 +53,9 @@ def describe(
         "search": _search(function),
         "versions": _versions(),
     }
-    entries = {f"{PREFIX}format": FORMAT, f"{PREFIX}settings": _json(settings)}
+    has_options = any(map(_has_options, (source_tokenizer, target_tokenizer)))
+    number = TOKENIZER_OPTIONS_FORMAT if has_options else FORMAT
+    entries = {f"{PREFIX}format": number, f"{PREFIX}settings": _json(settings)}
     if source_tokenizer is not None:
         entries[f"{PREFIX}source_tokenizer"] = _base64(source_tokenizer)
     if target_tokenizer is not None and (
@@ -176,7 +183,9 @@ def check_text_tokenizers(*tokenizers: Any) -> None:
     Such a file contains SentencePiece as operators, and cannot select languages.
     """
     for each in tokenizers:
-        if each is not None and getattr(each, "format", None) != "sentencepiece":
+        if each is not None and getattr(each, "format", None) == "sentencepiece":
+            require_graph_tokenizer(each)
+        elif each is not None:
             raise ValueError(
                 "Expected SentencePiece tokenizers for a file that reads strings. Received: "
                 f"{type(each).__name__}. Export with `export_onnx`, and use keras-attn-runtime."
@@ -197,9 +206,17 @@ def _side(side, tokenizer, language):
         **dataclasses.asdict(side),
         **_tokenizer_size(tokenizer),
         **_languages(tokenizer),
+        **tokenizer_options(tokenizer),
         "tokenizer": "none" if tokenizer is None else tokenizer.format,
         "language": language,
     }
+
+
+def _has_options(tokenizer):
+    """Returns whether a reader of format 2 would misread the tokenizer."""
+    is_json = getattr(tokenizer, "format", None) == "tokenizers"
+    options = tokenizer_options(tokenizer)
+    return not options["parse_special_tokens"] if is_json else bool(options)
 
 
 def _languages(tokenizer):
