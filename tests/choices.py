@@ -43,6 +43,15 @@ def argument_choices():
 
 def command_choices():
     """Dict from (command, option) to the values of the option."""
+    return {names: values for names, (values, _) in _options().items()}
+
+
+def command_defaults():
+    """Dict from (command, option) to the default of the option."""
+    return {names: default for names, (_, default) in _options().items()}
+
+
+def _options():
     found = {}
     for program in ("keras_attn_commands.main", "keras_attn_runtime.commands.main"):
         _add_options(importlib.import_module(program).build_parser(), found)
@@ -91,6 +100,6 @@ def _add_options(parser, found):
                 _add_options(command, found)
         elif action.choices:
             option = action.option_strings[-1] if action.option_strings else action.metavar
-            found[parser.prog, option] = tuple(map(str, action.choices))
+            found[parser.prog, option] = tuple(map(str, action.choices)), action.default
         elif isinstance(action, argparse.BooleanOptionalAction):
-            found[parser.prog, action.option_strings[0]] = tuple(action.option_strings)
+            found[parser.prog, action.option_strings[0]] = tuple(action.option_strings), None

@@ -15,7 +15,7 @@ import keras_attn
 from keras_attn import forecasting
 from keras_attn.training import BestCheckpoint, ImageFormat, enable_lora
 from tests.backend import requires_tensorflow
-from tests.choices import argument_choices, command_choices
+from tests.choices import argument_choices, command_choices, command_defaults
 from tests.public_layers import LAYERS, layer_and_inputs
 
 pytestmark = requires_tensorflow("the export and the text need TensorFlow")
@@ -82,9 +82,11 @@ TESTS = {
     "keras-attn-runtime score --long-lines": SCORE,
     "keras-attn-runtime score --invalid-utf8": SCORE,
     "keras-attn-runtime info --format": TRANSLATE,
+    "keras-attn-runtime forecast --decimal": "tests/runtime/commands/test_forecast.py",
+    "keras-attn-runtime forecast --delimiter": "tests/runtime/commands/test_forecast.py",
 }
-"""The test of each choice, or the files of several tests. The tests must contain each value, except
-the default of a Python function."""
+"""The test of each choice, or the files of several tests. The tests must contain each value except
+the default."""
 
 
 def _run_forecaster(**arguments):
@@ -227,9 +229,9 @@ def test_an_argument_that_is_missing_in_the_table_is_found():
 
 
 def _default(owner, argument):
-    """Returns the default of an argument of a Python function; `None` for a command."""
+    """Returns the default of an argument of a Python function or of an option."""
     if not owner.startswith("keras_attn."):
-        return None
+        return command_defaults()[owner, argument]
     package, _, name = owner.rpartition(".")
     with contextlib.suppress(ImportError):
         function = getattr(importlib.import_module(package), name)
