@@ -74,14 +74,14 @@ def test_batches_have_the_special_ids_of_each_side():
 def test_padding_that_is_the_end_token_has_another_label():
     special = SpecialTokenIds(pad=2, start=1, end=2)
     source = EncodedSentences.from_lists([[15, 16], [14], [13, 12]])
-    target = EncodedSentences.from_lists([[25], [24, 26], [2, 2]], special)
+    target = EncodedSentences.from_lists([[25], [24, 26], [27, 28]], special)
     corpus = ParallelCorpus(source, target)
     with pytest.raises(ValueError, match="not the end id.* Received: ignore_class=None.*pad=2"):
         LengthBucketedBatches(corpus, 100)
     batches = LengthBucketedBatches(corpus, 100, shuffle=False, batch_multiple=4, ignore_class=-100)
     inputs, labels = batches.batch(0)
     order = batches.rows(0).tolist()
-    expected = {0: [25, 2, -100], 1: [24, 26, 2], 2: [2, 2, 2]}
+    expected = {0: [25, 2, -100], 1: [24, 26, 2], 2: [27, 28, 2]}
     assert labels.tolist() == [*(expected[row] for row in order), [-100] * 3]
     assert labels.dtype == "int32"
     assert inputs["target_ids"][order.index(0)].tolist() == [1, 25, 2]
