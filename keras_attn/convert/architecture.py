@@ -21,7 +21,7 @@ class Architecture:
             directions. When weights are read, the output bias of impossible ids is replaced by a
             large negative number.
         is_language_model: Bool, whether the model continues prompts.
-        tokenizer: String, kind of the tokenizers, see `read_tokenizers`, or `None`.
+        tokenizer: String, kind of the tokenizers, see `TokenizerReader`, or `None`.
         options: Dict of architecture-specific values for `build` and `copy_weights`.
     """
 
