@@ -35,7 +35,7 @@ def documented_arguments(function):
 def wrong_values(function, name, description):
     """Values that an argument must refuse."""
     kinds = [kind for kind in WRONG if description.startswith((f"{kind},", f"{kind}.", f"{kind} "))]
-    is_id = name.endswith("token_id")
+    is_id = name.endswith("token_id") and "label" not in description  # labels may be negative
     values = TOKEN_ID if is_id else WRONG[max(kinds, key=len)] if kinds else []
     parameter = inspect.signature(function).parameters.get(name)
     may_be_none = "`None`" in description or (parameter and parameter.default is None)

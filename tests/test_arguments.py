@@ -53,7 +53,7 @@ CALLS = {
     forecasting.mean_absolute_scaled_error: ARRAYS,
     training.AverageWeights: {"directory": "average"},
     training.ClippedAdam: {},
-    training.ConsecutiveWindows: {"ids": np.arange(99), "window": 4, "batch_size": 2},
+    training.ConsecutiveWindows: {"ids": np.arange(1, 100), "window": 4, "batch_size": 2},
     training.InverseSquareRootSchedule: {"peak_learning_rate": 0.1, "warmup_steps": 4},
     training.LossScaleOptimizer: {"inner_optimizer": keras.optimizers.SGD()},
     training.Perplexity: {},

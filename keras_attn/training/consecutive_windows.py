@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._layer.argument_checks import (
+    check_label,
+    check_positive_integer,
+)
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -68,6 +71,8 @@ class ConsecutiveWindows:
     ) -> None:
         check_positive_integer("window", window)
         check_positive_integer("batch_size", batch_size)
+        if pad_token_id is not None:
+            check_label("pad_token_id", pad_token_id)
         array = np.asarray(ids)
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
             raise ValueError(
