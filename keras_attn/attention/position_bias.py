@@ -36,7 +36,7 @@ def compute_position_bias(
         Result of `finite_bias`.
     """
     if callable(position_bias):
-        position_bias = position_bias(query_positions, key_positions)
+        return finite_bias(position_bias(query_positions, key_positions))
     return finite_bias(position_bias)
 
 

@@ -91,7 +91,7 @@ def test_keras_export_writes_a_litert_file_of_a_fixed_batch_size(tmp_path, name)
     interpreter = pytest.importorskip("ai_edge_litert.interpreter")
     model = MODELS[name]()
     (value,) = model.inputs
-    spec = keras.InputSpec((1, *value.shape[1:]), value.dtype)
+    spec = keras.InputSpec(shape=(1, *value.shape[1:]), dtype=value.dtype)
     model.export(tmp_path / "model.tflite", format="litert", input_signature=[spec], verbose=False)
     run = interpreter.Interpreter(str(tmp_path / "model.tflite")).get_signature_runner()
     (input_name,) = run.get_input_details()
