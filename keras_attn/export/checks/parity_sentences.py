@@ -10,9 +10,8 @@ SENTENCES, FEW_SENTENCES = 200, 80
 FEW_TOKENS = 40_000
 """Number of tokens of a `TokenBudget` below which `FEW_SENTENCES` are compared."""
 
-USUAL_LENGTHS, LONG_LENGTHS = (1, 16), (17, 40)
-"""Numbers of tokens of nine of ten random sentences, and of the tenth, as in corpora for the
-training of translators."""
+USUAL_LENGTHS = (1, 16)
+"""Smallest and largest number of tokens of random sentences."""
 
 LONGEST = 64
 """Number of tokens of the last random sentence."""
@@ -91,7 +90,7 @@ def parity_prefixes(function: Any, count: Any) -> Any:
 
 
 def random_sentences(
-    side: Any, count: Any, seed: int | None = 0, lengths: tuple[int, int] | None = None
+    side: Any, count: Any, seed: int | None = 0, lengths: tuple[int, int] = USUAL_LENGTHS
 ) -> Any:
     """Returns sentences of random ids.
 
@@ -100,8 +99,7 @@ def random_sentences(
             are never drawn.
         count: Int, number of sentences.
         seed: Int, random seed.
-        lengths: Tuple of the smallest and the largest number of ids. Defaults to `None`: 1 to 16,
-            and 17 to 40 for every tenth sentence.
+        lengths: Tuple of the smallest and the largest number of ids. Defaults to `(1, 16)`.
 
     Returns:
         List of lists of ints.
@@ -109,10 +107,6 @@ def random_sentences(
     rng = np.random.default_rng(seed)
     left_out = [id_ for id_ in (side.pad_token_id, side.end_token_id) if id_ is not None]
     ids = np.setdiff1d(np.arange(side.vocabulary_size), left_out)
-    shortest, longest = lengths or USUAL_LENGTHS
+    shortest, longest = lengths
     sentences = [rng.choice(ids, rng.integers(shortest, longest + 1)) for _ in range(count)]
-    if lengths is None:
-        shortest, longest = LONG_LENGTHS
-        for number in range(9, count, 10):
-            sentences[number] = rng.choice(ids, rng.integers(shortest, longest + 1))
     return [sentence[: side.max_length].tolist() for sentence in sentences]
