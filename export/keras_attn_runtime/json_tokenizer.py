@@ -78,7 +78,8 @@ class JsonTokenizer(Tokenizer):
         """Returns the ids of the first character of a piece and of the rest."""
         ids: list[int] = []
         for part in (piece[:1], piece[1:]):
-            for token in self._tokenizer.model.tokenize(part) if part else []:
+            tokens: list[Any] = self._tokenizer.model.tokenize(part) if part else []
+            for token in tokens:
                 if token.id not in self._never_typed:
                     ids.append(token.id)
                 elif len(token.value) > 1:

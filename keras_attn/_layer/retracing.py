@@ -30,12 +30,15 @@ _settings: weakref.WeakKeyDictionary[keras.Model, dict[str, Any]] = weakref.Weak
 
 
 def retrace_after_changes() -> None:
-    """Wraps the methods of `keras.Model`. Repeated calls have no effect."""
-    if hasattr(keras.Model.make_predict_function, "_keras_attn"):
-        return
+    """Wraps the methods of `keras.Model`. Repeated calls have no effect.
+
+    The methods do not exist on the backend NumPy, which compiles nothing.
+    """
     for name in FUNCTIONS:
         method = f"make_{name}"
-        setattr(keras.Model, method, _with_comparison(getattr(keras.Model, method), name))
+        original = getattr(keras.Model, method, None)
+        if original is not None and not hasattr(original, "_keras_attn"):
+            setattr(keras.Model, method, _with_comparison(original, name))
 
 
 def _with_comparison(original, name):

@@ -1,5 +1,7 @@
 """Position-dependent biases of attention scores."""
 
+from typing import cast
+
 import keras
 from keras import ops
 
@@ -37,7 +39,7 @@ def compute_position_bias(
     """
     if callable(position_bias):
         return finite_bias(position_bias(query_positions, key_positions))
-    return finite_bias(position_bias)
+    return finite_bias(cast(Tensor | None, position_bias))
 
 
 def finite_bias(bias: TensorLike | None) -> tuple[Tensor | None, Tensor | None]:

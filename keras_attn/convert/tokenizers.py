@@ -129,7 +129,7 @@ class TokenizerReader:
     def _model(self, name):
         from keras_attn.text.renumber_pieces import parse_sentencepiece_model
 
-        content = self._checkpoint.read_bytes(name)
+        content: Any = self._checkpoint.read_bytes(name)  # `read` checked that it exists
         try:
             parse_sentencepiece_model(content)
         except ValueError as error:

@@ -33,7 +33,7 @@ def padding_mask(token_ids: TensorLike, pad_token_id: int = 0) -> Tensor:
     positions = ops.cumsum(ones, axis=-1, dtype="int32")  # (..., S), beginning at 1
     ends = ops.where(ops.not_equal(token_ids, pad_token_id), positions, 0)  # (..., S)
     last = ops.max(ends, axis=-1, keepdims=True, initial=0)  # (..., 1)
-    return ops.logical_and(positions <= last, ops.greater_equal(token_ids, 0))
+    return ops.logical_and(positions <= last, ops.less_equal(0, token_ids))
 
 
 def embeddable_ids(token_ids: TensorLike) -> Tensor:

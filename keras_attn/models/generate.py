@@ -81,7 +81,7 @@ def generate(
         target_tokenizer = source_tokenizer
     _check_tokenizer("target_tokenizer", target_tokenizer, model.decoder)
     prefixes = _read_prefixes(target_prefix, languages, len(sources), target_tokenizer, model)
-    found = [None] * len(sources)
+    found: list[Any] = [None] * len(sources)
     progress = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="source")
     for start in range(0, len(order), batch_size):
         rows = list(order[start : start + batch_size])

@@ -73,12 +73,12 @@ def mask_tokens(
             f"token_ids from {token_ids.min()} to {token_ids.max()}."
         )
     token_ids = token_ids.astype("int32")
-    special_token_ids = {pad_token_id, *special_token_ids}
+    special = [pad_token_id, *special_token_ids]
     generator = np.random.default_rng(seed)
-    is_special = np.isin(token_ids, list(special_token_ids))
+    is_special = np.isin(token_ids, special)
     chosen = (generator.random(token_ids.shape) < rate) & ~is_special  # (B, T)
     fate = generator.random(token_ids.shape)  # (B, T)
-    ordinary = np.setdiff1d(np.arange(vocabulary_size), [*special_token_ids, mask_token_id])
+    ordinary = np.setdiff1d(np.arange(vocabulary_size), [*special, mask_token_id])
     if random_rate > 0 and not len(ordinary):
         raise ValueError(
             "Expected a vocabulary with ordinary tokens for random_rate > 0. Received: "
