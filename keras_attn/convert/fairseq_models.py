@@ -156,7 +156,7 @@ def copy_weights(
     copy.ignore(r"(model\.)?(encoder|decoder)\.version")
 
 
-def embedding_tables(architecture, settings, copy):
+def embedding_tables(architecture: Any, settings: Any, copy: Any) -> dict[str, tuple[str, int]]:
     """Returns the name and the number of rows of the embeddings of source, target and output."""
     sizes = architecture.options["sizes"]
     size, target_size = settings[sizes[0]], settings[sizes[-1]]

@@ -1,7 +1,7 @@
 """T5 and its successors: T5 1.1, Flan-T5, mT5 and ByT5."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -29,7 +29,7 @@ SHARED, OUTPUT = "shared.weight", "lm_head.weight"
 PARTS = ("q", "k", "v", "o")
 
 
-def activation_name(settings):
+def activation_name(settings: Mapping[str, Any]) -> tuple[str, bool]:
     """Returns the name of the activation in transformers, and whether it belongs to a gate."""
     name, is_gated = settings["feed_forward_proj"], False
     if name.startswith("gated-"):
