@@ -39,7 +39,7 @@ CONVERT = [
     (["checkpoint", "no/RUN"], "Received: RUN='no/RUN'. Create 'no' first"),
     (["checkpoint", "notes.txt"], "Received: RUN='notes.txt', a file with other content"),
     (["unknown", "RUN"], "one of .'marian', .*'bert'.*Received: model_type='bloom'. Models of"),
-    (["other-class", "RUN"], "class MarianMTModel among .* Received: architectures=..MarianModel"),
+    (["other-class", "RUN"], "class MarianMTModel among .* Received: architectures=..MarianForC"),
     (["checkpoint", "RUN", "--config", "a.yml"], "Expected a checkpoint of OpenNMT-tf with --conf"),
     (
         ["exported", "exported"],
@@ -119,7 +119,7 @@ def folder(tmp_path_factory):
     (folder / "notes.txt").write_text("notes")
     configs = {
         "unknown": {"model_type": "bloom", "architectures": ["BloomForCausalLM"]},
-        "other-class": {"model_type": "marian", "architectures": ["MarianModel"]},
+        "other-class": {"model_type": "marian", "architectures": ["MarianForCausalLM"]},
     }
     for name, config in configs.items():
         (folder / name).mkdir()
