@@ -16,17 +16,17 @@ HELP = "start several workers that train one model"
 DESCRIPTION = """\
 Starts a Python program once for each worker and waits for all workers. Sets the environment
 variables that keras_attn.training.strategy("multi_worker") reads. If a worker fails, the other
-workers are stopped. SIGTERM and SIGHUP are passed to the workers and stop them. To use several
-machines, run this command on each machine, with the same
---addresses on all machines, and with the numbers of the workers of this machine in --indices.
+workers are stopped. SIGTERM, SIGHUP and SIGQUIT are passed to the workers and stop them. To use
+several machines, run this command on each machine, with the same --addresses on all machines, and
+with the numbers of the workers of this machine in --indices.
 """
 POLL_SECONDS = 0.1
 GRACE_SECONDS = 20
 """Time in seconds after the failure of a worker. Workers that still run then are killed."""
 STOP_SECONDS = 5
 """Time in seconds after a signal that ends the command. Workers that still run then are killed."""
-STOP_SIGNALS = ("SIGTERM", "SIGHUP")
-"""Names of the signals that end the command. Windows does not have SIGHUP."""
+STOP_SIGNALS = ("SIGTERM", "SIGHUP", "SIGQUIT")
+"""Names of the signals that end the command. Windows has only SIGTERM."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -108,7 +108,8 @@ class TokenizerReader:
             note = "none, because tokenizers of this architecture cannot be converted"
             return Tokenizers(note=note)
         if not self._is_found:
-            names = " and ".join(self._needed) or TOKENIZER_JSON
+            *others, last = self._needed or (TOKENIZER_JSON,)
+            names = f"{', '.join(others)} and {last}" if others else last
             names += f" or {TOKENIZER_JSON}" if self._kind not in ("json", "marian") else ""
             return Tokenizers(note=f"none, because the folder does not have {names}")
         self._files = TokenizerFiles(self._checkpoint)
@@ -148,11 +149,12 @@ class TokenizerReader:
                     f"Expected target_vocab.json, because {TOKENIZER_CONFIG} has separate_vocabs. "
                     f"Received: {str(self._checkpoint.path)!r} without it. Copy the missing file."
                 )
+        models = [self._model(f"{side}.spm") for side in ("source", "target")]
         tags = [name for name in vocabulary if name.startswith(">>") and name.endswith("<<")]
         source = self._tokenizer(
-            self._model("source.spm"), vocabulary, ids.source_size, ids, user_defined_pieces=tags
+            models[0], vocabulary, ids.source_size, ids, user_defined_pieces=tags
         )
-        target = self._tokenizer(self._model("target.spm"), target_vocabulary, ids.target_size, ids)
+        target = self._tokenizer(models[1], target_vocabulary, ids.target_size, ids)
         languages = config.get("source_lang"), config.get("target_lang")
         note = "source.spm and target.spm, with the ids of vocab.json"
         if tags:

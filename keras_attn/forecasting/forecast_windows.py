@@ -55,13 +55,6 @@ def forecast_windows(
     arrays = {
         name: masked_to_nan(each, "float32") for name, each in series.items() if each is not None
     }
-    is_infinite = np.isinf(arrays["targets"])
-    if is_infinite.any():
-        place = tuple(np.argwhere(is_infinite)[0].tolist())
-        raise ValueError(
-            f"Expected finite targets, or NaN for missing values. Received: targets{list(place)}="
-            f"{arrays['targets'][place]} as float32. Replace the value."
-        )
     shapes = {name: array.shape for name, array in arrays.items()}
     length = shapes["targets"][0] if shapes["targets"] else 0
     if any(len(shape) != 2 or shape[0] != length for shape in shapes.values()):

@@ -9,6 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_attn._layer.argument_checks import check_positive_integer
+
 
 class RotaryScaling(abc.ABC):
     """Changes the frequencies of `RotaryPositions`. The result does not depend on the text."""
@@ -59,7 +61,7 @@ class LinearRotaryScaling(RotaryScaling):
 
     Example:
 
-    >>> RotaryPositions(scaling=LinearRotaryScaling(factor=2.0)).scaling.factor
+    >>> LinearRotaryScaling(factor=2.0).factor
     2.0
     """
 
@@ -100,7 +102,7 @@ class Llama3RotaryScaling(RotaryScaling):
 
     Example:
 
-    >>> RotaryPositions(500000.0, scaling=Llama3RotaryScaling(factor=8.0)).scaling.original_length
+    >>> Llama3RotaryScaling(factor=8.0).original_length
     8192
     """
 
@@ -110,8 +112,9 @@ class Llama3RotaryScaling(RotaryScaling):
     original_length: int = 8192
 
     def __post_init__(self) -> None:
-        names = ("factor", "low_frequency_factor", "high_frequency_factor", "original_length")
+        names = ("factor", "low_frequency_factor", "high_frequency_factor")
         _check_positive(self, *names)
+        check_positive_integer("original_length", self.original_length)
         if self.high_frequency_factor <= self.low_frequency_factor:
             raise ValueError(
                 "Expected high_frequency_factor above low_frequency_factor="
@@ -173,7 +176,8 @@ class YarnRotaryScaling(RotaryScaling):
     attention_factor: float | None = None
 
     def __post_init__(self) -> None:
-        _check_positive(self, "factor", "original_length", "beta_fast", "beta_slow")
+        _check_positive(self, "factor", "beta_fast", "beta_slow")
+        check_positive_integer("original_length", self.original_length)
         if self.attention_factor is not None:
             _check_positive(self, "attention_factor")
 

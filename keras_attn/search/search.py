@@ -280,6 +280,19 @@ class Search(Layer):
         if query_features_shape is not None:
             shapes.append(query_features_shape)
         ensure_built(self.decoder, (None, None), *shapes)
+        self._check_vocabulary()
+
+    def _check_vocabulary(self):
+        """Checks the special ids here, because Keras adds pages of context to errors of `call`."""
+        size = get_vocabulary_size(self.decoder)
+        for name in ("start_token_id", "end_token_id", "suppressed_token_ids", "forced_prefix_ids"):
+            value = getattr(self, name)
+            ids = value if isinstance(value, list | tuple) else [value]
+            if size is not None and max(ids, default=0) >= size:
+                raise ValueError(
+                    f"Expected {name} below the size of the vocabulary, {size}. Received: {name}="
+                    f"{value!r}. Pass ids of the target vocabulary."
+                )
 
     def call(
         self,

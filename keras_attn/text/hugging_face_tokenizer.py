@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text.language import Language
-from keras_attn.text.tokenizer import check_texts
+from keras_attn.text.tokenizer import check_texts, rows_of_ids
 
 
 class HuggingFaceTokenizer:
@@ -182,12 +182,12 @@ class HuggingFaceTokenizer:
             List of strings.
         """
         special = {self.pad_token_id, self.start_token_id, self.end_token_id}
-        rows = [[int(id_) for id_ in row if int(id_) not in special] for row in ids]
+        rows = [[id_ for id_ in row if id_ not in special] for row in rows_of_ids(ids)]
         return self._tokenizer.decode_batch(rows, skip_special_tokens=True)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Returns the piece of each id, for one row of ids."""
-        return [self._pieces.get(int(id_), "") for id_ in ids]
+        return [self._pieces.get(id_, "") for id_ in rows_of_ids([ids])[0]]
 
 
 def _import_tokenizers():

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from keras_attn._layer.argument_checks import accepts_numpy_numbers, check_positive_integer
+from keras_attn._layer.argument_checks import (
+    accepts_numpy_numbers,
+    check_number,
+    check_positive_integer,
+)
 from keras_attn.text.encoded_sentences import EncodedSentences
 from keras_attn.text.parallel_corpus import ParallelCorpus
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
@@ -126,6 +130,9 @@ class LengthBucketedBatches:
         check_positive_integer("length_multiple", length_multiple)
         check_positive_integer("batch_multiple", batch_multiple)
         _check_not_negative("seed", seed)
+        check_number(
+            "sampling_alpha", sampling_alpha, lambda alpha: 0 <= alpha <= 1, "in [0, 1]", "Use 0.1."
+        )
         _check_tokenizers(tokenizers, corpus)
         if len(corpus) == 0:
             raise ValueError("Expected a corpus with sentence pairs. Received: an empty corpus.")

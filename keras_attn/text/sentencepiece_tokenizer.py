@@ -1,19 +1,18 @@
 """SentencePiece tokenizer."""
 
-import numbers
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn._layer.argument_checks import is_number
+from keras_attn._layer.argument_checks import is_integer, is_number
 from keras_attn.text.added_tokens import AddedToken, AddedTokenSplitter, clean_up_spaces
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.language import Language
 from keras_attn.text.renumber_pieces import SPACE
 from keras_attn.text.subword_sampling import sample_segmentations
-from keras_attn.text.tokenizer import check_texts
+from keras_attn.text.tokenizer import check_texts, rows_of_ids
 from keras_attn.text.train_sentencepiece import TrainingOptions, train_sentencepiece
 
 if TYPE_CHECKING:
@@ -303,7 +302,7 @@ class SentencePieceTokenizer:
         check_texts(texts)
         if not is_number(alpha) or not 0.0 <= alpha <= 1.0:
             raise ValueError(f"Expected alpha to be in [0, 1]. Received: alpha={alpha!r}.")
-        if not isinstance(seed, numbers.Integral) or not 0 <= seed < 2**32:
+        if not is_integer(seed) or not 0 <= seed < 2**32:
             raise ValueError(
                 f"Expected seed to be an integer in [0, 2**32). Received: seed={seed!r}."
             )
@@ -343,20 +342,9 @@ class SentencePieceTokenizer:
             List of strings.
 
         Raises:
-            ValueError: If an id is outside of `[0, vocabulary_size)`, or `ids` is a single row.
+            ValueError: If an id is not an integer in `[0, vocabulary_size)`, or `ids` is one row.
         """
-        if isinstance(ids, str) or any(not hasattr(row, "__iter__") for row in ids):
-            raise ValueError(
-                f"Expected one row of ids per text. Received: ids={ids!r}. Pass [ids]."
-            )
-        rows = [[int(token) for token in row] for row in ids]
-        for row in rows:
-            if row and not 0 <= min(row) <= max(row) < self.vocabulary_size:
-                raise ValueError(
-                    f"Expected ids from 0 to {self.vocabulary_size - 1}. Received: a row with ids "
-                    f"from {min(row)} to {max(row)}. Use the tokenizer that the model was trained "
-                    "with."
-                )
+        rows = rows_of_ids(ids, self.vocabulary_size)
         if self._special_pieces:
             rows = [_without_special_ids(row, *self._special_pieces) for row in rows]
         texts = self._processor.decode(rows) if rows else []
@@ -364,7 +352,7 @@ class SentencePieceTokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Returns the piece of each id, such as `▁house`, for one row of ids."""
-        return self._processor.id_to_piece([int(token) for token in ids])
+        return self._processor.id_to_piece(rows_of_ids([ids], self.vocabulary_size)[0])
 
     def to_tensorflow(
         self,

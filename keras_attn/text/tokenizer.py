@@ -1,7 +1,12 @@
 """Interface of tokenizers, and special token ids."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from keras_attn._layer.argument_checks import is_integer
 
 
 class SpecialTokenIds(NamedTuple):
@@ -117,14 +122,44 @@ def check_texts(texts: object) -> None:
     if not isinstance(texts, Sequence):  # do not consume an iterator
         return
     for row, text in enumerate(texts):
-        if not isinstance(text, (str, bytes)):
+        if not isinstance(text, str):
             raise ValueError(f"Expected a list of strings. Received: texts[{row}]={text!r}.")
-        if isinstance(text, str) and not is_unicode(text):
+        if not is_unicode(text):
             raise ValueError(
                 f"Expected texts that UTF-8 can encode. Received: texts[{row}]={ascii(text[:80])}, "
                 "with a lone surrogate. Read files with encoding='utf-8', or replace it: "
                 "text.encode('utf-8', 'replace').decode()."
             )
+
+
+def rows_of_ids(ids: Any, vocabulary_size: int | None = None) -> list[list[int]]:
+    """Returns rows of ids as lists of Python integers.
+
+    Args:
+        ids: List of lists of ids, or an int array of shape `(batch, length)`.
+        vocabulary_size: Int. If it is given, all ids must be below it. Defaults to `None`.
+
+    Raises:
+        ValueError: If `ids` is a single row, or an element is not an integer of the vocabulary.
+    """
+    if isinstance(ids, str) or any(not hasattr(row, "__iter__") for row in ids):
+        raise ValueError(f"Expected one row of ids per text. Received: ids={ids!r}. Pass [ids].")
+    rows = []
+    for row in ids:
+        values = row.tolist() if hasattr(row, "tolist") else np.asarray(row).tolist()
+        if not all(map(is_integer, values)):
+            raise ValueError(
+                f"Expected rows of integers. Received: a row that begins with {values[:8]!r}. Pass "
+                "ids."
+            )
+        largest = math.inf if vocabulary_size is None else vocabulary_size - 1
+        if values and not 0 <= min(values) <= max(values) <= largest:
+            raise ValueError(
+                f"Expected ids from 0 to {largest}. Received: a row with ids from "
+                f"{min(values)} to {max(values)}. Use the tokenizer of the model."
+            )
+        rows.append(values)
+    return rows
 
 
 def is_unicode(text: str) -> bool:

@@ -57,5 +57,5 @@ def test_decoder_adds_the_doubly_stochastic_loss_in_training():
 @pytest.mark.parametrize("weight", [-1.0, 1.0])
 def test_weight_of_the_doubly_stochastic_loss_is_checked(weight):
     cell, embedding = keras.layers.GRUCell(6), keras.layers.ReversibleEmbedding(6, 6)
-    with pytest.raises(ValueError, match="doubly_stochastic_loss to be at least 0, and equal to 0"):
+    with pytest.raises(ValueError, match="to be (a finite number|0 if the cell)"):
         RNNDecoder(cell, embedding, doubly_stochastic_loss=weight)

@@ -291,7 +291,7 @@ def test_the_noise_of_each_step_is_its_own():
         (lambda: MonotonicAttention(CoverageAttention(5)), "mechanism to be an AttentionMech"),
         (
             lambda: MonotonicAttention(LuongAttention(), sigmoid_noise=-1.0),
-            "sigmoid_noise >= 0. Received: sigmoid_noise=-1.0",
+            "sigmoid_noise to be a finite number of at least 0",
         ),
         (
             lambda: MonotonicAttention(LuongAttention(), probability_fn="sparsemax"),

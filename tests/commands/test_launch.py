@@ -95,16 +95,20 @@ while True:
     time.sleep(0.1)
 """
 COMMAND = """
-import sys
+import signal, sys
 from keras_attn_commands import launch
 from keras_attn_commands.main import main
 launch.STOP_SECONDS = 0.5
+for name in launch.STOP_SIGNALS:  # nohup, which may run the tests, ignores SIGHUP
+    signal.signal(getattr(signal, name), signal.SIG_DFL)
 sys.exit(main(sys.argv[1:]))
 """
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows does not have these signals")
-@pytest.mark.parametrize("name, behaviour", [("SIGTERM", "stubborn"), ("SIGHUP", "default")])
+@pytest.mark.parametrize(
+    "name, behaviour", [("SIGTERM", "stubborn"), ("SIGHUP", "default"), ("SIGQUIT", "default")]
+)
 def test_launch_stops_its_workers_after_a_signal(tmp_path, name, behaviour):
     (tmp_path / "program.py").write_text(WAITING)
     root = Path(__file__).parents[2]

@@ -170,7 +170,7 @@ def test_an_unknown_layout_is_refused():
 
 @pytest.mark.parametrize("max_wavelength", [0, -1.0])
 def test_a_wavelength_that_is_not_positive_is_refused(max_wavelength):
-    with pytest.raises(ValueError, match="max_wavelength > 0. Received: max_wavelength="):
+    with pytest.raises(ValueError, match="max_wavelength to be a positive finite number"):
         RotaryPositions(max_wavelength)
 
 

@@ -3,7 +3,8 @@
 Its best hypothesis is a copy of the source, truncated to `max_length` tokens; its second hypothesis
 is empty. Each token has the log probability -1, so the log probability of a hypothesis is -length,
 and its score is -length / max(length, 1)^length_penalty. Alignments are the identity. With a prefix
-input, the model copies prefix and source. The first token of a sampling model is 8 + seed % 50.
+input, the model copies prefix and source. The first token of a sampling model after the prefix is
+8 + seed % 50.
 """
 
 import base64
@@ -99,7 +100,7 @@ def build_model(
 ):
     """Returns the ONNX model described above, with these `metadata_props`."""
     node, integers = helper.make_node, TensorProto.INT32
-    before = [*(["drawn"] if is_stochastic else []), *(["prefix_ids"] if prefix else [])]
+    before = [*(["prefix_ids"] if prefix else []), *(["drawn"] if is_stochastic else [])]
     constants = [
         helper.make_tensor("one_length", TensorProto.INT64, [1], [1]),
         helper.make_tensor("from_first", integers, [1], [0]),

@@ -176,7 +176,7 @@ def test_file_that_was_changed_on_purpose(tokenizer_model, write):
         ({"keras_attn.json": b'{"keras_attn.format": 2}'}, "not a JSON object of strings"),
         ({"keras_attn.json": b"\xff"}, "readable metadata"),
         ({"keras_attn.json": b"{}"}, "Expected a file exported by keras_attn"),
-        ({"keras_attn.json": b'{"keras_attn.format": "3"}'}, "keras_attn.format='3'.*newer"),
+        ({"keras_attn.json": b'{"keras_attn.format": "4"}'}, "keras_attn.format='4'.*newer"),
         ({"card.json": b"\xff"}, "readable metadata"),
         ({"card.json": b"[]"}, "settings"),
         ({"source.spm": None}, "checksum"),

@@ -156,7 +156,7 @@ def test_wrong_forced_tokens_are_refused(forced, message):
 
 def test_a_forced_prefix_outside_of_the_vocabulary_is_refused():
     encoder, decoder = rnn_seq2seq(10, 11, embedding_dim=4, units=4, seed=0)
-    with pytest.raises(ValueError, match="below 11. Received: prefix_ids with 11"):
+    with pytest.raises(ValueError, match="vocabulary, 11. Received: forced_prefix_ids=.11."):
         BeamDecoder(decoder, forced_prefix_ids=[11])(**encoder(np.array([[5, 2]])))
 
 

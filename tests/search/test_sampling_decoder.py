@@ -290,5 +290,5 @@ def test_config_round_trip():
 
 
 def test_what_is_impossible_stays_so_at_any_temperature():
-    counts = first_tokens(temperature=float("inf"), min_length=1)
+    counts = first_tokens(temperature=1e30, min_length=1)
     assert_drawn_from(counts, probabilities(np.zeros(8, "float32"), kept=range(3, 8)))

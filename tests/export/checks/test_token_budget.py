@@ -78,7 +78,7 @@ def test_budget_of_a_small_model_allows_usual_lengths():
 def test_tokens_that_short_hypotheses_leave_are_spent_on_others():
     budget = TokenBudget(OPUS_MT, 6)
     batches = compared(budget, length=5)
-    assert batches[-1][2] > 2 * compared(budget)[-1][2]
+    assert batches[-1][2] > 1.5 * compared(budget)[-1][2]
     assert all(limit >= 5 for *_, limit, _ in batches[::2])  # nothing is cut
 
 

@@ -77,6 +77,8 @@ def test_one_file_holds_settings_and_vocabularies(onnx_model, translator, tokeni
         "max_length": None,
         "tokenizer": "sentencepiece",
         "language": None,
+        "masks_only_trailing_padding": False,
+        "is_prompt": False,
     }
     sizes = [tokenizer.vocabulary_size for tokenizer in tokenizers]
     assert settings == {
@@ -84,7 +86,7 @@ def test_one_file_holds_settings_and_vocabularies(onnx_model, translator, tokeni
         "inputs": {
             "source_ids": {"kind": "ids", "dtype": "int32", "shape": ["batch", "source_length"]}
         },
-        "source": {**side, "vocabulary_size": sizes[0]},
+        "source": {**side, "vocabulary_size": sizes[0], "masks_only_trailing_padding": True},
         "target": {**side, "vocabulary_size": sizes[1], "start_token_id": 1},
     }
     expected = translator.search.get_config()

@@ -28,10 +28,10 @@ SOURCE_LENGTH, TARGET_LENGTH = 8, 12
 def copy(source_ids, max_length, length_penalty, prefix_ids=None, seeds=None):
     """Returns the outputs of the model."""
     said = _delayed(source_ids)
-    if prefix_ids is not None:
-        said = tf.concat([prefix_ids, said], axis=1)
     if seeds is not None:
         said = tf.concat([8 + tf.expand_dims(seeds, 1) % 50, said], axis=1)
+    if prefix_ids is not None:
+        said = tf.concat([prefix_ids, said], axis=1)
     best = said[:, :max_length]  # (B, T)
     empty = tf.concat([best[:, :1] * 0 + 2, best[:, 1:] * 0], axis=1)  # (B, T)
     token_ids = tf.stack([best, empty], axis=1)  # (B, 2, T)
