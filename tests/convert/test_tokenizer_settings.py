@@ -96,7 +96,9 @@ JSON_FOLDERS = [
 
 
 @pytest.mark.parametrize(
-    ("model_type", "make", "config"), JSON_FOLDERS, ids=lambda value: str(value)[:40]
+    ("model_type", "make", "config"),
+    JSON_FOLDERS,
+    ids=lambda value: getattr(value, "__name__", str(value)[:40]),
 )
 def test_tokenizer_settings_have_the_effect_of_transformers(tmp_path, model_type, make, config):
     files = {"tokenizer.json": make(), "tokenizer_config.json": config}
