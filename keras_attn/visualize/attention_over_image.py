@@ -1,5 +1,6 @@
 """Pictures of the attention to an image, word by word."""
 
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,10 +121,20 @@ def _join_pieces(tokens, weights):
     return words, np.stack([weights[each].mean(axis=0) for each in ranges])
 
 
+def _checked_grid(grid):
+    is_pair = isinstance(grid, list | tuple) and len(grid) == 2
+    if not is_pair or any(isinstance(n, bool) or not isinstance(n, numbers.Integral) for n in grid):
+        raise ValueError(
+            f"Expected grid to be two ints, rows and columns. Received: grid={grid!r}. Pass the "
+            "numbers of rows and columns of the encoder positions."
+        )
+    return grid
+
+
 def _grid_of(grid, num_positions):
     """Returns the numbers of rows and columns of the encoder positions."""
     side = round(num_positions**0.5)
-    rows, columns = (side, side) if grid is None else grid
+    rows, columns = (side, side) if grid is None else _checked_grid(grid)
     if rows * columns != num_positions:
         raise ValueError(
             "Expected alignments with one weight for each position of the grid. Received: "

@@ -1,3 +1,4 @@
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,7 +59,8 @@ def plot_forecast(
             "and one target."
         )
     levels = tuple(levels)
-    if not all(0 < level < 1 for level in levels) or sorted(set(levels)) != list(levels):
+    are_numbers = all(isinstance(level, numbers.Real) for level in levels)
+    if not are_numbers or sorted({each for each in levels if 0 < each < 1}) != list(levels):
         raise ValueError(
             f"Expected levels in (0, 1) in increasing order. Received: levels={levels}."
         )

@@ -131,3 +131,9 @@ def test_arguments_are_checked(changes, message):
     arguments = {"image": IMAGE, "target_tokens": ["a", "b"], "alignments": one_hot(0, 1, count=4)}
     with pytest.raises(ValueError, match=message):
         plot_attention_over_image(**{**arguments, **changes})
+
+
+@pytest.mark.parametrize("grid", [(True, 4), "22", (2.0, 2), (2,), 4])
+def test_the_grid_is_two_integers(grid):
+    with pytest.raises(ValueError, match="Expected grid to be two ints"):
+        plot_attention_over_image(np.zeros((8, 8, 3), "uint8"), ["a"], [[0.25] * 4], grid=grid)

@@ -50,7 +50,8 @@ def test_masked_cells_are_missing_values():
 
 
 @pytest.mark.parametrize(
-    "levels", [(0.5, 0.05, 0.95), (0, 0.5, 1), (0.1, 0.1, 0.9), (0.1, np.nan, 0.9), (5, 50, 95)]
+    "levels",
+    [(0.5, 0.05, 0.95), (0, 0.5, 1), (0.1, 0.1, 0.9), (0.1, np.nan, 0.9), (5, 50, 95), "abc"],
 )
 def test_levels_are_increasing_numbers_between_0_and_1(levels):
     with pytest.raises(ValueError, match=r"levels in \(0, 1\) in increasing order"):
