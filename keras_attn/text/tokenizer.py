@@ -147,7 +147,7 @@ def rows_of_ids(ids: Any, vocabulary_size: int | None = None) -> list[list[int]]
     rows = []
     for row in ids:
         values = row.tolist() if hasattr(row, "tolist") else np.asarray(row).tolist()
-        if not all(map(is_integer, values)):
+        if any(isinstance(each, bool) for each in row) or not all(map(is_integer, values)):
             raise ValueError(
                 f"Expected rows of integers. Received: a row that begins with {values[:8]!r}. Pass "
                 "ids."

@@ -507,3 +507,9 @@ def test_what_cannot_be_sampled_is_refused(text_file, tokenizer):
         tokenizer.sample(["the dog"], 1.5, 1)
     with pytest.raises(ValueError, match=r"Expected a list of texts.*'the dog'"):
         tokenizer.sample("the dog", 0.1, 1)
+
+
+@pytest.mark.parametrize("row", [[4.5], [True], [5, True], [None], "45", [[5]]])
+def test_ids_that_are_no_integers_are_refused(tokenizer, row):
+    with pytest.raises(ValueError, match="Expected "):
+        tokenizer.decode([row])
