@@ -5,6 +5,8 @@ from typing import Any
 
 import keras
 
+from keras_attn._layer.low_rank_settings import LORA
+
 IGNORED = {
     "activation_dropout",
     "attention_dropout",
@@ -15,6 +17,7 @@ IGNORED = {
     "dtype",
     "flash_attention",
     "growing_cache",
+    LORA,  # merged in written weights
     "module",
     "name",
     "registered_name",

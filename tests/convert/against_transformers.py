@@ -55,8 +55,14 @@ def sources_for(model, count=24, **options):
     return random_sources(count, **{**defaults, **options})
 
 
+def padding_mask(sources, pad):
+    """Marks all ids except the padding at the end of a row."""
+    is_token = sources != pad  # (B, S)
+    return np.logical_or.accumulate(is_token[:, ::-1], axis=1)[:, ::-1].copy()
+
+
 def their_logits(model, sources, targets):
-    mask = sources != model.config.pad_token_id
+    mask = padding_mask(sources, model.config.pad_token_id)
     inputs = {"input_ids": sources, "attention_mask": mask, "decoder_input_ids": targets}
     with torch.no_grad():
         tensors = {name: torch.tensor(value).long() for name, value in inputs.items()}
@@ -66,7 +72,7 @@ def their_logits(model, sources, targets):
 
 def their_ids(model, sources, **generation):
     """Lists of the ids that `generate` returns, without start and padding."""
-    mask = torch.tensor(sources != model.config.pad_token_id).long()
+    mask = torch.tensor(padding_mask(sources, model.config.pad_token_id)).long()
     with torch.no_grad():
         ids = model.generate(
             input_ids=torch.tensor(sources).long(), attention_mask=mask, **generation

@@ -180,7 +180,7 @@ def test_texts_are_read_with_the_tokenizer_of_the_folder(tmp_path):
     converted = from_transformers(folder)
     encoder, tokenizer = converted.model.get_layer("encoder"), converted.source_tokenizer
     assert (encoder.start_token_id, encoder.end_token_id) == (start, end)
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
     ids = [[start, *row, end] for row in tokenizer.encode(LINES)]
     assert ids == [theirs(line)["input_ids"] for line in LINES]
     run = converted.save(tmp_path / "RUN")

@@ -226,6 +226,7 @@ def test_a_forced_first_token_is_refused(tmp_path):
     assert reason in converted.report()
 
 
+@pytest.mark.filterwarnings("ignore:Using the model-agnostic default")
 def test_one_of_several_end_tokens_is_selected(tmp_path):
     model = save(make("gpt2"), tmp_path, eos_token_id=[5, 7], pad_token_id=None)
     with pytest.raises(ConversionError, match="Choose one: --setting eos_token_id=5"):

@@ -33,6 +33,7 @@ def test_published_settings_are_accepted_or_refused_with_the_reason(tmp_path, na
     assert all(f"Expected {each} in generation_config.json" in without for each in settings)
 
 
+@pytest.mark.filterwarnings("ignore:Using the model-agnostic default")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [each for each in PUBLISHED if each not in REFUSED])
 def test_small_models_with_published_settings_are_exact(name):
