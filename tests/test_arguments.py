@@ -110,7 +110,7 @@ def test_scheduled_sampling_refuses_wrong_arguments():
 def test_infinite_targets_and_repeated_names_are_refused():
     targets = np.ones((9, 1))
     targets[2] = np.inf
-    with pytest.raises(ValueError, match=r"Expected finite targets.*targets\[2, 0\]=inf"):
+    with pytest.raises(ValueError, match="Expected targets that are finite.*inf at time step 2"):
         forecasting.forecast_windows(targets, 4, 2)
     with pytest.raises(ValueError, match="Expected targets with different names"):
         training.SeriesColumns(["sales", "sales"])
