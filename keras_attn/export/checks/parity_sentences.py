@@ -29,9 +29,9 @@ def parity_sentences(
         count: Int, minimum number of sentences. Defaults to `200`.
 
     Returns:
-        List of lists of ids as the encoder reads them: first the given sentences, then random ones,
-        of which the last has 64 tokens. Given texts are truncated to the default limit of
-        characters and to the learned positions; texts without tokens are left out.
+        List of lists of ids as the encoder reads them: first the given sentences, then random ones.
+        The last random sentence has 64 tokens. Given texts are truncated to the default limit of
+        characters and to the learned positions. Texts without tokens are left out.
 
     Raises:
         ValueError: If `given` is a single string, or there are texts without a tokenizer, an empty
