@@ -50,10 +50,32 @@ def _with_comparison(original, name):
             is_changed = name in known and known[name] != current
             force = force or (is_changed and getattr(self, name, None) is not None)
             known[name] = current
+            if name == "train_function":
+                _require_same_trainable_weights(self)
         return original(self, force=force)
 
     setattr(make_function, "_keras_attn", True)  # noqa: B010
     return make_function
+
+
+def _require_same_trainable_weights(model):
+    """Raises a `ValueError` if Keras on JAX cannot train the weights that are trainable now.
+
+    Keras itself finds this out while it traces the first step. By then, it has taken all weights out
+    of the model, and they are lost.
+    """
+    optimizer = getattr(model, "optimizer", None)
+    if keras.backend.backend() != "jax" or optimizer is None or not optimizer.built:
+        return
+    trained = optimizer._trainable_variables  # noqa: SLF001
+    current = model.trainable_variables
+    if [id(each) for each in trained] != [id(each) for each in current]:
+        raise ValueError(
+            f"Expected the weights that the optimizer was built for. Received: a model with "
+            f"{len(current)} trainable weights and an optimizer of {len(trained)}, because layers "
+            "were frozen, unfrozen or changed. Call `model.compile(...)` with a new optimizer before "
+            "the training."
+        )
 
 
 def layer_settings(model: keras.Model) -> Any:

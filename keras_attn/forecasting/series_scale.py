@@ -48,7 +48,9 @@ def series_scale(values: Tensor, observed: Tensor, scaling: Scaling) -> tuple[An
     # In units of the largest value, neither squares nor sums overflow or underflow.
     largest = ops.max(ops.abs(values), axis=1)  # (B, D)
     unit = ops.where(largest > SMALLEST_UNIT, largest, 1.0)
-    values = values / unit[:, None]
+    # XLA multiplies by 1 / unit, which is flushed to 0 above 8e37. Powers of two are exact.
+    shrink = ops.where(unit > 1.0, 2.0**-8, 1.0)
+    values = values * shrink[:, None] / (unit * shrink)[:, None]
     mean_abs = ops.sum(ops.abs(values), axis=1) / count
     shift, scale = zeros, mean_abs
     if scaling == "std":

@@ -75,7 +75,8 @@ def test_changes_of_a_layer_reach_predict_and_evaluate_of_a_functional_model():
     model.evaluate(X, y, verbose=0)
     for name, change in CHANGES.items():
         change(block)
-        expected = ops.convert_to_numpy(model(X))
+        # Not `model(X)`: in bfloat16, compiled operations of XLA round less often than single ones.
+        expected = keras.Model(model.inputs, model.outputs).predict(X, verbose=0)
         assert name == "merge_lora" or np.abs(expected - before).max() > 1e-3, name
         before = model.predict(X, verbose=0)
         np.testing.assert_allclose(before, expected, atol=1e-5, err_msg=name)
@@ -92,10 +93,11 @@ def test_frozen_layer_is_not_trained_by_a_model_that_was_trained_before():
     model.fit(X, y, verbose=0)
     block.trainable = False
     frozen = block.get_weights()
-    try:
+    if keras.backend.backend() == "jax":
+        with pytest.raises(ValueError, match="2 trainable weights .* `model.compile"):
+            model.fit(X, y, verbose=0)
+    else:
         model.fit(X, y, verbose=0)
-    except ValueError as error:  # JAX asks for `compile`
-        assert "trainable_variables" in str(error)  # noqa: PT017 - other backends raise no error
     for received, expected in zip(block.get_weights(), frozen, strict=True):
         np.testing.assert_array_equal(received, expected)
 
