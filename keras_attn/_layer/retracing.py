@@ -61,8 +61,8 @@ def _with_comparison(original, name):
 def _require_same_trainable_weights(model):
     """Raises a `ValueError` if Keras on JAX cannot train the weights that are trainable now.
 
-    Keras itself finds this out while it traces the first step. By then, it has taken all weights out
-    of the model, and they are lost.
+    Keras itself finds this out while it traces the first step. By then, it has taken all weights
+    out of the model, and they are lost.
     """
     optimizer = getattr(model, "optimizer", None)
     if keras.backend.backend() != "jax" or optimizer is None or not optimizer.built:
@@ -73,8 +73,8 @@ def _require_same_trainable_weights(model):
         raise ValueError(
             f"Expected the weights that the optimizer was built for. Received: a model with "
             f"{len(current)} trainable weights and an optimizer of {len(trained)}, because layers "
-            "were frozen, unfrozen or changed. Call `model.compile(...)` with a new optimizer before "
-            "the training."
+            "were frozen, unfrozen or changed. Call `model.compile(...)` with a new optimizer "
+            "before the training."
         )
 
 
