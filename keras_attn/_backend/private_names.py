@@ -19,6 +19,7 @@ table changes, or if a workaround is no longer necessary.
 | `TimeDistributed.call`, replaced on copies | merging of the time axis and the batch axis | Keras 3.15 | Keras traces an unknown number of steps correctly |
 | `in_symbolic_scope` | unknown sizes, for which PyTorch gets placeholders | Keras 3.15 | sizes stay unknown in the shape inference on PyTorch |
 | `DropoutRNNCell.get_dropout_mask` | detection of cells with dropout | Keras 3.15 | Keras samples no masks in inference |
+| `torch._C._are_functorch_transforms_active` | functions with their own gradient in `torch.func` | PyTorch 2.13 | `torch.func` has a public function |
 | `control_flow_util.GraphOrParentsInXlaContext` | detection of XLA, which needs static shapes | TensorFlow 2.21 | a public function returns whether XLA compiles |
 | `tf_optimizer.OptimizeGraph`, protobuf messages | inlining of compiled functions | TensorFlow 2.21 | tf2onnx inlines functions with `jit_compile=True` |
 | `saved_model_pb2` | operators that LiteRT computes wrongly are replaced before the conversion | TensorFlow 2.21 | LiteRT computes the operators of `litert_operators` as TensorFlow does |
@@ -174,6 +175,13 @@ def is_compiled_by_xla() -> bool:
     except ImportError:
         return False
     return GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+def in_torch_func() -> bool:
+    """Returns whether a transformation of `torch.func`, such as `grad` or `vmap`, is active."""
+    import torch  # pyright: ignore[reportMissingImports]
+
+    return torch._C._are_functorch_transforms_active()
 
 
 def inline_compiled_functions(graph_def: Any, input_names: Any, output_names: Any) -> Any:

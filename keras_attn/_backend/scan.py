@@ -40,7 +40,11 @@ def supports_jit() -> bool:
 
 
 def scan(
-    step: Callable[[Any, Any], Any], carry: Any, inputs: Any, collect: Callable[[Any], Any]
+    step: Callable[[Any, Any], Any],
+    carry: Any,
+    inputs: Any,
+    collect: Callable[[Any], Any],
+    parallel_iterations: int = 10,
 ) -> tuple[Any, Any]:
     """Runs a loop over time steps like `ops.scan`.
 
@@ -53,6 +57,8 @@ def scan(
         carry: Nested tensors.
         inputs: Nested structure of at least one tensor of shape `(time, ...)`.
         collect: Function `carry -> nested tensors` that selects the values to store at each step.
+        parallel_iterations: Positive int, maximum number of steps that TensorFlow runs at the same
+            time. Memory grows with this number. Defaults to `10`.
 
     Returns:
         Tuple of the last carry and the collected tensors of shape `(time, ...)`.
@@ -60,7 +66,7 @@ def scan(
     if keras.backend.backend() == "tensorflow":
         if is_for_litert():
             return _scan_without_lists(step, carry, inputs, collect)
-        return _tensorflow_scan(step, carry, inputs, collect)
+        return _tensorflow_scan(step, carry, inputs, collect, parallel_iterations)
 
     if keras.backend.backend() == "torch" and not tree.flatten(inputs)[0].shape[0]:
         # `ops.scan` needs at least one step on PyTorch.
@@ -76,7 +82,7 @@ def scan(
     return ops.scan(step_and_collect, carry, inputs)
 
 
-def _tensorflow_scan(step, carry, inputs, collect):
+def _tensorflow_scan(step, carry, inputs, collect, parallel_iterations):
     import tensorflow as tf
 
     inputs = tree.map_structure(tf.convert_to_tensor, inputs)
@@ -108,6 +114,7 @@ def _tensorflow_scan(step, carry, inputs, collect):
         body,
         (tf.constant(0), tree.flatten(carry), written),
         maximum_iterations=num_steps,
+        parallel_iterations=parallel_iterations,
     )
     collected = [array.stack() for array in written]
     for leaf in collected:

@@ -27,15 +27,11 @@ def map_sequentially(function: Callable[..., Any], blocks: Any) -> Any:
     return tf.map_fn(function, blocks, fn_output_signature=blocks[-1].dtype, parallel_iterations=1)
 
 
-def while_loop_sequentially(
-    condition: Callable[..., Any], body: Callable[..., Any], state: Any
-) -> Any:
-    """Runs `ops.while_loop` one iteration at a time."""
-    if keras.backend.backend() != "tensorflow":
-        return ops.while_loop(condition, body, state)
-    import tensorflow as tf
-
-    return tf.while_loop(condition, body, state, parallel_iterations=1)
+def scan_sequentially(
+    step: Callable[[Any, Any], Any], carry: Any, inputs: Any, collect: Callable[[Any], Any]
+) -> tuple[Any, Any]:
+    """Runs `scan` one step at a time."""
+    return scan(step, carry, inputs, collect, parallel_iterations=1)
 
 
 def at_least_one(size: int | Tensor) -> Any:

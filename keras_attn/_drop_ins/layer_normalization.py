@@ -1,3 +1,4 @@
+import functools
 from typing import Any, cast
 
 import keras
@@ -53,30 +54,27 @@ class LayerNormalization(keras.layers.LayerNormalization):
             or self.rms_scaling
         ):
             return super().call(inputs)
+        normalize = custom_gradient(functools.partial(_normalize, epsilon=self.epsilon), _gradients)
         x, gamma, beta = (ops.cast(tensor, "float32") for tensor in (inputs, self.gamma, self.beta))
-        return ops.cast(_normalization(self.epsilon)(x, gamma, beta), self.compute_dtype)
+        outputs, _ = normalize(x=x, gamma=gamma, beta=beta)
+        return ops.cast(outputs, self.compute_dtype)
 
 
-def _normalization(epsilon):
-    """Returns a function of inputs, gamma and beta that has a custom gradient."""
+def _normalize(x, gamma, beta, epsilon):
+    centered = x - ops.mean(x, axis=-1, keepdims=True)  # (..., D)
+    variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)  # (..., 1)
+    scale = ops.rsqrt(variance + epsilon)  # (..., 1)
+    normalized = centered * scale  # (..., D)
+    return normalized * gamma + beta, (normalized, scale)
 
-    @custom_gradient
-    def normalize(x, gamma, beta):
-        centered = x - ops.mean(x, axis=-1, keepdims=True)  # (..., D)
-        variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)  # (..., 1)
-        scale = ops.rsqrt(variance + epsilon)  # (..., 1)
-        normalized = centered * scale  # (..., D)
 
-        def gradient(upstream):
-            inner = upstream * gamma  # (..., D)
-            of_mean = ops.mean(inner, axis=-1, keepdims=True)  # (..., 1)
-            of_scale = ops.mean(inner * normalized, axis=-1, keepdims=True)  # (..., 1)
-            return (
-                (inner - of_mean - normalized * of_scale) * scale,  # (..., D)
-                sum_over_rows(upstream * normalized),  # (D,)
-                sum_over_rows(upstream),  # (D,)
-            )
-
-        return normalized * gamma + beta, gradient
-
-    return normalize
+def _gradients(residuals, upstream, gamma, **_):
+    normalized, scale = residuals
+    inner = upstream * gamma  # (..., D)
+    of_mean = ops.mean(inner, axis=-1, keepdims=True)  # (..., 1)
+    of_scale = ops.mean(inner * normalized, axis=-1, keepdims=True)  # (..., 1)
+    return {
+        "x": (inner - of_mean - normalized * of_scale) * scale,  # (..., D)
+        "gamma": sum_over_rows(upstream * normalized),  # (D,)
+        "beta": sum_over_rows(upstream),  # (D,)
+    }

@@ -1,12 +1,11 @@
 from keras import ops
 
 from keras_attn._backend.custom_gradient import custom_gradient
-from keras_attn._backend.integers import slice_starts
 from keras_attn._backend.sequential_loops import (
     add_same_shape,
     at_least_one,
     map_sequentially,
-    while_loop_sequentially,
+    scan_sequentially,
 )
 from keras_attn._types import Tensor
 from keras_attn.masks import wide_dtype
@@ -54,7 +53,8 @@ def additive_score(
     chunks = ops.pad(keys, ((0, 0), (0, num_chunks * size - source), (0, 0)))
     chunks = ops.reshape(chunks, (-1, num_chunks, size, keys.shape[2]))  # (B, N, s, U)
     chunks = ops.transpose(chunks, (1, 0, 2, 3))  # (N, B, s, U)
-    scores = ops.transpose(_chunked(query, chunks, vector), (1, 2, 0, 3))  # (B, T, N, s)
+    scores, _ = _chunked(query=query, chunks=chunks, vector=vector)  # (N, B, T, s)
+    scores = ops.transpose(scores, (1, 2, 0, 3))  # (B, T, N, s)
     return ops.reshape(scores, (-1, target, num_chunks * size))[:, :, :source]  # (B, T, S)
 
 
@@ -62,30 +62,36 @@ def _hidden(query, keys):
     return ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(keys, 1))  # (B, T, S, U)
 
 
-@custom_gradient
-def _chunked(query, chunks, vector):
+def _chunked_scores(query, chunks, vector):
     """Returns scores `(N, B, T, s)` of queries `(B, T, U)` and N chunks of keys `(N, B, s, U)`."""
-    scores = map_sequentially(lambda keys: additive_score(query, keys, vector), chunks)
+    return map_sequentially(lambda keys: additive_score(query, keys, vector), chunks), ()
 
-    def gradients(upstreams):  # (N, B, T, s)
-        def add_chunk(number, chunks, query_sum, vector_sum):
-            upstream = ops.take(upstreams, number, axis=0)[..., None]  # (B, T, s, 1)
-            hidden = _hidden(query, ops.take(chunks, number, axis=0))  # (B, T, s, U)
-            of_vector = ops.sum(upstream * hidden, axis=(0, 1, 2))  # (U,)
-            inner = upstream * vector * (1.0 - ops.square(hidden))  # (B, T, s, U)
-            of_keys = ops.sum(inner, axis=1)  # (B, s, U)
-            # Overwrite the chunk in the buffer with its gradient: the chunk is no longer needed.
-            chunks = ops.slice_update(chunks, slice_starts(number, 0, 0, 0), of_keys[None])
-            of_query = ops.sum(inner, axis=2)  # (B, T, U)
-            sums = add_same_shape(query_sum, of_query), add_same_shape(vector_sum, of_vector)
-            return number + 1, chunks, *sums
 
-        sums = (ops.zeros(ops.shape(x), wide_dtype(x)) for x in (query, vector))
-        num_chunks = ops.shape(chunks)[0]
-        _, of_chunks, *sums = while_loop_sequentially(
-            lambda number, *_: number < num_chunks, add_chunk, (0, chunks, *sums)
-        )
-        of_query, of_vector = sums
-        return ops.cast(of_query, query.dtype), of_chunks, ops.cast(of_vector, vector.dtype)
+def _chunked_gradients(_, upstream, query, chunks, vector):
+    def add_chunk(carry, step):
+        keys, of_scores = step[0], step[1][..., None]  # (B, s, U), (B, T, s, 1)
+        hidden = _hidden(query, keys)  # (B, T, s, U)
+        of_vector = ops.sum(of_scores * hidden, axis=(0, 1, 2))  # (U,)
+        inner = of_scores * vector * (1.0 - ops.square(hidden))  # (B, T, s, U)
+        return {
+            "query": add_same_shape(carry["query"], ops.sum(inner, axis=2)),  # (B, T, U)
+            "keys": ops.reshape(ops.sum(inner, axis=1), ops.shape(keys)),  # (B, s, U)
+            "vector": add_same_shape(carry["vector"], of_vector),
+        }
 
-    return scores, gradients
+    start = {
+        "query": ops.zeros(ops.shape(query), wide_dtype(query)),
+        "keys": ops.zeros_like(chunks[0]),
+        "vector": ops.zeros(ops.shape(vector), wide_dtype(vector)),
+    }
+    sums, of_chunks = scan_sequentially(
+        add_chunk, start, (chunks, upstream), lambda carry: carry["keys"]
+    )
+    return {
+        "query": ops.cast(sums["query"], query.dtype),
+        "chunks": of_chunks,
+        "vector": ops.cast(sums["vector"], vector.dtype),
+    }
+
+
+_chunked = custom_gradient(_chunked_scores, _chunked_gradients)

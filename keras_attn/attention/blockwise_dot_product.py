@@ -1,5 +1,6 @@
 """Scaled dot-product attention with memory linear in the sequence length."""
 
+import functools
 from collections.abc import Callable
 
 from keras import ops
@@ -11,7 +12,7 @@ from keras_attn._backend.sequential_loops import (
     add_same_shape,
     at_least_one,
     map_sequentially,
-    while_loop_sequentially,
+    scan_sequentially,
 )
 from keras_attn._types import Mask, Tensor
 from keras_attn.attention.position_bias import finite_bias
@@ -89,61 +90,7 @@ def blockwise_dot_product(
         # Blocks of equal size need the least padding.
         size = at_least_one((target + num_blocks - 1) // num_blocks)
 
-    def weigh(number, query_block, keys, values, distance_bias=None):
-        """Returns the context `(B, H, t, dv)` and the weights `(B, H, t, S)` of a block."""
-        query_positions = start_index + number * size + ops.arange(size, dtype="int32")[None, :]
-        key_positions = ops.arange(source, dtype="int32")[None, :]
-        allowed = position_mask(query_positions, key_positions, causal, sliding_window)
-        allowed = both(mask, allowed)  # (B or 1, H or 1, t, S)
-        block_bias = None
-        if distance_bias is not None:
-            columns = ops.slice(distance_bias, first_column(number), (1, heads, 1, source + size))
-            block_bias = skew(columns, heads, size, source)  # (1, H, t, S)
-        block_bias, has_weight = finite_bias(block_bias)
-        allowed = both(allowed, has_weight)
-        return scaled_dot_product(query_block, keys, values, allowed, block_bias)
-
-    def first_column(number):
-        """Returns the start indices of the slice of `distance_bias` for a block."""
-        return slice_starts(0, 0, 0, (num_blocks - 1 - number) * size)
-
-    @custom_gradient
-    def attend(query_blocks, *shared):
-        context_blocks = map_sequentially(
-            lambda block: weigh(*block, *shared)[0],
-            (ops.arange(num_blocks, dtype="int32"), query_blocks),
-        )  # (N, B, H, t, dv)
-
-        def gradients(context_gradients):
-            def add_block(number, blocks, *sums):
-                query_block = ops.take(blocks, number, axis=0)  # (B, H, t, d)
-                context_gradient = ops.take(context_gradients, number, axis=0)  # (B, H, t, dv)
-                _, weights = weigh(number, query_block, *shared)
-                query_gradient, score_gradient, *addends = block_gradients(
-                    context_gradient, weights, query_block, *shared[:2]
-                )
-                # Overwrite the block in the buffer with its gradient: the block is no longer
-                # needed.
-                blocks = ops.slice_update(
-                    blocks, slice_starts(number, 0, 0, 0, 0), query_gradient[None]
-                )
-                for bias_sum in sums[2:]:
-                    columns = unskew(score_gradient, heads, size, source)  # (1, H, 1, S+t)
-                    addends.append(
-                        ops.slice_update(ops.zeros_like(bias_sum), first_column(number), columns)
-                    )
-                return number + 1, blocks, *map(add_same_shape, sums, addends)
-
-            sums = (ops.zeros(ops.shape(x), wide_dtype(x)) for x in shared)
-            _, query_gradients, *sums = while_loop_sequentially(
-                lambda number, *_: number < num_blocks, add_block, (0, query_blocks, *sums)
-            )
-            sums = (ops.cast(total, x.dtype) for total, x in zip(sums, shared, strict=True))
-            return query_gradients, *sums
-
-        return context_blocks, gradients
-
-    inputs = [split(query, num_blocks, size), keys, values]
+    distance_bias = None
     if bias is not None:
         # Column c is the bias for keys that are c - (num_blocks * size - 1) positions after the
         # query.
@@ -151,10 +98,103 @@ def blockwise_dot_product(
         key_positions = ops.arange(num_blocks * size + source, dtype="int32")[None, :]
         distance_bias = bias(last_query, key_positions)  # (1, H or 1, 1, N*t+S)
         shape = (1, heads, 1, num_blocks * size + source)
-        inputs.append(ops.broadcast_to(distance_bias, shape))
-    context = ops.transpose(attend(*inputs), (1, 2, 0, 3, 4))  # (B, H, N, t, dv)
+        distance_bias = ops.broadcast_to(distance_bias, shape)
+    limits = {"causal": causal, "sliding_window": sliding_window}
+    attend = custom_gradient(
+        functools.partial(_contexts, **limits), functools.partial(_gradients, **limits)
+    )
+    context, _ = attend(
+        blocks=split(query, num_blocks, size),
+        keys=keys,
+        values=values,
+        distance_bias=distance_bias,
+        mask=mask,
+        start_index=ops.cast(start_index, "int32"),
+    )  # (N, B, H, t, dv)
+    context = ops.transpose(context, (1, 2, 0, 3, 4))  # (B, H, N, t, dv)
     shape = (ops.shape(query)[0], heads, num_blocks * size, values.shape[3])
     return ops.reshape(context, shape)[:, :, :target]  # (B, H, T, dv)
+
+
+def _contexts(blocks, keys, values, distance_bias, **positions):
+    """Returns the contexts `(N, B, H, t, dv)` of all blocks."""
+
+    def attend(block):
+        return _weigh(*block, blocks, keys, values, distance_bias, **positions)[0]
+
+    numbers = ops.arange(ops.shape(blocks)[0], dtype="int32")
+    return map_sequentially(attend, (numbers, blocks)), ()
+
+
+def _gradients(_, upstream, blocks, keys, values, distance_bias, **positions):
+    """Returns the gradients of the arguments of `_contexts`."""
+    num_blocks, _, heads, size, _ = ops.shape(blocks)
+    source = ops.shape(keys)[2]
+    shared = {"keys": keys, "values": values, "distance_bias": distance_bias}
+    shared = {name: tensor for name, tensor in shared.items() if tensor is not None}
+
+    def add_block(carry, step):
+        number, block, context_gradient = step  # (), (B, H, t, d), (B, H, t, dv)
+        _, weights = _weigh(number, block, blocks, keys, values, distance_bias, **positions)
+        query_gradient, score_gradient, *addends = block_gradients(
+            context_gradient, weights, block, keys, values
+        )
+        if distance_bias is not None:
+            columns = unskew(score_gradient, heads, size, source)  # (1, H, 1, S+t)
+            start = _first_column(number, num_blocks, size)
+            zeros = ops.zeros_like(carry["distance_bias"])
+            addends.append(ops.slice_update(zeros, start, columns))
+        sums = {
+            name: add_same_shape(carry[name], addend)
+            for name, addend in zip(shared, addends, strict=True)
+        }
+        return {"blocks": ops.reshape(query_gradient, ops.shape(block)), **sums}
+
+    start = {
+        name: ops.zeros(ops.shape(tensor), wide_dtype(tensor)) for name, tensor in shared.items()
+    }
+    numbers = ops.arange(num_blocks, dtype="int32")
+    sums, of_blocks = scan_sequentially(
+        add_block,
+        {"blocks": ops.zeros_like(blocks[0]), **start},
+        (numbers, blocks, upstream),
+        lambda carry: carry["blocks"],
+    )
+    of_shared = {name: ops.cast(sums[name], tensor.dtype) for name, tensor in shared.items()}
+    return {"blocks": of_blocks, **of_shared}
+
+
+def _weigh(
+    number,
+    block,
+    blocks,
+    keys,
+    values,
+    distance_bias,
+    mask,
+    start_index,
+    causal,
+    sliding_window,
+):
+    """Returns the context `(B, H, t, dv)` and the weights `(B, H, t, S)` of a block."""
+    num_blocks, _, heads, size, _ = ops.shape(blocks)
+    source = ops.shape(keys)[2]
+    query_positions = start_index + number * size + ops.arange(size, dtype="int32")[None, :]
+    key_positions = ops.arange(source, dtype="int32")[None, :]
+    allowed = position_mask(query_positions, key_positions, causal, sliding_window)
+    allowed = both(mask, allowed)  # (B or 1, H or 1, t, S)
+    block_bias = None
+    if distance_bias is not None:
+        start = _first_column(number, num_blocks, size)
+        columns = ops.slice(distance_bias, start, (1, heads, 1, source + size))
+        block_bias = skew(columns, heads, size, source)  # (1, H, t, S)
+    block_bias, has_weight = finite_bias(block_bias)
+    return scaled_dot_product(block, keys, values, both(allowed, has_weight), block_bias)
+
+
+def _first_column(number, num_blocks, size):
+    """Returns the start indices of the slice of the distance bias for a block."""
+    return slice_starts(0, 0, 0, (num_blocks - 1 - number) * size)
 
 
 def split(query: Tensor, num_blocks: int | Tensor, size: int | Tensor) -> Tensor:

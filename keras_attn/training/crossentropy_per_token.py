@@ -52,25 +52,26 @@ def crossentropy_per_token(labels: Tensor, logits: Tensor, label_smoothing: floa
     >>> [round(float(loss), 4) for loss in losses[0]]  # log 4
     [1.3863, 1.3863]
     """
-    logits = ops.cast(logits, "float32")
     labels = labels_of(labels, logits)
     num_classes = logits.shape[-1]
     check_num_classes(num_classes, "logits", logits.shape)
     others = label_smoothing / (num_classes - 1)  # probability of each wrong class
 
-    @custom_gradient
-    def loss(logits):
-        statistics, probabilities = token_statistics(labels, logits)
+    def forward(logits, labels):
+        statistics, probabilities = token_statistics(labels, ops.cast(logits, "float32"))
+        losses = crossentropy_of(statistics, num_classes, label_smoothing)  # (...)
+        return losses, (probabilities, statistics["of_labels"])
 
-        def gradient(upstream):
-            factors = ops.expand_dims(upstream, -1)  # (..., 1)
-            gradients = probabilities * factors  # (..., V)
-            if others:
-                gradients -= others * factors  # (..., V)
-            of_labels = (at_labels(probabilities, labels) - 1.0 + label_smoothing) * upstream
-            of_labels = nan_where_unknown(of_labels, statistics, upstream)
-            return put_at_labels(gradients, labels, of_labels)  # (..., V)
+    def backward(residuals, upstream, logits, labels):
+        probabilities, logits_of_labels = residuals
+        factors = ops.expand_dims(upstream, -1)  # (..., 1)
+        gradients = probabilities * factors  # (..., V)
+        if others:
+            gradients -= others * factors  # (..., V)
+        of_labels = (at_labels(probabilities, labels) - 1.0 + label_smoothing) * upstream
+        of_labels = nan_where_unknown(of_labels, logits_of_labels, upstream)
+        gradients = put_at_labels(gradients, labels, of_labels)  # (..., V)
+        return {"logits": ops.cast(gradients, logits.dtype)}
 
-        return crossentropy_of(statistics, num_classes, label_smoothing), gradient
-
-    return loss(logits)
+    losses, _ = custom_gradient(forward, backward)(logits=logits, labels=labels)
+    return losses

@@ -1,6 +1,6 @@
 from typing import Any
 
-from keras import ops, tree
+from keras import ops
 
 from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._backend.dynamic_shapes import dynamic_shapes
@@ -25,9 +25,9 @@ LOGITS_PER_CHUNK = 2**21
 # chunks would take longer than the matrix products.
 TOKENS_PER_FEATURE = 2
 
-# Statistics that are computed from the logits of a chunk. `of_all` needs no logits: the sum of the
-# logits is h^T (sum over v of E[v]).
-STATISTICS = ("normalizer", "of_labels", "largest")
+# All but the last statistic are computed from the logits of a chunk. `of_all` needs no logits: the
+# sum of the logits is h^T (sum over v of E[v]).
+STATISTICS = ("normalizer", "of_labels", "largest", "of_all")
 
 
 def linear_crossentropy(
@@ -101,35 +101,36 @@ def linear_crossentropy(
     others = label_smoothing / (num_classes - 1)
     of_label = 1.0 - label_smoothing - others
 
-    @custom_gradient
-    def loss(features, kernel, weights):
+    def forward(labels, features, kernel, weights, mask):
         found = _of_counted(labels, features, kernel, weights, of_label, mask)
-        classes = ops.cast(kernel, "float32")  # (V, D)
-        all_classes = ops.sum(classes, axis=0)  # (D,)
+        all_classes = ops.sum(ops.cast(kernel, "float32"), axis=0)  # (D,)
         tokens = ops.cast(features, "float32")  # (N, D)
-        statistics = {name: found[name] for name in STATISTICS}
+        statistics = {name: found[name] for name in STATISTICS[:-1]}
         statistics["of_all"] = ops.matmul(tokens, all_classes)  # (N,)
         losses = crossentropy_of(statistics, num_classes, label_smoothing)  # (N,)
-        total = ops.sum(weighted(losses, weights))
+        factors = ops.expand_dims(weights, -1)  # (N, 1)
+        counted = factors * tokens  # (N, D)
+        residuals = (
+            found["features"] - others * factors * all_classes,  # (N, D)
+            found["kernel"] - others * ops.sum(counted, axis=0),  # (V, D)
+            losses,
+            *(statistics[name] for name in STATISTICS),
+        )
+        return ops.sum(weighted(losses, weights)), residuals
 
-        def gradient(*upstreams):
-            upstream = tree.flatten(upstreams)[0]  # ()
-            factors = ops.expand_dims(weights, -1)  # (N, 1)
-            counted = factors * tokens  # (N, D)
-            feature_gradient = found["features"] - others * factors * all_classes  # (N, D)
-            kernel_gradient = found["kernel"] - others * ops.sum(counted, axis=0)  # (V, D)
-            return (
-                ops.cast(upstream * feature_gradient, features.dtype),
-                ops.cast(upstream * kernel_gradient, kernel.dtype),
-                upstream * losses,
-            )
+    def backward(residuals, upstream, features, kernel, **_):
+        feature_gradient, kernel_gradient, losses = residuals[:3]
+        return {
+            "features": ops.cast(upstream * feature_gradient, features.dtype),
+            "kernel": ops.cast(upstream * kernel_gradient, kernel.dtype),
+            "weights": upstream * losses,
+        }
 
-        return (total, statistics), gradient
-
-    total, statistics = loss(features, kernel, weights)
-    return total, {
-        name: ops.reshape(ops.stop_gradient(value), shape) for name, value in statistics.items()
-    }
+    total, residuals = custom_gradient(forward, backward)(
+        labels=labels, features=features, kernel=kernel, weights=weights, mask=mask
+    )
+    statistics = zip(STATISTICS, residuals[3:], strict=True)
+    return total, {name: ops.reshape(value, shape) for name, value in statistics}
 
 
 def _of_counted(labels, features, kernel, weights, of_label, mask):
@@ -189,7 +190,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
         statistics, probabilities = token_statistics(labels, logits)
         # Subtract in float32: half precision would round probabilities near 1.
         difference = at_labels(probabilities, labels) - of_label  # (R,)
-        difference = nan_where_unknown(difference, statistics, weights)
+        difference = nan_where_unknown(difference, statistics["of_labels"], weights)
         logit_gradient = put_at_labels(probabilities, labels, difference)  # (R, V)
         logit_gradient = ops.cast(logit_gradient, kernel.dtype)
         factors = ops.expand_dims(weights, -1)  # (R, 1)
@@ -199,7 +200,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
         return {
             "kernel": carry["kernel"] + ops.cast(kernel_gradient, "float32"),
             "features": factors * ops.cast(feature_gradient, "float32"),
-            **{name: statistics[name] for name in STATISTICS},
+            **{name: statistics[name] for name in STATISTICS[:-1]},
         }
 
     def of_tokens(carry):
@@ -208,7 +209,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
     start = {
         "kernel": ops.zeros((num_classes, size), "float32"),
         "features": ops.zeros((rows, size), "float32"),
-        **dict.fromkeys(STATISTICS, ops.zeros((rows,), "float32")),
+        **dict.fromkeys(STATISTICS[:-1], ops.zeros((rows,), "float32")),
     }
     inputs = chunks(labels), chunks(features), chunks(weights)
     last, collected = scan(step, start, inputs, of_tokens)

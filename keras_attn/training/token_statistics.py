@@ -69,9 +69,9 @@ def put_at_labels(values: Tensor, labels: Tensor, of_labels: Any) -> Any:
     return ops.reshape(rows, (*ops.shape(labels), values.shape[-1]))
 
 
-def nan_where_unknown(values: Any, statistics: Any, weights: Any) -> Any:
-    """Replaces values by NaN where the label is outside of [0, V) and the weight is not 0."""
-    unknown = ops.logical_and(ops.isnan(statistics["of_labels"]), ops.not_equal(weights, 0.0))
+def nan_where_unknown(values: Any, logits_of_labels: Any, weights: Any) -> Any:
+    """Replaces values by NaN where the logit of the label is NaN and the weight is not 0."""
+    unknown = ops.logical_and(ops.isnan(logits_of_labels), ops.not_equal(weights, 0.0))
     return ops.where(unknown, float("nan"), values)
 
 
