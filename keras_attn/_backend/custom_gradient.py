@@ -141,8 +141,9 @@ def _torch_function():
         @staticmethod
         def backward(ctx, upstream, *_):
             forward, backward = ctx.functions
-            arguments = dict(zip(ctx.names, ctx.saved_tensors, strict=False))
-            residuals = ctx.saved_tensors[len(arguments) :]
+            saved = ctx.saved_tensors  # a checkpoint allows to read it once
+            arguments = dict(zip(ctx.names, saved, strict=False))
+            residuals = saved[len(arguments) :]
             if residuals and torch.is_grad_enabled():
                 # For second derivatives, the residuals must be functions of the arguments.
                 _, residuals = forward(**arguments)

@@ -2,6 +2,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import keras
 from keras import ops
 
 from keras_attn._types import Tensor, TensorLike
@@ -23,10 +24,13 @@ class TokenStatistics:
 def token_statistics(labels: Tensor, logits: Tensor) -> Any:
     """Computes the statistics of logits that the losses and metrics of this package need.
 
-    The normalizer is computed from the largest logit and the largest probability, which is at least
-    1/V and therefore has a finite logarithm:
+    On TensorFlow, the normalizer is computed from the largest logit and the largest probability,
+    which is at least 1/V and therefore has a finite logarithm:
 
         log sum over v of exp x[v] = max x - log max softmax(x)
+
+    This is faster than a second pass over exponentials, but the maxima have no second derivative
+    where two logits are equal. On TensorFlow, the losses never need this derivative.
 
     Args:
         labels: Int32 tensor of shape `(...)`, in [0, V).
@@ -43,9 +47,13 @@ def token_statistics(labels: Tensor, logits: Tensor) -> Any:
     probabilities = ops.softmax(logits)  # (..., V)
     # Without the initial values, a maximum fails for batches without tokens.
     largest = ops.max(logits, axis=-1, initial=-math.inf)  # (...)
-    of_largest = ops.max(probabilities, axis=-1, initial=0.0)  # (...)
+    if keras.backend.backend() == "tensorflow":
+        of_largest = ops.max(probabilities, axis=-1, initial=0.0)  # (...)
+        normalizer = largest - ops.log(of_largest)
+    else:
+        normalizer = ops.logsumexp(logits, axis=-1)
     statistics = {
-        "normalizer": largest - ops.log(of_largest),
+        "normalizer": normalizer,
         "of_labels": ops.where(known, at_labels(logits, labels), float("nan")),
         "of_all": ops.sum(logits, axis=-1),
         "largest": largest,
