@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._backend.dynamic_shapes import is_symbol
+from keras_attn._backend.gather import gather_rows
 from keras_attn._backend.integers import slice_starts
 from keras_attn._backend.sequential_loops import (
     add_same_shape,
@@ -141,9 +142,8 @@ def _gradients(_, upstream, blocks, keys, values, distance_bias, **positions):
         )
         if distance_bias is not None:
             columns = unskew(score_gradient, heads, size, source)  # (1, H, 1, S+t)
-            start = _first_column(number, num_blocks, size)
-            zeros = ops.zeros_like(carry["distance_bias"])
-            addends.append(ops.slice_update(zeros, start, columns))
+            first = _first_column(number, num_blocks, size)
+            addends.append(shift(columns, first, num_blocks * size + source))
         sums = {
             name: add_same_shape(carry[name], addend)
             for name, addend in zip(shared, addends, strict=True)
@@ -185,7 +185,7 @@ def _weigh(
     allowed = both(mask, allowed)  # (B or 1, H or 1, t, S)
     block_bias = None
     if distance_bias is not None:
-        start = _first_column(number, num_blocks, size)
+        start = slice_starts(0, 0, 0, _first_column(number, num_blocks, size))
         columns = ops.slice(distance_bias, start, (1, heads, 1, source + size))
         block_bias = skew(columns, heads, size, source)  # (1, H, t, S)
     block_bias, has_weight = finite_bias(block_bias)
@@ -193,8 +193,8 @@ def _weigh(
 
 
 def _first_column(number, num_blocks, size):
-    """Returns the start indices of the slice of the distance bias for a block."""
-    return slice_starts(0, 0, 0, (num_blocks - 1 - number) * size)
+    """Returns the first column of the distance bias for a block."""
+    return (num_blocks - 1 - number) * size
 
 
 def split(query: Tensor, num_blocks: int | Tensor, size: int | Tensor) -> Tensor:
@@ -275,3 +275,23 @@ def unskew(gradient: Tensor, heads: int, size: int | Tensor, source: int | Tenso
     rows = ops.pad(rows, ((0, 0), (0, 0), (0, size)))
     rows = ops.reshape(rows, (1, heads, size, length))
     return ops.sum(rows, axis=2, keepdims=True)  # (1, H, 1, S+t)
+
+
+def shift(columns: Tensor, first: Tensor, width: int | Tensor) -> Tensor:
+    """Moves columns to the right, and fills the other columns with zeros.
+
+    On TensorFlow, `ops.slice_update` has no gradient, and XLA needs the padding of `ops.pad` as a
+    constant.
+
+    Args:
+        columns: Tensor of shape `(..., n)`.
+        first: Scalar int32 tensor, place of the first column in the result, at most `width - n`.
+        width: Int, number of columns of the result.
+
+    Returns:
+        Tensor of shape `(..., width)`.
+    """
+    missing = width - ops.shape(columns)[-1]
+    padded = ops.pad(columns, ((0, 0),) * (len(columns.shape) - 1) + ((0, missing),))
+    places = ops.mod(ops.arange(width, dtype="int32") - first, width)
+    return gather_rows(padded, places, axis=len(columns.shape) - 1)
