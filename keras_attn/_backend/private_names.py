@@ -10,6 +10,9 @@ table changes, or if a workaround is no longer necessary.
 | `Optimizer._clip_gradients` | clipping of the gradients after they are summed over replicas | Keras 3.15 | Keras clips after the sum, or has a public hook |
 | `Adam._momentums`, `_velocities`, `_get_variable_index` | Adam update with one operator | Keras 3.15 | Keras' Adam uses `ResourceApplyAdam` |
 | `tensor._keras_mask` | implicit masks in the export of a step | Keras 3.15 | a public function returns implicit masks |
+| `CompileLoss._flat_losses`, `Trainer._compile_loss`, `_loss_tracker` | losses over the rows of all replicas | Keras 3.15 | Keras reduces losses over the global batch |
+| `Trainer._symbolic_build` | variables of metrics and losses before the first step | Keras 3.15 | a public method builds a compiled model |
+| `Layer._flatten_layers` | layers that combine the rows of a batch | Keras 3.15 | a public method returns nested layers |
 | `Node`, `Tracker`, `_inbound_nodes`, `_outbound_nodes` | copies of layers for an export | Keras 3.15 | Keras copies layers that share variables |
 | `Layer._tracker`, `_untrack_variable` | weights that are added to a built layer or removed from it (LoRA) | Keras 3.15 | `add_weight` of a built layer is allowed, and `delattr` does not run the garbage collector |
 | `Layer._post_build` | low-rank updates of a copied layer (LoRA) | Keras 3.15 | a public method is called after `build` |
@@ -88,6 +91,11 @@ def implicit_mask(tensor: Tensor) -> Any:
     return getattr(tensor, "_keras_mask", None)
 
 
+def set_implicit_mask(tensor: Tensor, mask: Any) -> None:
+    """Attaches an implicit mask to a tensor."""
+    tensor._keras_mask = mask
+
+
 def copy_layers_in(model_class: Any, scope: Any) -> Any:
     """Makes `keras.models.clone_model` copy the layers of a functional subclass in a scope.
 
@@ -106,6 +114,42 @@ def copy_layers_in(model_class: Any, scope: Any) -> Any:
 def loss_weights(model: keras.Model) -> Any:
     """Returns the `loss_weights` with which a model was compiled, or `None`."""
     return getattr(getattr(model, "_compile_loss", None), "_user_loss_weights", None)
+
+
+def build_training_state(model: keras.Model, batch: Any) -> None:
+    """Creates the variables of a compiled model, its optimizer, losses and metrics."""
+    trainer: Any = model
+    trainer._symbolic_build(data_batch=batch)
+
+
+def compiled_losses(model: keras.Model) -> list[Any]:
+    """Returns the list of the losses of a built model: named tuples with the field `loss`."""
+    losses: Any = getattr(model, "_compile_loss", None)
+    return [] if losses is None else losses._flat_losses
+
+
+def compute_compiled_loss(model: keras.Model, *args: Any) -> Any:
+    """Returns the loss of `compile`, without the losses of layers and weights."""
+    trainer: Any = model
+    return trainer._compile_loss(*args)
+
+
+def loss_tracker(model: keras.Model) -> Any:
+    """Returns the `keras.metrics.Mean` of the loss of a compiled model."""
+    trainer: Any = model
+    return trainer._loss_tracker
+
+
+def metrics_of_losses(model: keras.Model) -> list[Any]:
+    """Returns the metrics of the losses of single outputs."""
+    losses: Any = getattr(model, "_compile_loss", None)
+    return [] if losses is None else losses.metrics
+
+
+def nested_layers(model: keras.Model) -> list[Any]:
+    """Returns all layers of a model, including the layers of layers."""
+    trainer: Any = model
+    return list(trainer._flatten_layers(include_self=False))
 
 
 NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")

@@ -8,7 +8,6 @@ outside of `strategy.run`, `num_replicas` is 1 and `sum_over_replicas` returns i
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 
@@ -42,7 +41,7 @@ def global_mean(loss_sum: Any, count: Any) -> Any:
 
     Args:
         loss_sum: Scalar tensor, sum of the losses of this replica.
-        count: Float scalar tensor, number of losses of this replica.
+        count: Float scalar tensor, number of losses of this replica, or sum of their weights.
 
     Returns:
         Scalar tensor. Its value is the global mean divided by the number of replicas. Its gradient
@@ -50,9 +49,9 @@ def global_mean(loss_sum: Any, count: Any) -> Any:
         are no losses.
     """
     global_sum, global_count = sum_over_replicas([ops.stop_gradient(loss_sum), count])
-    global_count = ops.maximum(global_count, 1.0)
-    share = loss_sum / global_count
-    return share + ops.stop_gradient(global_sum / global_count / num_replicas() - share)
+    share = ops.divide_no_nan(loss_sum, global_count)
+    mean = ops.divide_no_nan(global_sum, global_count)
+    return share + ops.stop_gradient(mean / num_replicas() - share)
 
 
 def num_data_replicas(model: keras.Model) -> int:
@@ -86,46 +85,6 @@ def rows_of_worker(batch: tuple[Any, ...]) -> tuple[Any, ...]:
     return keras.tree.map_structure(part, batch)
 
 
-def pad_batch_to_replicas(
-    batch: tuple[Any, ...], replicas: int, ignore_class: int = 0
-) -> tuple[Any, ...]:
-    """Applies the padding of `pad_to_replicas` to one batch of NumPy arrays.
-
-    Args:
-        batch: Tuple of inputs, labels and sample weights: nested arrays whose first axis is the
-            batch axis.
-        replicas: Int, see `pad_to_replicas`.
-        ignore_class: Int, see `pad_to_replicas`. Defaults to `0`.
-
-    Returns:
-        Tuple with the same structure.
-    """
-
-    def fill_up(array, row):
-        missing = -len(array) % replicas
-        return np.concatenate([array, np.repeat(row, missing, axis=0)])  # (B + missing, ...)
-
-    def last_row(array):
-        array = np.asarray(array)
-        row = array[-1:].copy()
-        if np.issubdtype(row.dtype, np.integer) and row.ndim == 2:
-            row[:, 1:] = 0
-        return fill_up(array, row)
-
-    def padding(array):
-        array = np.asarray(array)
-        return fill_up(array, np.full_like(array[-1:], ignore_class))
-
-    def zeros(array):
-        array = np.asarray(array)
-        return fill_up(array, np.zeros_like(array[-1:]))
-
-    return tuple(
-        keras.tree.map_structure(fill, part)
-        for fill, part in zip((last_row, padding, zeros), batch, strict=False)
-    )
-
-
 def pad_to_replicas(dataset: Any, replicas: int, ignore_class: int = 0) -> Any:
     """Pads each batch to a multiple of the number of replicas.
 
@@ -151,7 +110,6 @@ def pad_to_replicas(dataset: Any, replicas: int, ignore_class: int = 0) -> Any:
     dataset = pad_to_replicas(dataset, strategy.num_replicas_in_sync)
     ```
     """
-    # This is the implementation of `pad_batch_to_replicas` with TensorFlow operations.
     if replicas == 1:
         return dataset
     import tensorflow as tf

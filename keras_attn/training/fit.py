@@ -6,16 +6,11 @@ from typing import Any
 
 import keras
 
-from keras_attn._backend.replicas import (
-    num_data_replicas,
-    pad_batch_to_replicas,
-    pad_to_replicas,
-    rows_of_worker,
-)
 from keras_attn._backend.workers import explain_lost_workers, is_chief
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
+from keras_attn.training.replica_steps import replica_steps
 from keras_attn.training.strategy import refuse_gradient_accumulation
 from keras_attn.training.training_checkpoint import TrainingCheckpoint
 
@@ -162,8 +157,11 @@ def fit(
             if checkpoint.finished:
                 return _numbered(history)
             step = checkpoint.step
-        with explain_lost_workers(model):
-            _train(model, batches, epochs, step, validation_batches, all_callbacks, verbose)
+        with (
+            explain_lost_workers(model),
+            replica_steps(model, batches, validation_batches) as (padded, validation),
+        ):
+            _train(model, padded, epochs, step, validation, all_callbacks, verbose)
     return _numbered(history)
 
 
@@ -215,12 +213,12 @@ def _train(model, batches, epochs, step, validation_batches, callbacks, verbose)
     steps_per_epoch = batches.steps_per_epoch
     validation = {}
     if validation_batches is not None:
-        validation["validation_data"] = _validation_data(model, validation_batches)
+        validation["validation_data"] = _validation_data(validation_batches)
         validation["validation_steps"] = validation_batches.steps_per_epoch
 
     def run(initial_epoch, epochs, num_steps):
         model.fit(
-            _training_data(model, batches, step),
+            _training_data(batches, step),
             steps_per_epoch=num_steps,
             initial_epoch=initial_epoch,
             epochs=epochs,
@@ -247,53 +245,29 @@ def _numbered(history):
     return history
 
 
-def _training_data(model, batches, start_step):
+def _training_data(batches, start_step):
     if keras.backend.backend() != "tensorflow":
         # Keras accepts generators, but not other iterators.
-        return (_for_replicas(model, batch) for batch in batches.stream(start_step))
-    return _dataset_for_replicas(model, batches.dataset(start_step))
+        return (batch for batch in batches.stream(start_step))
+    return batches.dataset(start_step)
 
 
-def _validation_data(model, batches):
+def _validation_data(batches):
     if keras.backend.backend() != "tensorflow":
-        return _OneEpoch(model, batches)
+        return _OneEpoch(batches)
     import tensorflow as tf
 
     steps = batches.steps_per_epoch
     # If the cardinality is unknown, Keras reads beyond the last step.
-    dataset = batches.dataset(0).take(steps).apply(tf.data.experimental.assert_cardinality(steps))
-    return _dataset_for_replicas(model, dataset)
-
-
-def _dataset_for_replicas(model, dataset):
-    import tensorflow as tf
-
-    # Each worker gets rows of each batch. By default, TensorFlow may distribute files instead.
-    options = tf.data.Options()
-    policy = tf.data.experimental.AutoShardPolicy.DATA
-    options.experimental_distribute.auto_shard_policy = policy
-    dataset = dataset.with_options(options)
-    return pad_to_replicas(dataset, num_data_replicas(model), _ignore_class(model))
-
-
-def _for_replicas(model, batch):
-    replicas = num_data_replicas(model)
-    if replicas == 1:
-        return batch
-    return rows_of_worker(pad_batch_to_replicas(batch, replicas, _ignore_class(model)))
-
-
-def _ignore_class(model):
-    return getattr(model.loss, "ignore_class", None) or 0
+    return batches.dataset(0).take(steps).apply(tf.data.experimental.assert_cardinality(steps))
 
 
 class _OneEpoch(keras.utils.PyDataset):
     """Dataset of the batches of the first epoch, which Keras can read repeatedly."""
 
-    def __init__(self, model: keras.Model, batches: Any) -> None:
+    def __init__(self, batches: Any) -> None:
         super().__init__()
-        first = islice(batches.stream(0), batches.steps_per_epoch)
-        self._batches = [_for_replicas(model, batch) for batch in first]
+        self._batches = list(islice(batches.stream(0), batches.steps_per_epoch))
 
     def __len__(self) -> int:
         return len(self._batches)
