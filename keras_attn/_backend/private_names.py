@@ -15,6 +15,7 @@ table changes, or if a workaround is no longer necessary.
 | `Layer._post_build` | low-rank updates of a copied layer (LoRA) | Keras 3.15 | a public method is called after `build` |
 | `Functional._run_through_graph` | shared layers in `clone_model` | Keras 3.15 | `clone_model` keeps shared layers shared |
 | `CompileLoss._user_loss_weights` | a model with loss weights must not fuse the loss | Keras 3.15 | `Model` shows the weights of its losses |
+| `Metric._direction`, `CompileMetrics._flat_metrics`, `_flat_weighted_metrics` | whether a monitored value is better when it is lower or higher | Keras 3.15 | `Metric` has a public direction |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
 | `TimeDistributed.call`, replaced on copies | merging of the time axis and the batch axis | Keras 3.15 | Keras traces an unknown number of steps correctly |
 | `in_symbolic_scope` | unknown sizes, for which PyTorch gets placeholders | Keras 3.15 | sizes stay unknown in the shape inference on PyTorch |
@@ -105,6 +106,29 @@ def copy_layers_in(model_class: Any, scope: Any) -> Any:
 def loss_weights(model: keras.Model) -> Any:
     """Returns the `loss_weights` with which a model was compiled, or `None`."""
     return getattr(getattr(model, "_compile_loss", None), "_user_loss_weights", None)
+
+
+def set_direction(metric: keras.metrics.Metric, direction: str) -> None:
+    """Tells the callbacks of Keras whether a metric improves `"up"` or `"down"`."""
+    metric: Any = metric
+    metric._direction = direction
+
+
+def metric_directions(model: keras.Model) -> Iterator[tuple[str, str | None]]:
+    """Yields the keys of a model's metrics in its logs, with `"up"`, `"down"` or `None`."""
+    for metric in model.metrics:
+        groups = [
+            (group, prefix)
+            for name, prefix in (("_flat_metrics", ""), ("_flat_weighted_metrics", "weighted_"))
+            for group in getattr(metric, name, ())
+            if group is not None
+        ]
+        yield metric.name, getattr(metric, "_direction", None)
+        for group, prefix in groups:
+            output = f"{group.output_name}_" if group.output_name else ""
+            for each in group.metrics:
+                for key in {f"{output}{each.name}", f"{output}{prefix}{each.name}"}:
+                    yield key, getattr(each, "_direction", None)
 
 
 NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")

@@ -3,6 +3,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn._backend.private_names import set_direction
 from keras_attn.training.token_metric import TokenMetric
 from keras_attn.training.token_statistics import crossentropy_of
 
@@ -43,6 +44,7 @@ class Perplexity(TokenMetric):
 
     def __init__(self, ignore_class: int = 0, name: str = "perplexity", **kwargs: Any) -> None:
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
+        set_direction(self, "down")
 
     def values(self, statistics: Any, num_classes: int) -> Any:
         return crossentropy_of(statistics, num_classes)  # (B, T)

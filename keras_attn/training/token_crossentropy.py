@@ -2,6 +2,7 @@ from typing import Any
 
 import keras
 
+from keras_attn._backend.private_names import set_direction
 from keras_attn._layer.argument_checks import check_label_smoothing
 from keras_attn.training.token_metric import TokenMetric
 from keras_attn.training.token_statistics import crossentropy_of
@@ -53,6 +54,7 @@ class TokenCrossentropy(TokenMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
+        set_direction(self, "down")
         check_label_smoothing(label_smoothing)
         self.label_smoothing = label_smoothing
 
