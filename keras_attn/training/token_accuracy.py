@@ -21,7 +21,8 @@ class TokenAccuracy(TokenMetric):
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `"token_accuracy"`.
-        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`.
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`: `"float32"` (default) or
+            `"float64"`, the dtype of the sums.
 
     Call arguments:
         y_true: Int labels of shape `(batch, target)`.
@@ -29,10 +30,11 @@ class TokenAccuracy(TokenMetric):
         sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
 
     Returns:
-        Float32 scalar in [0, 1]; 0 if there are no tokens.
+        Scalar in the dtype of the metric in [0, 1]; 0 if there are no tokens.
 
     Raises:
-        ValueError: If `sample_weight` or `y_pred` has the wrong shape.
+        ValueError: If `sample_weight` or `y_pred` has the wrong shape, or `dtype` has half
+            precision.
 
     Example:
 
