@@ -16,6 +16,7 @@ table changes, or if a workaround is no longer necessary.
 | `Functional._run_through_graph` | shared layers in `clone_model` | Keras 3.15 | `clone_model` keeps shared layers shared |
 | `CompileLoss._user_loss_weights` | a model with loss weights must not fuse the loss | Keras 3.15 | `Model` shows the weights of its losses |
 | `Metric._direction`, `CompileMetrics._flat_metrics`, `_flat_weighted_metrics` | whether a monitored value is better when it is lower or higher | Keras 3.15 | `Metric` has a public direction |
+| `Model._symbolic_build` | building of a model before its saved state is restored | Keras 3.15 | a public method builds the model, its metrics and its optimizer |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
 | `TimeDistributed.call`, replaced on copies | merging of the time axis and the batch axis | Keras 3.15 | Keras traces an unknown number of steps correctly |
 | `in_symbolic_scope` | unknown sizes, for which PyTorch gets placeholders | Keras 3.15 | sizes stay unknown in the shape inference on PyTorch |
@@ -129,6 +130,17 @@ def metric_directions(model: keras.Model) -> Iterator[tuple[str, str | None]]:
             for each in group.metrics:
                 for key in {f"{output}{each.name}", f"{output}{prefix}{each.name}"}:
                     yield key, getattr(each, "_direction", None)
+
+
+def build_symbolically(model: keras.Model, batch: Any) -> None:
+    """Creates the variables of a compiled model, its metrics and its optimizer.
+
+    Args:
+        model: Compiled `keras.Model`.
+        batch: Nested `KerasTensor`s, a batch such as `(x, y)`.
+    """
+    untyped: Any = model
+    untyped._symbolic_build(data_batch=batch)
 
 
 NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")

@@ -187,12 +187,15 @@ class Predict(keras.callbacks.Callback):
 def test_carry_states_trains_from_zero_states_after_a_prediction(tmp_path):
     windows = ConsecutiveWindows(IDS, 5, 3)
     plain, model = compiled(make_model()), compiled(make_model())
-    fit(plain, windows, 3, verbose=0, callbacks=[CarryStates()])
+    fit(plain, windows, epochs=3, verbose=0, callbacks=[CarryStates()])
     predict = Predict(windows.batch(0)[0])
     model.predict(predict.inputs, verbose=0)
     assert max(abs(state).max() for state in CarryStates.states(model)) > 0
     for epochs in (2, 3):  # the second call resumes between two epochs
-        fit(model, windows, epochs, tmp_path, verbose=0, callbacks=[CarryStates(), predict])
+        callbacks = [CarryStates(), predict]
+        fit(
+            model, windows, epochs=epochs, directory=tmp_path, callbacks=callbacks, verbose=0
+        )
     assert predict.first_states == [0.0] * 3
     for received, expected in zip(model.get_weights(), plain.get_weights(), strict=True):
         np.testing.assert_array_equal(received, expected)
@@ -212,7 +215,7 @@ def test_carry_states_continues_after_a_validation_within_an_epoch():
             for received, expected in zip(CarryStates.states(self.model), before, strict=True):
                 np.testing.assert_array_equal(received, expected)
 
-    fit(compiled(make_model()), windows, 1, verbose=0, callbacks=[carry, Evaluate()])
+    fit(compiled(make_model()), windows, epochs=1, verbose=0, callbacks=[carry, Evaluate()])
 
 
 def test_carry_states_refuses_jax():
