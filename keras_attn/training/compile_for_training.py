@@ -44,7 +44,8 @@ def compile_for_training(
     - XLA: off on TensorFlow, because XLA would compile the training step again for each sequence
       length.
 
-    The function warns if the model ends with a softmax or sigmoid, because the loss expects logits.
+    The function warns if the model ends with a softmax or sigmoid, because the loss expects
+    logits.
 
     If the model was built in the scope of a strategy, call this function in the same scope.
 
@@ -67,9 +68,9 @@ def compile_for_training(
         The model.
 
     Raises:
-        ValueError: If the model has several outputs; or if it has weights in half precision,
-            because such weights lose small updates. Also if `gradient_accumulation_steps` is used with a `tf.distribute` strategy,
-            because Keras does not support this combination.
+        ValueError: If the model has several outputs; if it has weights in half precision, because
+            such weights lose small updates; or if `gradient_accumulation_steps` is used with a
+            `tf.distribute` strategy, because Keras does not support this combination.
 
     Example:
 
