@@ -94,8 +94,9 @@ def test_the_dropout_of_a_stack_is_that_of_its_configuration():
 
 
 def test_a_schedule_is_made_again_with_its_arguments():
-    arguments = {"warmup_steps": 11, "total_steps": 50, "decay_steps": 20}
+    arguments = {"warmup_steps": 11, "total_steps": 50, "decay_steps": 20, "name": "rate"}
     schedule = InverseSquareRootSchedule(0.5, **arguments)
     copy = InverseSquareRootSchedule.from_config(schedule.get_config())
+    assert copy.name == "rate"
     for step in (0, 5, 11, 30, 45, 50):
         assert float(copy(step)) == float(schedule(step))

@@ -11,13 +11,14 @@ table changes, or if a workaround is no longer necessary.
 | `Adam._momentums`, `_velocities`, `_get_variable_index` | Adam update with one operator | Keras 3.15 | Keras' Adam uses `ResourceApplyAdam` |
 | `tensor._keras_mask` | implicit masks in the export of a step | Keras 3.15 | a public function returns implicit masks |
 | `CompileLoss._flat_losses`, `Trainer._compile_loss`, `_loss_tracker` | losses over the rows of all replicas | Keras 3.15 | Keras reduces losses over the global batch |
-| `Trainer._symbolic_build` | variables of metrics and losses before the first step | Keras 3.15 | a public method builds a compiled model |
 | `Layer._flatten_layers` | layers that combine the rows of a batch | Keras 3.15 | a public method returns nested layers |
 | `Node`, `Tracker`, `_inbound_nodes`, `_outbound_nodes` | copies of layers for an export | Keras 3.15 | Keras copies layers that share variables |
 | `Layer._tracker`, `_untrack_variable` | weights that are added to a built layer or removed from it (LoRA) | Keras 3.15 | `add_weight` of a built layer is allowed, and `delattr` does not run the garbage collector |
 | `Layer._post_build` | low-rank updates of a copied layer (LoRA) | Keras 3.15 | a public method is called after `build` |
 | `Functional._run_through_graph` | shared layers in `clone_model` | Keras 3.15 | `clone_model` keeps shared layers shared |
 | `CompileLoss._user_loss_weights` | a model with loss weights must not fuse the loss | Keras 3.15 | `Model` shows the weights of its losses |
+| `Metric._direction`, `CompileMetrics._flat_metrics`, `_flat_weighted_metrics` | whether a monitored value is better when it is lower or higher | Keras 3.15 | `Metric` has a public direction |
+| `Model._symbolic_build` | variables of a model, its metrics and optimizer before its saved state is restored and before uneven batches | Keras 3.15 | a public method builds the model, its metrics and its optimizer |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
 | `TimeDistributed.call`, replaced on copies | merging of the time axis and the batch axis | Keras 3.15 | Keras traces an unknown number of steps correctly |
 | `in_symbolic_scope` | unknown sizes, for which PyTorch gets placeholders | Keras 3.15 | sizes stay unknown in the shape inference on PyTorch |
@@ -116,12 +117,6 @@ def loss_weights(model: keras.Model) -> Any:
     return getattr(getattr(model, "_compile_loss", None), "_user_loss_weights", None)
 
 
-def build_training_state(model: keras.Model, batch: Any) -> None:
-    """Creates the variables of a compiled model, its optimizer, losses and metrics."""
-    trainer: Any = model
-    trainer._symbolic_build(data_batch=batch)
-
-
 def compiled_losses(model: keras.Model) -> list[Any]:
     """Returns the list of the losses of a built model: named tuples with the field `loss`."""
     losses: Any = getattr(model, "_compile_loss", None)
@@ -150,6 +145,40 @@ def nested_layers(model: keras.Model) -> list[Any]:
     """Returns all layers of a model, including the layers of layers."""
     trainer: Any = model
     return list(trainer._flatten_layers(include_self=False))
+
+
+def set_direction(metric: keras.metrics.Metric, direction: str) -> None:
+    """Tells the callbacks of Keras whether a metric improves `"up"` or `"down"`."""
+    metric: Any = metric
+    metric._direction = direction
+
+
+def metric_directions(model: keras.Model) -> Iterator[tuple[str, str | None]]:
+    """Yields the keys of a model's metrics in its logs, with `"up"`, `"down"` or `None`."""
+    for metric in model.metrics:
+        groups = [
+            (group, prefix)
+            for name, prefix in (("_flat_metrics", ""), ("_flat_weighted_metrics", "weighted_"))
+            for group in getattr(metric, name, ())
+            if group is not None
+        ]
+        yield metric.name, getattr(metric, "_direction", None)
+        for group, prefix in groups:
+            output = f"{group.output_name}_" if group.output_name else ""
+            for each in group.metrics:
+                for key in {f"{output}{each.name}", f"{output}{prefix}{each.name}"}:
+                    yield key, getattr(each, "_direction", None)
+
+
+def build_symbolically(model: keras.Model, batch: Any) -> None:
+    """Creates the variables of a compiled model, its metrics and its optimizer.
+
+    Args:
+        model: Compiled `keras.Model`.
+        batch: Nested arrays or `KerasTensor`s, a batch such as `(x, y)`.
+    """
+    untyped: Any = model
+    untyped._symbolic_build(data_batch=batch)
 
 
 NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")

@@ -314,6 +314,20 @@ def check_label_smoothing(label_smoothing: object) -> None:
         )
 
 
+def check_mean_loss(reduction: object, dtype: Any) -> None:
+    """Raises a `ValueError` unless a loss is averaged by itself, in float32."""
+    if reduction != "sum_over_batch_size":
+        raise ValueError(
+            "Expected reduction='sum_over_batch_size', because the loss averages by itself. "
+            f"Received: reduction={reduction!r}. Omit it, or use a loss of Keras."
+        )
+    if dtype is not None and keras.DTypePolicy(getattr(dtype, "name", dtype)).name != "float32":
+        raise ValueError(
+            "Expected dtype='float32', because the loss is computed in float32. Received: "
+            f"dtype={dtype!r}. Omit it."
+        )
+
+
 def check_label(name: str, label: object) -> None:
     """Raises a `ValueError` unless an argument is an integer. Labels may be negative."""
     if not is_integer(label):

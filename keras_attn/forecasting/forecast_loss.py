@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn._backend.replicas import global_mean
+from keras_attn._layer.argument_checks import check_mean_loss
 from keras_attn._types import Tensor
 from keras_attn.forecasting.distribution_head import DistributionHead
 
@@ -19,7 +20,8 @@ class ForecastLoss(keras.losses.Loss):
     Args:
         head: `DistributionHead` of the forecaster.
         name: String, name of the loss. Defaults to `"forecast_loss"`.
-        **kwargs: Arguments of `keras.losses.Loss`, such as `dtype`.
+        reduction: String, must be `"sum_over_batch_size"`. Defaults to `"sum_over_batch_size"`.
+        dtype: String, must be `"float32"`. Defaults to `None`: float32.
 
     Call arguments:
         y_true: Float tensor of shape `(batch, horizon, D)`, the future targets.
@@ -33,6 +35,9 @@ class ForecastLoss(keras.losses.Loss):
         Float32 scalar. On several devices, the replicas share the loss as described in
         `keras_attn.training.SequenceCrossentropy`.
 
+    Raises:
+        ValueError: If `head` is not a `DistributionHead`, or `reduction` or `dtype` differs.
+
     Example:
 
     >>> import numpy as np
@@ -42,8 +47,15 @@ class ForecastLoss(keras.losses.Loss):
     2.0
     """
 
-    def __init__(self, head: DistributionHead, name: str = "forecast_loss", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(
+        self,
+        head: DistributionHead,
+        name: str = "forecast_loss",
+        reduction: str = "sum_over_batch_size",
+        dtype: Any = None,
+    ) -> None:
+        check_mean_loss(reduction, dtype)
+        super().__init__(name=name, dtype="float32")
         if not isinstance(head, DistributionHead):
             raise ValueError(
                 f"Expected head to be a DistributionHead. Received: head={head!r}. Pass the head "

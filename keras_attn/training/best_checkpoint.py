@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_attn._backend.workers import is_chief
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._files.path_lock import PathLock
 from keras_attn._types import TensorDict
 from keras_attn.training.finite_weights import FiniteWeights
+from keras_attn.training.monitored_direction import monitored_direction
 from keras_attn.training.run_directory import RunDirectory
 
 
@@ -29,8 +31,11 @@ class BestCheckpoint(keras.callbacks.Callback):
         path: Path that ends with `.keras` (to save the model) or `.weights.h5` (to save its
             weights); or a `RunDirectory`, to save its model.
         monitor: String, key in the logs of an epoch. Defaults to `"val_perplexity"`.
-        mode: String, `"min"`, `"max"` or `"auto"`. With `"auto"`, the mode is `"max"` if the key
-            ends with `bleu` or `accuracy`, otherwise `"min"`. Defaults to `"auto"`.
+        mode: String, `"min"`, `"max"` or `"auto"`. With `"auto"`, the metrics of Keras and of this
+            package choose the mode, as in `keras.callbacks.ModelCheckpoint`. If no metric of this
+            name has a direction, the mode is `"min"` for keys that end with `loss`, `perplexity` or
+            `crossentropy`, and `"max"` for `bleu` and `accuracy`. All other keys need `"min"` or
+            `"max"`. Defaults to `"auto"`.
         saved_model: `keras.Model` to save. Defaults to `None`: the trained model.
 
     Attributes:
@@ -38,8 +43,8 @@ class BestCheckpoint(keras.callbacks.Callback):
         best_epoch: Int, epoch of the best value, counted from 0; `None` before the first epoch.
 
     Raises:
-        ValueError: If `path` or `mode` is invalid, or the logs of an epoch do not contain
-            `monitor`.
+        ValueError: If `path` or `mode` is invalid; if the logs of an epoch do not contain `monitor`
+            as a number; or if `mode` is `"auto"` and the direction of `monitor` is unknown.
         OSError: If the path cannot be written when training begins.
 
     Example:
@@ -92,6 +97,8 @@ class BestCheckpoint(keras.callbacks.Callback):
                 f"Expected path to be a file. Received: path={str(self.path)!r}, a directory. "
                 "Append the name of a file."
             )
+        if all(getattr(metric, "built", True) for metric in self.model.metrics):
+            self._direction()  # On TensorFlow, the first step may build the metrics.
         # Acquiring the lock needs write access. An unwritable path therefore raises an error before
         # the first epoch. `acquire` returns False if `fit` already holds the lock.
         self._release_at_end = is_chief(self.model) and self.lock.acquire()
@@ -108,8 +115,8 @@ class BestCheckpoint(keras.callbacks.Callback):
                 f"Received: monitor={self.monitor!r}. Pass validation data for keys that begin "
                 "with `val_`. If another callback logs the key, list that callback before this one."
             )
-        value = float(logs[self.monitor])
-        if not self._is_better(value):
+        value = self._number(logs[self.monitor])
+        if not self._is_better(value, self._direction()):
             return
         # On JAX, reading `self.model` copies the trained values into the variables of the model.
         # `saved_model` can share these variables, so read `self.model` in both cases.
@@ -142,15 +149,33 @@ class BestCheckpoint(keras.callbacks.Callback):
             with tempfile.TemporaryDirectory() as directory:
                 yield Path(directory) / Path(self.path).name
 
-    def _is_better(self, value):
+    def _is_better(self, value, direction):
         if math.isnan(value):
             return False
         if self.best is None:
             return True
-        highest = self.mode == "max" or (
-            self.mode == "auto" and self.monitor.endswith(("bleu", "accuracy"))
-        )
-        return value > self.best if highest else value < self.best
+        return value > self.best if direction == "max" else value < self.best
+
+    def _direction(self):
+        if self.mode != "auto":
+            return self.mode
+        direction = monitored_direction(self.model, self.monitor)
+        if direction is None:
+            raise ValueError(
+                "Expected a monitor whose direction is known. Received: "
+                f"monitor={self.monitor!r}, mode='auto'. Pass mode='max' if higher values are "
+                "better, otherwise mode='min'."
+            )
+        return direction
+
+    def _number(self, value):
+        if np.ndim(value):
+            raise ValueError(
+                f"Expected monitor to be a number. Received: monitor={self.monitor!r}, an array of "
+                f"shape {np.shape(value)}. Use a metric that returns one number, such as "
+                'F1Score(average="macro").'
+            )
+        return float(value)
 
     def get_state(self) -> dict[str, Any]:
         """Returns `best` and `best_epoch`, which `TrainingCheckpoint` saves."""

@@ -10,11 +10,15 @@ class CarryStates(keras.callbacks.Callback):
     """Resets and restores the states of recurrent layers with `stateful=True` during training.
 
     Within an epoch, such a layer starts each batch from its final states of the previous batch. The
-    callback sets the states to zero at the beginning of each epoch and of each validation. If `fit`
-    resumes an interrupted epoch, the callback restores the states. (`fit` alone does not restore
-    the states, because Keras does not count them as variables of the model.) Use it with
-    `ConsecutiveWindows`. JAX is not supported, because a training step that JAX has compiled cannot
-    change these states.
+    callback sets the states to zero at the beginning and end of each epoch, and at the beginning of
+    each validation. A validation within an epoch does not change the states of the training. If
+    `fit` resumes an interrupted epoch, the callback restores the states. (`fit` alone does not
+    restore the states, because Keras does not count them as variables of the model.) List the
+    callback after callbacks that call the model at the beginning of an epoch. Within an epoch, a
+    callback must not call the model itself, because that changes the states: let it call a second
+    model with the same weights. Use `CarryStates` with `ConsecutiveWindows`. JAX is not supported,
+    because a training step that JAX has compiled cannot change these states. On PyTorch, Keras
+    cannot train an LSTM or GRU with `stateful=True`.
 
     Raises:
         ValueError: If the model has no layer with `stateful=True`.
@@ -35,6 +39,12 @@ class CarryStates(keras.callbacks.Callback):
 
     model: Any
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._in_epoch = False
+        self._restored: Any = None
+        self._before_validation: Any = None
+
     @staticmethod
     def states(model: keras.Model) -> list[np.ndarray]:
         """Returns the states of all layers with `stateful=True`, arrays `(batch, units)`."""
@@ -54,24 +64,38 @@ class CarryStates(keras.callbacks.Callback):
                 f"model={model}. Pass stateful=True to the recurrent layers."
             )
 
-    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
-        self._reset()
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._assign(self._restored)
+        self._restored = None
+        self._in_epoch = True
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._reset()
+        self._assign(None)
+        self._in_epoch = False
+
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._before_validation = self.states(self.model) if self._in_epoch else None
+        self._assign(None)
+
+    def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
+        self._assign(self._before_validation)
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the states of the layers as nested lists, for `TrainingCheckpoint`."""
-        return {"states": [state.tolist() for state in self.states(self.model)]}
+        """Returns the states of the layers as nested lists, or `None` between two epochs."""
+        states = [state.tolist() for state in self.states(self.model)] if self._in_epoch else None
+        return {"states": states}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restores states that `get_state` returned."""
-        for variable, value in zip(_variables(self.model), state["states"], strict=True):
-            variable.assign(np.asarray(value, variable.dtype))
+        """Restores a state that `get_state` returned, at the beginning of the next epoch."""
+        self._restored = state["states"]
 
-    def _reset(self):
-        for variable in _variables(self.model):
-            variable.assign(np.zeros(variable.shape, variable.dtype))
+    def _assign(self, states):
+        """Sets the states of the layers to arrays, or to zero if `states` is `None`."""
+        variables = _variables(self.model)
+        if states is None:
+            states = [np.zeros(variable.shape) for variable in variables]
+        for variable, state in zip(variables, states, strict=True):
+            variable.assign(np.asarray(state, variable.dtype))
 
 
 def _stateful_layers(model):
@@ -81,4 +105,6 @@ def _stateful_layers(model):
 
 def _variables(model):
     layers = _stateful_layers(model)
-    return [state for layer in layers for state in keras.tree.flatten(layer.states)]
+    # The layers of a model that is not built have no states.
+    built = [layer.states for layer in layers if layer.states is not None]
+    return keras.tree.flatten(built)

@@ -1,3 +1,4 @@
+import warnings
 from typing import Any
 
 import keras
@@ -11,6 +12,11 @@ from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
 from keras_attn.training.strategy import refuse_gradient_accumulation
 from keras_attn.training.token_accuracy import TokenAccuracy
 from keras_attn.training.token_crossentropy import TokenCrossentropy
+
+_WITH_ACTIVATION = (
+    *(keras.layers.Activation, keras.layers.Conv1D),
+    *(keras.layers.Dense, keras.layers.EinsumDense),
+)
 
 
 @accepts_numpy_numbers
@@ -38,6 +44,9 @@ def compile_for_training(
     - XLA: off on TensorFlow, because XLA would compile the training step again for each sequence
       length.
 
+    The function warns if the model ends with a softmax or sigmoid, because the loss expects
+    logits.
+
     If the model was built in the scope of a strategy, call this function in the same scope.
 
     Args:
@@ -59,9 +68,9 @@ def compile_for_training(
         The model.
 
     Raises:
-        ValueError: If the model has weights in half precision, because such weights lose small
-            updates. Also if `gradient_accumulation_steps` is used with a `tf.distribute` strategy,
-            because Keras does not support this combination.
+        ValueError: If the model has several outputs; if it has weights in half precision, because
+            such weights lose small updates; or if `gradient_accumulation_steps` is used with a
+            `tf.distribute` strategy, because Keras does not support this combination.
 
     Example:
 
@@ -71,6 +80,7 @@ def compile_for_training(
     >>> type(model.loss).__name__, type(model.optimizer).__name__
     ('SequenceCrossentropy', 'ClippedAdam')
     """
+    _check_outputs(model)
     halves = [each for each in model.trainable_variables if each.dtype.endswith("float16")]
     if halves:
         raise ValueError(
@@ -94,3 +104,37 @@ def compile_for_training(
     refuse_gradient_accumulation(model)
     optimizer.build(model.trainable_variables)
     return model
+
+
+def _check_outputs(model):
+    """Raises a `ValueError` for several outputs, and warns of an output that is not logits."""
+    outputs = getattr(model, "outputs", None) or []  # a subclassed model has no symbolic outputs
+    if len(outputs) > 1:
+        raise ValueError(
+            "Expected a model with one output, the logits. Received: model with the outputs "
+            f"{[each.name for each in outputs]}. Use model.compile with one loss for each output."
+        )
+    for layer in _last_layers(model):
+        activation = layer.activation if isinstance(layer, _WITH_ACTIVATION) else layer
+        name = getattr(activation, "__name__", type(activation).__name__).lower()
+        if name in ("softmax", "sigmoid"):
+            warnings.warn(
+                "Expected a model that returns logits, because the loss applies the softmax. "
+                f"Received: model whose last layer {layer.name!r} applies a {name}. Remove it.",
+                stacklevel=4,
+            )
+
+
+def _last_layers(model):
+    """Returns the layer or operation of the only output, with the layers that it wraps."""
+    if isinstance(model, keras.Sequential):
+        found = model.layers[-1:]
+    else:  # A subclassed model does not tell which of its layers is the last.
+        names = getattr(model, "output_names", ())
+        found = [each for each in getattr(model, "operations", ()) if each.name in names]
+    for layer in list(found):
+        if isinstance(layer, keras.Model):
+            return _last_layers(layer)
+        inner = (getattr(layer, name, None) for name in ("output_layer", "layer"))
+        found += [each for each in inner if isinstance(each, keras.layers.Layer)]
+    return found

@@ -28,10 +28,12 @@ def enable_lora(
     its `GenerationModel`, share the updates, also if they have been called before; only a
     `tf.function` or `jax.jit` of your own must be created again. Saved models contain A and B and
     can be loaded as usual. `keras.models.clone_model` and other copies by configuration have
-    updates of the same rank. After loading or copying, call the function again to freeze the other
-    weights. Exported files
-    contain the merged kernels W. `merge_lora` replaces the kernels of the model by the merged
-    kernels.
+    updates of the same rank. Keras does not save which weights are frozen, so it builds the
+    optimizer of a loaded model for all weights, and warns that it does not load the saved one. Load
+    with `keras.saving.load_model(path, compile=False)`, call this function again to freeze the
+    other weights, and compile. `keras_attn.training.fit` with a directory also continues with the
+    saved optimizer. Exported files contain the merged kernels W. `merge_lora` replaces the kernels
+    of the model by the merged kernels.
 
     Args:
         model: Built Keras model or layer.
@@ -65,7 +67,7 @@ def enable_lora(
         raise ValueError(
             "Expected a model that is not compiled, because a compiled model may already have "
             f"optimizer variables for all weights. Received: model {model.name!r}, compiled=True. "
-            "Call enable_lora before compile."
+            "Call enable_lora before compile. Load a saved model with compile=False."
         )
     choices = [
         (layer, names)
@@ -77,11 +79,21 @@ def enable_lora(
         )
     ]
     if not choices:
+        others = [
+            each.name
+            for each in flatten_layers([model])
+            if isinstance(each, keras.layers.MultiHeadAttention)
+        ]
+        advice = (
+            "Set trainable=True for these layers, or train without LoRA."
+            if not others
+            else f"The layers {others} are of Keras: use keras_attn.MultiHeadAttention, which has "
+            "the same arguments, or call enable_lora(rank) of their query_dense and value_dense."
+        )
         raise ValueError(
-            "Expected a model with trainable MultiHeadAttention or FeedForward layers to adapt. "
+            "Expected a model with trainable keras_attn.MultiHeadAttention or FeedForward layers to adapt. "
             f"Received: model {model.name!r}, attention_kernels={attention_kernels!r}, "
-            f"feed_forward_kernels={feed_forward_kernels!r}. Set trainable=True for these layers, "
-            "or train without LoRA."
+            f"feed_forward_kernels={feed_forward_kernels!r}. {advice}"
         )
     for layer, names in choices:
         if not layer.lora_kernels:

@@ -9,6 +9,7 @@ import keras
 from keras_attn._backend.workers import explain_lost_workers, is_chief
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn.training.build_from_data import build_from_data
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.replica_steps import replica_steps
 from keras_attn.training.strategy import refuse_gradient_accumulation
@@ -66,7 +67,8 @@ def fit(
     save the state.
 
     Args:
-        model: Built and compiled `keras.Model`, see `compile_for_training`.
+        model: Compiled `keras.Model`, see `compile_for_training`. With a `directory`, a model that
+            is not built is built from the shapes of the first batch.
         batches: Object with `steps_per_epoch`, `dataset(start_step)` (on TensorFlow: an infinite
             `tf.data.Dataset`) and `stream(start_step)` (on other backends: an infinite iterator),
             such as `keras_attn.text.LengthBucketedBatches`. The content of a batch must depend only
@@ -100,7 +102,8 @@ def fit(
             differ. With a `directory`, `fit` also rejects an optimizer with `use_ema=True` (use
             `AverageWeights`) and callbacks with `restore_best_weights=True` (use `BestCheckpoint`),
             because both change the weights at the end of each call of `model.fit`. This function
-            may call `model.fit` twice.
+            may call `model.fit` twice. It also rejects a model that is not built and needs the
+            values of a batch to be built.
         OSError: If the `directory` cannot be written, or is a file.
         RuntimeError: If another training uses the `directory` or the path of a callback, a worker
             failed, or the workers find different saved states.
@@ -131,6 +134,8 @@ def fit(
             "Compile the model with a different steps_per_execution."
         )
     refuse_gradient_accumulation(model)
+    if directory is not None:
+        build_from_data(model, batches)
     history = keras.callbacks.History()
     all_callbacks: list[Any] = [*callbacks, history]
     for callback in all_callbacks:

@@ -51,9 +51,9 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         super().__init__()
         check_positive_number(peak_learning_rate=peak_learning_rate)
         check_positive_integer("warmup_steps", warmup_steps)
-        for name, steps in (("total_steps", total_steps), ("decay_steps", decay_steps)):
+        for argument, steps in (("total_steps", total_steps), ("decay_steps", decay_steps)):
             if steps is not None:
-                check_positive_integer(name, steps)
+                check_positive_integer(argument, steps)
         if (total_steps is None) != (decay_steps is None) or (
             total_steps is not None
             and decay_steps is not None

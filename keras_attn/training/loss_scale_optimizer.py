@@ -29,7 +29,8 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         **kwargs: Further arguments of `keras.optimizers.LossScaleOptimizer`.
 
     Raises:
-        ValueError: If `initial_scale` or `dynamic_growth_steps` is not positive.
+        ValueError: If `initial_scale` or `dynamic_growth_steps` is not positive, or the inner
+            optimizer has a `loss_scale_factor`.
 
     Example:
 
@@ -46,6 +47,12 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
+        if inner_optimizer.loss_scale_factor is not None:  # Keras removes it without a warning
+            raise ValueError(
+                "Expected an inner_optimizer with loss_scale_factor=None, because this optimizer "
+                "scales the loss. Received: inner_optimizer with loss_scale_factor="
+                f"{inner_optimizer.loss_scale_factor}. Pass it as initial_scale."
+            )
         check_positive_number(initial_scale=initial_scale)
         check_positive_integer("dynamic_growth_steps", dynamic_growth_steps)
         super().__init__(inner_optimizer, initial_scale, dynamic_growth_steps, name=name, **kwargs)

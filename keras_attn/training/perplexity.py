@@ -3,6 +3,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn._backend.private_names import set_direction
 from keras_attn.training.token_metric import TokenMetric
 from keras_attn.training.token_statistics import crossentropy_of
 
@@ -21,7 +22,8 @@ class Perplexity(TokenMetric):
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `"perplexity"`.
-        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`.
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`: `"float32"` (default) or
+            `"float64"`, the dtype of the sums.
 
     Call arguments:
         y_true: Int labels of shape `(batch, target)`.
@@ -29,10 +31,11 @@ class Perplexity(TokenMetric):
         sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
 
     Returns:
-        Float32 scalar.
+        Scalar in the dtype of the metric.
 
     Raises:
-        ValueError: If `sample_weight` or `y_pred` has the wrong shape.
+        ValueError: If `sample_weight` or `y_pred` has the wrong shape, or `dtype` has half
+            precision.
 
     Example:
 
@@ -43,6 +46,7 @@ class Perplexity(TokenMetric):
 
     def __init__(self, ignore_class: int = 0, name: str = "perplexity", **kwargs: Any) -> None:
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
+        set_direction(self, "down")
 
     def values(self, statistics: Any, num_classes: int) -> Any:
         return crossentropy_of(statistics, num_classes)  # (B, T)

@@ -15,7 +15,7 @@ from keras_attn._backend.padded_batches import (
     unpack,
     without_padding,
 )
-from keras_attn._backend.private_names import build_training_state, loss_tracker
+from keras_attn._backend.private_names import build_symbolically, loss_tracker
 from keras_attn._backend.replicas import (
     num_data_replicas,
     num_replicas,
@@ -60,7 +60,7 @@ def replica_steps(model: keras.Model, batches: Any, validation_batches: Any) -> 
             methods["compute_loss"] = _compute_loss(model, model.compute_loss)
             methods["compute_metrics"] = _compute_metrics(model, model.compute_metrics)
     else:
-        build_training_state(model, next(batches.stream(0)))
+        build_symbolically(model, next(batches.stream(0)))
         support = RowSupport()
         methods = {name: _step_without_padding(step) for name, step in steps.items()}
     padded = _PaddedBatches(batches, replicas, support.problems.get("train_step"))
@@ -119,7 +119,9 @@ def _clear_errors():
     try:
         yield
     except Exception as error:
-        pattern = r"Expected batches of a multiple of (\d+) rows, because (.*?)\. Received: .*?(\d+)"
+        pattern = (
+            r"Expected batches of a multiple of (\d+) rows, because (.*?)\. Received: .*?(\d+)"
+        )
         match = re.search(pattern, str(error), re.DOTALL)
         if match is None or isinstance(error, ValueError):
             raise
@@ -215,5 +217,3 @@ def _compute_metrics(model, original):
             return model.get_metrics_result()
 
     return compute_metrics
-
-

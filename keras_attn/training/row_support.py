@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attn._backend.padded_batches import num_rows
 from keras_attn._backend.private_names import (
-    build_training_state,
+    build_symbolically,
     compiled_losses,
     compute_compiled_loss,
     loss_tracker,
@@ -52,7 +52,7 @@ def find_row_support(model: keras.Model, batch: Any) -> RowSupport:
     steps = ("train_step", "test_step")
     rows = np.arange(_NUM_ROWS) % int(num_rows(batch))
     data = keras.tree.map_structure(lambda each: ops.take(each, rows, axis=0), batch)
-    build_training_state(model, data)
+    build_symbolically(model, data)
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     for name in ("compute_loss", "compute_metrics"):
         if _overrides(model, name):
@@ -96,7 +96,9 @@ def _forward(model, x):
         return_losses=True,
         **{"training": True} if takes_training else {},
     )
-    return y_pred, len(losses) > sum(each.regularizer is not None for each in model.trainable_weights)
+    return y_pred, len(losses) > sum(
+        each.regularizer is not None for each in model.trainable_weights
+    )
 
 
 def _global_losses(model, y, y_pred, sample_weight):

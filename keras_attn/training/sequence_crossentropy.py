@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_attn._backend.replicas import global_mean
-from keras_attn._layer.argument_checks import check_label, check_label_smoothing
+from keras_attn._layer.argument_checks import check_label, check_label_smoothing, check_mean_loss
 from keras_attn._types import Tensor
 from keras_attn.output_layers.projection import projection_operands
 from keras_attn.training.crossentropy_per_token import crossentropy_per_token
@@ -55,7 +55,8 @@ class SequenceCrossentropy(keras.losses.Loss):
         name: String, name of the loss. Defaults to `"sequence_crossentropy"`.
         fused: Bool, whether `TrainingModel` and `masked_language_model` may compute the loss
             without storing all logits, see above. Defaults to `True`.
-        **kwargs: Arguments of `keras.losses.Loss`.
+        reduction: String, must be `"sum_over_batch_size"`. Defaults to `"sum_over_batch_size"`.
+        dtype: String, must be `"float32"`. Defaults to `None`: float32.
 
     Call arguments:
         y_true: Int labels of shape `(batch, target)`.
@@ -70,8 +71,8 @@ class SequenceCrossentropy(keras.losses.Loss):
         replicas is therefore the global loss and its gradient.
 
     Raises:
-        ValueError: If `label_smoothing` is out of range, or the shapes of labels, logits and
-            weights do not match.
+        ValueError: If `label_smoothing` is out of range, `reduction` or `dtype` differs, or the
+            shapes of labels, logits and weights do not match.
 
     Example:
 
@@ -87,9 +88,11 @@ class SequenceCrossentropy(keras.losses.Loss):
         ignore_class: int = 0,
         name: str = "sequence_crossentropy",
         fused: bool = True,
-        **kwargs: Any,
+        reduction: str = "sum_over_batch_size",
+        dtype: Any = None,
     ) -> None:
-        super().__init__(name=name, **kwargs)
+        check_mean_loss(reduction, dtype)
+        super().__init__(name=name, dtype="float32")
         check_label_smoothing(label_smoothing)
         check_label("ignore_class", ignore_class)
         self.label_smoothing = label_smoothing

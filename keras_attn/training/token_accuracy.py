@@ -3,6 +3,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn._backend.private_names import set_direction
 from keras_attn.training.token_metric import TokenMetric
 
 
@@ -20,7 +21,8 @@ class TokenAccuracy(TokenMetric):
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `"token_accuracy"`.
-        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`.
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`: `"float32"` (default) or
+            `"float64"`, the dtype of the sums.
 
     Call arguments:
         y_true: Int labels of shape `(batch, target)`.
@@ -28,10 +30,11 @@ class TokenAccuracy(TokenMetric):
         sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
 
     Returns:
-        Float32 scalar in [0, 1]; 0 if there are no tokens.
+        Scalar in the dtype of the metric in [0, 1]; 0 if there are no tokens.
 
     Raises:
-        ValueError: If `sample_weight` or `y_pred` has the wrong shape.
+        ValueError: If `sample_weight` or `y_pred` has the wrong shape, or `dtype` has half
+            precision.
 
     Example:
 
@@ -43,6 +46,7 @@ class TokenAccuracy(TokenMetric):
 
     def __init__(self, ignore_class: int = 0, name: str = "token_accuracy", **kwargs: Any) -> None:
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
+        set_direction(self, "up")
 
     def values(self, statistics: Any, num_classes: int) -> Any:
         # Speed: on CPUs, an argmax over the vocabulary is many times slower than a maximum.

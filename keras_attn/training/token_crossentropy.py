@@ -2,6 +2,7 @@ from typing import Any
 
 import keras
 
+from keras_attn._backend.private_names import set_direction
 from keras_attn._layer.argument_checks import check_label_smoothing
 from keras_attn.training.token_metric import TokenMetric
 from keras_attn.training.token_statistics import crossentropy_of
@@ -24,7 +25,8 @@ class TokenCrossentropy(TokenMetric):
             `SequenceCrossentropy`. Defaults to `0.0`.
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `"token_crossentropy"`.
-        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`.
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`: `"float32"` (default) or
+            `"float64"`, the dtype of the sums.
 
     Call arguments:
         y_true: Int labels of shape `(batch, target)`.
@@ -32,10 +34,11 @@ class TokenCrossentropy(TokenMetric):
         sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
 
     Returns:
-        Float32 scalar; 0 if there are no tokens.
+        Scalar in the dtype of the metric; 0 if there are no tokens.
 
     Raises:
-        ValueError: If `sample_weight` or `y_pred` has the wrong shape.
+        ValueError: If `sample_weight` or `y_pred` has the wrong shape, or `dtype` has half
+            precision.
 
     Example:
 
@@ -53,6 +56,7 @@ class TokenCrossentropy(TokenMetric):
         **kwargs: Any,
     ) -> None:
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
+        set_direction(self, "down")
         check_label_smoothing(label_smoothing)
         self.label_smoothing = label_smoothing
 

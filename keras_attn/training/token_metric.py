@@ -26,7 +26,8 @@ class TokenMetric(keras.metrics.Metric):
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `None`.
-        **kwargs: Arguments of `keras.metrics.Metric`.
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`: `"float32"` (default) or
+            `"float64"`, the dtype of the sums.
 
     Call arguments (of `update_state`):
         y_true: Int labels of shape `(batch, target)`.
@@ -35,18 +36,24 @@ class TokenMetric(keras.metrics.Metric):
         sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`, or `None`.
 
     Returns (of `result`):
-        Float32 scalar; 0 if there are no tokens.
+        Scalar in the dtype of the metric; 0 if there are no tokens.
 
     Raises:
-        ValueError: If `sample_weight` has the wrong rank.
+        ValueError: If `sample_weight` has the wrong rank, or `dtype` has half precision.
     """
 
     def __init__(self, ignore_class: int = 0, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(name=name, **kwargs)
         check_label("ignore_class", ignore_class)
         self.ignore_class = ignore_class
-        self.total = self.add_variable(shape=(), initializer="zeros", name="total")
-        self.num_tokens = self.add_variable(shape=(), initializer="zeros", name="num_tokens")
+        if self.dtype not in ("float32", "float64"):
+            raise ValueError(
+                "Expected dtype to be 'float32' or 'float64', because sums over tokens exceed "
+                f"half precision. Received: dtype={self.dtype!r}."
+            )
+        arguments = {"shape": (), "initializer": "zeros", "dtype": self.dtype}
+        self.total = self.add_variable(name="total", **arguments)
+        self.num_tokens = self.add_variable(name="num_tokens", **arguments)
 
     def values(self, statistics: Any, num_classes: int) -> Any:
         """Returns the value of each token. The metric ignores the values of padding.

@@ -1,4 +1,3 @@
-import contextlib
 import os
 import warnings
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from keras_attn._files.checkpoint_file import (
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._types import Tensor
+from keras_attn.training.build_from_data import scope_of
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.training_fingerprint import (
     differences_in_one_line,
@@ -173,7 +173,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self.step = end
         self.stopped = model.stop_training
         for name, value in (logs or {}).items():
-            self.history.setdefault(name, []).append(float(value))
+            self.history.setdefault(name, []).append(value)
         self.save()
 
     def save(self) -> None:
@@ -259,7 +259,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     def _set_state(self, path, arrays, facts):
         optimizer = self.model.optimizer
         if not optimizer.built:  # LossScaleOptimizer.build does not check this itself
-            with _scope_of(self.model):
+            with scope_of(self.model):
                 optimizer.build(self.model.trainable_variables)
         variables = self._variables()
         self._compare(path, facts)
@@ -336,10 +336,3 @@ def _check(path, name, expected, received):
             f"Expected a checkpoint of this model and optimizer, with {name} {expected}. Received: "
             f"{str(path)!r}, with {name} {received}. Use a different directory, or delete the file."
         )
-
-
-def _scope_of(model):
-    """Returns the scope of the model's strategy, in which the optimizer must be built."""
-    if keras.backend.backend() == "tensorflow":
-        return model.distribute_strategy.scope()
-    return contextlib.nullcontext()

@@ -57,6 +57,18 @@ def test_gradient_clipping_sees_the_gradients_of_a_step():
     np.testing.assert_allclose(ops.convert_to_numpy(variable.value), [-1.2, -1.6], rtol=1e-6)
 
 
+def test_metrics_have_directions():
+    model = keras.Sequential([keras.Input((2,)), layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=["accuracy"], weighted_metrics=["mae", "mae"])
+    mean = keras.metrics.Mean(name="mean")
+    private_names.set_direction(mean, "down")
+    model.mean = mean
+    model.fit(np.ones((1, 2)), np.ones((1, 1)), verbose=0)
+    found = dict(private_names.metric_directions(model))
+    assert found["accuracy"] == "up" and found["weighted_mae"] == found["mean"] == "down"
+    assert found["loss"] is None
+
+
 def test_adam_moments_belong_to_the_variable():
     first, second = keras.Variable([0.0]), keras.Variable([0.0, 0.0])
     optimizer = keras.optimizers.Adam(beta_1=0.5, beta_2=0.5)

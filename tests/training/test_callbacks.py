@@ -4,7 +4,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.training import AverageWeights, BestCheckpoint, BleuCallback
+from keras_attn.training import (
+    AverageWeights,
+    BestCheckpoint,
+    BleuCallback,
+    Perplexity,
+    TokenAccuracy,
+    TokenCrossentropy,
+)
+from keras_attn.training.monitored_direction import monitored_direction
 
 
 @pytest.fixture
@@ -39,6 +47,79 @@ def test_best_checkpoint_keeps_the_best_epoch(tmp_path, model, monitor, mode, va
     assert callback.best_epoch == best_epoch
     saved = keras.models.load_model(tmp_path / "best.keras")
     assert saved.get_weights()[0][0, 0] == best_epoch
+
+
+ALL_METRICS = sorted(
+    (each for each in vars(keras.metrics).values() if isinstance(each, type)),
+    key=lambda each: each.__name__,
+)
+ARGUMENTS = {
+    "IoU": {"num_classes": 2, "target_class_ids": [0]},
+    "MeanIoU": {"num_classes": 2},
+    "OneHotIoU": {"num_classes": 2, "target_class_ids": [0]},
+    "OneHotMeanIoU": {"num_classes": 2},
+    "MeanMetricWrapper": {"fn": keras.losses.mean_squared_error},
+    "PrecisionAtRecall": {"recall": 0.5},
+    "RecallAtPrecision": {"precision": 0.5},
+    "SensitivityAtSpecificity": {"specificity": 0.5},
+    "SpecificityAtSensitivity": {"sensitivity": 0.5},
+}
+
+
+def test_best_checkpoint_has_the_direction_of_keras(tmp_path):
+    """Every metric of Keras and of this package, compared with a callback of Keras."""
+    unknown = []
+    for kind in [*ALL_METRICS, Perplexity, TokenAccuracy, TokenCrossentropy]:
+        if kind is keras.metrics.Metric:
+            continue
+        metric = kind(**ARGUMENTS.get(kind.__name__, {}), name="metric")
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+        model.compile("sgd", "mse", metrics=[metric])
+        model._compile_metrics.build(np.zeros((1, 2)), np.zeros((1, 2)))
+        theirs = keras.callbacks.EarlyStopping("val_metric")
+        theirs.set_model(model)
+        ours = BestCheckpoint(tmp_path / "best.keras", "val_metric")
+        ours.set_model(model)
+        try:
+            theirs._set_monitor_op()
+        except ValueError:
+            unknown.append(kind.__name__)
+            with pytest.raises(ValueError, match="Received: monitor='val_metric', mode='auto'"):
+                ours.on_train_begin()
+            continue
+        expected = {keras.ops.less: "min", keras.ops.greater: "max"}[theirs.monitor_op]
+        assert monitored_direction(model, "val_metric") == expected, kind
+    counts = ["FalseNegatives", "FalsePositives", "TrueNegatives", "TruePositives"]
+    assert sorted(unknown) == sorted([*counts, "Mean", "Sum"])
+
+
+def test_best_checkpoint_of_one_of_two_outputs(tmp_path):
+    inputs = keras.Input((2,))
+    names = ("encoder", "decoder")
+    outputs = [keras.layers.Dense(1, "sigmoid", name=name)(inputs) for name in names]
+    model = keras.Model(inputs, outputs)
+    metrics = [["mse", "acc"], [keras.metrics.AUC(name="auc"), keras.metrics.AUC(name="auc")]]
+    losses = ["mse", "binary_crossentropy"]
+    model.compile("sgd", losses, metrics=metrics, weighted_metrics=[["mse"], []])
+    x, y = np.ones((4, 2)), np.array([[0.0], [1.0], [0.0], [1.0]])
+    keys = model.fit(x, [y, y], validation_data=(x, [y, y]), verbose=0).history.keys()
+    directions = {key: monitored_direction(model, key) for key in keys if "val_" in key}
+    assert directions == {
+        "val_loss": "min",
+        "val_encoder_loss": "min",
+        "val_decoder_loss": "min",
+        "val_encoder_mse": "min",
+        "val_encoder_weighted_mse": "min",
+        "val_encoder_acc": "max",
+        "val_decoder_auc": "max",
+        "val_decoder_auc_1": "max",
+    }
+
+
+def test_best_checkpoint_rejects_an_array(tmp_path, model):
+    callback = BestCheckpoint(tmp_path / "best.keras", "val_f1_score", "max")
+    with pytest.raises(ValueError, match=r"monitor='val_f1_score', an array of shape \(3,\)"):
+        run_epochs(callback, model, [np.zeros(3)], "val_f1_score")
 
 
 def test_best_checkpoint_saves_weights_and_another_model(tmp_path, model):

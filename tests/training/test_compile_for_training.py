@@ -1,8 +1,12 @@
+import warnings
+
 import keras
 import numpy as np
 import pytest
 
-from keras_attn import TrainingModel, rnn_seq2seq
+from keras import layers
+
+from keras_attn import AttentionRNNCell, LuongAttention, RNNDecoder, TrainingModel, rnn_seq2seq
 from keras_attn.training import (
     ClippedAdam,
     InverseSquareRootSchedule,
@@ -94,6 +98,56 @@ def test_gradients_are_scaled_where_layers_are_of_float16():
 @requires_tensorflow("JAX always compiles")
 def test_the_step_is_not_compiled_anew_for_every_shape():
     assert compile_for_training(toy_model()).jit_compile is False
+
+
+def test_losses_are_scaled_once():
+    inputs = keras.Input((None, 2))
+    model = keras.Model(inputs, keras.layers.Dense(4, dtype="mixed_float16")(inputs))
+    with pytest.raises(ValueError, match="loss_scale_factor=8.0. Pass it as initial_scale"):
+        compile_for_training(model, loss_scale_factor=8.0)
+
+
+def test_two_outputs_are_rejected():
+    inputs = keras.Input((None, 2))
+    outputs = [keras.layers.Dense(4, name=name)(inputs) for name in ("one", "other")]
+    for structure in (outputs, dict(zip("ab", outputs, strict=True))):
+        with pytest.raises(ValueError, match="one output, the logits. Received: model with the"):
+            compile_for_training(keras.Model(inputs, structure))
+
+
+def nested(layer):
+    inputs = keras.Input((None, 2))
+    return keras.Model(inputs, layer(inputs))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: layers.Dense(4, "softmax"),
+        lambda: layers.Activation("sigmoid"),
+        lambda: keras.ops.softmax,
+        lambda: layers.TimeDistributed(layers.Dense(4, "softmax")),
+        lambda: nested(layers.Softmax()),
+    ],
+)
+def test_outputs_that_are_not_logits_cause_a_warning(layer):
+    with pytest.warns(UserWarning, match="logits.* Received: model whose last layer"):
+        compile_for_training(nested(layer()))
+
+
+def test_softmax_of_the_output_layer_of_a_decoder_causes_a_warning():
+    output_layer = layers.Dense(9, "softmax", name="probabilities")
+    cell = AttentionRNNCell(layers.LSTMCell(4), LuongAttention())
+    decoder = RNNDecoder(cell, layers.Embedding(9, 4), head=output_layer)
+    encoder = rnn_seq2seq(9, 9, units=4, embedding_dim=4)[0]
+    with pytest.warns(UserWarning, match="'probabilities' applies a softmax"):
+        compile_for_training(TrainingModel(encoder, decoder))
+
+
+def test_softmax_of_another_layer_causes_no_warning():
+    parts = [layers.Dense(3, "softmax"), layers.Dense(4, "log_softmax")]
+    with warnings.catch_warnings(action="error"):
+        compile_for_training(keras.Sequential([keras.Input((None, 2)), *parts]))
 
 
 @pytest.mark.parametrize("policy", ["bfloat16", "float16"])

@@ -167,6 +167,57 @@ def test_carry_states_validates_from_zero_states():
     np.testing.assert_allclose(history["val_loss"][-1], -np.log(picked).mean(), rtol=1e-5)
 
 
+class Predict(keras.callbacks.Callback):
+    """Calls the model at the end of each epoch, as a callback that samples texts does."""
+
+    def __init__(self, inputs):
+        super().__init__()
+        self.inputs = inputs
+        self.first_states = []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.first_states.append(max(abs(s).max() for s in CarryStates.states(self.model)))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.predict(self.inputs, verbose=0)
+
+
+@not_on_jax
+@not_on_torch
+def test_carry_states_trains_from_zero_states_after_a_prediction(tmp_path):
+    windows = ConsecutiveWindows(IDS, 5, 3)
+    plain, model = compiled(make_model()), compiled(make_model())
+    fit(plain, windows, epochs=3, verbose=0, callbacks=[CarryStates()])
+    predict = Predict(windows.batch(0)[0])
+    model.predict(predict.inputs, verbose=0)
+    assert max(abs(state).max() for state in CarryStates.states(model)) > 0
+    for epochs in (2, 3):  # the second call resumes between two epochs
+        callbacks = [CarryStates(), predict]
+        fit(
+            model, windows, epochs=epochs, directory=tmp_path, callbacks=callbacks, verbose=0
+        )
+    assert predict.first_states == [0.0] * 3
+    for received, expected in zip(model.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_array_equal(received, expected)
+
+
+@not_on_jax
+@not_on_torch
+def test_carry_states_continues_after_a_validation_within_an_epoch():
+    windows = ConsecutiveWindows(IDS, 5, 3)
+    carry = CarryStates()
+
+    class Evaluate(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            before = CarryStates.states(self.model)
+            assert max(abs(state).max() for state in before) > 0
+            self.model.evaluate(*windows.batch(0), batch_size=3, verbose=0, callbacks=[carry])
+            for received, expected in zip(CarryStates.states(self.model), before, strict=True):
+                np.testing.assert_array_equal(received, expected)
+
+    fit(compiled(make_model()), windows, epochs=1, verbose=0, callbacks=[carry, Evaluate()])
+
+
 def test_carry_states_refuses_jax():
     if keras.backend.backend() != "jax":
         pytest.skip("is about JAX")

@@ -1,6 +1,7 @@
 """LoRA against NumPy, and through training, saving, merging and export."""
 
 import pickle
+import warnings
 
 import keras
 import numpy as np
@@ -205,7 +206,7 @@ def test_lora_refuses_layers_that_it_cannot_adapt():
     layer.trainable = False
     with pytest.raises(ValueError, match="Expected a trainable layer"):
         layer.enable_lora(2)
-    with pytest.raises(ValueError, match="trainable MultiHeadAttention"):
+    with pytest.raises(ValueError, match="trainable keras_attn.MultiHeadAttention"):
         enable_lora(layer, 2)
     layer.trainable = True
     layer.enable_lora(2)
@@ -220,6 +221,33 @@ def test_lora_refuses_layers_that_it_cannot_adapt():
     quantized.contraction.quantize("int8")
     with pytest.raises(ValueError, match="not quantized"):
         quantized.enable_lora(2)
+
+
+def test_lora_names_what_replaces_the_attention_of_keras():
+    inputs = keras.Input((5, 8))
+    attention = keras.layers.MultiHeadAttention(2, 4, name="theirs")
+    model = keras.Model(inputs, attention(inputs, inputs))
+    with pytest.raises(ValueError, match=r"\['theirs'\] are of Keras: use keras_attn.Multi"):
+        enable_lora(model, 2)
+    attention.query_dense.enable_lora(2)  # the other advice of the message
+    assert attention.query_dense.lora_enabled
+
+
+def test_loaded_lora_continues_without_a_warning(tmp_path):
+    """Keras builds the optimizer of a compiled file for all weights, and warns."""
+    inputs = keras.Input(X.shape[1:])
+    model = keras.Model(inputs, MultiHeadAttention(2, 4)(inputs, inputs))
+    enable_lora(model, 2)
+    model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)
+    model.save(tmp_path / "model.keras")
+    with pytest.warns(UserWarning, match="Skipping variable loading for optimizer"):
+        loaded = keras.saving.load_model(tmp_path / "model.keras")
+    with pytest.raises(ValueError, match="Load a saved model with compile=False"):
+        enable_lora(loaded, 2)
+    with warnings.catch_warnings(action="error"):
+        loaded = keras.saving.load_model(tmp_path / "model.keras", compile=False)
+    assert len(enable_lora(loaded, 2)) == len(loaded.trainable_variables) == 4
 
 
 def copies(model):

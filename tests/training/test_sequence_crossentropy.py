@@ -1,7 +1,10 @@
+from functools import partial
+
 import keras
 import numpy as np
 import pytest
 
+from keras_attn.forecasting import ForecastLoss, PointHead
 from keras_attn.training import SequenceCrossentropy, crossentropy_per_token
 from tests.backend import requires_tensorflow
 
@@ -20,6 +23,20 @@ def test_is_the_mean_over_real_tokens(batch):
     losses = keras.ops.convert_to_numpy(crossentropy_per_token(labels, logits, 0.1))
     loss = SequenceCrossentropy(label_smoothing=0.1)(labels, logits)
     np.testing.assert_allclose(loss, losses[labels != 0].mean(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [SequenceCrossentropy, partial(ForecastLoss, PointHead())])
+def test_losses_are_means_in_float32(loss):
+    for reduction in ("sum", "mean", "mean_with_sample_weight", "none", None):
+        with pytest.raises(ValueError, match=f"Received: reduction={reduction!r}"):
+            loss(reduction=reduction)
+    for dtype in ("float64", "float16", keras.DTypePolicy("mixed_float16")):
+        with pytest.raises(ValueError, match="Received: dtype="):
+            loss(dtype=dtype)
+    for dtype in (None, "float32", keras.DTypePolicy("float32")):
+        kept = loss(reduction="sum_over_batch_size", dtype=dtype)
+        again = type(kept).from_config(kept.get_config())
+        assert (again.reduction, again.dtype) == ("sum_over_batch_size", "float32")
 
 
 def test_padding_changes_nothing(batch):

@@ -97,6 +97,21 @@ def test_config_round_trip(metric, batches):
     assert result_of(copy, batches[0]) == result_of(metric, batches[0])
 
 
+@pytest.mark.parametrize("kind", [TokenAccuracy, Perplexity, TokenCrossentropy])
+def test_sums_have_no_half_precision(kind):
+    with pytest.raises(ValueError, match="Received: dtype='float16'"):
+        kind(dtype="float16")
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX has no float64 by default")
+@pytest.mark.parametrize("kind", [TokenAccuracy, Perplexity, TokenCrossentropy])
+def test_more_tokens_than_float32_can_count(kind):
+    metric = kind.from_config(kind(dtype="float64").get_config())
+    metric.num_tokens.assign(2.0**24)
+    metric.update_state(np.array([[1]]), np.array([[[1.0, 0.0]]]))
+    assert float(metric.num_tokens) == 2**24 + 1
+
+
 @pytest.mark.parametrize("shape", [(2, 1), (1, 3)])
 def test_labels_are_not_broadcast(shape):
     with pytest.raises(ValueError, match="the shape of the labels"):

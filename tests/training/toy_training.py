@@ -1,5 +1,6 @@
 """Small sequence models and their batches for the tests of training."""
 
+import itertools
 import os
 import signal
 
@@ -56,6 +57,27 @@ class ToyBatches:
         return tf.data.Dataset.from_generator(
             lambda: self.stream(start_step),
             output_signature=({"source_ids": ids, "target_ids": ids}, ids),
+        )
+
+
+class SumBatches:
+    """Batches of four features and their sum."""
+
+    steps_per_epoch = 2
+
+    def batch(self, step):
+        x = np.random.default_rng(step % self.steps_per_epoch).normal(size=(6, 4)).astype("float32")
+        return x, x.sum(1, keepdims=True)
+
+    def stream(self, start_step=0):
+        return (self.batch(step) for step in itertools.count(start_step))
+
+    def dataset(self, start_step=0):
+        import tensorflow as tf
+
+        specs = tf.TensorSpec((None, 4)), tf.TensorSpec((None, 1))
+        return tf.data.Dataset.from_generator(
+            lambda: self.stream(start_step), output_signature=specs
         )
 
 

@@ -1,0 +1,65 @@
+import contextlib
+from typing import Any
+
+import keras
+
+from keras_attn._backend.private_names import build_symbolically
+from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn._types import StaticShape
+
+
+def build_from_data(model: keras.Model, batches: Any) -> None:
+    """Builds a model like the first step of `model.fit`, so that its weights can be restored.
+
+    The weights have the same initial values as in `model.fit`. Nothing changes if all layers are
+    built.
+
+    Args:
+        model: Compiled `keras.Model`.
+        batches: Object with `dataset(start_step)` or `stream(start_step)`, see
+            `keras_attn.training.fit`.
+
+    Raises:
+        ValueError: If the model cannot be built without values of its inputs.
+    """
+    if all(layer.built for layer in flatten_layers([model]) if not _only_has_parts(layer)):
+        return
+    try:
+        with scope_of(model):
+            build_symbolically(model, _symbolic_batch(batches))
+    except Exception as error:  # `call` of a subclass can raise any error
+        if model.built:
+            return  # a layer that the model did not use when it was called
+        raise ValueError(
+            "Expected a built model, or one that Keras can build from the shapes of a batch. "
+            f"Received: model={model.name!r}, built=False ({error}). Call the model once with a "
+            "batch of inputs before the training, or remove the directory."
+        ) from error
+
+
+def scope_of(model: keras.Model) -> Any:
+    """Returns the scope of the model's strategy, in which its variables must be created."""
+    if keras.backend.backend() == "tensorflow":
+        return model.distribute_strategy.scope()
+    return contextlib.nullcontext()
+
+
+def _only_has_parts(layer):
+    """Returns whether a model without `call`, such as a GAN, only has models as attributes."""
+    return isinstance(layer, keras.Model) and type(layer).call is keras.Model.call
+
+
+def _symbolic_batch(batches):
+    """Returns the first batch as nested `KerasTensor`s."""
+    if keras.backend.backend() == "tensorflow" and hasattr(batches, "dataset"):
+        batch = batches.dataset(0).element_spec
+    else:
+        batch = next(iter(batches.stream(0)))
+
+    def symbolic(value):
+        if value is None:
+            return None
+        shape: StaticShape = tuple(value.shape)
+        return keras.KerasTensor(shape, keras.backend.standardize_dtype(value.dtype))
+
+    return keras.tree.map_structure(symbolic, batch)

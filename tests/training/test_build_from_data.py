@@ -1,0 +1,136 @@
+"""Models that are built from the first batch have the weights of plain `model.fit`."""
+
+import contextlib
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.training import fit
+from tests.backend import requires_tensorflow
+from tests.slow_cases import all_slow_but
+from tests.training.toy_training import SumBatches
+
+STEPS = SumBatches.steps_per_epoch
+layers = keras.layers
+
+
+def sequential():
+    return keras.Sequential([layers.Dense(4, "relu"), layers.Dense(1)])
+
+
+class Lazy(layers.Layer):
+    """Creates its parts in `build`, with seeds that depend on the order of building."""
+
+    def build(self, shape):
+        self.first = layers.Dense(shape[-1], "tanh")
+        self.first.build(shape)
+        self.normalization = layers.BatchNormalization()
+        self.normalization.build(shape)
+
+    def call(self, inputs, training=False):
+        return self.normalization(self.first(inputs), training=training)
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.lazy = [Lazy(), layers.Dense(2)]
+        self.last = layers.Dense(1)
+
+    def call(self, inputs, training=False):
+        for layer in self.lazy:
+            inputs = layer(inputs, training=training)
+        return self.last(inputs)
+
+
+class WithBranch(Subclassed):
+    """Reads the values of its inputs, so it cannot be built from their shapes."""
+
+    def call(self, inputs, training=False):
+        if float(keras.ops.max(inputs)) > 0:
+            inputs = self.lazy[0](inputs, training=training)
+        return self.last(inputs)
+
+
+class WithoutCall(keras.Model):
+    """Has a `train_step` of built parts, as a GAN."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = keras.Sequential([keras.Input((4,)), layers.Dense(1)])
+
+    def train_step(self, data):
+        import tensorflow as tf
+
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = keras.ops.mean((self.part(x) - y) ** 2)
+        variables = self.part.trainable_variables
+        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        return {"loss": loss}
+
+
+class Interrupt(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 1:
+            raise KeyboardInterrupt
+
+
+def compiled(make, **settings):
+    keras.utils.set_random_seed(3)
+    model = make()
+    optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
+    model.compile(optimizer, None if make is WithoutCall else "mse", **settings)
+    return model
+
+
+def plain_weights(make, scope=contextlib.nullcontext):
+    with scope():
+        model = compiled(make)
+    name = "dataset" if keras.backend.backend() == "tensorflow" else "stream"
+    model.fit(getattr(SumBatches(), name)(), steps_per_epoch=STEPS, epochs=2, shuffle=False, verbose=0)
+    return model.get_weights()
+
+
+def assert_resumes(make, directory, scope=contextlib.nullcontext):
+    expected = plain_weights(make, scope)
+    with scope():
+        interrupted = compiled(make)
+    arguments = {"epochs": 2, "directory": directory, "save_steps": 1, "verbose": 0}
+    with pytest.raises(KeyboardInterrupt):
+        fit(interrupted, SumBatches(), callbacks=[Interrupt()], **arguments)
+    with scope():
+        resumed = compiled(make)
+    fit(resumed, SumBatches(), **arguments)
+    for received, each in zip(resumed.get_weights(), expected, strict=True):
+        np.testing.assert_allclose(received, each, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("make", all_slow_but(Subclassed, cases=[sequential, Subclassed]))
+def test_unbuilt_model_resumes_with_the_weights_of_keras(make, tmp_path):
+    assert_resumes(make, tmp_path)
+
+
+@requires_tensorflow("Keras builds the model itself on other backends, which needs `call`")
+def test_model_without_call_resumes(tmp_path):
+    assert_resumes(WithoutCall, tmp_path)
+
+
+@pytest.mark.slow
+@requires_tensorflow("the strategy is of TensorFlow")
+def test_unbuilt_model_resumes_under_a_strategy(tmp_path):
+    import tensorflow as tf
+
+    assert_resumes(sequential, tmp_path, tf.distribute.MirroredStrategy(["CPU:0"]).scope)
+
+
+@requires_tensorflow("Keras rejects the model itself on other backends")
+def test_model_that_needs_values_is_rejected_with_a_directory(tmp_path):
+    model = compiled(WithBranch, run_eagerly=True)
+    with pytest.raises(ValueError, match="(?s)Expected a built model.*Call the model once"):
+        fit(model, SumBatches(), epochs=1, directory=tmp_path, verbose=0)
+    model(SumBatches().batch(0)[0])
+    fit(model, SumBatches(), epochs=1, directory=tmp_path, verbose=0)
+    without = fit(compiled(WithBranch, run_eagerly=True), SumBatches(), epochs=1, verbose=0)
+    assert np.isfinite(without.history["loss"]).all()

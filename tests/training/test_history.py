@@ -1,0 +1,56 @@
+"""The history of a resumed training has the values and types of an uninterrupted one."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.training import fit
+from tests.training.toy_training import SumBatches
+
+
+class Counts(keras.metrics.Metric):
+    """Returns a dict of a number and an array."""
+
+    def __init__(self):
+        super().__init__(name="counts")
+        self.steps = self.add_variable((), "zeros")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.steps.assign_add(1.0)
+
+    def result(self):
+        return {"steps": self.steps + 0.0, "both": keras.ops.ones((2,)) * self.steps}
+
+
+class Log(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        logs["rank"] = epoch
+        logs["name"] = f"epoch {epoch}"
+
+
+class InterruptEpoch(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+
+def compiled():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, "sigmoid")])
+    model.compile("sgd", "mse", metrics=[keras.metrics.F1Score(threshold=0.5), Counts()])
+    return model
+
+
+def test_arrays_in_the_logs_are_restored(tmp_path):
+    expected = fit(compiled(), SumBatches(), epochs=2, callbacks=[Log()], verbose=0).history
+    assert isinstance(expected["both"][0], np.ndarray)
+    arguments = {"epochs": 2, "directory": tmp_path, "verbose": 0}
+    with pytest.raises(KeyboardInterrupt):
+        fit(compiled(), SumBatches(), callbacks=[Log(), InterruptEpoch()], **arguments)
+    received = fit(compiled(), SumBatches(), callbacks=[Log()], **arguments).history
+    assert received.keys() == expected.keys()
+    for name, values in expected.items():
+        for one, other in zip(received[name], values, strict=True):
+            assert type(one) is type(other)
+            assert getattr(one, "dtype", None) == getattr(other, "dtype", None)
+            np.testing.assert_array_equal(one, other)
