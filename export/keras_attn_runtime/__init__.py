@@ -1,6 +1,6 @@
 """Runs ONNX and LiteRT files exported by keras_attn, without Keras or TensorFlow."""
 
-from keras_attn_runtime.cancellation import CancelToken
+from keras_attn_runtime.calls.cancellation import CancelToken
 from keras_attn_runtime.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -8,13 +8,13 @@ from keras_attn_runtime.errors import (
     ProviderError,
     SentenceError,
 )
-from keras_attn_runtime.forecaster import Forecaster
-from keras_attn_runtime.image_files import read_image
-from keras_attn_runtime.series_table import SeriesTable, read_series_tables
-from keras_attn_runtime.stepped_model import SteppedModel
-from keras_attn_runtime.streaming_translator import StreamingTranslator
+from keras_attn_runtime.inputs.image_files import read_image
+from keras_attn_runtime.models.stepped_model import SteppedModel
+from keras_attn_runtime.series.forecaster import Forecaster
+from keras_attn_runtime.series.table import SeriesTable, read_series_tables
+from keras_attn_runtime.translate.streaming_translator import StreamingTranslator
+from keras_attn_runtime.translate.translator import Translator
 from keras_attn_runtime.translation import Hypothesis, Translation
-from keras_attn_runtime.translator import Translator
 
 __version__ = "0.1.0"
 

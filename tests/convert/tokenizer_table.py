@@ -26,8 +26,8 @@ import tokenizers
 import transformers
 from keras_attn_runtime.file_format.settings import _side
 from keras_attn_runtime.file_format.settings_reader import SettingsReader
-from keras_attn_runtime.json_tokenizer import JsonTokenizer
-from keras_attn_runtime.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn_runtime.text.json_tokenizer import JsonTokenizer
+from keras_attn_runtime.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART50
 

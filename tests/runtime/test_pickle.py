@@ -8,7 +8,7 @@ import pickle
 import pytest
 from keras_attn_runtime import ModelFileError, ProviderError, SentenceError, Translator
 from keras_attn_runtime.errors import BatchError, Cancelled, DeadlineExceeded
-from keras_attn_runtime.exported_model import ExportedModel
+from keras_attn_runtime.models.exported_model import ExportedModel
 
 TEXTS = ["some text", "two dogs run", ""]
 

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from typing import Any, Protocol, TextIO, TypeAlias, TypeVar
 
+from keras_attn_runtime.calls.options import CallOptions
+from keras_attn_runtime.commands.interruption import SIGNAL, TIMED_OUT, Interruption
+from keras_attn_runtime.commands.progress import Progress
 from keras_attn_runtime.commands.standard_input import StandardInput
 from keras_attn_runtime.errors import (
     BatchError,
@@ -15,11 +18,8 @@ from keras_attn_runtime.errors import (
     ModelFileError,
     SentenceError,
 )
-from keras_attn_runtime.interruption import SIGNAL, TIMED_OUT, Interruption
-from keras_attn_runtime.options import CallOptions
-from keras_attn_runtime.progress import Progress
+from keras_attn_runtime.translate.translator import Translator
 from keras_attn_runtime.translation import Translation
-from keras_attn_runtime.translator import Translator
 
 SUCCESS, FAILURE = 0, 1  # argparse uses 2 for an invalid command line
 

@@ -4,16 +4,16 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+from keras_attn_runtime.calls.options import CallOptions
 from keras_attn_runtime.commands.argument_types import integer
+from keras_attn_runtime.commands.json_line import json_line
 from keras_attn_runtime.commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime.commands.line_arguments import add_line_arguments, add_model
 from keras_attn_runtime.commands.line_loop import run_lines
+from keras_attn_runtime.commands.lines import read_lines
 from keras_attn_runtime.errors import SentenceError
-from keras_attn_runtime.json_line import json_line
-from keras_attn_runtime.lines import read_lines
-from keras_attn_runtime.options import CallOptions
+from keras_attn_runtime.translate.translator import Translator
 from keras_attn_runtime.translation import Translation
-from keras_attn_runtime.translator import Translator
 
 HELP = "write the log probabilities of given translations"
 DESCRIPTION = (

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+from keras_attn_runtime.calls.options import CallOptions
 from keras_attn_runtime.commands.argument_types import integer, positive_integer
 from keras_attn_runtime.commands.image_directory import ImageDirectory
+from keras_attn_runtime.commands.json_line import json_line
 from keras_attn_runtime.commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime.commands.line_arguments import add_line_arguments, add_model
 from keras_attn_runtime.commands.line_loop import run_lines
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.json_line import json_line
-from keras_attn_runtime.options import CallOptions
+from keras_attn_runtime.translate.translator import Translator
 from keras_attn_runtime.translation import Translation
-from keras_attn_runtime.translator import Translator
 
 HELP = "translate standard input, line by line"
 DESCRIPTION = (

@@ -4,7 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 
 from keras_attn_runtime.commands.line_arguments import add_model
-from keras_attn_runtime.triton import write_repository
+from keras_attn_runtime.commands.triton_repository import write_repository
 
 HELP = "add a file to a model repository of NVIDIA Triton"
 DESCRIPTION = (

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from keras_attn_runtime.file_format.image_format import CHANNELS, FILTERS, ImageFormat
 from keras_attn_runtime.file_format.settings_reader import SettingsReader
-from keras_attn_runtime.image_format import CHANNELS, FILTERS, ImageFormat
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from keras_attn_runtime.added_tokens import AddedToken
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.file_format.inputs import Input, read_input
 from keras_attn_runtime.file_format.metadata_entries import KIND, SERIES, read_entries
 from keras_attn_runtime.file_format.settings_reader import SettingsReader
-from keras_attn_runtime.languages import Language
+from keras_attn_runtime.text.added_tokens import AddedToken
+from keras_attn_runtime.translate.languages import Language
 
 
 @dataclass(frozen=True)

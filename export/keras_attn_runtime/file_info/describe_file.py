@@ -9,8 +9,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from keras_attn_runtime import checksum, file_checksum
 from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_format import file_checksum
+from keras_attn_runtime.file_format import metadata_checksum as checksum
+from keras_attn_runtime.file_format.json_values import is_object
 from keras_attn_runtime.file_format.litert_container import (
     LiteRTContainer,
     is_exported_litert_file,
@@ -21,9 +23,8 @@ from keras_attn_runtime.file_info.read_metadata import read_onnx_file
 from keras_attn_runtime.file_info.saved_model import SavedModel
 from keras_attn_runtime.file_info.tensor_value import Signatures, TensorValue
 from keras_attn_runtime.file_info.tflite_file import IDENTIFIER, TfliteFile
-from keras_attn_runtime.foreign_files import identify_foreign
-from keras_attn_runtime.json_values import is_object
-from keras_attn_runtime.regular_file import require_regular_file
+from keras_attn_runtime.files.foreign_files import identify_foreign
+from keras_attn_runtime.files.regular_file import require_regular_file
 
 PREFIX = "keras_attn."
 TOKENIZER = "_tokenizer"

@@ -1,7 +1,7 @@
 import mmap
 from os import PathLike
 
-from keras_attn_runtime.regular_file import require_regular_file
+from keras_attn_runtime.files.regular_file import require_regular_file
 
 
 def map_file(path: str | PathLike[str]) -> memoryview:
