@@ -60,6 +60,23 @@ ORDERS = {
         "convert",
         "export",
     ),
+    "keras_attn_runtime": (
+        "array_types",
+        "translation",
+        "errors",
+        "files",
+        "calls",
+        "file_format",
+        "text",
+        "file_info",
+        "engines",
+        "models",
+        "inputs",
+        "translate",
+        "series",
+        "commands",
+        "__main__",
+    ),
 }
 TENSORFLOW = ("_backend", "text", "training", "export")
 PRIVATE_NAMES = ROOT / "_backend" / "private_names.py"

@@ -12,6 +12,8 @@ Array: TypeAlias = npt.NDArray[Any]
 Arrays: TypeAlias = dict[str, Array]
 """Dict from the name of an input or output to its array."""
 
+LARGEST_INT32 = 2**31 - 1
+
 Integers: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float32]
 

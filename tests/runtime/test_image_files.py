@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from keras_attn_runtime import ModelFileError, read_image
 from keras_attn_runtime.file_format import Input
-from keras_attn_runtime.file_format.image_format import ImageFormat
+from keras_attn_runtime.file_format.inputs import ImageFormat
 from keras_attn_runtime.inputs.image_files import list_images
 
 Image = pytest.importorskip("PIL.Image")

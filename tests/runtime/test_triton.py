@@ -4,7 +4,7 @@ import os
 import onnx
 import pytest
 from keras_attn_runtime.commands import main as program
-from keras_attn_runtime.commands.triton_repository import write_repository
+from keras_attn_runtime.commands.triton import write_repository
 from keras_attn_runtime.files import working_directory
 from onnx import helper
 

@@ -6,9 +6,8 @@ from typing import Any, ParamSpec, Self, TypedDict, TypeVar
 
 import numpy as np
 
+from keras_attn_runtime.array_types import LARGEST_INT32
 from keras_attn_runtime.calls.cancellation import CancelToken
-
-LARGEST_INT32 = 2**31 - 1
 
 P = ParamSpec("P")
 R = TypeVar("R")

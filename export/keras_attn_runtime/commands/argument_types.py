@@ -4,7 +4,7 @@ import argparse
 import math
 from typing import TypeVar
 
-from keras_attn_runtime.calls.options import LARGEST_INT32
+from keras_attn_runtime.array_types import LARGEST_INT32
 from keras_attn_runtime.series.table import LARGEST, PREVIOUS
 
 N = TypeVar("N", int, float)

@@ -2,18 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from keras_attn_runtime.array_types import Arrays
 from keras_attn_runtime.errors import SentenceError
+from keras_attn_runtime.file_format import Side
 from keras_attn_runtime.inputs.masked_arrays import has_masked
 from keras_attn_runtime.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from keras_attn_runtime.file_format import Side
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class SourceReader:
 
     def __init__(
         self,
-        side: "Side",
+        side: Side,
         max_source_length: int,
         max_source_characters: int,
         truncate: bool,

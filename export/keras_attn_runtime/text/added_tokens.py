@@ -3,7 +3,8 @@
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+from keras_attn_runtime.file_format import AddedToken
 
 _SPACES = re.compile(r"[^\S\x1c-\x1f]*")
 _LAST_SPACES = re.compile(r"[^\S\x1c-\x1f]*$")
@@ -20,26 +21,6 @@ _CLEANED = (
     (" 've", "'ve"),
     (" 're", "'re"),
 )
-
-
-@dataclass(frozen=True)
-class AddedToken:
-    """A string that is one id wherever a text contains it.
-
-    Attributes:
-        content: string, the token.
-        id: int, its id.
-        special: bool, whether the token is removed when ids are decoded.
-        lstrip, rstrip: bools, whether the token includes the white space before it and after it.
-        single_word: bool, whether the token is only found as a whole word.
-    """
-
-    content: str
-    id: int
-    special: bool = False
-    lstrip: bool = False
-    rstrip: bool = False
-    single_word: bool = False
 
 
 class AddedTokenSplitter:

@@ -1,13 +1,11 @@
 import base64
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_format import Side
 from keras_attn_runtime.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from keras_attn_runtime.file_format import Side
 
 
 class JsonTokenizer(Tokenizer):
@@ -24,7 +22,7 @@ class JsonTokenizer(Tokenizer):
         ModelFileError: if the content cannot be decoded or loaded.
     """
 
-    def __init__(self, encoded_model: str, side: "Side") -> None:
+    def __init__(self, encoded_model: str, side: Side) -> None:
         try:
             import tokenizers
         except ImportError as error:

@@ -1,16 +1,13 @@
 import base64
 import binascii
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import sentencepiece
 
 from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_format import Side
 from keras_attn_runtime.text.added_tokens import AddedTokenSplitter, clean_up_spaces
 from keras_attn_runtime.text.tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from keras_attn_runtime.file_format import Side
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -25,7 +22,7 @@ class SentencePieceTokenizer(Tokenizer):
         ModelFileError: if the model cannot be decoded or loaded.
     """
 
-    def __init__(self, encoded_model: str, side: "Side") -> None:
+    def __init__(self, encoded_model: str, side: Side) -> None:
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(base64.b64decode(encoded_model, validate=True))

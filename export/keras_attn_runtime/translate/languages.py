@@ -3,32 +3,9 @@
 import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from keras_attn_runtime.file_format import Language, Side
 from keras_attn_runtime.inputs.source import Source
-
-if TYPE_CHECKING:
-    from keras_attn_runtime.file_format import Side
-
-
-@dataclass(frozen=True)
-class Language:
-    """Ids that select a language.
-
-    Attributes:
-        source_start: list of ids that are inserted before a text in this language, after the start
-            token.
-        source_end: list of ids that are appended to a text in this language, after the end token.
-        target_start: list of ids with which a translation into this language begins.
-        source_tag: list of ids that are inserted before a text that is translated into this
-            language.
-    """
-
-    source_start: list[int]
-    source_end: list[int]
-    target_start: list[int]
-    source_tag: list[int]
-
 
 NO_LANGUAGE = Language([], [], [], [])
 
@@ -52,8 +29,8 @@ class LanguageIds:
     @classmethod
     def of(
         cls,
-        source: "Side | None",
-        target: "Side",
+        source: Side | None,
+        target: Side,
         source_language: str | None,
         target_language: str | None,
     ) -> "LanguageIds":
@@ -91,7 +68,7 @@ class LanguageIds:
             yield each
 
 
-def _language(argument: str, name: str | None, side: "Side | None") -> Language:
+def _language(argument: str, name: str | None, side: Side | None) -> Language:
     languages = {} if side is None else side.languages
     if name is None and (not languages or side is None):
         return NO_LANGUAGE

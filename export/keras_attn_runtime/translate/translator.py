@@ -6,10 +6,9 @@ from typing import Literal, Unpack
 
 import numpy.typing as npt
 
-from keras_attn_runtime.array_types import Ids
+from keras_attn_runtime.array_types import LARGEST_INT32, Ids
 from keras_attn_runtime.calls.cancellation import Call
 from keras_attn_runtime.calls.options import (
-    LARGEST_INT32,
     CallOptions,
     Options,
     list_options,
@@ -17,8 +16,7 @@ from keras_attn_runtime.calls.options import (
     require_integer,
 )
 from keras_attn_runtime.calls.reading import read
-from keras_attn_runtime.engines.create_session import MOST_THREADS, Providers
-from keras_attn_runtime.engines.default_num_threads import default_num_threads
+from keras_attn_runtime.engines.create_session import MOST_THREADS, Providers, default_num_threads
 from keras_attn_runtime.engines.pickled_arguments import PickledArguments
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.inputs.array_inputs import ArrayReader, Rows
