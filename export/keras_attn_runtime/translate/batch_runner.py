@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from typing import TypeVar
+from itertools import islice
+from typing import TypeAlias, TypeVar
 
 from keras_attn_runtime.calls.cancellation import Call
 from keras_attn_runtime.calls.options import Options
@@ -13,6 +14,7 @@ from keras_attn_runtime.translate.windows import batches_by_length, windows
 from keras_attn_runtime.translation import UNFINISHED, Translation, Unfinished
 
 T = TypeVar("T")
+BatchResults: TypeAlias = list[Translation | BatchError]
 
 
 class BatchRunner:
@@ -28,8 +30,8 @@ class BatchRunner:
     """
 
     def __init__(self, model: ExportedModel, num_workers: int) -> None:
-        self._model = model
-        self._builder = TranslationBuilder(model)
+        self.model = model
+        self.builder = TranslationBuilder(model)
         self._num_workers = num_workers
         # With `num_workers=1`, each calling thread has its own worker thread.
         self._pool = WorkerPool(num_workers if num_workers > 1 else None)
@@ -51,16 +53,17 @@ class BatchRunner:
         first_unfinished: int | None = None
         try:
             for window in windows(sources, options.window_size):
-                translations, error = self._run_window(window, options, call)
-                for translation in translations:
+                results = _Window(window, self, options, call)
+                results.run(self._num_workers)
+                for translation in results.translations:
                     if isinstance(translation, BatchError):
                         raise BatchError(translation.reason, index) from translation
                     if isinstance(translation, Unfinished) and first_unfinished is None:
                         first_unfinished = index
                     yield translation
                     index += 1
-                if error is not None:
-                    raise error
+                if results.error is not None:
+                    raise results.error
         except (Cancelled, DeadlineExceeded) as error:
             found = index if first_unfinished is None else first_unfinished
             raise call.error(found) or error from None
@@ -98,73 +101,16 @@ class BatchRunner:
 
     def limits(self, options: Options) -> tuple[int, float]:
         """Returns the maximum length and the length penalty. Their defaults are in the file."""
-        settings = self._model.settings
+        settings = self.model.settings
         return (
             settings.max_length if options.max_length is None else options.max_length,
             settings.length_penalty if options.length_penalty is None else options.length_penalty,
         )
 
-    def _run_window(
-        self, window: list[Source], options: Options, call: Call
-    ) -> tuple[list[Translation | BatchError | Unfinished], Cancelled | DeadlineExceeded | None]:
-        """Returns the translations of a window, and the error that ended the call, or `None`."""
-        translations: list[Translation | BatchError | Unfinished] = [
-            self._builder.build_empty(source, options) for source in window
-        ]
-        if options.max_length == 0:
-            return translations, None
-        batch_size = min(options.batch_size, self._model.batch_size or options.batch_size)
-        rows = [row for row, source in enumerate(window) if not source.is_empty]
-        # Arrays of different shapes cannot be stacked into one batch.
-        groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
-        for row in rows:
-            groups.setdefault(window[row].shapes, []).append(row)
-        batches = [
-            [group[position] for position in positions]
-            for group in groups.values()
-            for positions in batches_by_length([len(window[row].ids) for row in group], batch_size)
-        ]
-        for row in rows:
-            translations[row] = UNFINISHED
-
-        running: dict[Future[list[Translation | BatchError]], list[int]] = {}
-
-        def fill(batch: list[int], results: list[Translation | BatchError]) -> None:
-            for row, result in zip(batch, results, strict=True):
-                translations[row] = result
-
-        def submit(batch: list[int]) -> None:
-            sources = [window[row] for row in batch]
-            future = self.submit(lambda: self._run_batch(sources, options, call), call)
-            running[future] = batch
-
-        def done() -> list[Future[list[Translation | BatchError]]]:
-            return [future for future in running if future.done()]
-
-        try:
-            call.check()
-            for batch in batches[: self._num_workers]:
-                submit(batch)
-            for position in range(len(batches)):
-                call.wait(lambda: bool(done()))
-                future = done()[0]
-                fill(running.pop(future), self.result(future, call))
-                if position + self._num_workers < len(batches):
-                    call.check()
-                    submit(batches[position + self._num_workers])
-        except (Cancelled, DeadlineExceeded) as error:
-            for future in done():
-                if future.exception() is None:
-                    fill(running[future], future.result())
-            return translations, error
-        return translations, None
-
-    def _run_batch(
-        self, sources: list[Source], options: Options, call: Call
-    ) -> list[Translation | BatchError]:
+    def run_batch(self, sources: list[Source], options: Options, call: Call) -> BatchResults:
         """Returns one item for each sentence: its `Translation`, or a `BatchError` if it failed."""
         try:
-            outputs = self._model.run(
+            outputs = self.model.run(
                 [source.content for source in sources],
                 *self.limits(options),
                 [source.prefix for source in sources],
@@ -178,7 +124,85 @@ class BatchRunner:
                 return [error]
             half = len(sources) // 2
             parts = sources[:half], sources[half:]
-            return [each for part in parts for each in self._run_batch(part, options, call)]
+            return [each for part in parts for each in self.run_batch(part, options, call)]
         return [
-            self._builder.build(outputs, row, source, options) for row, source in enumerate(sources)
+            self.builder.build(outputs, row, source, options) for row, source in enumerate(sources)
         ]
+
+
+class _Window:
+    """The translations of a window of sentences.
+
+    Args:
+        sources: list of `Source`.
+        runner: `BatchRunner`.
+        options: `Options`.
+        call: `Call`.
+
+    Attributes:
+        translations: list with an item for each source: its `Translation`, the `BatchError` of the
+            engine, or `UNFINISHED`.
+        error: the error that ended the call early, or `None`.
+    """
+
+    def __init__(
+        self, sources: list[Source], runner: BatchRunner, options: Options, call: Call
+    ) -> None:
+        self.translations: list[Translation | BatchError | Unfinished] = [
+            runner.builder.build_empty(source, options) for source in sources
+        ]
+        self.error: Cancelled | DeadlineExceeded | None = None
+        self._sources, self._runner, self._options, self._call = sources, runner, options, call
+        self._running: dict[Future[BatchResults], list[int]] = {}
+
+    def run(self, num_workers: int) -> None:
+        """Runs the model on all batches, on up to `num_workers` batches at the same time."""
+        if self._options.max_length == 0:
+            return
+        batches = iter(self._batches())
+        try:
+            self._call.check()
+            for batch in islice(batches, num_workers):
+                self._submit(batch)
+            while self._running:
+                self._call.wait(lambda: bool(self._done()))
+                self._collect(self._done()[0])
+                for batch in islice(batches, 1):
+                    self._call.check()
+                    self._submit(batch)
+        except (Cancelled, DeadlineExceeded) as error:
+            for future in self._done():
+                if future.exception() is None:
+                    self._collect(future)
+            self.error = error
+
+    def _batches(self) -> list[list[int]]:
+        """Returns the rows of each batch, and marks their translations as unfinished."""
+        # Arrays of different shapes cannot be stacked into one batch.
+        groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+        for row, source in enumerate(self._sources):
+            if not source.is_empty:
+                groups.setdefault(source.shapes, []).append(row)
+                self.translations[row] = UNFINISHED
+        size = self._options.batch_size
+        size = min(size, self._runner.model.batch_size or size)
+        return [
+            [group[position] for position in positions]
+            for group in groups.values()
+            for positions in batches_by_length([len(self._sources[row].ids) for row in group], size)
+        ]
+
+    def _submit(self, rows: list[int]) -> None:
+        sources = [self._sources[row] for row in rows]
+        future = self._runner.submit(
+            lambda: self._runner.run_batch(sources, self._options, self._call), self._call
+        )
+        self._running[future] = rows
+
+    def _done(self) -> list[Future[BatchResults]]:
+        return [future for future in self._running if future.done()]
+
+    def _collect(self, future: Future[BatchResults]) -> None:
+        rows, results = self._running.pop(future), self._runner.result(future, self._call)
+        for row, result in zip(rows, results, strict=True):
+            self.translations[row] = result
