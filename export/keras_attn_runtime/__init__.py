@@ -1,5 +1,7 @@
 """Runs ONNX and LiteRT files exported by keras_attn, without Keras or TensorFlow."""
 
+import sys
+
 from keras_attn_runtime.calls.cancellation import CancelToken
 from keras_attn_runtime.errors import (
     Cancelled,
@@ -35,3 +37,23 @@ __all__ = [
     "read_image",
     "read_series_tables",
 ]
+
+# Public objects are pickled by these names, so that pickles do not depend on the folders.
+for _name in __all__:
+    globals()[_name].__module__ = __name__
+
+# Older pickles contain the names of the modules before these moved into folders.
+for _name, _module in {
+    "added_tokens": "file_format.side",
+    "cancellation": "calls.cancellation",
+    "forecaster": "series.forecaster",
+    "image_files": "inputs.image_files",
+    "image_format": "file_format.inputs",
+    "languages": "file_format.side",
+    "series_table": "series.table",
+    "series_times": "series.times",
+    "stepped_model": "models.stepped_model",
+    "streaming_translator": "translate.streaming_translator",
+    "translator": "translate.translator",
+}.items():
+    sys.modules[f"{__name__}.{_name}"] = sys.modules[f"{__name__}.{_module}"]

@@ -5,6 +5,7 @@ import copy
 import multiprocessing
 import pickle
 
+import keras_attn_runtime as runtime
 import pytest
 from keras_attn_runtime import ModelFileError, ProviderError, SentenceError, Translator
 from keras_attn_runtime.errors import BatchError, Cancelled, DeadlineExceeded
@@ -82,6 +83,42 @@ def test_error_pickles(error):
 def test_translation_pickles(translator):
     translation = translator.translate(TEXTS, num_hypotheses=2)[1]
     assert pickle.loads(pickle.dumps(translation)) == translation
+
+
+@pytest.mark.parametrize("name", runtime.__all__)
+def test_public_object_pickles_by_its_public_name(name):
+    value = getattr(runtime, name)
+    assert value.__module__ == "keras_attn_runtime"
+    assert pickle.loads(pickle.dumps(value)) is value
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("added_tokens", "AddedToken"),
+        ("cancellation", "CancelToken"),
+        ("errors", "ModelFileError"),
+        ("file_format.inputs", "Input"),
+        ("file_format.series_settings", "SeriesSettings"),
+        ("file_format.settings", "Settings"),
+        ("file_format.settings", "Side"),
+        ("forecaster", "Forecaster"),
+        ("image_files", "read_image"),
+        ("image_format", "ImageFormat"),
+        ("languages", "Language"),
+        ("series_table", "SeriesTable"),
+        ("series_table", "read_series_tables"),
+        ("series_times", "CompactMonth"),
+        ("series_times", "Quarter"),
+        ("stepped_model", "SteppedModel"),
+        ("streaming_translator", "StreamingTranslator"),
+        ("translation", "Translation"),
+        ("translator", "Translator"),
+    ],
+)
+def test_module_of_an_older_pickle_loads(module, name):
+    value = pickle.loads(f"ckeras_attn_runtime.{module}\n{name}\n.".encode())
+    assert (value.__name__, value) == (name, getattr(runtime, name, value))
 
 
 class Shouting(Translator):
