@@ -60,6 +60,18 @@ ORDERS = {
         "convert",
         "export",
     ),
+    "keras_attn.export": (
+        "export_error",
+        "telemetry",
+        "require",
+        "run_in_background",
+        "preconditions",
+        "passes",
+        "trace",
+        "checks",
+        "formats",
+        "__main__",
+    ),
     "keras_attn_runtime": (
         "array_types",
         "translation",
