@@ -32,63 +32,19 @@ PACKAGES = {
     "keras_attn_runtime": REPOSITORY / "export" / "keras_attn_runtime",
 }
 ORDERS = {
-    "keras_attn": (
-        "_types",
-        "_files",
-        "files",
-        "_backend",
-        "_layer",
-        "_serialization",
-        "_drop_ins",
-        "masks",
-        "_decoding_state",
-        "_random",
-        "positions",
-        "attention",
-        "rnn",
-        "transformer",
-        "output_layers",
-        "encoders",
-        "decoders",
-        "search",
-        "models",
-        "forecasting",
-        "testing",
-        "text",
-        "training",
-        "visualize",
-        "convert",
-        "export",
-    ),
-    "keras_attn.export": (
-        "export_error",
-        "telemetry",
-        "require",
-        "run_in_background",
-        "preconditions",
-        "passes",
-        "trace",
-        "checks",
-        "formats",
-        "__main__",
-    ),
-    "keras_attn_runtime": (
-        "array_types",
-        "translation",
-        "errors",
-        "files",
-        "calls",
-        "file_format",
-        "text",
-        "file_info",
-        "engines",
-        "models",
-        "inputs",
-        "translate",
-        "series",
-        "commands",
-        "__main__",
-    ),
+    "keras_attn": """
+        _types _files files _backend _layer _serialization _drop_ins masks _decoding_state
+        _random positions attention rnn transformer output_layers encoders decoders search
+        models forecasting testing text training visualize convert export
+    """.split(),
+    "keras_attn.export": """
+        export_error telemetry require run_in_background preconditions passes trace checks
+        formats __main__
+    """.split(),
+    "keras_attn_runtime": """
+        array_types translation errors files calls file_format text file_info engines models
+        inputs translate series commands __main__
+    """.split(),
 }
 TENSORFLOW = ("_backend", "text", "training", "export")
 PRIVATE_NAMES = ROOT / "_backend" / "private_names.py"
