@@ -10,12 +10,7 @@ from keras_attn_runtime.engines.create_session import create_session
 from keras_attn_runtime.file_format import file_checksum
 from keras_attn_runtime.file_format.file_checksum import verify_file_checksum
 
-from tests.runtime.fake_model import (
-    build_model,
-    metadata,
-    with_checksum,
-    with_file_checksum,
-)
+from tests.runtime.fake_model import build_model, metadata, with_checksum, with_file_checksum
 
 
 def test_missing_file(tmp_path):

@@ -13,12 +13,7 @@ from keras_attn_runtime.commands.image_directory import ImageDirectory
 from keras_attn_runtime.commands.interruption import SIGNAL, TIMED_OUT, Interruption
 from keras_attn_runtime.commands.progress import Progress
 from keras_attn_runtime.commands.standard_input import StandardInput
-from keras_attn_runtime.errors import (
-    BatchError,
-    DeadlineExceeded,
-    ModelFileError,
-    SentenceError,
-)
+from keras_attn_runtime.errors import BatchError, DeadlineExceeded, ModelFileError, SentenceError
 from keras_attn_runtime.translate.translator import Translator
 from keras_attn_runtime.translation import Translation
 

@@ -18,13 +18,12 @@ from keras_attn_runtime.file_format.litert_container import (
     is_exported_litert_file,
 )
 from keras_attn_runtime.file_info.keras_file import KerasFile
-from keras_attn_runtime.file_info.mapped_file import map_file
 from keras_attn_runtime.file_info.read_metadata import read_onnx_file
 from keras_attn_runtime.file_info.saved_model import SavedModel
 from keras_attn_runtime.file_info.tensor_value import Signatures, TensorValue
 from keras_attn_runtime.file_info.tflite_file import TfliteFile
 from keras_attn_runtime.files.foreign_files import identify_foreign
-from keras_attn_runtime.files.regular_file import require_regular_file
+from keras_attn_runtime.files.regular_file import map_file, require_regular_file
 
 PREFIX = "keras_attn."
 TOKENIZER = "_tokenizer"

@@ -1,3 +1,4 @@
+import mmap
 import os
 import stat
 from os import PathLike
@@ -40,3 +41,17 @@ def require_regular_file(path: str | PathLike[str]) -> None:
             f"Expected a regular file, because a model is read more than once. Received: "
             f"{str(path)!r}, {kind}. Copy its content to a file."
         )
+
+
+def map_file(path: str | PathLike[str]) -> memoryview:
+    """Maps a file into memory; only the accessed parts are read.
+
+    Raises:
+        OSError: if the file cannot be opened.
+        ModelFileError: if the path is a pipe, a socket or a device.
+    """
+    require_regular_file(path)
+    with open(path, "rb") as file:
+        if file.seek(0, 2) == 0:
+            return memoryview(b"")  # an empty file cannot be mapped
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

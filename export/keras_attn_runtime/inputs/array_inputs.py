@@ -6,10 +6,9 @@ from typing import TypeAlias, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from keras_attn_runtime.array_types import Array, is_in_memory, is_scalar_array
+from keras_attn_runtime.array_types import Array, has_masked, is_in_memory, is_scalar_array
 from keras_attn_runtime.errors import SentenceError
 from keras_attn_runtime.file_format import Input, Side
-from keras_attn_runtime.inputs.masked_arrays import has_masked
 from keras_attn_runtime.inputs.source import Source
 
 Rows: TypeAlias = Array | Sequence[npt.ArrayLike]

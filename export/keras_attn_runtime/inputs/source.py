@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from keras_attn_runtime.array_types import Arrays
+from keras_attn_runtime.array_types import Arrays, has_masked
 from keras_attn_runtime.errors import SentenceError
 from keras_attn_runtime.file_format import Side
-from keras_attn_runtime.inputs.masked_arrays import has_masked
 from keras_attn_runtime.text.tokenizer import Tokenizer
 
 

@@ -4,7 +4,7 @@ from os import PathLike
 import numpy as np
 import numpy.typing as npt
 
-from keras_attn_runtime.array_types import Arrays, Floats
+from keras_attn_runtime.array_types import Arrays, Floats, masked_to_nan
 from keras_attn_runtime.calls.cancellation import Call
 from keras_attn_runtime.calls.options import require_integer
 from keras_attn_runtime.engines.create_session import Providers
@@ -14,7 +14,6 @@ from keras_attn_runtime.engines.pickled_arguments import PickledArguments
 from keras_attn_runtime.engines.session_pool import SessionPool
 from keras_attn_runtime.errors import ModelFileError, run_failures
 from keras_attn_runtime.file_format import SeriesSettings
-from keras_attn_runtime.inputs.masked_arrays import masked_to_nan
 
 SEEDS = "seeds"
 OUTPUTS = ("mean", "quantiles")

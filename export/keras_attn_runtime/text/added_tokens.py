@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 
-from keras_attn_runtime.file_format import AddedToken
+from keras_attn_runtime.file_format.side import AddedToken
 
 _SPACES = re.compile(r"[^\S\x1c-\x1f]*")
 _LAST_SPACES = re.compile(r"[^\S\x1c-\x1f]*$")

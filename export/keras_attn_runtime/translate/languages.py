@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from keras_attn_runtime.file_format import Language, Side
+from keras_attn_runtime.file_format.side import Language, Side
 from keras_attn_runtime.inputs.source import Source
 
 NO_LANGUAGE = Language([], [], [], [])
