@@ -9,7 +9,7 @@ import scene_captions
 import scenes
 from keras_attn_runtime import read_image
 from keras_attn_runtime.file_format import Input
-from keras_attn_runtime.image_format import ImageFormat
+from keras_attn_runtime.file_format.inputs import ImageFormat
 
 
 class CaptionData(NamedTuple):

@@ -1,12 +1,16 @@
-"""Prints which packages import which, and fails if one imports another that follows it.
+"""Prints what packages consist of, and fails if one part imports another that follows it.
 
     python tests/check_layout.py
 
-`ORDER` is the order of the packages: each may import those before it alone. Imports inside of
-functions count. It also counts where TensorFlow is imported, which `TENSORFLOW` allows, and refuses
-private names of Keras, TensorFlow and tf2onnx outside of `PRIVATE_NAMES`. The package
-`keras_attn_commands` follows all of them: only programs, files named `__main__.py`, import it. The
-package `keras_attn_checks` precedes all of them: it imports only the standard library.
+The rooms of a package are its folders and its loose modules. An arrow leads from a room to another
+that it imports, also inside of functions and for types only. `ORDERS` lists the rooms of packages
+in order: each may import those before it alone. The number of floors is the length of the longest
+chain of arrows; a circle is a chain that returns to its first room.
+
+It also counts where TensorFlow is imported, which `TENSORFLOW` allows, and refuses private names of
+Keras, TensorFlow and tf2onnx outside of `PRIVATE_NAMES`. The package `keras_attn_commands` follows
+all of `keras_attn`: only programs, files named `__main__.py`, import it. The package
+`keras_attn_checks` precedes all: it imports only the standard library.
 
 Examples use public names only: those in `__all__` of `keras_attn` and of its public packages.
 Benchmarks may also measure other modules, but none whose name begins with `_`.
@@ -14,39 +18,34 @@ Benchmarks may also measure other modules, but none whose name begins with `_`.
 
 import ast
 import collections
+import graphlib
 import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1] / "keras_attn"
-ORDER = (
-    "_types",
-    "_files",
-    "files",
-    "_backend",
-    "_layer",
-    "_serialization",
-    "_drop_ins",
-    "masks",
-    "_decoding_state",
-    "_random",
-    "positions",
-    "attention",
-    "rnn",
-    "transformer",
-    "output_layers",
-    "encoders",
-    "decoders",
-    "search",
-    "models",
-    "forecasting",
-    "testing",
-    "text",
-    "training",
-    "visualize",
-    "convert",
-    "export",
-)
+REPOSITORY = Path(__file__).parents[1]
+ROOT = REPOSITORY / "keras_attn"
+PACKAGES = {
+    "keras_attn": ROOT,
+    "keras_attn.export": ROOT / "export",
+    "keras_attn_commands": REPOSITORY / "keras_attn_commands",
+    "keras_attn_runtime": REPOSITORY / "export" / "keras_attn_runtime",
+}
+ORDERS = {
+    "keras_attn": """
+        _types _files files _backend _layer _serialization _drop_ins masks _decoding_state
+        _random positions attention rnn transformer output_layers encoders decoders search
+        models forecasting testing text training visualize convert export
+    """.split(),
+    "keras_attn.export": """
+        export_error telemetry require run_in_background preconditions passes trace checks
+        formats __main__
+    """.split(),
+    "keras_attn_runtime": """
+        array_types translation errors files calls file_format text file_info engines models
+        inputs translate series commands __main__
+    """.split(),
+}
 TENSORFLOW = ("_backend", "text", "training", "export")
 PRIVATE_NAMES = ROOT / "_backend" / "private_names.py"
 PRIVATE_MODULES = ("keras.src", "tensorflow.core", "tensorflow.python", "tf2onnx")
@@ -131,42 +130,86 @@ def imports_of_checks():
                 yield f"keras_attn_checks/{path.name} imports {name}"
 
 
+def rooms_of(folder):
+    """Dict from each room of a package to its files."""
+    rooms = collections.defaultdict(list)
+    for path in sorted(folder.rglob("*.py")):
+        rooms[path.relative_to(folder).with_suffix("").parts[0]].append(path)
+    rooms.pop("__init__", None)  # the public names
+    return dict(rooms)
+
+
+def arrows_between(package, rooms):
+    """Dict from pairs of rooms, of which the first imports the second, to the importing files."""
+    arrows = collections.defaultdict(set)
+    for room, paths in rooms.items():
+        for path in paths:
+            for name in imported(path):
+                if name.startswith(f"{package}."):
+                    other = name.removeprefix(f"{package}.").partition(".")[0]
+                    if other in rooms and other != room:
+                        arrows[room, other].add(str(path.relative_to(REPOSITORY)))
+    return arrows
+
+
+def floors_and_circles(arrows):
+    """Number of floors, and a list of circles, each a list of rooms. One arrow of each is cut."""
+    imports, circles = collections.defaultdict(set), []
+    for room, other in sorted(arrows):
+        imports[room].add(other)
+    while True:
+        sorter = graphlib.TopologicalSorter(imports)
+        try:
+            sorter.prepare()
+        except graphlib.CycleError as error:
+            circles.append(error.args[1][::-1])
+            room, other, *_ = circles[-1]
+            imports[room].remove(other)
+            continue
+        floors = 0
+        while sorter.is_active():
+            sorter.done(*sorter.get_ready())
+            floors += 1
+        return floors, circles
+
+
+def check_rooms(package):
+    """Prints the rooms of a package; yields a message for each arrow that should not be."""
+    rooms = rooms_of(PACKAGES[package])
+    arrows = arrows_between(package, rooms)
+    floors, circles = floors_and_circles(arrows)
+    num_files = len(list(PACKAGES[package].rglob("*.py")))
+    num_folders = sum((PACKAGES[package] / room).is_dir() for room in rooms)
+    print(
+        f"{package}: {num_files} files, {len(rooms)} rooms ({num_folders} folders, "
+        f"{len(rooms) - num_folders} modules), {len(arrows)} arrows, {floors} floors, "
+        f"{len(circles)} circles"
+    )
+    for circle in circles:
+        print(f"  circle: {' > '.join(circle)}")
+    order = ORDERS.get(package)
+    if order is None:
+        return
+    for room in sorted(set(rooms) ^ set(order)):
+        yield f"{package}.{room} is missing in {'the order' if room in rooms else 'the package'}"
+    for (room, other), files in sorted(arrows.items()):
+        if {room, other} <= set(order) and order.index(other) > order.index(room):
+            yield f"{package}.{room} imports {other}, which follows it: {sorted(files)}"
+
+
 def main():
-    edges, tensorflow, commands = collections.defaultdict(set), collections.Counter(), []
+    wrong = [message for package in PACKAGES for message in check_rooms(package)]
+    tensorflow = collections.Counter()
     for path in sorted(ROOT.rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        package = parts[0]
-        if package == "__init__":  # the public names
-            continue
         for name in imported(path):
-            first, _, rest = name.partition(".")
+            first = name.partition(".")[0]
             if first == "keras_attn_commands" and parts[-1] != "__main__":
-                commands.append(str(path.relative_to(ROOT)))
-            if first == "keras_attn":
-                other = rest.split(".")[0]
-                if other not in ("", package):
-                    edges[package, other].add(str(path.relative_to(ROOT)))
+                wrong.append(f"{path.relative_to(ROOT)} imports keras_attn_commands, which follows")
             elif first == "tensorflow":
-                tensorflow[package] += 1
-    unknown = {name for edge in edges for name in edge} - set(ORDER)
-    upstream = {
-        edge: files
-        for edge, files in edges.items()
-        if not unknown and ORDER.index(edge[1]) > ORDER.index(edge[0])
-    }
-    packages = sorted({edge[0] for edge in edges} | {edge[1] for edge in edges})
-    print(f"{len(packages)} packages and modules at the top, {len(edges)} imports between them")
-    for package in ORDER:
-        print(f"  {package}: {', '.join(b for a, b in sorted(edges) if a == package) or 'nothing'}")
-    print(
-        "TensorFlow is imported in:",
-        ", ".join(f"{name} {count}" for name, count in tensorflow.items()),
-    )
-    wrong = [
-        f"{a} imports {b}, which follows it: {sorted(files)}" for (a, b), files in upstream.items()
-    ]
-    wrong += [f"unknown: {name}" for name in sorted(unknown)]
-    wrong += [f"{name} imports keras_attn_commands, which follows" for name in commands]
+                tensorflow[parts[0]] += 1
+    counts = ", ".join(f"{name} {number}" for name, number in tensorflow.items())
+    print("TensorFlow is imported in:", counts)
     wrong += [f"TensorFlow in {name}" for name in tensorflow if name not in TENSORFLOW]
     wrong += private_uses(sorted(ROOT.rglob("*.py")))
     wrong += private_imports()

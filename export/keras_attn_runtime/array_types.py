@@ -1,4 +1,4 @@
-"""Types of arrays."""
+"""Types of arrays, and masked arrays, whose mask `numpy.asarray` would drop."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -11,6 +11,8 @@ Array: TypeAlias = npt.NDArray[Any]
 
 Arrays: TypeAlias = dict[str, Array]
 """Dict from the name of an input or output to its array."""
+
+LARGEST_INT32 = 2**31 - 1
 
 Integers: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -27,3 +29,28 @@ def is_scalar_array(value: object) -> bool:
 def is_in_memory(values: object) -> bool:
     """Returns whether values are a list, tuple or array; iterating over these cannot block."""
     return isinstance(values, (list, tuple, np.ndarray))
+
+
+def masked_to_nan(values: Any) -> Any:
+    """Returns values in which NaN replaces the masked elements.
+
+    Args:
+        values: array, or list of arrays and lists.
+    """
+    if isinstance(values, (list, tuple)):
+        items: list[Any] = [*values]
+        return [masked_to_nan(each) for each in items]
+    if not has_masked(values) or values.dtype.kind not in "biuf":
+        return values
+    wide = values.dtype if values.dtype.kind == "f" else np.dtype("float64")
+    return np.where(np.ma.getmaskarray(values), np.nan, np.ma.getdata(values).astype(wide))
+
+
+def has_masked(values: object) -> bool:
+    """Returns whether an array, or an array in a list, has masked elements."""
+    if isinstance(values, np.ma.MaskedArray):
+        return bool(np.ma.getmaskarray(values).any())
+    if isinstance(values, (list, tuple)):
+        items: list[object] = [*values]
+        return any(has_masked(each) for each in items)
+    return False

@@ -24,10 +24,10 @@ from pathlib import Path
 import sentencepiece
 import tokenizers
 import transformers
-from keras_attn_runtime.file_format.settings import _side
 from keras_attn_runtime.file_format.settings_reader import SettingsReader
-from keras_attn_runtime.json_tokenizer import JsonTokenizer
-from keras_attn_runtime.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn_runtime.file_format.side import read_side
+from keras_attn_runtime.text.json_tokenizer import JsonTokenizer
+from keras_attn_runtime.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART50
 
@@ -271,7 +271,7 @@ def runtime_tokenizer(tokenizer):
     settings = {name: getattr(tokenizer, name) for name in names}
     settings |= {"vocabulary_size": LARGE, "tokenizer": tokenizer.format}
     settings |= json.loads(json.dumps(tokenizer_options(tokenizer)))
-    side = _side(SettingsReader("", settings), 3)
+    side = read_side(SettingsReader("", settings), 3)
     classes = {"sentencepiece": SentencePieceTokenizer, "tokenizers": JsonTokenizer}
     return classes[tokenizer.format](base64.b64encode(tokenizer.model).decode(), side)
 

@@ -145,7 +145,7 @@ def test_timeout_holds_while_a_file_of_targets_blocks(start_command, tokenizer_m
 
 BLOCKED = """
 import os, sys, time
-from keras_attn_runtime.interruption import Interruption
+from keras_attn_runtime.commands.interruption import Interruption
 
 how = sys.argv[1]
 if how == "full":

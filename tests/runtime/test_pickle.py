@@ -5,10 +5,11 @@ import copy
 import multiprocessing
 import pickle
 
+import keras_attn_runtime as runtime
 import pytest
 from keras_attn_runtime import ModelFileError, ProviderError, SentenceError, Translator
 from keras_attn_runtime.errors import BatchError, Cancelled, DeadlineExceeded
-from keras_attn_runtime.exported_model import ExportedModel
+from keras_attn_runtime.models.exported_model import ExportedModel
 
 TEXTS = ["some text", "two dogs run", ""]
 
@@ -82,6 +83,40 @@ def test_error_pickles(error):
 def test_translation_pickles(translator):
     translation = translator.translate(TEXTS, num_hypotheses=2)[1]
     assert pickle.loads(pickle.dumps(translation)) == translation
+
+
+@pytest.mark.parametrize("name", runtime.__all__)
+def test_public_object_pickles_by_its_public_name(name):
+    value = getattr(runtime, name)
+    assert value.__module__ == "keras_attn_runtime"
+    assert pickle.loads(pickle.dumps(value)) is value
+
+
+MODULES_OF_OLDER_PICKLES = {
+    "AddedToken": "added_tokens",
+    "CancelToken": "cancellation",
+    "Forecaster": "forecaster",
+    "ImageFormat": "image_format",
+    "Input": "file_format.inputs",
+    "Language": "languages",
+    "ModelFileError": "errors",
+    "Quarter": "series_times",
+    "SeriesTable": "series_table",
+    "Settings": "file_format.settings",
+    "Side": "file_format.settings",
+    "SteppedModel": "stepped_model",
+    "StreamingTranslator": "streaming_translator",
+    "Translation": "translation",
+    "Translator": "translator",
+    "read_image": "image_files",
+}
+
+
+@pytest.mark.parametrize("name", MODULES_OF_OLDER_PICKLES)
+def test_older_pickle_loads(name):
+    module = MODULES_OF_OLDER_PICKLES[name]
+    value = pickle.loads(f"ckeras_attn_runtime.{module}\n{name}\n.".encode())
+    assert (value.__name__, value) == (name, getattr(runtime, name, value))
 
 
 class Shouting(Translator):

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 from keras_attn_runtime import Translator
-from keras_attn_runtime.options import Options
-from keras_attn_runtime.source import Source
+from keras_attn_runtime.calls.options import Options
+from keras_attn_runtime.inputs.source import Source
 
 from tests.runtime.fake_model import build_model, metadata
 

@@ -2,9 +2,8 @@
 
 import dataclasses
 
-from keras_attn_runtime.added_tokens import AddedToken
-from keras_attn_runtime.file_format import Side
-from keras_attn_runtime.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn_runtime.file_format import AddedToken, Side
+from keras_attn_runtime.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from sentencepiece import sentencepiece_model_pb2
 
 from tests.runtime.fake_model import metadata

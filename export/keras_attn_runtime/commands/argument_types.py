@@ -4,8 +4,8 @@ import argparse
 import math
 from typing import TypeVar
 
-from keras_attn_runtime.options import LARGEST_INT32
-from keras_attn_runtime.series_table import LARGEST, PREVIOUS
+from keras_attn_runtime.array_types import LARGEST_INT32
+from keras_attn_runtime.series.table import LARGEST, PREVIOUS
 
 N = TypeVar("N", int, float)
 

@@ -7,12 +7,12 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from keras_attn_runtime.atomic_files import atomic_files, require_different_files
 from keras_attn_runtime.commands.line_arguments import add_model
 from keras_attn_runtime.errors import ModelFileError, in_one_line
-from keras_attn_runtime.file_checksum import model_files
 from keras_attn_runtime.file_format import tokenizer_of
+from keras_attn_runtime.file_format.file_checksum import model_files
 from keras_attn_runtime.file_info.read_metadata import read_exported_file
+from keras_attn_runtime.files.atomic_files import atomic_files, require_different_files
 
 HELP = "write the tokenizers and settings of a file to separate files"
 DESCRIPTION = (

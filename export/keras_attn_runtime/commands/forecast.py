@@ -9,15 +9,15 @@ from typing import TextIO
 
 import numpy as np
 
-from keras_attn_runtime.atomic_files import atomic_files, is_stream, require_different_files
 from keras_attn_runtime.commands.argument_types import column_fill, integer, positive_integer
 from keras_attn_runtime.commands.line_arguments import add_model
 from keras_attn_runtime.errors import in_one_line
-from keras_attn_runtime.file_checksum import model_files
-from keras_attn_runtime.forecaster import Forecaster
-from keras_attn_runtime.series_csv import CsvOptions, read_series, write_forecasts
-from keras_attn_runtime.series_file import DELIMITERS
-from keras_attn_runtime.series_table import DECIMALS
+from keras_attn_runtime.file_format.file_checksum import model_files
+from keras_attn_runtime.files.atomic_files import atomic_files, is_stream, require_different_files
+from keras_attn_runtime.series.csv_rows import DELIMITERS
+from keras_attn_runtime.series.forecast_csv import CsvOptions, read_series, write_forecasts
+from keras_attn_runtime.series.forecaster import Forecaster
+from keras_attn_runtime.series.table import DECIMALS
 
 HELP = "forecast the series of a CSV file"
 DESCRIPTION = (

@@ -4,8 +4,8 @@ from pathlib import Path
 from keras_attn_runtime.array_types import Array
 from keras_attn_runtime.errors import ModelFileError, SentenceError
 from keras_attn_runtime.file_format import Input
-from keras_attn_runtime.image_files import list_images, load_image
-from keras_attn_runtime.translator import Translator
+from keras_attn_runtime.inputs.image_files import list_images, load_image
+from keras_attn_runtime.translate.translator import Translator
 
 MOST_NAMES = 20
 """Maximum number of names in a message."""

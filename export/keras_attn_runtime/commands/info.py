@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from keras_attn_runtime.errors import in_one_line
+from keras_attn_runtime.file_format.json_values import is_list, is_object
 from keras_attn_runtime.file_info.describe_file import describe_file
 from keras_attn_runtime.file_info.tensor_value import TensorValue
-from keras_attn_runtime.json_values import is_list, is_object
 
 HELP = "describe a model file"
 DESCRIPTION = (

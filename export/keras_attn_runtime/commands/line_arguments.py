@@ -2,11 +2,7 @@
 
 from argparse import ArgumentParser
 
-from keras_attn_runtime.commands.argument_types import (
-    key_and_value,
-    number,
-    positive_integer,
-)
+from keras_attn_runtime.commands.argument_types import key_and_value, number, positive_integer
 
 EPILOG = (
     "Exit status: 0 all lines are done; 1 stopped by an error (if a line caused it, all lines "

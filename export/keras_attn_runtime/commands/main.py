@@ -9,7 +9,7 @@ from typing import Protocol
 
 import keras_attn_runtime
 from keras_attn_runtime.commands import extract, forecast, info, score, translate, triton
-from keras_attn_runtime.interruption import SIGNAL, TIMED_OUT
+from keras_attn_runtime.commands.interruption import SIGNAL, TIMED_OUT
 
 
 class Command(Protocol):

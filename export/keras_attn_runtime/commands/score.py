@@ -2,18 +2,15 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 from keras_attn_runtime.commands.argument_types import integer
+from keras_attn_runtime.commands.json_line import json_line
 from keras_attn_runtime.commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime.commands.line_arguments import add_line_arguments, add_model
 from keras_attn_runtime.commands.line_loop import run_lines
+from keras_attn_runtime.commands.lines import read_lines
 from keras_attn_runtime.errors import SentenceError
-from keras_attn_runtime.json_line import json_line
-from keras_attn_runtime.lines import read_lines
-from keras_attn_runtime.options import CallOptions
 from keras_attn_runtime.translation import Translation
-from keras_attn_runtime.translator import Translator
 
 HELP = "write the log probabilities of given translations"
 DESCRIPTION = (
@@ -50,23 +47,26 @@ def run(arguments: Namespace) -> int:
     if arguments.format == "text" and arguments.alignments:
         arguments.parser.error("--alignments needs --format jsonl")
 
-    def translate(
-        translator: Translator, lines: Iterator[str], options: CallOptions, stack: ExitStack
-    ) -> Iterator[Translation | None]:
-        file = stack.enter_context(open(arguments.translations, "rb"))
-        errors = "strict" if arguments.invalid_utf8 == "error" else "replace"
-        targets = read_lines(file, errors, translator.max_target_characters)
-        targets = _with_file_name(arguments.translations, targets)
-        return translator.score_iterable(lines, targets, arguments.skip_unscorable, **options)
+    errors = "strict" if arguments.invalid_utf8 == "error" else "replace"
+    with run_lines(arguments) as command:
+        translator = command.open()
+        with open(arguments.translations, "rb") as file:
+            targets = read_lines(file, errors, translator.max_target_characters)
+            targets = _with_file_name(arguments.translations, targets)
+            for translation in translator.score_iterable(
+                command.read(), targets, arguments.skip_unscorable, **command.options()
+            ):
+                command.write(translation, _line(translation, arguments))
+    return command.status
 
-    def format_line(translation: Translation | None) -> str:
-        if arguments.format == "jsonl":
-            if translation is None:
-                return "null"
-            return json_line(translation, alignments=arguments.alignments)
-        return "nan" if translation is None else f"{translation.log_prob:.6f}"
 
-    return run_lines(arguments, translate, format_line)
+def _line(translation: Translation | None, arguments: Namespace) -> str:
+    """Returns a line of the output, without the newline."""
+    if translation is None:
+        return "null" if arguments.format == "jsonl" else "nan"
+    if arguments.format == "jsonl":
+        return json_line(translation, alignments=arguments.alignments)
+    return f"{translation.log_prob:.6f}"
 
 
 def _with_file_name(name: str, lines: Iterator[str]) -> Iterator[str]:

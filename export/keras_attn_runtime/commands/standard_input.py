@@ -4,8 +4,8 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from keras_attn_runtime.lines import read_lines
-from keras_attn_runtime.translator import Translator
+from keras_attn_runtime.commands.lines import read_lines
+from keras_attn_runtime.translate.translator import Translator
 
 
 class StandardInput:

@@ -1,21 +1,15 @@
 """`keras-attn-runtime translate FILE < in.txt > out.txt`, or `--images DIR` instead of lines."""
 
-import itertools
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import Any
 
 from keras_attn_runtime.commands.argument_types import integer, positive_integer
 from keras_attn_runtime.commands.image_directory import ImageDirectory
+from keras_attn_runtime.commands.json_line import json_line
 from keras_attn_runtime.commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime.commands.line_arguments import add_line_arguments, add_model
 from keras_attn_runtime.commands.line_loop import run_lines
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.json_line import json_line
-from keras_attn_runtime.options import CallOptions
 from keras_attn_runtime.translation import Translation
-from keras_attn_runtime.translator import Translator
 
 HELP = "translate standard input, line by line"
 DESCRIPTION = (
@@ -76,29 +70,30 @@ def run(arguments: Namespace) -> int:
 
     images = None if arguments.images is None else ImageDirectory(arguments.images)
 
-    def translate(
-        translator: Translator, items: Iterator[Any], options: CallOptions, stack: ExitStack
-    ) -> Iterator[Translation]:
+    with run_lines(arguments, images) as command:
+        translator = command.open()
+        options = command.options()
         options |= {"num_hypotheses": arguments.num_hypotheses or 1, "seed": arguments.seed}
         method = translator.translate_iterable if images is None else translator.generate_iterable
-        return method(items, target_prefix=arguments.target_prefix, **options)
+        translations = method(command.read(), target_prefix=arguments.target_prefix, **options)
+        for index, translation in enumerate(translations):
+            file = None if images is None else images.name(index)
+            command.write(translation, _line(translation, file, arguments))
+    return command.status
 
-    indices = itertools.count()
 
-    def format_line(translation: Translation) -> str:
-        file = None if images is None else images.name(next(indices))
-        if arguments.format == "text":
-            if translation.text is None:
-                raise ModelFileError(
-                    "Expected a file with a target tokenizer, because of --format "
-                    f"text. Received: model={arguments.model!r}. Use --format jsonl, which writes "
-                    "ids."
-                )
-            # A newline inside a translation would add a line to the output.
-            text = translation.text.replace("\n", " ")
-            return text if file is None else f"{file}\t{text}"
+def _line(translation: Translation, file: str | None, arguments: Namespace) -> str:
+    """Returns a line of the output, without the newline."""
+    if arguments.format == "jsonl":
         return json_line(
             translation, arguments.num_hypotheses is not None, arguments.alignments, file
         )
-
-    return run_lines(arguments, translate, format_line, images)
+    if translation.text is None:
+        raise ModelFileError(
+            "Expected a file with a target tokenizer, because of --format "
+            f"text. Received: model={arguments.model!r}. Use --format jsonl, which writes "
+            "ids."
+        )
+    # A newline inside a translation would add a line to the output.
+    text = translation.text.replace("\n", " ")
+    return text if file is None else f"{file}\t{text}"

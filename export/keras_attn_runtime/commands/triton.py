@@ -1,10 +1,25 @@
-"""`keras-attn-runtime triton FILE REPOSITORY`."""
+"""`keras-attn-runtime triton FILE REPOSITORY` writes model repositories of NVIDIA Triton.
 
+REPOSITORY/NAME/config.pbtxt     the configuration that Triton reads
+REPOSITORY/NAME/1/model.onnx     the ONNX file
+REPOSITORY/NAME/1/model.weights  its external weights, if any
+"""
+
+import os
+import re
+import shutil
 import sys
 from argparse import ArgumentParser, Namespace
+from os import PathLike
+from pathlib import Path
 
 from keras_attn_runtime.commands.line_arguments import add_model
-from keras_attn_runtime.triton import write_repository
+from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_format.litert_container import is_litert_file
+from keras_attn_runtime.files.working_directory import working_directory
+from keras_attn_runtime.models.exported_model import ExportedModel
+
+TYPES = {"int32": "TYPE_INT32", "float32": "TYPE_FP32", "float16": "TYPE_FP16"}
 
 HELP = "add a file to a model repository of NVIDIA Triton"
 DESCRIPTION = (
@@ -33,3 +48,94 @@ def run(arguments: Namespace) -> int:
         return 1
     print(f"Wrote {written}.")
     return 0
+
+
+def config(model: ExportedModel, name: str) -> str:
+    """Returns the configuration of an exported file, as protobuf text of Triton's `ModelConfig`.
+
+    `max_batch_size` is 0. With a larger number, Triton would add a batch axis to every input, but
+    the scalars `max_length` and `length_penalty` have no batch axis. With 0, `dims` lists all axes,
+    including the batch axis. A scalar has the `dims` of a tensor with one element, because Triton
+    requires at least one axis.
+
+    Args:
+        model: `ExportedModel`.
+        name: string, name of the model in requests.
+
+    Returns:
+        String.
+    """
+    lines = [f'name: "{name}"', 'backend: "onnxruntime"', "max_batch_size: 0"]
+    signature = model.signature()
+    for side, values in (("input", signature["input"]), ("output", signature["output"])):
+        for value in values:
+            sizes = [size if isinstance(size, int) else -1 for size in value.shape or ()] or [1]
+            kind = TYPES[value.dtype]
+            lines.append(f'{side} {{ name: "{value.name}" data_type: {kind} dims: {sizes} }}')
+    return "\n".join(lines) + "\n"
+
+
+def write_repository(
+    path: str | PathLike[str], repository: str | PathLike[str], name: str | None = None
+) -> Path:
+    """Adds an exported file to a model repository atomically.
+
+    Args:
+        path: string or path of the ONNX file, or of the directory with `model.onnx`.
+        repository: string or path of the directory, which is created if it does not exist.
+        name: string, the name of the model. Default: the name of the file without its suffix.
+
+    Returns:
+        Path of the model's directory.
+
+    Raises:
+        FileExistsError: if the repository has a model of this name.
+        ModelFileError: if the file is damaged, was not exported by keras_attn, or has another
+            format.
+        ValueError: if the name is not made of letters, digits, `_`, `-` and `.`.
+    """
+    name = Path(path).stem if name is None else name
+    if not re.fullmatch(r"\w[\w.-]*", name, re.ASCII):
+        raise ValueError(
+            "Expected a name of letters, digits, '_', '-' and '.'. "
+            f"Received: name={name!r}. Choose another name with --name."
+        )
+    target = Path(repository) / name
+    if target.exists():
+        raise FileExistsError(
+            f"Expected a new model. Received: {str(target)!r}, which exists. Remove it, or choose "
+            "another name with --name."
+        )
+    if is_litert_file(path):
+        raise ModelFileError(
+            f"Expected an ONNX file, because Triton has no backend for LiteRT. Received: "
+            f"{str(path)!r}. Export the model with `keras-attn export onnx`."
+        )
+    model = ExportedModel(path)
+    drafts = _place_of_drafts(target.parent)
+    drafts.mkdir(parents=True, exist_ok=True)
+    with working_directory(drafts, name) as partial:
+        draft = partial / name
+        (draft / "1").mkdir(parents=True)
+        copies = [draft / "1" / copy for copy in ("model.onnx", "model.weights")]
+        for file, copy in zip(model.files, copies, strict=False):
+            shutil.copyfile(file, copy)
+        (draft / "config.pbtxt").write_text(config(model, name), encoding="utf-8")
+        for file in (path for path in draft.rglob("*") if path.is_file()):
+            with open(file, "rb+") as stream:
+                os.fsync(stream.fileno())
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft.rename(target)
+    return target
+
+
+def _place_of_drafts(repository: Path) -> Path:
+    """Returns the directory for partial models: the parent of the repository, if it is writable.
+
+    Triton loads every directory in its repository, and fails to start if a model is partial.
+    """
+    beside = repository.absolute().parent
+    while not beside.exists():
+        beside = beside.parent
+    same_device = not repository.exists() or repository.stat().st_dev == beside.stat().st_dev
+    return beside if same_device and os.access(beside, os.W_OK) else repository

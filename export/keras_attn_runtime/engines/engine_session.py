@@ -2,7 +2,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from keras_attn_runtime.array_types import Array
-from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.calls.cancellation import Call
 from keras_attn_runtime.file_info.tensor_value import TensorValue
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from keras_attn_runtime.array_types import Array, Arrays
-from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.calls.cancellation import Call
 from keras_attn_runtime.engines.engine_session import EngineSession
 
 

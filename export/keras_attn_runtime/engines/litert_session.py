@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from keras_attn_runtime.array_types import Array
-from keras_attn_runtime.cancellation import Call
+from keras_attn_runtime.calls.cancellation import Call
+from keras_attn_runtime.calls.options import require_integer
+from keras_attn_runtime.engines.create_session import MOST_THREADS, Providers, read_providers
 from keras_attn_runtime.engines.engine_session import EngineValue
 from keras_attn_runtime.errors import ModelFileError, ProviderError, in_one_line
 from keras_attn_runtime.file_info.tensor_value import TensorValue
-from keras_attn_runtime.options import require_integer
-from keras_attn_runtime.session import MOST_THREADS, Providers, read_providers
 
 if TYPE_CHECKING:
     from ai_edge_litert.interpreter import Details, SignatureRunner

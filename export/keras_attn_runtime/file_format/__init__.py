@@ -7,6 +7,7 @@ format 2, so that other modules need not distinguish the formats.
 from keras_attn_runtime.file_format.inputs import Input
 from keras_attn_runtime.file_format.metadata_entries import FORMATS, PREFIX, tokenizer_of
 from keras_attn_runtime.file_format.series_settings import SeriesSettings
-from keras_attn_runtime.file_format.settings import Settings, Side
+from keras_attn_runtime.file_format.settings import Settings
+from keras_attn_runtime.file_format.side import Side
 
 __all__ = ["FORMATS", "PREFIX", "Input", "SeriesSettings", "Settings", "Side", "tokenizer_of"]

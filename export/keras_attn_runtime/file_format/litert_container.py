@@ -10,13 +10,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Self
 
-from keras_attn_runtime.checksum import MODEL_KEY, verify_checksum
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.file_info.tflite_file import IDENTIFIER
-from keras_attn_runtime.foreign_files import describe_foreign
-from keras_attn_runtime.json_values import is_object
-from keras_attn_runtime.regular_file import require_regular_file
+from keras_attn_runtime.file_format.json_values import is_object
+from keras_attn_runtime.file_format.metadata_checksum import MODEL_KEY, verify_checksum
+from keras_attn_runtime.files.foreign_files import describe_foreign
+from keras_attn_runtime.files.regular_file import require_regular_file
 
+IDENTIFIER = b"TFL3"  # at byte 4 of a FlatBuffer
 METADATA = "keras_attn.json"
 CARD = "card.json"
 TOKENIZER_SUFFIXES = (".spm", ".tokenizer.json")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.json_values import is_object
+from keras_attn_runtime.file_format.json_values import is_object
 
 FORMATS = ("1", "2", "3")
 PREFIX = "keras_attn."

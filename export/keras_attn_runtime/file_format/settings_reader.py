@@ -1,9 +1,9 @@
 import math
 from typing import Any, NoReturn
 
+from keras_attn_runtime.array_types import LARGEST_INT32
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.json_values import is_list, is_object
-from keras_attn_runtime.options import LARGEST_INT32
+from keras_attn_runtime.file_format.json_values import is_list, is_object
 
 _MISSING = object()
 

@@ -9,27 +9,27 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from keras_attn_runtime import checksum, file_checksum
 from keras_attn_runtime.errors import ModelFileError
+from keras_attn_runtime.file_format import file_checksum, metadata_checksum
+from keras_attn_runtime.file_format.json_values import is_object
 from keras_attn_runtime.file_format.litert_container import (
+    IDENTIFIER,
     LiteRTContainer,
     is_exported_litert_file,
 )
 from keras_attn_runtime.file_info.keras_file import KerasFile
-from keras_attn_runtime.file_info.mapped_file import map_file
 from keras_attn_runtime.file_info.read_metadata import read_onnx_file
 from keras_attn_runtime.file_info.saved_model import SavedModel
 from keras_attn_runtime.file_info.tensor_value import Signatures, TensorValue
-from keras_attn_runtime.file_info.tflite_file import IDENTIFIER, TfliteFile
-from keras_attn_runtime.foreign_files import identify_foreign
-from keras_attn_runtime.json_values import is_object
-from keras_attn_runtime.regular_file import require_regular_file
+from keras_attn_runtime.file_info.tflite_file import TfliteFile
+from keras_attn_runtime.files.foreign_files import identify_foreign
+from keras_attn_runtime.files.regular_file import map_file, require_regular_file
 
 PREFIX = "keras_attn."
 TOKENIZER = "_tokenizer"
 CHECKSUMS = (
-    checksum.KEY,
-    checksum.MODEL_KEY,
+    metadata_checksum.KEY,
+    metadata_checksum.MODEL_KEY,
     file_checksum.KEY,
     file_checksum.WEIGHTS_KEY,
     f"{PREFIX}start",
@@ -164,7 +164,7 @@ def _describe_saved_model(kind: str, path: Path) -> dict[str, Any]:
 def _describe_litert(path: Path) -> dict[str, Any]:
     container = LiteRTContainer.from_path(path)
     model = _describe_tflite(memoryview(container.model))
-    has_checksum = checksum.MODEL_KEY in container.metadata
+    has_checksum = metadata_checksum.MODEL_KEY in container.metadata
     return {
         "kind": "a LiteRT file exported by keras-attn",
         **model,

@@ -2,19 +2,19 @@
 
 from pathlib import Path
 
-from keras_attn_runtime.checksum import verify_checksum
 from keras_attn_runtime.errors import ModelFileError
-from keras_attn_runtime.file_checksum import (
+from keras_attn_runtime.file_format import Settings
+from keras_attn_runtime.file_format.file_checksum import (
     load_unchanged,
     verify_file_checksum,
     verify_weights_checksum,
     weights_of,
 )
-from keras_attn_runtime.file_format import Settings
 from keras_attn_runtime.file_format.litert_container import LiteRTContainer, is_litert_file
-from keras_attn_runtime.file_info.mapped_file import map_file
+from keras_attn_runtime.file_format.metadata_checksum import verify_checksum
 from keras_attn_runtime.file_info.onnx_file import OnnxFile
-from keras_attn_runtime.foreign_files import describe_foreign
+from keras_attn_runtime.files.foreign_files import describe_foreign
+from keras_attn_runtime.files.regular_file import map_file
 
 
 def read_onnx_file(path: Path) -> OnnxFile:

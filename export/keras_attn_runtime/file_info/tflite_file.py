@@ -10,7 +10,6 @@ from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.file_info.precision import lowest_precision
 from keras_attn_runtime.file_info.tensor_value import Signatures, TensorValue
 
-IDENTIFIER = b"TFL3"
 DTYPES = {
     **{0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 5: "string", 6: "bool"},
     **{7: "int16", 8: "complex64", 9: "int8", 10: "float64", 11: "complex128", 12: "uint64"},

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_attn._layer.flatten_layers import flatten_layers
-from keras_attn.export.formats.onnx_file import new_onnx_file
+from keras_attn.export.passes import lower_constants
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.trace.conversion import convert
 from keras_attn.export.trace.portable_copy import make_traceable
@@ -39,6 +39,7 @@ def differing_layer(function: Any, feed: Any, differs: Any) -> Any:
 
 
 def _differing_layer(function, feed, differs):
+    import onnx
     import onnxruntime
     import tensorflow as tf
 
@@ -76,10 +77,10 @@ def _differing_layer(function, feed, differs):
     session_options.log_severity_level = 4
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
-        with new_onnx_file(path, model.variables) as file:
-            outputs = convert(trace(recorded, signature, model.variables))
-            clean(outputs, dimensions, {})
-            file.write(outputs)
+        outputs = convert(trace(recorded, signature, model.variables))
+        clean(outputs, dimensions, {})
+        lower_constants(outputs)
+        onnx.save(outputs, path, save_as_external_data=True, location="weights")
         session = onnxruntime.InferenceSession(
             str(path), session_options, providers=["CPUExecutionProvider"]
         )

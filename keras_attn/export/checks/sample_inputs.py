@@ -4,41 +4,6 @@ from typing import Any
 
 import numpy as np
 
-DTYPES = (
-    *("float16", "float32", "float64", "bool"),
-    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-)
-"""Dtypes that an input of an exported file can have."""
-
-
-def check_dense_numbers(inputs: Any) -> None:
-    """Raises an error for inputs that an ONNX file cannot have.
-
-    Args:
-        inputs: Dict from the names of inputs to their symbolic tensors.
-    """
-    strings = [name for name, value in inputs.items() if value.dtype == "string"]
-    if strings:
-        raise ValueError(
-            f"Expected inputs of numbers. Received: inputs of dtype string, {strings}. An exported "
-            "file has no operators for strings. Export the part of the model after its "
-            "TextVectorization or StringLookup layer, and apply that layer to the strings before "
-            "you run the file."
-        )
-    others = {name: value.dtype for name, value in inputs.items() if value.dtype not in DTYPES}
-    if others:
-        raise ValueError(
-            f"Expected inputs of the dtypes {', '.join(DTYPES)}. Received: {others}. Make the "
-            "input float32, and convert it in the model with keras.ops.cast."
-        )
-    for kind in ("sparse", "ragged"):
-        found = [name for name, value in inputs.items() if getattr(value, kind, False)]
-        if found:
-            raise ValueError(
-                f"Expected dense inputs. Received: {kind} inputs, {found}. Make the model with "
-                f"keras.Input(..., {kind}=False)."
-            )
-
 
 def arrays_in_order(sample: Any, inputs: Any) -> Any:
     """Returns the arrays of a sample in the order of `inputs`, converted to the input dtypes."""

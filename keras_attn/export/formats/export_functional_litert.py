@@ -7,11 +7,11 @@ import keras
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export.checks.check_finite import check_finite
-from keras_attn.export.checks.check_stateless import check_stateless
 from keras_attn.export.checks.functional_comparison import compare_functional, expected_batches
 from keras_attn.export.checks.litert_runner import litert_runner, run_in_batches
-from keras_attn.export.checks.sample_inputs import arrays_in_order, check_dense_numbers
+from keras_attn.export.checks.sample_inputs import arrays_in_order
 from keras_attn.export.formats.litert_file import refuse_other_file, write_litert_file
+from keras_attn.export.preconditions import check_dense_numbers, check_stateless
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace.functional_function import FunctionalFunction
 from keras_attn.export.trace.litert_conversion import (

@@ -5,12 +5,12 @@ from typing import Any
 import keras
 
 from keras_attn.export.checks.check_finite import check_finite
-from keras_attn.export.checks.check_stateless import check_stateless
 from keras_attn.export.checks.functional_comparison import compare_functional, expected_batches
-from keras_attn.export.checks.sample_inputs import arrays_in_order, check_dense_numbers
+from keras_attn.export.checks.sample_inputs import arrays_in_order
 from keras_attn.export.formats.onnx_file import new_onnx_file
 from keras_attn.export.passes import PASSES, top_k_of_no_rows
 from keras_attn.export.passes.clean import clean
+from keras_attn.export.preconditions import check_dense_numbers, check_stateless
 from keras_attn.export.require import require
 from keras_attn.export.trace.conversion import convert
 from keras_attn.export.trace.functional_function import FunctionalFunction

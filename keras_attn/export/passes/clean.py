@@ -1,10 +1,13 @@
 from typing import TYPE_CHECKING, Any
 
 from keras_attn.export.passes import PASSES, name_dimensions
-from keras_attn.export.trace.conversion import OPSET
 
 if TYPE_CHECKING:
     import onnx
+
+OPSET = 18
+"""The newest opset that tf2onnx writes, and the newest for which ONNX Runtime has CUDA kernels of
+Loop, TopK and LSTM."""
 
 
 def clean(model: "onnx.ModelProto", dimensions: Any, metadata: Any, passes: Any = PASSES) -> None:

@@ -9,13 +9,9 @@ from keras_attn._backend.private_names import (
     to_onnx,
 )
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.passes.clean import OPSET
 from keras_attn.export.passes.graph import rename_values
 from keras_attn.export.trace import einsum_products, integer_division, operators, recurrent_operator
-
-OPSET = 18
-"""The newest opset that tf2onnx writes, and the newest for which ONNX Runtime has CUDA kernels of
-Loop, TopK and LSTM."""
-
 
 HANDLERS = {
     **recurrent_operator.HANDLERS,

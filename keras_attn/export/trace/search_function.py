@@ -6,8 +6,7 @@ import keras
 
 from keras_attn._backend.private_names import implicit_mask
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
-from keras_attn.export.checks.check_stateless import check_stateless
-from keras_attn.export.checks.sample_inputs import check_dense_numbers
+from keras_attn.export.preconditions import check_dense_numbers, check_stateless
 from keras_attn.export.trace.fold_time import fold_time
 from keras_attn.export.trace.functional_names import axis_names
 from keras_attn.export.trace.portable_copy import portable_copy, traceable_copy

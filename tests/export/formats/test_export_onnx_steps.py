@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, SteppedModel, StreamingTranslator, Translator
-from keras_attn_runtime.exported_model import ExportedModel
+from keras_attn_runtime.models.exported_model import ExportedModel
 
 from keras_attn import (
     AttentionRNNCell,

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_attn_runtime import translator as runtime
-from keras_attn_runtime.prefixes import LEAST_TARGET_CHARACTERS
+from keras_attn_runtime.translate import translator as runtime
+from keras_attn_runtime.translate.prefixes import LEAST_TARGET_CHARACTERS
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_attn import replace_search

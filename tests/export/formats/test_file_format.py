@@ -4,8 +4,8 @@ import math
 
 import onnx
 import pytest
-from keras_attn_runtime.file_checksum import verify_file_checksum
 from keras_attn_runtime.file_format import Settings
+from keras_attn_runtime.file_format.file_checksum import verify_file_checksum
 
 from keras_attn import BeamDecoder
 from keras_attn.export import ModelCard, ParityReport

@@ -8,9 +8,9 @@ import sys
 import keras_attn_runtime
 import pytest
 from keras_attn_runtime import __main__ as module_program
+from keras_attn_runtime.calls.options import Options
 from keras_attn_runtime.commands.main import COMMANDS, build_parser, main
-from keras_attn_runtime.options import Options
-from keras_attn_runtime.translator import Translator
+from keras_attn_runtime.translate.translator import Translator
 
 from tests.runtime.conftest import RUNTIME
 

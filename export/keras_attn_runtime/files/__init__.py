@@ -1,0 +1,1 @@
+"""Files and directories, whatever they contain: atomic writes, temporary directories, kinds."""

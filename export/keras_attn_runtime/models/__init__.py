@@ -1,0 +1,1 @@
+"""Exported files as objects: the whole search, or its single steps."""

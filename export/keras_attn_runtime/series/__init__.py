@@ -1,0 +1,1 @@
+"""Forecaster, and CSV files with series."""

@@ -1,0 +1,1 @@
+"""Tokenizers, which convert texts to ids and ids to texts."""

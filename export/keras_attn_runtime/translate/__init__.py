@@ -1,0 +1,1 @@
+"""Translators: batches, prefixes, languages and results."""

@@ -1,0 +1,58 @@
+"""Checks of a model before its export."""
+
+from typing import Any
+
+from keras_attn._layer.flatten_layers import flatten_layers
+
+DTYPES = (
+    *("float16", "float32", "float64", "bool"),
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+)
+"""Dtypes that an input of an exported file can have."""
+
+
+def check_stateless(*layers: Any) -> None:
+    """Raises an error for stateful layers, because an exported file keeps no state between calls.
+
+    Args:
+        layers: Keras layers or models; all nested layers are checked.
+
+    Raises:
+        ValueError: If a layer is a recurrent layer with `stateful=True`.
+    """
+    stateful = [layer.name for layer in flatten_layers(layers) if getattr(layer, "stateful", False)]
+    if stateful:
+        raise ValueError(
+            "Expected layers without a state between calls. Received: stateful=True in the layers "
+            f"{stateful}. Set stateful=False, and make the state an input and an output of the "
+            "model."
+        )
+
+
+def check_dense_numbers(inputs: Any) -> None:
+    """Raises an error for inputs that an ONNX file cannot have.
+
+    Args:
+        inputs: Dict from the names of inputs to their symbolic tensors.
+    """
+    strings = [name for name, value in inputs.items() if value.dtype == "string"]
+    if strings:
+        raise ValueError(
+            f"Expected inputs of numbers. Received: inputs of dtype string, {strings}. An exported "
+            "file has no operators for strings. Export the part of the model after its "
+            "TextVectorization or StringLookup layer, and apply that layer to the strings before "
+            "you run the file."
+        )
+    others = {name: value.dtype for name, value in inputs.items() if value.dtype not in DTYPES}
+    if others:
+        raise ValueError(
+            f"Expected inputs of the dtypes {', '.join(DTYPES)}. Received: {others}. Make the "
+            "input float32, and convert it in the model with keras.ops.cast."
+        )
+    for kind in ("sparse", "ragged"):
+        found = [name for name, value in inputs.items() if getattr(value, kind, False)]
+        if found:
+            raise ValueError(
+                f"Expected dense inputs. Received: {kind} inputs, {found}. Make the model with "
+                f"keras.Input(..., {kind}=False)."
+            )
