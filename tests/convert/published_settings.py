@@ -636,8 +636,8 @@ PUBLISHED = {
         },
     ),
     "facebook/wmt19-en-de": Published(
-        "huggingface/transformers: convert_fsmt_original_pytorch_checkpoint_to_pytorch.py wrote it; "
-        f"{QUOTED}",
+        "written by convert_fsmt_original_pytorch_checkpoint_to_pytorch.py in "
+        f"huggingface/transformers; {QUOTED}",
         _fsmt(),
     ),
     "sshleifer/distilbart-cnn-12-6": Published(
