@@ -27,6 +27,10 @@ def check_run_dir(files, args):
     path = args.run_dir / "options.json"
     before = json.loads(path.read_text()) if path.exists() else {}
     changed = {name: value for name, value in before.items() if run.get(name) != value}
+    for name in changed.keys() & {"bytes", "sha256"}:  # of the six files, only those that changed
+        changed[name] = {
+            file: value for file, value in before[name].items() if run[name].get(file) != value
+        }
     trained = any((args.run_dir / name).exists() for name in ("state", "model.keras"))
     if trained and (changed or not before):
         what = f"with {changed}" if before else "without options.json"

@@ -28,6 +28,9 @@ from keras_attn_checks.output_path import (
 _ATTEMPTS = 100
 """Maximum number of attempts if other processes replace the same path at the same time."""
 
+_FULL = ("EDQUOT", "EFBIG", "EIO", "ENOSPC")
+"""Errors of `write`, `flush` and `fsync`, which know only the descriptor of a file."""
+
 
 @contextlib.contextmanager
 def atomic_replace(
@@ -81,6 +84,8 @@ def atomic_replace(
             earlier export, a directory although the block writes a file, a file although
             `is_file=False`, a file that does not begin with `first_bytes`, or neither a file nor a
             directory.
+        OSError: If the content cannot be written, for example to a full disk. Its `filename` is
+            `path`.
 
     Example:
 
@@ -95,7 +100,7 @@ def atomic_replace(
     if path.is_symlink():
         path = path.resolve()
     require_parent_directory(path)
-    with working_directory(path, _is_whole) as directory:
+    with _named_errors(path), working_directory(path, _is_whole) as directory:
         refuse_other_content(path, is_file, first_bytes)
         partial = directory / path.name
         yield partial
@@ -106,6 +111,17 @@ def atomic_replace(
         _put_in_place(partial, path)
         flush_directory(path.parent)
         remove(directory / PREVIOUS)
+
+
+@contextlib.contextmanager
+def _named_errors(path):
+    """Adds the path to the error of a full disk, which has no file name."""
+    try:
+        yield
+    except OSError as error:
+        if errno.errorcode.get(error.errno or 0) in _FULL and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def _keep_modes(old, new):

@@ -8,6 +8,7 @@ from keras_attn.convert.settings import Setting, irrelevant, mapped, refused, re
 _TRAINING = irrelevant("only used in training")
 _CLASSIFIER = irrelevant("only used by classification heads")
 _OUTPUTS = irrelevant("selects outputs that the converted model does not have")
+_DESCRIPTION = irrelevant("describes the checkpoint")
 
 COMMON: dict[str, Setting] = {
     "model_type": mapped("the architecture"),
@@ -19,17 +20,24 @@ COMMON: dict[str, Setting] = {
     "_num_labels": _CLASSIFIER,
     "add_cross_attention": refused("cross-attention in a model without an encoder", None, False),
     "auto_map": refused("Python code in the checkpoint", None, {}),
+    "antemplate": irrelevant("only used by KoboldAI"),
     "attn_implementation": irrelevant("selects an implementation with the same results"),
+    "author": _DESCRIPTION,
     "chunk_size_feed_forward": irrelevant("computes the same results in chunks"),
     "cross_attention_hidden_size": refused("encoder outputs of a different size", None),
     "dtype": irrelevant("the weights have the dtype of their file, and are converted to float32"),
+    "eos_token_ids": irrelevant("was only used by generate of transformers 2"),
     "finetuning_task": irrelevant("the name of a task"),
     "gradient_checkpointing": _TRAINING,
     "neftune_noise_alpha": _TRAINING,
     "xla_device": irrelevant("was only used on TPUs"),
     "id2label": _CLASSIFIER,
     "is_decoder": refused("a decoder without an encoder", None, False),
+    "kobart_version": _DESCRIPTION,
+    "kobert_version": _DESCRIPTION,
     "label2id": _CLASSIFIER,
+    "language": _DESCRIPTION,
+    "name": _DESCRIPTION,
     "num_labels": _CLASSIFIER,
     "output_attentions": _OUTPUTS,
     "output_hidden_states": _OUTPUTS,
@@ -55,6 +63,7 @@ COMMON: dict[str, Setting] = {
     "unsloth_version": irrelevant("the version that wrote the checkpoint"),
     "use_bfloat16": irrelevant("was only used on TPUs"),
     "use_cache": irrelevant("the converted model always caches keys and values"),
+    "welcome": irrelevant("only used by KoboldAI"),
 }
 """Keys of all configurations, of transformers 5 and of earlier releases."""
 

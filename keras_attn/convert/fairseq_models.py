@@ -56,6 +56,9 @@ SETTINGS: dict[str, Setting] = {
     "encoder_layerdrop": TRAINING,
     "decoder_layerdrop": TRAINING,
     "init_std": TRAINING,
+    **dict.fromkeys(
+        ("replacing_rate", "student_encoder_layers", "student_decoder_layers"), TRAINING
+    ),
     "classifier_dropout": CLASSIFIER,
     "classif_dropout": CLASSIFIER,
     "num_hidden_layers": equals("encoder_layers"),
@@ -369,7 +372,9 @@ FSMT = _entry(
         "activation_function": mapped("activation", "relu", is_activation("activation_function")),
         "scale_embedding": mapped("scale_embedding", True),
         "tie_word_embeddings": mapped("whether all three embeddings are one", False),
-        "decoder": refused("separate settings of the decoder", None, {}),
+        "decoder": irrelevant(
+            "transformers computes these settings of the decoder from the other keys"
+        ),
     },
     (False, False, False, True),
     normalize_first=False,

@@ -195,6 +195,7 @@ OPT_SETTINGS: dict[str, Setting] = {
     "layer_norm_elementwise_affine": refused("normalizations without weights", None, True),
     "layerdrop": TRAINING,
     "init_std": TRAINING,
+    "output_projection": irrelevant("not read by transformers: the embedding is the output layer"),
 }
 
 

@@ -25,7 +25,7 @@ from keras_attn.convert.tokenizer_files import (
 
 _TOKENS = mapped("special tokens: added_tokens, or tokens of tokenizer.json")
 _PYTHON = irrelevant("only used by the Python classes of transformers")
-_LENGTHS = irrelevant("texts are padded and truncated by the caller")
+_LENGTHS = irrelevant("the caller pads and truncates, and makes arrays")
 _LOADING = irrelevant("only used to find or load the files")
 _CHAT = irrelevant("the caller applies chat templates")
 _AROUND = irrelevant("the post-processor of tokenizer.json, or the class, adds the tokens")
@@ -60,6 +60,7 @@ COMMON: dict[str, Setting] = {
             "pad_token_type_id",
             "padding",
             "padding_side",
+            "return_tensors",
             "stride",
             "truncation",
             "truncation_side",
@@ -126,8 +127,12 @@ COMMON: dict[str, Setting] = {
     **dict.fromkeys(
         (
             "do_basic_tokenize",
+            "end_n_top",
+            "handle_chinese_chars",
             "never_split",
             "spaces_between_special_tokens",
+            "start_n_top",
+            "vocab_size",
             "wordpieces_prefix",
         ),
         _EARLIER,
@@ -209,7 +214,7 @@ JSON: dict[str, Setting] = {
 """Keys of `tokenizer.json`."""
 
 UNUSED = {
-    "SentencePiece": "the SentencePiece model replaces it",
+    "SentencePiece": "the SentencePiece model, which has the same pieces, replaces it",
     "decoder": "added_tokens_decoder in tokenizer_config.json replaces it",
 }
 """Reasons why a file or a part of it is not used."""

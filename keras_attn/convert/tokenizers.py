@@ -8,6 +8,7 @@ from keras_attn.convert.checkpoint import Checkpoint
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.json_tokenizers import build_json_tokenizer
 from keras_attn.convert.language_codes import fairseq_ids, language_codes, m2m_100_ids, plain_name
+from keras_attn.convert.piece_comparison import check_same_pieces
 from keras_attn.convert.settings import Settings
 from keras_attn.convert.tokenizer_files import TOKENIZER_CONFIG, TOKENIZER_JSON, TokenizerFiles
 from keras_attn.convert.tokenizer_settings import tokenizer_settings
@@ -172,6 +173,7 @@ class TokenizerReader:
             vocabulary = checkpoint_vocabularies.pegasus_vocabulary(
                 model, config.get("offset", 103)
             )
+        check_same_pieces(self._files, vocabulary, "spiece.model")
         source = self._tokenizer(model, vocabulary, ids.source_size, ids)
         return Tokenizers(source, note="spiece.model, with the special tokens of transformers")
 
@@ -184,6 +186,7 @@ class TokenizerReader:
             return Tokenizers(note="none, because the folder does not have the language codes")
         if pieces is None:
             vocabulary = fairseq_ids(model, codes, added)
+            check_same_pieces(self._files, vocabulary, "sentencepiece.bpe.model")
         else:
             codes, vocabulary = m2m_100_ids(pieces, codes)
         ids_of_codes = {code: vocabulary[code] for code in codes}

@@ -54,7 +54,8 @@ class CorpusReport:
         """Reads `corpus.json`.
 
         Raises:
-            ValueError: If the file is damaged.
+            ValueError: If the file is damaged, or a directory.
+            FileNotFoundError: If the file does not exist.
         """
         path = Path(directory, _FILE)
         names = {field.name for field in dataclasses.fields(cls)}
@@ -67,7 +68,7 @@ class CorpusReport:
             counts = ("kept", "dropped_empty", "dropped_long", "source_tokens", "target_tokens")
             _require_counts(**{name: entries[name] for name in counts})
             return cls(**entries)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
             raise ValueError(
                 f"Expected the counts of a corpus in {str(path)!r}. Received: {error!r}. Remove "
                 "the damaged directory and encode again."

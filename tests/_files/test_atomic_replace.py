@@ -477,3 +477,14 @@ def test_content_that_appeared_during_the_block_is_not_replaced(tmp_path):
             (path / "thesis.txt").write_text("years of work")
     assert (path / "thesis.txt").read_text() == "years of work"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EFBIG])
+def test_errors_of_a_full_disk_name_the_file(tmp_path, code):
+    path = tmp_path / "model.keras"
+    with pytest.raises(OSError, match="model.keras") as raised, atomic_replace(path):
+        raise OSError(code, os.strerror(code))  # as `write` and `fsync` do
+    assert raised.value.filename == str(path) and not any(tmp_path.iterdir())
+    with pytest.raises(BrokenPipeError) as raised, atomic_replace(path):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # of a different file
+    assert raised.value.filename is None

@@ -112,6 +112,30 @@ def _bart(layers, heads, features, **changed):
     }
 
 
+def _kobart():
+    """The file names no settings of the search, no first token and no last token."""
+    search = ("decoder_start_token_id", "early_stopping", "forced_bos_token_id")
+    search += ("forced_eos_token_id", "gradient_checkpointing", "no_repeat_ngram_size", "num_beams")
+    settings = _bart(
+        *(6, 16, 768),
+        author="the name of a person",
+        classif_dropout=0.1,
+        classifier_dropout=0.1,
+        do_blenderbot_90_layernorm=False,
+        eos_token_id=1,
+        extra_pos_embeddings=2,
+        force_bos_token_to_be_generated=False,
+        id2label={"0": "NEGATIVE", "1": "POSITIVE"},
+        label2id={"NEGATIVE": 0, "POSITIVE": 1},
+        max_position_embeddings=1026,
+        normalize_embedding=True,
+        pad_token_id=3,
+        static_position_embeddings=False,
+        vocab_size=30000,
+    )
+    return {name: value for name, value in settings.items() if name not in search}
+
+
 def _m2m(layers=12, decoder_layers=12, **changed):
     return {
         "model_type": "m2m_100",
@@ -194,6 +218,64 @@ def _pegasus(**changed):
         "scale_embedding": True,
         "static_position_embeddings": True,
         "vocab_size": 96103,
+        **changed,
+    }
+
+
+def _marian_big(size, end, **changed):
+    """Models of the Tatoeba challenge, which OPUS-MT names tc-big."""
+    return {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        **_sides(6, 16, 4096),
+        "activation_function": "relu",
+        "bad_words_ids": [[size - 1]],
+        "bos_token_id": 0,
+        "classifier_dropout": 0.0,
+        "d_model": 1024,
+        "decoder_start_token_id": size - 1,
+        "decoder_vocab_size": size,
+        "eos_token_id": end,
+        "forced_eos_token_id": end,
+        "max_length": 512,
+        "max_position_embeddings": 1024,
+        "normalize_embedding": False,
+        "num_beams": 4,
+        "pad_token_id": size - 1,
+        "scale_embedding": True,
+        "share_encoder_decoder_embeddings": True,
+        "static_position_embeddings": True,
+        "vocab_size": size,
+        **changed,
+    }
+
+
+def _fsmt(**changed):
+    return {
+        "model_type": "fsmt",
+        "architectures": ["FSMTForConditionalGeneration"],
+        **_sides(6, 16, 8192),
+        "activation_function": "relu",
+        "attention_dropout": 0.1,
+        "bos_token_id": 0,
+        "d_model": 1024,
+        "decoder": {"bos_token_id": 2, "model_type": "fsmt_decoder", "vocab_size": 42024},
+        "decoder_ffn_dim": 4096,
+        "decoder_start_token_id": 2,
+        "dropout": 0.2,
+        "early_stopping": False,
+        "eos_token_id": 2,
+        "forced_eos_token_id": 2,
+        "langs": ["en", "de"],
+        "length_penalty": 1.15,
+        "max_length": 200,
+        "max_position_embeddings": 1024,
+        "num_beams": 5,
+        "pad_token_id": 1,
+        "scale_embedding": True,
+        "src_vocab_size": 42024,
+        "tgt_vocab_size": 42024,
+        "tie_word_embeddings": False,
         **changed,
     }
 
@@ -429,6 +511,10 @@ NLLB = {
     "max_length": 200,
     "pad_token_id": 1,
 }
+NLLB_LARGE = {
+    **dict.fromkeys(("encoder_layerdrop", "decoder_layerdrop"), 0),
+    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 8192),
+}
 MBART50 = {**NLLB, "early_stopping": True, "forced_eos_token_id": 2, "num_beams": 5}
 OPUS = {
     "bad_words_ids": [[59513]],
@@ -494,6 +580,20 @@ MISTRAL = {
     "max_position_embeddings": 32768,
     "num_key_value_heads": 8,
 }
+DISTILBART = {
+    "extra_pos_embeddings": 2,
+    "replacing_rate": 0,
+    "static_position_embeddings": False,
+    "student_decoder_layers": None,
+    "student_encoder_layers": None,
+}
+TC_BIG = {
+    "decoder_start_token_id": 53016,
+    "eos_token_id": 43311,
+    "forced_eos_token_id": 43311,
+    "pad_token_id": 53016,
+}
+ARXIV = {**XSUM, "length_penalty": 0.8, "max_length": 256, "min_length": 32}
 YARN = {"factor": 4.0, "original_max_position_embeddings": 32768, "type": "yarn"}
 
 PUBLISHED = {
@@ -520,6 +620,66 @@ PUBLISHED = {
         _marian(
             *(58101, 4), _num_labels=3, gradient_checkpointing=False, sep_token_id=None, prefix=None
         ),
+    ),
+    "Helsinki-NLP/opus-mt-tc-big-fr-en": Published(
+        "chakra1166/hski_fr_en_model",
+        _marian_big(53017, 43311),
+        {**OPUS, **TC_BIG, "bad_words_ids": [[53016]]},
+    ),
+    "Helsinki-NLP/opus-mt-tc-big-en-pt": Published(
+        "Westron-AI/translation-en-pt",
+        _marian_big(54776, 44670),
+        {
+            **{**OPUS, "bad_words_ids": [[54775]], "decoder_start_token_id": 54775},
+            **{"eos_token_id": 44670, "forced_eos_token_id": 44670, "pad_token_id": 54775},
+            "renormalize_logits": True,
+        },
+    ),
+    "facebook/wmt19-en-de": Published(
+        "written by convert_fsmt_original_pytorch_checkpoint_to_pytorch.py in "
+        f"huggingface/transformers; {QUOTED}",
+        _fsmt(),
+    ),
+    "sshleifer/distilbart-cnn-12-6": Published(
+        "Suraj28295/News_Summerization_App: model",
+        _bart(
+            *(12, 16, 1024),
+            **BART_CNN_KEYS,
+            **DISTILBART,
+            normalize_embedding=True,
+            decoder_layers=6,
+        ),
+    ),
+    "gogamza/kobart-base-v1": Published("J0SEOYOUNG/repo", _kobart()),
+    "fnlp/bart-base-chinese": Published(
+        "Hamletlx/BART_Modern_Classical_Chinese_Translation: bart_base_chinese",
+        _bart(
+            *(6, 12, 768),
+            activation_dropout=0.1,
+            attention_dropout=0.1,
+            bos_token_id=101,
+            classif_dropout=0.1,
+            decoder_start_token_id=102,
+            early_stopping=None,
+            eos_token_id=102,
+            forced_bos_token_id=None,
+            forced_eos_token_id=None,
+            no_repeat_ngram_size=None,
+            num_beams=None,
+            pad_token_id=0,
+            tokenizer_class="BertTokenizer",
+            vocab_size=51271,
+        ),
+        {
+            "decoder_start_token_id": 101,
+            "early_stopping": True,
+            "eos_token_id": 102,
+            "forced_eos_token_id": 102,
+            "no_repeat_ngram_size": 3,
+            "num_beams": 4,
+            "pad_token_id": 0,
+        },
+        {"no_repeat_ngram_size": 0},
     ),
     "facebook/bart-large-cnn": Published(
         "Praneeth2002/finetuning-LLM-for-summarization: facebook/bart-large-cnn; "
@@ -549,6 +709,10 @@ PUBLISHED = {
         _mbart(tokenizer_class="MBart50Tokenizer"),
         MBART50,
     ),
+    "Babelscape/mrebel-large": Published(
+        "eiAlex/mrebel-large",
+        _mbart(decoder_start_token_id=0, early_stopping=None, vocab_size=250071),
+    ),
     "facebook/m2m100_418M": Published(
         "GiorgosPapado/m2m_onnx_with_combined_sessions",
         _m2m(
@@ -576,6 +740,11 @@ PUBLISHED = {
         _m2m(dtype="float32", tokenizer_class="NllbTokenizer", max_length=None, vocab_size=256206),
         NLLB,
     ),
+    "facebook/nllb-200-1.3B": Published(
+        "bigdataai-lab/nllb-200-1.3B",
+        {**_m2m(24, 24, max_length=200, vocab_size=256206), **NLLB_LARGE},
+        NLLB,
+    ),
     "google/pegasus-xsum": Published(
         "AtharvNawal/Legal_Document_Summarization",
         _pegasus(do_blenderbot_90_layernorm=False),
@@ -586,6 +755,28 @@ PUBLISHED = {
         _pegasus(
             extra_pos_embeddings=1, length_penalty=0.8, max_length=256, max_position_embeddings=1024
         ),
+    ),
+    "google/pegasus-arxiv": Published(
+        "Praneeth2002/finetuning-LLM-for-summarization: google/pegasus-arxiv/checkpoint-210",
+        _pegasus(
+            extra_pos_embeddings=1,
+            length_penalty=0.8,
+            max_length=256,
+            max_position_embeddings=1024,
+            min_length=32,
+        ),
+        ARXIV,
+    ),
+    "tuner007/pegasus_paraphrase": Published(
+        "Daniyal2mil/Paraphraser: model",
+        _pegasus(
+            extra_pos_embeddings=1,
+            length_penalty=None,
+            max_length=None,
+            max_position_embeddings=60,
+            num_beams=None,
+        ),
+        {**XSUM, "length_penalty": 0.8, "max_length": 60},
     ),
     "t5-small": Published("10844110/t5-summarization-demo", _t5()),
     "Salesforce/codet5-small": Published(
@@ -598,6 +789,29 @@ PUBLISHED = {
             label2id={"LABEL_0": 0},
             vocab_size=32100,
         ),
+    ),
+    "VietAI/envit5-translation": Published(
+        "your1name/clone-envit5",
+        _t5(
+            d_model=768,
+            dense_act_fn="gelu_new",
+            feed_forward_proj="gated-gelu",
+            is_gated_act=True,
+            num_decoder_layers=12,
+            num_heads=12,
+            num_layers=12,
+            tie_word_embeddings=False,
+            vocab_size=50048,
+        ),
+    ),
+    "google/flan-t5-small, saved by transformers 4.57": Published(
+        "Annemarie535257/AgriFinConnectRwanda: AI_Chatbot_model",
+        _t5(
+            **{**FLAN, "d_ff": 1024, "d_model": 512, "num_decoder_layers": 8, "num_layers": 8},
+            dtype="float32",
+        )
+        | {"num_heads": 6},
+        {"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0},
     ),
     "google/flan-t5-large": Published(QUOTED, _t5(**FLAN)),
     "google/mt5-small": Published(QUOTED, _t5("mt5", **MT5)),
@@ -626,6 +840,11 @@ PUBLISHED = {
             use_bfloat16=False,
         ),
     ),
+    "microsoft/DialoGPT-small": Published(
+        "CHJCHJCH/microsoft-DialoGPT-small",
+        _gpt2(12, 12, 768),
+        {"bos_token_id": 50256, "eos_token_id": 50256},
+    ),
     "facebook/opt-125m": Published(
         QUOTED,
         _opt(
@@ -637,6 +856,17 @@ PUBLISHED = {
     ),
     "facebook/opt-1.3b": Published(QUOTED, _opt(24, 32, 2048)),
     "facebook/opt-6.7b": Published(QUOTED, _opt(32, 32, 4096, _remove_final_layer_norm=False)),
+    "KoboldAI/OPT-6.7B-Erebus": Published(
+        "Harryshaft8/https-huggingface.co-KoboldAI-OPT-6.7B-Erebus",
+        _opt(
+            *(40, 40, 5120),
+            _remove_final_layer_norm=False,
+            antemplate="a template of the user interface",
+            output_projection=True,
+            vocab_size=50265,
+            welcome="a text of the user interface",
+        ),
+    ),
     "huggyllama/llama-7b": Published(
         "yellowtree123/Deterministic-Differentiable-Pruning: llama-7b-hf",
         _llama(max_position_embeddings=2048, pad_token_id=0, rms_norm_eps=1e-6),
@@ -712,6 +942,37 @@ PUBLISHED = {
             vocab_size=128262,
         ),
     ),
+    "01-ai/Yi-6B": Published(
+        "InternLM/InternEvo-HFModels: huggingface_model/yi/yi_6B/configuration_yi.py",
+        _llama(
+            num_key_value_heads=4,
+            pad_token_id=0,
+            pretraining_tp=1,
+            rope_scaling=None,
+            rope_theta=5000000.0,
+            vocab_size=64000,
+        ),
+    ),
+    "prithivMLmods/Triangulum": Published(
+        "PRITHIVSAKTHIUR/Triangulum",
+        _llama(
+            **BIASES,
+            eos_token_id=11,
+            head_dim=256,
+            hidden_size=3072,
+            intermediate_size=23040,
+            max_position_embeddings=32768,
+            num_attention_heads=12,
+            num_hidden_layers=40,
+            num_key_value_heads=4,
+            pad_token_id=2023,
+            rms_norm_eps=1e-6,
+            rope_scaling=None,
+            rope_theta=1000042,
+            vocab_size=131072,
+        ),
+        {"eos_token_id": 11, "max_length": 32768, "pad_token_id": 2023},
+    ),
     "TinyLlama/TinyLlama-1.1B-Chat-v1.0": Published(
         "swayam8624/nanoquant-private: TinyLlama-1.1B-Chat-v1.0",
         _llama(
@@ -732,6 +993,25 @@ PUBLISHED = {
     ),
     "HuggingFaceTB/SmolLM2-135M": Published(
         QUOTED, _llama(**{**BIASES, **SMOL, "head_dim": 64, "rope_theta": 100000})
+    ),
+    "HuggingFaceTB/SmolLM2-360M": Published(
+        "AtulDeshpande09/Fine-tuned-Economics-QA-using-smolLM: model",
+        _llama(
+            **{
+                **BIASES,
+                **SMOL,
+                "head_dim": 64,
+                "hidden_size": 960,
+                "intermediate_size": 2560,
+                "max_position_embeddings": 8192,
+                "num_attention_heads": 15,
+                "num_hidden_layers": 32,
+                "num_key_value_heads": 5,
+                "rope_theta": 100000,
+                "vocab_size": 49153,
+            }
+        ),
+        {"bos_token_id": 0, "eos_token_id": 0},
     ),
     "yanolja/EEVE-Korean-10.8B": Published(
         "KEA-5th-Myaong/kea_gen_model_ver2",
@@ -764,6 +1044,29 @@ PUBLISHED = {
         _llama(
             "mistral", "MistralForCausalLM", **MISTRAL, rope_theta=1000000.0, sliding_window=None
         ),
+    ),
+    "cognitivecomputations/Dolphin3.0-R1-Mistral-24B": Published(
+        "gsasouza/dolphin3-mistral",
+        _llama(
+            "mistral",
+            "MistralForCausalLM",
+            **{
+                **MISTRAL,
+                "eos_token_id": [2, 131072],
+                "head_dim": 128,
+                "hidden_size": 5120,
+                "intermediate_size": 32768,
+                "num_hidden_layers": 40,
+                "rope_theta": 100000000.0,
+                "sliding_window": None,
+                "vocab_size": 131074,
+            },
+        ),
+        {"bos_token_id": 1, "do_sample": True, "eos_token_id": [2, 131072], "temperature": 0.05},
+        {"eos_token_id": 131072},
+    ),
+    "Qwen/Qwen3-0.6B": Published(
+        QUOTED, _llama("qwen3", "Qwen3ForCausalLM", head_dim=128, num_key_value_heads=8)
     ),
     "Qwen/Qwen2.5-0.5B": Published(
         QUOTED, _qwen2(896, 14, 2, 4864, 24, eos_token_id=151643, use_mrope=False)
@@ -802,6 +1105,25 @@ PUBLISHED = {
             use_mrope=False,
             vocab_size=152064,
         ),
+    ),
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B": Published(
+        "Evilcarbon/DeepSeek-R1-Distill-Qwen-32B",
+        _qwen2(
+            *(5120, 40, 8, 27648, 64),
+            eos_token_id=151643,
+            max_position_embeddings=131072,
+            rms_norm_eps=1e-5,
+            sliding_window=131072,
+            tie_word_embeddings=False,
+            vocab_size=152064,
+        ),
+        {
+            "bos_token_id": 151646,
+            "do_sample": True,
+            "eos_token_id": 151643,
+            "temperature": 0.6,
+            "top_p": 0.95,
+        },
     ),
     "google/gemma-2b-it": Published(
         QUOTED,
@@ -859,6 +1181,30 @@ PUBLISHED = {
             vocab_size=30522,
         ),
     ),
+    "bert-base-uncased": Published(
+        "akorshun/pytorch_transformers_ner: bert-base-uncased",
+        _bert("bert", "BertForMaskedLM", layer_norm_eps=1e-12, pad_token_id=0, vocab_size=30522),
+    ),
+    "bert-base-multilingual-cased": Published(
+        "akorshun/pytorch_transformers_ner: bert-base-multilingual-cased",
+        _bert(
+            "bert",
+            "BertForMaskedLM",
+            directionality="bidi",
+            layer_norm_eps=1e-12,
+            pad_token_id=0,
+            pooler_fc_size=768,
+            pooler_num_attention_heads=12,
+            pooler_num_fc_layers=3,
+            pooler_size_per_head=128,
+            pooler_type="first_token_transform",
+            vocab_size=119547,
+        ),
+    ),
+    "google/electra-small-discriminator": Published(
+        "pooh1263/workspace: electra-small-discriminator",
+        _bert("electra", "ElectraForPreTraining", embedding_size=128, hidden_size=256),
+    ),
     "bert-base-chinese": Published(
         "jxlin98/CWS: bert-base-chinese",
         _bert(
@@ -887,6 +1233,10 @@ PUBLISHED = {
             vocab_size=50265,
         ),
     ),
+    "deepset/roberta-base-squad2": Published(
+        "AbidHasan95/roberta-base-squad2",
+        _roberta("roberta", "RobertaForQuestionAnswering", language="english", name="Roberta"),
+    ),
     "klue/roberta-large": Published(
         QUOTED,
         _roberta(
@@ -913,6 +1263,45 @@ PUBLISHED = {
     ),
     "camembert-base": Published(
         NOT_FOUND, _roberta("camembert", "CamembertForMaskedLM", output_past=True, vocab_size=32005)
+    ),
+    "BandaiNamco/DistilBERT-base-jp": Published(
+        "BandaiNamcoResearchInc/DistilBERT-base-jp",
+        {
+            "model_type": "distilbert",
+            "architectures": None,
+            "activation": "gelu",
+            "attention_dropout": 0.1,
+            "bos_token_id": 0,
+            "dim": 768,
+            "do_sample": False,
+            "dropout": 0.1,
+            "eos_token_ids": 0,
+            "finetuning_task": None,
+            "hidden_dim": 3072,
+            "initializer_range": 0.02,
+            "is_decoder": False,
+            "length_penalty": 1.0,
+            "max_length": 20,
+            "max_position_embeddings": 512,
+            "n_heads": 12,
+            "n_layers": 6,
+            "num_beams": 1,
+            "num_return_sequences": 1,
+            "output_hidden_states": True,
+            "output_past": True,
+            "pad_token_id": 0,
+            "pruned_heads": {},
+            "qa_dropout": 0.1,
+            "repetition_penalty": 1.0,
+            "seq_classif_dropout": 0.2,
+            "sinusoidal_pos_embds": True,
+            "temperature": 1.0,
+            "tie_weights_": True,
+            "top_k": 50,
+            "top_p": 1.0,
+            "torchscript": False,
+            "vocab_size": 32000,
+        },
     ),
     "distilbert-base-uncased": Published(
         QUOTED,

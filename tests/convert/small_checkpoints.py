@@ -152,7 +152,7 @@ def write_marian_tokenizers(folder):
 def random_sources(count=16, length=9, size=VOCABULARY_SIZE, end=0, pad=PAD, seed=0):
     """Ids of sources of different lengths, with an end token, padded on the right."""
     random = np.random.default_rng(seed)
-    low = max(end, pad if pad < size // 2 else 0, 2) + 1
+    low = max(*(id_ for id_ in (end, pad) if id_ < size // 2), 2, 2) + 1
     ids = random.integers(low, size - 1, (count, length)).astype("int32")
     for row in ids:
         end_position = random.integers(1, length)

@@ -15,10 +15,15 @@ REFUSED = {
     "bigcode/starcoder": "model_type='gpt_bigcode'",
     "stabilityai/stablelm-zephyr-3b": "model_type='stablelm_epoch'",
     "google/pegasus-x-base": "model_type='pegasus_x'",
+    "Qwen/Qwen3-0.6B": "model_type='qwen3'",
+    "google/electra-small-discriminator": "model_type='electra'",
+    "deepset/roberta-base-squad2": "RobertaForQuestionAnswering",
 }
 CHOICES = {
     "meta-llama/Llama-3.2-1B-Instruct": ["eos_token_id"],
     "Qwen/Qwen2.5-0.5B-Instruct": ["eos_token_id", "repetition_penalty"],
+    "cognitivecomputations/Dolphin3.0-R1-Mistral-24B": ["eos_token_id"],
+    "fnlp/bart-base-chinese": ["no_repeat_ngram_size"],
 }
 
 

@@ -270,6 +270,8 @@ def runtime_tokenizer(tokenizer):
     names = ("pad_token_id", "start_token_id", "end_token_id")
     settings = {name: getattr(tokenizer, name) for name in names}
     settings |= {"vocabulary_size": LARGE, "tokenizer": tokenizer.format}
+    if getattr(tokenizer, "has_extra_pieces", False):
+        settings["tokenizer_vocabulary_size"] = tokenizer.vocabulary_size
     settings |= json.loads(json.dumps(tokenizer_options(tokenizer)))
     side = read_side(SettingsReader("", settings), 3)
     classes = {"sentencepiece": SentencePieceTokenizer, "tokenizers": JsonTokenizer}

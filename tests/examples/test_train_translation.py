@@ -29,7 +29,8 @@ def test_a_run_directory_belongs_to_one_text_and_model(tmp_path, monkeypatch, be
 
 
 def test_a_run_directory_belongs_to_one_text_of_the_same_size(tmp_path):
-    files = {("train", "source"): tmp_path / "text"}
+    files = {("train", "source"): tmp_path / "text", ("valid", "source"): tmp_path / "other"}
+    files["valid", "source"].write_text("one")
     args = SimpleNamespace(run_dir=tmp_path / "run")
     (args.run_dir / "state").mkdir(parents=True)
     for text, is_same in (("one", True), ("one", True), ("two", False)):
@@ -37,7 +38,8 @@ def test_a_run_directory_belongs_to_one_text_of_the_same_size(tmp_path):
         if not (args.run_dir / "options.json").exists():
             (args.run_dir / "options.json").write_text("{}")
             (args.run_dir / "state").rmdir()
-        context = contextlib.nullcontext() if is_same else pytest.raises(SystemExit, match="sha256")
+        named = r"with \{'sha256': \{'train.source': '\w{64}'\}\}"  # and no other file
+        context = contextlib.nullcontext() if is_same else pytest.raises(SystemExit, match=named)
         with context:
             translation_data.check_run_dir(files, args)
         (args.run_dir / "state").mkdir(exist_ok=True)

@@ -1,5 +1,6 @@
 """Files are written whole or not at all: with exceptions, full disks and killed processes."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -118,3 +119,14 @@ def test_inputs_are_not_outputs(tmp_path):
             require_different_files(tmp_path / spelling, other, path)
     with open(path) as file, pytest.raises(ValueError, match="the same file as standard input"):
         require_different_files(path, file.fileno())
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EFBIG])
+def test_errors_of_a_full_disk_name_the_files(tmp_path, code):
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    with pytest.raises(OSError, match=r"a\.csv, .*b\.csv"), atomic_files(*paths):
+        raise OSError(code, os.strerror(code))  # as `write` and `fsync` do
+    assert not any(tmp_path.iterdir())
+    with pytest.raises(BrokenPipeError) as raised, atomic_files(*paths):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # of a different file
+    assert raised.value.filename is None

@@ -190,7 +190,7 @@ def test_images_that_are_no_files_are_refused(tmp_path, kind):
 
 
 def test_images_of_a_directory_are_sorted_by_name(tmp_path):
-    for name in ("b.png", "a.JPG", "c.txt", ".hidden.png", "10.gif", "2.gif"):
+    for name in ("b.png", "a.JPG", "c.txt", ".hidden.png", ".DS_Store", "10.gif", "2.gif"):
         (tmp_path / name).touch()
     (tmp_path / "folder.png").mkdir()
     images, others = list_images(tmp_path)

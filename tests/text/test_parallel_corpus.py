@@ -262,6 +262,14 @@ def test_counts_that_were_damaged_are_refused(encode, tmp_path, content):
         ParallelCorpus.load(tmp_path / "out" / "corpus")
 
 
+@pytest.mark.parametrize("name", ["corpus.json", "source.ids", "target.offsets"])
+def test_directories_instead_of_files_are_refused(corpus_directory, name):
+    (corpus_directory / name).unlink()
+    (corpus_directory / name).mkdir()
+    with pytest.raises(ValueError, match=f"{name}.*encode again"):
+        ParallelCorpus.load(corpus_directory)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("kept", -1), ("dropped_long", "1"), ("source_special_token_ids", {"pad": -1}),

@@ -124,7 +124,7 @@ def _describe_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
     """Returns the entries of keras-attn, parsed as JSON, and all other entries as strings."""
     description: dict[str, Any] = {}
     others: dict[str, str] = {}
-    tokenizers: dict[str, dict[str, int]] = {}
+    tokenizers: dict[str, dict[str, Any]] = {}
     for key, value in metadata.items():
         name = key.removeprefix(PREFIX)
         if key in CHECKSUMS:
@@ -138,7 +138,25 @@ def _describe_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
     settings = description.get("settings")
     if is_object(settings):
         description["versions"] = settings.pop("versions", {})
+        for side, entries in tokenizers.items():
+            entries |= _tokenizer_options(settings.get(side), description.get("format"))
     return {**description, "tokenizers": tokenizers, "metadata": others}
+
+
+def _tokenizer_options(side: object, number: object) -> dict[str, Any]:
+    """Returns the options of a tokenizer, with their defaults, except those that have no effect."""
+    if not is_object(side):
+        return {}
+    # Before format 3, a `tokenizer.json` found all special tokens in texts.
+    is_old = isinstance(number, int) and number < 3 and side.get("tokenizer") == "tokenizers"
+    options: dict[str, Any] = {
+        "parse_special_tokens": side.get("parse_special_tokens", is_old),
+        "added_tokens": len(side.get("added_tokens") or ()),
+        "space_token_id": side.get("space_token_id"),
+        "clean_up_spaces": side.get("clean_up_spaces", False),
+    }
+    is_default = {"added_tokens": 0, "space_token_id": None, "clean_up_spaces": False}
+    return {name: value for name, value in options.items() if is_default.get(name, ...) != value}
 
 
 def _num_bytes(value: str) -> int:

@@ -1,5 +1,6 @@
 """Writes files atomically: other processes read either the old or the new content."""
 
+import errno
 import os
 import stat
 from collections.abc import Generator
@@ -10,6 +11,9 @@ from typing import BinaryIO
 
 from keras_attn_runtime.files.regular_file import KINDS
 from keras_attn_runtime.files.working_directory import working_directory
+
+FULL = ("EDQUOT", "EFBIG", "EIO", "ENOSPC")
+"""Errors of `write`, `flush` and `fsync`, which know only the descriptor of a file."""
 
 
 @contextmanager
@@ -27,10 +31,12 @@ def atomic_files(*paths: str | PathLike[str]) -> Generator[list[BinaryIO], None,
         List of binary files, in the order of the paths.
 
     Raises:
-        OSError: if a path is a directory or cannot be written.
+        OSError: if a path is a directory or cannot be written. The error of a full
+            disk names the paths.
     """
     targets = [Path(os.path.realpath(path)) for path in paths]
     with ExitStack() as stack:
+        stack.enter_context(_named_errors(*paths))
         drafts: list[Path] = []
         files: list[BinaryIO] = []
         for target in targets:
@@ -79,6 +85,17 @@ def is_stream(path: str | PathLike[str]) -> bool:
         return stat.S_IFMT(os.stat(path).st_mode) in KINDS
     except OSError:
         return False
+
+
+@contextmanager
+def _named_errors(*paths: str | PathLike[str]) -> Generator[None, None, None]:
+    """Adds the paths to the error of a full disk, which has no file name."""
+    try:
+        yield
+    except OSError as error:
+        if errno.errorcode.get(error.errno or 0) in FULL and error.filename is None:
+            error.filename = ", ".join(map(os.fspath, paths))
+        raise
 
 
 def _require_replaceable(path: Path) -> None:

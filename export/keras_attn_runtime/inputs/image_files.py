@@ -119,7 +119,8 @@ def list_images(directory: str | os.PathLike[str]) -> tuple[list[Path], list[Pat
 
     Returns:
         Tuple of the paths of image files, and of entries that are ignored: subdirectories, hidden
-        images, and files with other suffixes.
+        images, and visible files with other suffixes. Other hidden files, such as `.DS_Store`, are
+        in neither list.
 
     Raises:
         ValueError: if the directory has no image files, or an entry with the suffix of an image is

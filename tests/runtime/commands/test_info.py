@@ -43,8 +43,35 @@ def test_exported_file_is_described(tokenizer_model, tmp_path, capsys):
     assert found["outputs"][2]["name"] == "scores" and found["outputs"][2]["dtype"] == "float32"
     assert found["settings"]["search"]["beam_width"] == 5 and "versions" not in found["settings"]
     assert found["versions"] == {"keras_attn": "0.1.0"}
-    assert found["tokenizers"] == {"source": {"bytes": len(tokenizer_model)}}
+    options = {"bytes": len(tokenizer_model), "parse_special_tokens": False}
+    assert found["tokenizers"] == {"source": options}
     assert (found["checksum"], found["opsets"]) == ("matches the file", {"ai.onnx": 18})
+
+
+@pytest.mark.parametrize(
+    ("number", "options", "shown"),
+    [
+        (3, {"tokenizer": "tokenizers"}, {"parse_special_tokens": False}),
+        (2, {"tokenizer": "tokenizers"}, {"parse_special_tokens": True}),
+        (
+            3,
+            {"added_tokens": [{"content": "<a>", "id": 5}], "space_token_id": 4}
+            | {"clean_up_spaces": True, "parse_special_tokens": True},
+            {"parse_special_tokens": True, "added_tokens": 1}
+            | {"space_token_id": 4, "clean_up_spaces": True},
+        ),
+    ],
+)
+def test_options_of_the_tokenizer_are_described(
+    tokenizer_model, tmp_path, capsys, number, options, shown
+):
+    settings = {f"source__{name}": value for name, value in options.items()}
+    properties = metadata(tokenizer_model, **settings) | {"keras_attn.format": str(number)}
+    path = tmp_path / "model.onnx"
+    content = build_model(with_checksum(properties)).SerializeToString()
+    path.write_bytes(with_file_checksum(content))
+    found = info(path, capsys)["tokenizers"]["source"]
+    assert found.pop("bytes") == len(tokenizer_model) and found == shown
 
 
 def test_text_has_a_line_for_each_tensor_and_setting(model_path, capsys):
