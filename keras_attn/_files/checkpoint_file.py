@@ -12,6 +12,8 @@ import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
 
+_ARRAY = "facts.array"
+
 
 def require_directory(directory: str | PathLike[str]) -> None:
     """Creates a directory if necessary, and raises an `OSError` if it is not writable."""
@@ -36,18 +38,34 @@ def write_checkpoint(
     Args:
         path: Path of the file.
         arrays: List of NumPy arrays.
-        facts: Dict of metadata that JSON can represent.
+        facts: Dict of metadata that JSON can represent. It can also contain NumPy arrays.
         like: Path of a file whose mode and owner are copied, see `atomic_replace`. Defaults to
             `None`.
     """
-    # npz files do not support bfloat16.
-    arrays = [
-        array.astype("float32") if array.dtype.name == "bfloat16" else array for array in arrays
-    ]
     entries = {str(index): array for index, array in enumerate(arrays)}
+    names = {}
+
+    def entry(value):
+        """Stores an array of the metadata once and returns its name."""
+        if isinstance(value, np.generic):
+            return value.item()
+        if not isinstance(value, np.ndarray) or value.dtype.hasobject:
+            raise TypeError(
+                "Expected metadata of NumPy arrays and values that JSON can represent. Received: "
+                f"a value of type {type(value).__name__}. Convert it."
+            )
+        name = names.setdefault(id(value), f"{_ARRAY}{len(names)}")
+        entries[name] = value
+        return {_ARRAY: name}
+
+    entries["facts"] = np.array(json.dumps(facts, default=entry))
+    # npz files do not support bfloat16.
+    for name, array in entries.items():
+        if array.dtype.name == "bfloat16":
+            entries[name] = array.astype("float32")
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with atomic_replace(path, like=like) as partial, open(partial, "wb") as stream:
-        np.savez(stream, facts=np.array(json.dumps(facts)), **entries)
+        np.savez(stream, **entries)
 
 
 def read_checkpoint(path: str | PathLike[str]) -> tuple[list[Any], dict[str, Any]]:
@@ -69,8 +87,13 @@ def read_checkpoint(path: str | PathLike[str]) -> tuple[list[Any], dict[str, Any
             if damaged is not None:
                 raise ValueError(f"wrong checksum of {damaged}")
         with np.load(path, allow_pickle=False) as entries:
-            facts = json.loads(entries["facts"].item())
-            return [entries[str(index)] for index in range(len(entries.files) - 1)], facts
+
+            def array(value):
+                return entries[value[_ARRAY]] if _ARRAY in value else value
+
+            facts = json.loads(entries["facts"].item(), object_hook=array)
+            size = sum(name.isdigit() for name in entries.files)
+            return [entries[str(index)] for index in range(size)], facts
     except FileNotFoundError:
         raise
     # zlib, zipfile, NumPy and JSON raise different errors for invalid bytes.
