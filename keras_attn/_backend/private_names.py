@@ -19,6 +19,8 @@ table changes, or if a workaround is no longer necessary.
 | `CompileLoss._user_loss_weights` | a model with loss weights must not fuse the loss | Keras 3.15 | `Model` shows the weights of its losses |
 | `Metric._direction`, `CompileMetrics._flat_metrics`, `_flat_weighted_metrics` | whether a monitored value is better when it is lower or higher | Keras 3.15 | `Metric` has a public direction |
 | `Model._symbolic_build` | variables of a model, its metrics and optimizer before its saved state is restored and before uneven batches | Keras 3.15 | a public method builds the model, its metrics and its optimizer |
+| `global_seed_generator` | the state of unseeded `keras.random` functions | Keras 3.15 | a public function returns it |
+| attributes in `CALLBACK_ATTRIBUTES` | the state of Keras' callbacks | Keras 3.15 | these callbacks return their state |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
 | `TimeDistributed.call`, replaced on copies | merging of the time axis and the batch axis | Keras 3.15 | Keras traces an unknown number of steps correctly |
 | `in_symbolic_scope` | unknown sizes, for which PyTorch gets placeholders | Keras 3.15 | sizes stay unknown in the shape inference on PyTorch |
@@ -179,6 +181,37 @@ def build_symbolically(model: keras.Model, batch: Any) -> None:
     """
     untyped: Any = model
     untyped._symbolic_build(data_batch=batch)
+
+
+def global_seed_state() -> Any:
+    """Returns the variable of Keras' global random generator, or `None` before its first use."""
+    from keras.src.backend.common import global_state
+    from keras.src.random import seed_generator
+
+    generator = global_state.get_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR)
+    return None if generator is None else generator.state
+
+
+def set_global_seed_state(state: Any) -> None:
+    """Sets Keras' global random generator to a state. `None`: Its first use creates it."""
+    from keras.src.backend.common import global_state
+    from keras.src.random import seed_generator
+
+    if state is None:
+        global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, None)
+    else:
+        seed_generator.global_seed_generator().state.assign(state)
+
+
+CALLBACK_ATTRIBUTES = {
+    "EarlyStopping": ("wait", "stopped_epoch", "best", "best_epoch", "best_weights"),
+    "ReduceLROnPlateau": ("best", "wait", "cooldown_counter"),
+    "ModelCheckpoint": ("best", "_batches_seen_since_last_saving", "_last_batch_seen"),
+    "SwapEMAWeights": ("_ema_weights_in_model",),
+    "TensorBoard": ("_global_train_batch", "_global_test_batch"),
+    "CSVLogger": ("keys",),
+}
+"""Attributes that each callback of Keras changes during training and reads in later epochs."""
 
 
 NODE_LISTS = ("_inbound_nodes", "_outbound_nodes")

@@ -6,12 +6,15 @@ from typing import Any
 
 import keras
 
+from keras_attn._backend.private_names import build_symbolically
 from keras_attn._backend.workers import explain_lost_workers, is_chief
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.training.build_from_data import build_from_data
+from keras_attn.training.callback_states import reject_callbacks
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.replica_steps import replica_steps
+from keras_attn.training.resumed_callbacks import ResumedCallbacks
 from keras_attn.training.strategy import refuse_gradient_accumulation
 from keras_attn.training.training_checkpoint import TrainingCheckpoint
 
@@ -33,16 +36,30 @@ def fit(
     interruption, call `fit` again with the same arguments: it restores the last saved state,
     finishes the interrupted epoch and runs the remaining epochs. On a CPU, the final weights equal
     those of an uninterrupted training; on a GPU, this also requires deterministic operations (in
-    TensorFlow, `tf.config.experimental.enable_op_determinism()`). The logs of the interrupted epoch
-    only cover the steps after the restored state. If the training has ended, another call restores
-    the weights without training, unless you increase `epochs`. If a callback stops the training at
-    the end of an epoch, the training has ended, too, and `fit` does not continue it even if you
-    increase `epochs`. If a callback stops the training within an epoch, the next call continues
-    from the last saved state.
+    TensorFlow, `tf.config.experimental.enable_op_determinism()`). If the training has ended,
+    another call restores the weights without training, unless you increase `epochs`. If a callback
+    stops the training at the end of an epoch, the training has ended, too, and `fit` does not
+    continue it even if you increase `epochs`. If a callback stops the training within an epoch, the
+    next call continues from the last saved state.
 
     The state contains the learning rate of the optimizer, so a new numeric rate in `compile` has no
     effect. To change the rate, use a schedule or the callback
     `keras.callbacks.LearningRateScheduler`.
+
+    Callbacks see one training: `on_train_begin` and `on_train_end` are called once in each call of
+    `fit`, the numbers of the batches continue, and the logs cover all steps of the interrupted
+    epoch. The callbacks of Keras and of this package continue with their saved state: for example
+    `EarlyStopping` with its counter and its best weights, and `CSVLogger` with its rows. The state
+    of your own callback is saved if it has the methods `get_state()`, which returns values that
+    JSON can represent and NumPy arrays, and `set_state(state)`. `fit` calls `set_state` again after
+    `on_train_begin` and `on_epoch_begin`. If attributes of a callback without these methods changed
+    before the interruption, `fit` warns when it resumes. A state belongs to a callback of the same
+    class with the same `monitor` and file name; the state of other callbacks begins anew.
+
+    The state contains the global random generators of Python, NumPy, Keras and PyTorch. Random
+    operations of TensorFlow without a seed, such as `tf.random.normal`, cannot be restored. Use
+    `keras.random`. If batches are read in advance, their random numbers must depend only on the
+    number of the step.
 
     The state also contains a fingerprint of the training: the configuration of the model, the
     optimizer and its settings, the loss and its weights, the number of steps per epoch, and
@@ -59,9 +76,6 @@ def fit(
     Only one training at a time can use the directory and the paths of callbacks, so `fit` locks
     them. The lock file names the process that holds the lock. The operating system releases the
     lock when this process ends for any reason.
-
-    When a training resumes, the callbacks of this package restore their state. The callbacks of
-    Keras do not: for example, the counter of `EarlyStopping` starts again from 0.
 
     If variables of the model or the optimizer become NaN or infinite, `fit` warns once and does not
     save the state.
@@ -99,11 +113,9 @@ def fit(
             wrong type; if the model is not compiled; if `batches.steps_per_epoch` is not a multiple
             of the model's `steps_per_execution`; if the optimizer accumulates gradients and a
             distribution strategy is used; or if the fingerprint or the shapes of the saved state
-            differ. With a `directory`, `fit` also rejects an optimizer with `use_ema=True` (use
-            `AverageWeights`) and callbacks with `restore_best_weights=True` (use `BestCheckpoint`),
-            because both change the weights at the end of each call of `model.fit`. This function
-            may call `model.fit` twice. It also rejects a model that is not built and needs the
-            values of a batch to be built.
+            differ. With a `directory`, `fit` also rejects `keras.callbacks.BackupAndRestore`, which
+            replaces the restored state by an older one, and `keras.callbacks.OrbaxCheckpoint`. It
+            also rejects a model that is not built and needs the values of a batch to be built.
         OSError: If the `directory` cannot be written, or is a file.
         RuntimeError: If another training uses the `directory` or the path of a callback, a worker
             failed, or the workers find different saved states.
@@ -136,15 +148,16 @@ def fit(
     refuse_gradient_accumulation(model)
     if directory is not None:
         build_from_data(model, batches)
-    history = keras.callbacks.History()
-    all_callbacks: list[Any] = [*callbacks, history]
-    for callback in all_callbacks:
-        callback.set_model(model)  # Keras does not call this method if no epoch is left
+    history = next(filter(_is_history, reversed(callbacks)), None)
+    all_callbacks: list[Any] = [*callbacks]
+    if history is None:
+        history = keras.callbacks.History()
+        all_callbacks.append(history)
     if directory is None:
         checkpoint = None
         all_callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
     else:
-        _refuse_other_weights(model, all_callbacks)
+        reject_callbacks(all_callbacks)
         checkpoint = TrainingCheckpoint(
             directory, steps_per_epoch, epochs, save_steps, all_callbacks, batches, on_mismatch
         )
@@ -155,19 +168,22 @@ def fit(
         for callback in all_callbacks:
             if is_chief(model) and isinstance(getattr(callback, "lock", None), PathLock):
                 locks.enter_context(callback.lock)
+        running = ResumedCallbacks(
+            all_callbacks, checkpoint, model, epochs, steps_per_epoch, verbose
+        )
         step = 0
-        if checkpoint is not None:
-            checkpoint.restore(model)
-            history.history = {name: list(values) for name, values in checkpoint.history.items()}
-            if checkpoint.finished:
-                return _numbered(history)
+        if checkpoint is not None and checkpoint.restore(model):
+            for each in filter(_is_history, all_callbacks):
+                each.history = {name: list(values) for name, values in checkpoint.history.items()}
             step = checkpoint.step
-        with (
-            explain_lost_workers(model),
-            replica_steps(model, batches, validation_batches) as (padded, validation),
-        ):
-            _train(model, padded, epochs, step, validation, all_callbacks, verbose)
-    return _numbered(history)
+        with explain_lost_workers(model):
+            if checkpoint is not None and checkpoint.finished:
+                logs = {name: values[-1] for name, values in checkpoint.history.items()}
+                _end_again(model, running, logs)
+                return history
+            with replica_steps(model, batches, validation_batches) as (padded, validation):
+                _train(model, padded, epochs, step, validation, running)
+    return history
 
 
 def _check_batches(name, batches):
@@ -197,57 +213,61 @@ def _list_of_callbacks(callbacks):
     return list(callbacks)
 
 
-def _refuse_other_weights(model, callbacks):
-    """Raises a `ValueError` if the optimizer or a callback changes weights after `model.fit`."""
-    if getattr(model.optimizer, "inner_optimizer", model.optimizer).use_ema:
-        raise ValueError(
-            "Expected an optimizer with use_ema=False, because a training with use_ema=True cannot "
-            "resume. Received: use_ema=True. Use keras_attn.training.AverageWeights."
-        )
-    for callback in callbacks:
-        if getattr(callback, "restore_best_weights", False):
-            raise ValueError(
-                "Expected callbacks with restore_best_weights=False, because a training cannot "
-                f"resume with the best weights. Received: {type(callback).__name__} with "
-                "restore_best_weights=True. Use keras_attn.training.BestCheckpoint."
-            )
+def _is_history(callback):
+    return isinstance(callback, keras.callbacks.History)
 
 
-def _train(model, batches, epochs, step, validation_batches, callbacks, verbose):
+def _train(model, batches, epochs, step, validation_batches, callbacks):
     """Calls `model.fit` from a step to the end of the last epoch."""
     steps_per_epoch = batches.steps_per_epoch
     validation = {}
     if validation_batches is not None:
         validation["validation_data"] = _validation_data(validation_batches)
         validation["validation_steps"] = validation_batches.steps_per_epoch
-
-    def run(initial_epoch, epochs, num_steps):
+    # Keras gives all epochs of a call the same number of steps. The rest of an interrupted epoch
+    # therefore needs its own call.
+    epoch, offset = divmod(step, steps_per_epoch)
+    if offset % model.steps_per_execution:
+        raise ValueError(
+            "Expected steps_per_execution to divide the number of finished steps of the epoch. "
+            f"Received: steps_per_execution={model.steps_per_execution}, and a saved state after "
+            f"{offset} steps of an epoch. Resume with the steps_per_execution of the saved state."
+        )
+    ends = [epochs] if offset == 0 or epoch + 1 == epochs else [epoch + 1, epochs]
+    for end in ends:
+        data = _training_data(batches, epoch * steps_per_epoch + offset)
+        if offset and hasattr(data, "element_spec"):
+            _build_metrics(model, data)
+        callbacks.prepare_call(offset, is_last=end == epochs)
         model.fit(
-            _training_data(batches, step),
-            steps_per_epoch=num_steps,
-            initial_epoch=initial_epoch,
-            epochs=epochs,
+            data,
+            steps_per_epoch=steps_per_epoch - offset,
+            initial_epoch=epoch,
+            epochs=end,
             shuffle=False,
             callbacks=callbacks,
-            verbose=verbose,
             **validation,
         )
-        return model.stop_training
-
-    epoch, offset = divmod(step, steps_per_epoch)
-    if offset:
-        stopped = run(epoch, epoch + 1, steps_per_epoch - offset)
-        epoch += 1
-        step = epoch * steps_per_epoch
-        if stopped or epoch == epochs:
+        if model.stop_training:
             return
-    run(epoch, epochs, steps_per_epoch)
+        epoch, offset = end, 0
 
 
-def _numbered(history):
-    """Sets `history.epoch` to all epochs. Keras lists the epochs of the last `model.fit` only."""
-    history.epoch = list(range(max(map(len, history.history.values()), default=0)))
-    return history
+def _build_metrics(model, dataset):
+    """Creates the variables of the metrics, whose values are restored before the first step.
+
+    On other backends and under a strategy, Keras creates them itself.
+    """
+    for batch in dataset.take(1):
+        build_symbolically(model, batch)
+
+
+def _end_again(model, callbacks, logs):
+    """Repeats the end of a finished training, at which callbacks may change the weights."""
+    model.stop_training = False
+    callbacks.on_train_begin()
+    model.optimizer.finalize_variable_values(model.trainable_variables)
+    callbacks.on_train_end(logs)
 
 
 def _training_data(batches, start_step):

@@ -7,6 +7,7 @@ from typing import Any
 
 import keras
 
+from keras_attn._backend.random_state import get_random_state
 from keras_attn._backend.workers import gather_from_workers, is_chief
 from keras_attn._files.checkpoint_file import (
     read_checkpoint,
@@ -16,7 +17,19 @@ from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._types import Tensor
 from keras_attn.training.build_from_data import scope_of
+from keras_attn.training.callback_states import (
+    UnsavedAttributes,
+    get_state,
+    has_state,
+    reject_overwritten_averages,
+    state_key,
+)
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
+from keras_attn.training.restored_state import (
+    RestoredState,
+    epoch_begin_scalars,
+    saved_variables,
+)
 from keras_attn.training.training_fingerprint import (
     differences_in_one_line,
     fingerprint_differences,
@@ -27,9 +40,10 @@ from keras_attn.training.training_fingerprint import (
 class TrainingCheckpoint(keras.callbacks.Callback):
     """Saves the complete state of a training, so that the training can resume after a crash.
 
-    The state consists of all variables of the model (including the seeds of dropout) and the
-    optimizer, the number of steps, the logs of the finished epochs, the states of `callbacks`, and
-    a fingerprint of model, optimizer, loss and data (see `keras_attn.training.fit`). The callback
+    The state consists of all variables of the model (including the seeds of dropout), the optimizer
+    and, within an epoch, the metrics; the number of steps, the logs of the finished epochs, the
+    states of `callbacks`, the global random generators of Python, NumPy, Keras and PyTorch, and a
+    fingerprint of model, optimizer, loss and data (see `keras_attn.training.fit`). The callback
     saves the state every `save_steps` steps and at the end of each epoch after validation. It does
     not save states with NaN or infinite variables. The file is replaced atomically, and the
     previous file is kept. If several workers train the model, the chief worker writes the files,
@@ -39,18 +53,18 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     the list, so that it saves the changes of all other callbacks. During training, the callback
     locks the directory, so no other training can write to it.
 
-    The state does not include Keras' global random generator (`keras.random` without a
-    `SeedGenerator`). After a restart, this generator starts again from its first number.
+    `fit` restores the states of callbacks after they begin. In `model.fit`, `restore` is called
+    before, and some callbacks of Keras, such as `EarlyStopping`, begin with an empty state again.
 
     Args:
         directory: Path of the directory for `training.npz` and `training-previous.npz`.
         steps_per_epoch: Positive int, number of batches per epoch.
         epochs: Positive int, total number of epochs.
         save_steps: Positive int, number of steps between two saves. Defaults to `1000`.
-        callbacks: List of callbacks whose state is saved. Callbacks without the methods
-            `get_state()` and `set_state(state)` are ignored. `get_state` must return a value that
-            JSON can represent. A callback that is missing in the saved state keeps its initial
-            state. Defaults to `()`.
+        callbacks: List of callbacks whose state is saved: callbacks of Keras, and callbacks with
+            the methods `get_state()` and `set_state(state)`. `get_state` must return nested lists
+            and dicts of values that JSON can represent and NumPy arrays. A callback that is missing
+            in the saved state keeps its initial state. Defaults to `()`.
         batches: The `batches` of `fit`, for the fingerprint. Defaults to `None`: the fingerprint
             does not include the data.
         on_mismatch: String, `"error"` or `"warn"`: what `restore` does if the fingerprint of the
@@ -61,6 +75,9 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         stopped: Bool, whether a callback stopped the training early (`model.stop_training`).
         finished: Bool, whether all epochs have finished or the training was stopped.
         history: Dict from names to lists, the logs of the finished epochs.
+        restored: The restored state until the next epoch begins, otherwise `None`.
+        epoch_begin: The result of `epoch_begin_state`, or `None`.
+        first_batch: Int, the number of the first batch in the next epoch. Defaults to 0.
 
     Raises:
         ValueError: If an int is not positive, `on_mismatch` is invalid or an epoch has fewer than
@@ -111,10 +128,15 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self.steps_per_epoch = steps_per_epoch
         self.epochs = epochs
         self.save_steps = save_steps
-        self.callbacks = [callback for callback in callbacks if hasattr(callback, "get_state")]
+        self.callbacks = [callback for callback in callbacks if has_state(callback)]
+        self.restored: RestoredState | None = None
+        self.first_batch = 0
+        self.epoch_begin: Any = None
         self.step = 0
         self.stopped = False
         self.history = {}
+        self._all_callbacks = list(callbacks)
+        self._unsaved = UnsavedAttributes(callbacks)
         self._saved_step = 0
         self._newest_is_damaged = False
         self._fingerprint = None
@@ -139,14 +161,16 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._release_at_end = is_chief(self.model) and self.lock.acquire()
         self._current_fingerprint()  # training may change attributes of the loss
         self._warned = False
+        self._unsaved = UnsavedAttributes(self._all_callbacks)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._release_at_end:
             self.lock.release()
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self._first_step = self.step
+        self._first_step = self.step - self.first_batch
         self._ended_batches = []
+        self.restored = None
 
     # Save here and not in on_train_batch_end, because Keras may delay that call to a different
     # thread.
@@ -176,6 +200,17 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             self.history.setdefault(name, []).append(value)
         self.save()
 
+    def epoch_begin_state(self) -> dict[str, Any]:
+        """Returns what callbacks find when an epoch begins, for a training that resumes in it.
+
+        `fit` stores the result in `epoch_begin` before `on_epoch_begin` of the callbacks.
+        """
+        return {
+            "scalars": epoch_begin_scalars(self.model),
+            "callbacks": [get_state(callback) for callback in self.callbacks],
+            "random": get_random_state(),
+        }
+
     def save(self) -> None:
         """Saves the state, unless a variable is NaN or infinite."""
         problem = self._finite_weights.problem(self.model)
@@ -188,19 +223,29 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                     f"of step {self._saved_step}, stays in {str(self.directory)!r}",
                 )
             return
+        metrics = None
+        if self.step % self.steps_per_epoch:
+            # All workers read the metrics, because TensorFlow sums them over the workers.
+            metrics = [keras.ops.convert_to_numpy(each) for each in self.model.metrics_variables]
         if not is_chief(self.model):
             self._saved_step = self.step
             return
         facts = {
             "step": self.step,
             "steps_per_epoch": self.steps_per_epoch,
+            "epochs": self.epochs,
             "stopped": self.stopped,
             "history": self.history,
             "fingerprint": self._current_fingerprint(),
-            "callback_names": _names(self.callbacks),
-            "callbacks": [callback.get_state() for callback in self.callbacks],
+            "callback_keys": [state_key(callback) for callback in self.callbacks],
+            "callbacks": [get_state(callback) for callback in self.callbacks],
+            "unsaved_attributes": self._unsaved.names(),
+            "random": get_random_state(),
+            "metrics": metrics,
+            "epoch_begin": None if metrics is None else self.epoch_begin,
         }
-        arrays = [keras.ops.convert_to_numpy(variable) for variable in self._variables()]
+        variables = saved_variables(self.model)
+        arrays = [keras.ops.convert_to_numpy(variable) for variable in variables]
         newest, previous = self._paths()
         if newest.exists() and not self._newest_is_damaged:
             os.replace(newest, previous)
@@ -261,24 +306,20 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         if not optimizer.built:  # LossScaleOptimizer.build does not check this itself
             with scope_of(self.model):
                 optimizer.build(self.model.trainable_variables)
-        variables = self._variables()
+        variables = saved_variables(self.model)
         self._compare(path, facts)
         _check(path, "the number of variables", len(variables), len(arrays))
         for variable, array in zip(variables, arrays, strict=True):
             _check(path, f"the shape of {variable.path}", tuple(variable.shape), array.shape)
-        for variable, array in zip(variables, arrays, strict=True):
-            variable.assign(array)
-        states = list(zip(facts["callback_names"], facts["callbacks"], strict=True))
-        for callback in self.callbacks:
-            name = type(callback).__name__
-            state = next((each for each in states if each[0] == name), None)
-            if state is not None:
-                states.remove(state)
-                callback.set_state(state[1])
         self.step = facts["step"]
         if facts["steps_per_epoch"] != self.steps_per_epoch:
             # Continue after the last finished epoch.
             self.step = self.step // facts["steps_per_epoch"] * self.steps_per_epoch
+        reject_overwritten_averages(self.callbacks, facts, self.epochs)
+        is_within_epoch = self.step % self.steps_per_epoch != 0
+        self.restored = RestoredState(self.model, self.callbacks, arrays, facts, is_within_epoch)
+        self.restored.apply()
+        self._warn_of_incomplete_state(path, facts)
         self._saved_step = self.step
         self.stopped = facts["stopped"]
         self.history = facts["history"]
@@ -314,20 +355,32 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 stacklevel=6,
             )
 
+    def _warn_of_incomplete_state(self, path, facts):
+        """Warns if a part of the training is not in the saved state and begins again."""
+        names = {type(callback).__name__ for callback in self._all_callbacks}
+        lost = [each for each in facts.get("unsaved_attributes", ()) if each.split(".")[0] in names]
+        if lost:
+            warnings.warn(
+                "Expected callbacks whose state is saved. Received: changed attributes "
+                f"{', '.join(lost)}, which begin again. Write the methods get_state() and "
+                "set_state(state) of the callback.",
+                stacklevel=6,
+            )
+        if "random" not in facts:
+            warnings.warn(
+                f"Expected a complete saved state. Received: {str(path)!r} of an earlier version, "
+                "without the states of Keras' callbacks, the global random generators and the "
+                "metrics of an interrupted epoch. They begin again.",
+                stacklevel=6,
+            )
+
     def _current_fingerprint(self):
         if self._fingerprint is None:
             self._fingerprint = training_fingerprint(self.model, self.batches)
         return self._fingerprint
 
-    def _variables(self):
-        return [*self.model.variables, *self.model.optimizer.variables]
-
     def _paths(self):
         return self.directory / "training.npz", self.directory / "training-previous.npz"
-
-
-def _names(callbacks):
-    return [type(callback).__name__ for callback in callbacks]
 
 
 def _check(path, name, expected, received):

@@ -583,15 +583,9 @@ def test_bad_arguments(model, tmp_path):
         fit(model, ToyBatches(), epochs=1, directory=tmp_path, on_mismatch="ignore")
     with pytest.raises(ValueError, match="Expected a compiled model"):
         fit(toy_model(), ToyBatches(), epochs=1, directory=tmp_path)
-    best = keras.callbacks.EarlyStopping(restore_best_weights=True)
-    with pytest.raises(ValueError, match="EarlyStopping with restore_best_weights=True"):
-        fit(model, ToyBatches(), epochs=1, directory=tmp_path, callbacks=[best])
     model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=3)
     with pytest.raises(ValueError, match="steps_per_execution=3, steps_per_epoch=4"):
         fit(model, ToyBatches(), epochs=1)
-    compile_for_training(model, use_ema=True)
-    with pytest.raises(ValueError, match="Received: use_ema=True"):
-        fit(model, ToyBatches(), epochs=1, directory=tmp_path)
 
 
 @pytest.mark.skipif(

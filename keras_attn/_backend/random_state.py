@@ -1,0 +1,48 @@
+"""State of the global random generators."""
+
+import random
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_attn._backend.private_names import global_seed_state, set_global_seed_state
+
+
+def get_random_state() -> dict[str, Any]:
+    """Returns the states of the global random generators of Python, NumPy, Keras and PyTorch.
+
+    On PyTorch, layers without a seed use the generators of PyTorch. TensorFlow has no state that
+    can be restored for its unseeded operations, and JAX has no global generator.
+
+    Returns:
+        Dict of arrays and values that JSON can represent.
+    """
+    seed = global_seed_state()
+    version, numbers, gauss = random.getstate()
+    state: dict[str, Any] = {
+        "python": [version, np.array(numbers, "uint32"), gauss],
+        "numpy": np.random.get_state(legacy=False),
+        "keras": None if seed is None else keras.ops.convert_to_numpy(seed),
+    }
+    if keras.backend.backend() == "torch":
+        import torch
+
+        state["torch"] = torch.get_rng_state().numpy()
+        if torch.cuda.is_initialized():
+            state["cuda"] = [each.numpy() for each in torch.cuda.get_rng_state_all()]
+    return state
+
+
+def set_random_state(state: dict[str, Any]) -> None:
+    """Restores a state that `get_random_state` returned."""
+    version, numbers, gauss = state["python"]
+    random.setstate((version, tuple(numbers.tolist()), gauss))
+    np.random.set_state(state["numpy"])
+    set_global_seed_state(state["keras"])
+    if "torch" in state and keras.backend.backend() == "torch":
+        import torch
+
+        torch.set_rng_state(torch.from_numpy(np.array(state["torch"])))
+        if len(state.get("cuda", ())) == torch.cuda.device_count() > 0:
+            torch.cuda.set_rng_state_all([torch.from_numpy(each) for each in state["cuda"]])

@@ -1,0 +1,196 @@
+"""States of callbacks: those of Keras, of this package and of users."""
+
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from inspect import isfunction
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_attn._backend.private_names import CALLBACK_ATTRIBUTES
+
+REJECTED = {
+    "BackupAndRestore": "Remove it: fit saves and restores the training itself.",
+    "OrbaxCheckpoint": "Use keras.callbacks.ModelCheckpoint or keras_attn.training.BestCheckpoint.",
+}
+"""Callbacks of Keras that cannot resume, and what to use instead."""
+
+
+def reject_callbacks(callbacks: Sequence[Any]) -> None:
+    """Raises a `ValueError` if a callback cannot resume.
+
+    `BackupAndRestore` replaces the restored state by an older one, and `OrbaxCheckpoint` does not
+    write a checkpoint of a step again.
+    """
+    for callback in callbacks:
+        for name, remedy in REJECTED.items():
+            if isinstance(callback, getattr(keras.callbacks, name, ())):
+                raise ValueError(
+                    "Expected callbacks that can resume with a saved training. Received: "
+                    f"{type(callback).__name__} in callbacks. {remedy}"
+                )
+
+
+def reject_overwritten_averages(
+    callbacks: Sequence[Any], facts: dict[str, Any], epochs: int
+) -> None:
+    """Raises a `ValueError` if a finished training of `SwapEMAWeights` gets more epochs.
+
+    After the last epoch, the callback replaces the moving averages by the weights.
+    """
+    last = facts["step"] == facts["steps_per_epoch"] * facts.get("epochs", 0)
+    for callback in callbacks:
+        swaps = isinstance(callback, keras.callbacks.SwapEMAWeights) and callback.swap_on_epoch
+        if swaps and last and epochs > facts["epochs"]:
+            raise ValueError(
+                "Expected the number of epochs of the saved training, whose moving averages "
+                "SwapEMAWeights(swap_on_epoch=True) replaced after the last epoch. Received: "
+                f"epochs={epochs}, saved epochs={facts['epochs']}. Use a new directory."
+            )
+
+
+def has_state(callback: Any) -> bool:
+    """Returns whether the state of a callback is saved."""
+    return hasattr(callback, "get_state") or bool(_keras_attributes(callback))
+
+
+def get_state(callback: Any) -> Any:
+    """Returns the state of a callback, a nested value of JSON values and arrays.
+
+    The result has its own lists and dicts. Arrays are not copied.
+    """
+    own = callback.get_state() if hasattr(callback, "get_state") else None
+    names = _keras_attributes(callback)
+    if not names:
+        return _copy(own)
+    state = {"attributes": {name: getattr(callback, name, None) for name in names}, "own": own}
+    if isinstance(callback, keras.callbacks.CSVLogger) and os.path.exists(callback.filename):
+        state["size"] = os.path.getsize(callback.filename)
+    return _copy(state)
+
+
+def set_state(callback: Any, state: Any) -> None:
+    """Restores a state that `get_state` returned."""
+    names = _keras_attributes(callback)
+    if not names:
+        callback.set_state(_copy(state))
+        return
+    for name, value in _copy(state["attributes"]).items():
+        if name in names:
+            setattr(callback, name, value)
+    if state["own"] is not None:
+        callback.set_state(_copy(state["own"]))
+
+
+@contextlib.contextmanager
+def append_to_csv_files(states: Sequence[Any]) -> Iterator[None]:
+    """Context in which each `CSVLogger` opens its file without losing the rows of its saved state.
+
+    Rows that were written after the state was saved are removed, because they are written again.
+
+    Args:
+        states: List of pairs of a callback and its saved state.
+    """
+    appended = []
+    for callback, state in states:
+        if not isinstance(callback, keras.callbacks.CSVLogger) or "size" not in state:
+            continue
+        size, path = state["size"], Path(callback.filename)
+        received = path.stat().st_size if path.is_file() else 0
+        if received < size:
+            warnings.warn(
+                f"Expected the file of the saved state, with at least {size} bytes. Received: "
+                f"{callback.filename!r} with {received} bytes. The rows of the earlier epochs are "
+                "missing.",
+                stacklevel=6,
+            )
+        elif path.is_file():
+            os.truncate(path, size)
+            appended.append((callback, callback.append))
+            callback.append = True
+    yield
+    for callback, append in appended:
+        callback.append = append
+
+
+def state_key(callback: Any) -> str:
+    """Returns a string that identifies a callback: its class, what it monitors and its file."""
+    values = [getattr(callback, name, None) for name in ("monitor", "filename", "filepath")]
+    parts = [Path(value).name for value in values if isinstance(value, str)]
+    return " ".join([type(callback).__name__, *parts])
+
+
+def match_states(callbacks: Sequence[Any], keys: Sequence[str], states: Sequence[Any]) -> list[Any]:
+    """Returns pairs of a callback and its saved state. Callbacks without a saved state are missing.
+
+    States with equal keys belong to the callbacks in their order. Earlier versions used the name of
+    the class as the key.
+    """
+    remaining, pairs = list(zip(keys, states, strict=True)), []
+    for callback in callbacks:
+        names = (state_key(callback), type(callback).__name__)
+        found = next((pair for pair in remaining if pair[0] in names), None)
+        if found is not None:
+            remaining.remove(found)
+            pairs.append((callback, found[1]))
+    return pairs
+
+
+class UnsavedAttributes:
+    """Finds the attributes of users' callbacks that change during training and are not saved.
+
+    Args:
+        callbacks: List of callbacks.
+    """
+
+    def __init__(self, callbacks: Sequence[Any]) -> None:
+        self._callbacks = [each for each in callbacks if not hasattr(each, "get_state")]
+        self._before = [_summaries(each) for each in self._callbacks]
+
+    def names(self) -> list[str]:
+        """Returns the names of the changed attributes, such as `"MyCallback.counter"`."""
+        names = []
+        for callback, before in zip(self._callbacks, self._before, strict=True):
+            for name, summary in _summaries(callback).items():
+                if summary != before.get(name):
+                    names.append(f"{type(callback).__name__}.{name}")
+        return sorted(set(names))
+
+
+def _keras_attributes(callback):
+    """Returns the names of the attributes that are the state of a callback of Keras."""
+    return [
+        name
+        for class_name, names in CALLBACK_ATTRIBUTES.items()
+        if isinstance(callback, getattr(keras.callbacks, class_name, ()))
+        for name in names
+    ]
+
+
+def _summaries(callback):
+    """Returns the value, the length or the identity of the attributes that Keras does not use."""
+    parents = [each for each in type(callback).__mro__ if each.__module__.startswith("keras.")]
+    functions = [each for parent in parents for each in vars(parent).values() if isfunction(each)]
+    used = {name for function in functions for name in function.__code__.co_names}
+    attributes = vars(callback).items()
+    return {name: _summary(value) for name, value in attributes if name not in used}
+
+
+def _summary(value):
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple, dict, set, bytearray)):
+        return type(value).__name__, len(value)
+    return type(value).__name__, id(value)
+
+
+def _copy(value):
+    """Returns a nested value with copies of its lists and dicts."""
+    if isinstance(value, dict):
+        return {key: _copy(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_copy(each) for each in value]
+    return value

@@ -1,0 +1,97 @@
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_attn._backend.random_state import set_random_state
+from keras_attn.training.callback_states import match_states, set_state
+
+
+class RestoredState:
+    """A saved state while it is brought into a model, its optimizer and the callbacks.
+
+    Callbacks change variables and their own attributes when a training and an epoch begin. A
+    training that resumes within an epoch repeats these calls. Therefore the callbacks first get
+    back what they had when the epoch began, and after the calls what they had at the saved step.
+
+    Args:
+        model: Built and compiled `keras.Model`.
+        callbacks: List of callbacks.
+        arrays: List of arrays, the saved values of `saved_variables(model)`.
+        facts: Dict, the metadata that `TrainingCheckpoint` saved.
+        is_within_epoch: Bool, whether the training continues within an epoch.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        callbacks: list[Any],
+        arrays: list[Any],
+        facts: dict[str, Any],
+        is_within_epoch: bool,
+    ) -> None:
+        self.model = model
+        self.callbacks = callbacks
+        self.arrays = arrays
+        self.facts = facts
+        self.is_within_epoch = is_within_epoch
+
+    def callback_states(self) -> list[Any]:
+        """Returns pairs of a callback and its saved state."""
+        return self._pairs(self.facts["callbacks"])
+
+    def apply(self) -> None:
+        """Sets the variables, the states of the callbacks and the global random generators."""
+        for variable, array in zip(saved_variables(self.model), self.arrays, strict=True):
+            variable.assign(array)
+        for callback, state in self.callback_states():
+            set_state(callback, state)
+        if "random" in self.facts:
+            set_random_state(self.facts["random"])
+
+    def apply_after_train_begin(self) -> None:
+        """Sets what the callbacks find when the epoch begins."""
+        self.apply()
+        beginning = self.facts.get("epoch_begin") if self.is_within_epoch else None
+        if beginning is None:
+            return
+        for variable, value in zip(_scalars(self.model), beginning["scalars"], strict=True):
+            variable.assign(value)
+        for callback, state in self._pairs(beginning["callbacks"]):
+            set_state(callback, state)
+        set_random_state(beginning["random"])
+
+    def apply_after_epoch_begin(self) -> None:
+        """Sets the state of the saved step, including the metrics of the finished steps."""
+        if not self.is_within_epoch:
+            return
+        self.apply()
+        variables, arrays = self.model.metrics_variables, self.facts.get("metrics") or []
+        if [tuple(each.shape) for each in variables] != [array.shape for array in arrays]:
+            warnings.warn(
+                "Expected the metrics of the saved state. Received: a model with different "
+                "metrics. The logs of the interrupted epoch cover only its later steps.",
+                stacklevel=8,
+            )
+            return
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.assign(array)
+
+    def _pairs(self, states):
+        keys = self.facts.get("callback_keys", self.facts.get("callback_names"))
+        return match_states(self.callbacks, keys, states)
+
+
+def saved_variables(model: keras.Model) -> list[Any]:
+    """Returns the variables of a model and its optimizer, in the order in which they are saved."""
+    return [*model.variables, *model.optimizer.variables]
+
+
+def epoch_begin_scalars(model: keras.Model) -> list[Any]:
+    """Returns the values of all scalars, such as the learning rate, for `RestoredState`."""
+    return [np.asarray(keras.ops.convert_to_numpy(each)).item() for each in _scalars(model)]
+
+
+def _scalars(model):
+    return [variable for variable in saved_variables(model) if tuple(variable.shape) == ()]
