@@ -119,6 +119,10 @@ def loss_weights(model: keras.Model) -> Any:
     return getattr(getattr(model, "_compile_loss", None), "_user_loss_weights", None)
 
 
+BUILD_METHOD = "_symbolic_build"
+"""Method with which `model.fit` calls a model on a symbolic batch before the first step."""
+
+
 def compiled_losses(model: keras.Model) -> list[Any]:
     """Returns the list of the losses of a built model: named tuples with the field `loss`."""
     losses: Any = getattr(model, "_compile_loss", None)

@@ -33,7 +33,15 @@ def sum_over_replicas(tensors: list[Any]) -> list[Any]:
     if len(devices) == 1:  # several workers: tensors need an explicit device
         with tf.device(devices[0]):
             tensors = [tf.identity(tensor) for tensor in tensors]
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, tensors)
+    totals: list[Any] = list(tensors)
+    # TensorFlow joins the tensors, so their dtypes must be equal. The order is that of all workers.
+    for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
+        places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
+        parts = [tensors[place] for place in places]
+        sums = context.all_reduce(tf.distribute.ReduceOp.SUM, parts)
+        for place, total in zip(places, sums, strict=True):
+            totals[place] = total
+    return totals
 
 
 def global_mean(loss_sum: Any, count: Any) -> Any:

@@ -86,11 +86,10 @@ def fit(
         batches: Object with `steps_per_epoch`, `dataset(start_step)` (on TensorFlow: an infinite
             `tf.data.Dataset`) and `stream(start_step)` (on other backends: an infinite iterator),
             such as `keras_attn.text.LengthBucketedBatches`. The content of a batch must depend only
-            on the number of the step. With a distribution strategy of TensorFlow or
-            `keras.distribution.DataParallel` on JAX, `fit` pads each batch to a multiple of the
-            number of replicas. The labels of the added rows are the `ignore_class` of the loss, by
-            default 0. The loss and the metrics must ignore this label. The losses and metrics of
-            this package do.
+            on the number of the step. On several devices (a distribution strategy of TensorFlow, or
+            `keras.distribution.DataParallel` on JAX), the devices divide the rows of each batch. If
+            the number of rows is not a multiple of the number of devices, the step is equal to that
+            of one device. On TensorFlow, this is not possible for each model, see `Raises`.
         epochs: Positive int, total number of epochs, including those of earlier calls.
         directory: Path of the directory for the saved state. Defaults to `None`: the state is not
             saved.
@@ -116,6 +115,11 @@ def fit(
             differ. With a `directory`, `fit` also rejects `keras.callbacks.BackupAndRestore`, which
             replaces the restored state by an older one, and `keras.callbacks.OrbaxCheckpoint`. It
             also rejects a model that is not built and needs the values of a batch to be built.
+            Under a strategy of TensorFlow, `fit` rejects a batch whose number of rows is not a
+            multiple of the number of replicas if the model has a custom `train_step`,
+            `compute_loss` or `compute_metrics`, `BatchNormalization`, losses or metrics that
+            combine the rows of a batch, `add_loss` or activity regularizers in layers, or a Keras
+            optimizer that clips gradients.
         OSError: If the `directory` cannot be written, or is a file.
         RuntimeError: If another training uses the `directory` or the path of a callback, a worker
             failed, or the workers find different saved states.

@@ -15,7 +15,7 @@ from keras_attn._backend.padded_batches import (
     unpack,
     without_padding,
 )
-from keras_attn._backend.private_names import build_symbolically, loss_tracker
+from keras_attn._backend.private_names import BUILD_METHOD, build_symbolically, loss_tracker
 from keras_attn._backend.replicas import (
     num_data_replicas,
     num_replicas,
@@ -63,6 +63,7 @@ def replica_steps(model: keras.Model, batches: Any, validation_batches: Any) -> 
         build_symbolically(model, next(batches.stream(0)))
         support = RowSupport()
         methods = {name: _step_without_padding(step) for name, step in steps.items()}
+    methods[BUILD_METHOD] = lambda *args, **kwargs: None  # the model is built, the batches marked
     padded = _PaddedBatches(batches, replicas, support.problems.get("train_step"))
     if validation_batches is not None:
         validation_batches = _PaddedBatches(
@@ -119,10 +120,8 @@ def _clear_errors():
     try:
         yield
     except Exception as error:
-        pattern = (
-            r"Expected batches of a multiple of (\d+) rows, because (.*?)\. Received: .*?(\d+)"
-        )
-        match = re.search(pattern, str(error), re.DOTALL)
+        pattern = r"Expected batches of a multiple of (\d+) rows, because (.*?)\. Received:.*?(\d+)"
+        match = re.search(pattern, str(error).replace("\\'", "'"), re.DOTALL)
         if match is None or isinstance(error, ValueError):
             raise
         replicas, rows = int(match[1]), int(match[3])

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attn._backend.padded_batches import num_rows
 from keras_attn._backend.private_names import (
+    GradientClipping,
     build_symbolically,
     compiled_losses,
     compute_compiled_loss,
@@ -57,7 +58,11 @@ def find_row_support(model: keras.Model, batch: Any) -> RowSupport:
     for name in ("compute_loss", "compute_metrics"):
         if _overrides(model, name):
             return RowSupport(problems=dict.fromkeys(steps, f"the model overrides {name}"))
-    y_pred, adds_losses = _forward(model, x)
+    try:
+        y_pred, adds_losses = _forward(model, x)
+    except Exception as error:  # code of the user, or a fixed batch size
+        problem = f"the model fails with a batch of {_NUM_ROWS} rows ({error})"
+        return RowSupport(problems=dict.fromkeys(steps, problem))
     losses, problems = _global_losses(model, y, y_pred, sample_weight)
     problems += _metric_problems(model, y, y_pred, sample_weight)
     if model.run_eagerly and len(losses) > 1:  # Keras weighs the loss of each output by its rows
@@ -69,6 +74,14 @@ def find_row_support(model: keras.Model, batch: Any) -> RowSupport:
         for layer in nested_layers(model)
         if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable
     ]
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    if not isinstance(optimizer, GradientClipping):
+        in_training += [
+            f"the optimizer clips the gradients of each replica alone ({name}), unlike the one of "
+            "keras_attn.training.compile_for_training"
+            for name in ("clipnorm", "clipvalue", "global_clipnorm")
+            if getattr(optimizer, name, None) is not None
+        ]
     found = {"train_step": [*problems, *in_training], "test_step": problems}
     for name in steps:
         if _overrides(model, name):

@@ -8,22 +8,23 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn._backend.replicas import pad_batch_to_replicas
+from keras_attn._backend.padded_batches import pad_batch, unpack, without_padding
 
 HERE = Path(__file__).parent
 
 
-def test_pad_batch_to_replicas():
-    batch = {"a": np.ones((5, 2), "int32")}, np.ones((5, 3), "float32")
-    inputs, labels = pad_batch_to_replicas(batch, 4)
-    np.testing.assert_array_equal(inputs["a"], [[1, 1]] * 5 + [[1, 0]] * 3)
-    np.testing.assert_array_equal(labels, np.repeat([[1], [0]], [5, 3], axis=0) * [1, 1, 1])
-    assert inputs["a"].dtype == "int32" and labels.dtype == "float32"
-    batch = np.array([[0.5, 1.5]]), np.array([[7]]), np.array([[1.0]])
-    inputs, labels, weights = pad_batch_to_replicas(batch, 2, ignore_class=-100)
-    np.testing.assert_array_equal(inputs, [[0.5, 1.5]] * 2)
-    np.testing.assert_array_equal(labels, [[7], [-100]])
-    np.testing.assert_array_equal(weights, [[1.0], [0.0]])
+def test_pad_batch():
+    batch = {"a": np.arange(10).reshape(5, 2)}, [np.ones(5, "float32"), None]
+    padded = pad_batch(batch, 4)
+    (inputs, labels), marker = unpack(padded)
+    np.testing.assert_array_equal(inputs["a"][5:], [[8, 9]] * 3)
+    assert labels[0].shape == (8,) and labels[0].dtype == "float32" and labels[1] is None
+    assert marker.shape == (4, 4)
+    inputs, labels = without_padding(padded)
+    np.testing.assert_array_equal(inputs["a"], batch[0]["a"])
+    np.testing.assert_array_equal(labels[0], batch[1][0])
+    assert without_padding(batch) is batch
+    assert len(pad_batch(np.ones((3, 2)), 2)) == 1
 
 
 @pytest.mark.skipif(keras.backend.backend() != "jax", reason="DataParallel is for JAX")
