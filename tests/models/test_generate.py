@@ -20,7 +20,6 @@ from keras_attn.models.generation import Generation
 from keras_attn.text import Language
 from tests.contracts import assert_close, numpy, randomize
 from tests.models.mean_decoder import MeanDecoder
-from tests.slow_cases import slow_on_jax
 
 SOURCES = [[5, 6, 7, 2], [9, 2], [], [8, 3, 4, 5, 6, 2], [4, 4, 2]]
 
@@ -49,7 +48,7 @@ def test_results_of_a_search_require_no_gradients(model):
     assert model.encoder(np.array([SOURCES[0]]))["encoder_outputs"].requires_grad
 
 
-@slow_on_jax
+@pytest.mark.slow
 def test_seeded_sampler_starts_again_after_loading(tmp_path):
     encoder, decoder = rnn_seq2seq(12, 12, units=4, embedding_dim=4, cell="gru", seed=1)
     model = GenerationModel(encoder, SamplingDecoder(decoder, seed=3, max_length=8, min_length=8))
