@@ -12,6 +12,6 @@ def no_gradients() -> Any:
     """
     if keras.backend.backend() != "torch":
         return contextlib.nullcontext()
-    import torch
+    import torch  # pyright: ignore[reportMissingImports]
 
     return torch.no_grad()

@@ -140,9 +140,7 @@ class PathSampler(Layer):
         past_mask: Mask | None = None,
     ) -> Any:
         with no_gradients():
-            return self._sample(
-                past_targets, past_covariates, future_covariates, seeds, past_mask
-            )
+            return self._sample(past_targets, past_covariates, future_covariates, seeds, past_mask)
 
     def _sample(self, past_targets, past_covariates, future_covariates, seeds, past_mask):
         forecaster, paths = self.forecaster, self.num_paths
