@@ -153,9 +153,8 @@ def nested_layers(model: keras.Model) -> list[Any]:
     return list(trainer._flatten_layers(include_self=False))
 
 
-def set_direction(metric: keras.metrics.Metric, direction: str) -> None:
+def set_direction(metric: Any, direction: str) -> None:
     """Tells the callbacks of Keras whether a metric improves `"up"` or `"down"`."""
-    metric: Any = metric
     metric._direction = direction
 
 

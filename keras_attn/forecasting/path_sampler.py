@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn._backend.no_gradients import no_gradients
 from keras_attn._backend.scan import scan, supports_jit
 from keras_attn._layer.argument_checks import (
     check_integers,
@@ -40,7 +41,9 @@ class PathSampler(Layer):
         return_paths: Bool, whether the results contain the paths. Defaults to `True`.
         return_attention_scores: Bool, whether the results contain attention weights. `True`
             requires a cell with attention. Defaults to `False`.
-        seed: Int. If a call has no `seeds`, a generator with this seed creates them. Defaults to
+        seed: Int. If a call has no `seeds`, a generator with this seed creates them. Each call
+            continues with the next ones. A loaded or copied layer starts with the first ones again,
+            because Keras does not save the state of random generators in a file. Defaults to
             `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -136,6 +139,10 @@ class PathSampler(Layer):
         seeds: Tensor | None = None,
         past_mask: Mask | None = None,
     ) -> Any:
+        with no_gradients():
+            return self._sample(past_targets, past_covariates, future_covariates, seeds, past_mask)
+
+    def _sample(self, past_targets, past_covariates, future_covariates, seeds, past_mask):
         forecaster, paths = self.forecaster, self.num_paths
         memory = forecaster.prepare_memory(
             past_targets, past_covariates, future_covariates, past_mask

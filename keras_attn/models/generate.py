@@ -85,11 +85,16 @@ def generate(
     progress = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="source")
     for start in range(0, len(order), batch_size):
         rows = list(order[start : start + batch_size])
+        searched = rows
+        if start and keras.backend.backend() == "jax" and not model.search.is_stochastic:
+            # Speed: JAX compiles the search for each batch size. The repeated rows change nothing,
+            # except the samples of a stochastic search.
+            searched = rows + rows[-1:] * (batch_size - len(rows))
         if prefixes is None:
-            results = model.predict_on_batch(batch(rows))
+            results = model.predict_on_batch(batch(searched))
         else:
-            prefix = _pad([prefixes[row] for row in rows], model.search.pad_token_id, "int32")
-            results = _predict_with_prefix(model, batch(rows), prefix)
+            prefix = _pad([prefixes[row] for row in searched], model.search.pad_token_id, "int32")
+            results = _predict_with_prefix(model, batch(searched), prefix)
         for place, row in enumerate(rows):
             found[row] = hypotheses_of_row(
                 results, place, lengths[row], model.search, target_tokenizer

@@ -64,7 +64,9 @@ class SamplingDecoder(IndependentSearch):
             all tokens.
         min_p: Float in [0, 1], minimum probability relative to the most probable token. Defaults to
             `0.0`: all tokens.
-        seed: Int. If a call has no `seeds`, a generator with this seed creates them. Defaults to
+        seed: Int. If a call has no `seeds`, a generator with this seed creates them. Each call
+            continues with the next ones. A loaded or copied layer starts with the first ones again,
+            because Keras does not save the state of random generators in a file. Defaults to
             `None`: a random seed.
         {{arguments}}
 

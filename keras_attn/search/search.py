@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend.integers import sum_int32
+from keras_attn._backend.no_gradients import no_gradients
 from keras_attn._backend.scan import is_for_litert
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import (
@@ -329,7 +330,8 @@ class Search(Layer):
                 f"length_penalty={length_penalty!r}. Pass 0.0 for no penalty."
             )
         in_blocks = is_for_litert() and self.decoder.can_widen
-        with growing_buffer.grow_in_blocks() if in_blocks else contextlib.nullcontext():
+        grow = growing_buffer.grow_in_blocks() if in_blocks else contextlib.nullcontext()
+        with grow, no_gradients():
             carry, memory, max_lengths = self.prepare(
                 encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **given
             )
@@ -341,7 +343,7 @@ class Search(Layer):
                 max_lengths,
                 self.num_open_hypotheses,
             )
-        return self.finish(hypotheses)
+            return self.finish(hypotheses)
 
     def prepare(
         self,

@@ -87,11 +87,11 @@ def enable_lora(
         advice = (
             "Set trainable=True for these layers, or train without LoRA."
             if not others
-            else f"The layers {others} are of Keras: use keras_attn.MultiHeadAttention, which has "
-            "the same arguments, or call enable_lora(rank) of their query_dense and value_dense."
+            else f"The layers {others} are of Keras: use keras_attn.MultiHeadAttention, which "
+            "has the same arguments, or enable_lora(rank) of their query_dense and value_dense."
         )
         raise ValueError(
-            "Expected a model with trainable keras_attn.MultiHeadAttention or FeedForward layers to adapt. "
+            "Expected a model with trainable keras_attn.MultiHeadAttention or FeedForward layers. "
             f"Received: model {model.name!r}, attention_kernels={attention_kernels!r}, "
             f"feed_forward_kernels={feed_forward_kernels!r}. {advice}"
         )

@@ -62,11 +62,12 @@ def fit(
     number of the step.
 
     The state also contains a fingerprint of the training: the configuration of the model, the
-    optimizer and its settings, the loss and its weights, the number of steps per epoch, and
-    checksums of two batches. The fingerprint describes functions by their code and the values that
-    they use. If the fingerprint has changed when a training resumes, `fit` raises an error that
-    names the differences. You may change the number of epochs, the directory, the callbacks, the
-    metrics and a numeric learning rate.
+    optimizer and its settings, the loss and its weights, the number of steps per epoch, checksums
+    of two batches, and the settings that change a step: the backend, `floatx`, `epsilon`,
+    `jit_compile`, `run_eagerly`, the dtype policies, and the methods of your layers and models. The
+    fingerprint describes functions by their code and the values that they use. If it has changed
+    when a training resumes, `fit` raises an error that names the differences. You may change the
+    number of epochs, the directory, the callbacks, the metrics and a numeric learning rate.
 
     If several workers train the model (see `strategy`), every worker must call `fit` with the same
     arguments. Worker 0 writes the files and shows the progress. The other workers read the files,

@@ -80,7 +80,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         first_batch: Int, the number of the first batch in the next epoch. Defaults to 0.
 
     Raises:
-        ValueError: If an int is not positive, `on_mismatch` is invalid or an epoch has fewer than
+        ValueError: If an int is not positive, `on_mismatch` is invalid or an epoch does not have
             `steps_per_epoch` batches.
         OSError: If the directory cannot be written.
         RuntimeError: If another training uses the directory.
@@ -155,6 +155,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._finite_weights = FiniteWeights.of(model, self._finite_weights)
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        params: Any = self.params or {}
+        self._refuse_more_batches(params.get("steps") or 0)  # `None` if Keras does not know it
         # Acquiring the lock needs write access. An unwritable directory therefore raises an error
         # before the first save.
         # `acquire` returns False if `fit` already holds the lock.
@@ -186,7 +188,9 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         model = self.model
         end = (epoch + 1) * self.steps_per_epoch
-        if self._first_step + max(self._ended_batches, default=-1) + 1 < end:
+        step = self._first_step + max(self._ended_batches, default=-1) + 1
+        self._refuse_more_batches(step + self.steps_per_epoch - end)
+        if step < end:
             if model.stop_training:
                 return  # Stopped within an epoch, e.g. by TerminateOnNaN: do not save.
             raise ValueError(
@@ -210,6 +214,14 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             "callbacks": [get_state(callback) for callback in self.callbacks],
             "random": get_random_state(),
         }
+
+    def _refuse_more_batches(self, num_batches):
+        if num_batches > self.steps_per_epoch:
+            raise ValueError(
+                f"Expected {self.steps_per_epoch} batches in an epoch, the steps_per_epoch of "
+                f"TrainingCheckpoint. Received: {num_batches} batches. Pass the same "
+                "steps_per_epoch to both TrainingCheckpoint and model.fit."
+            )
 
     def save(self) -> None:
         """Saves the state, unless a variable is NaN or infinite."""

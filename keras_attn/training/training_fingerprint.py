@@ -20,6 +20,7 @@ from keras_attn.training.described_code import (
     is_of_library,
     methods_checksum,
 )
+from keras_attn.training.step_settings import step_settings
 
 _LEFT_OUT = {
     "module",
@@ -55,14 +56,15 @@ def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, A
             steps per epoch.
 
     Returns:
-        JSON-compatible dict with the keys `"model"`, `"optimizer"`, `"loss"`, `"loss_weights"` and,
-        if `batches` is given, `"data"`.
+        JSON-compatible dict with the keys `"model"`, `"optimizer"`, `"loss"`, `"loss_weights"`,
+        `"step"` (see `step_settings`) and, if `batches` is given, `"data"`.
     """
     parts = {
         "model": _model_config(model),
         "optimizer": _optimizer_config(model.optimizer),
         "loss": _loss_config(model.loss),
         "loss_weights": _loss_weights(model),
+        "step": step_settings(model),
     }
     if batches is not None:
         parts["data"] = _data(batches)

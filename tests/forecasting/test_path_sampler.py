@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 
@@ -48,6 +49,12 @@ def test_loop_equals_single_steps_with_the_numbers_of_the_seeds(sampler, results
         assert_close(results["mean"][:, time], means, 1e-4)
         weights = numpy(state["cell"]["alignments"]).reshape(4, 3, -1).mean(axis=1)
         assert_close(results["attention_scores"][:, time], weights, 1e-4)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="gradients of PyTorch")
+def test_forecasts_require_no_gradients(sampler):
+    found = sampler(**PAST, seeds=SEEDS)
+    assert {name for name, value in found.items() if value.requires_grad} == set()
 
 
 def test_paths_depend_on_the_seed_of_their_series_only(sampler, results):

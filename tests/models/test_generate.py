@@ -10,6 +10,7 @@ from keras_attn import (
     GenerationModel,
     GreedyDecoder,
     PatchEmbedding,
+    SamplingDecoder,
     TransformerDecoderBlock,
     TransformerEncoder,
     TransformerEncoderBlock,
@@ -21,6 +22,42 @@ from tests.contracts import assert_close, numpy, randomize
 from tests.models.mean_decoder import MeanDecoder
 
 SOURCES = [[5, 6, 7, 2], [9, 2], [], [8, 3, 4, 5, 6, 2], [4, 4, 2]]
+
+
+@pytest.mark.skipif(keras.backend.backend() != "jax", reason="others do not compile each size")
+def test_last_batch_is_not_compiled_anew(model, expected, monkeypatch):
+    sizes = []
+    predict = type(model).predict_on_batch
+
+    def record(self, batch):
+        sizes.append(len(keras.tree.flatten(batch)[0]))
+        return predict(self, batch)
+
+    monkeypatch.setattr(type(model), "predict_on_batch", record)
+    found = model.generate(SOURCES, batch_size=3)
+    assert sizes == [3, 3]
+    for row, ids in enumerate(found):
+        length = 0 if expected[row] is None else expected[row]["lengths"][0, 0]
+        assert ids == ([] if not length else expected[row]["token_ids"][0, 0, :length].tolist())
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="gradients of PyTorch")
+def test_results_of_a_search_require_no_gradients(model):
+    results = model(np.array([SOURCES[0]]))
+    assert {name for name, value in results.items() if value.requires_grad} == set()
+    assert model.encoder(np.array([SOURCES[0]]))["encoder_outputs"].requires_grad
+
+
+@pytest.mark.slow
+def test_seeded_sampler_starts_again_after_loading(tmp_path):
+    encoder, decoder = rnn_seq2seq(12, 12, units=4, embedding_dim=4, cell="gru", seed=1)
+    model = GenerationModel(encoder, SamplingDecoder(decoder, seed=3, max_length=8, min_length=8))
+    sources = np.array([SOURCES[0]] * 4)
+    first, second = (numpy(model(sources))["token_ids"] for _ in range(2))
+    assert (first != second).any()
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert (numpy(loaded(sources))["token_ids"] == first).all()
 
 
 class Letters:

@@ -3,7 +3,6 @@ import warnings
 import keras
 import numpy as np
 import pytest
-
 from keras import layers
 
 from keras_attn import AttentionRNNCell, LuongAttention, RNNDecoder, TrainingModel, rnn_seq2seq

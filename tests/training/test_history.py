@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.training import fit
+from keras_attn.training import TrainingCheckpoint, fit
 from tests.training.toy_training import SumBatches
 
 
@@ -54,3 +54,20 @@ def test_arrays_in_the_logs_are_restored(tmp_path):
             assert type(one) is type(other)
             assert getattr(one, "dtype", None) == getattr(other, "dtype", None)
             np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_epoch_of_more_batches_is_rejected(tmp_path, is_known):
+    model = compiled()
+    x, y = np.ones((9, 4)), np.ones((9, 1))
+    batches = [(x[row : row + 3], y[row : row + 3]) for row in (0, 3, 6)]
+    checkpoint = TrainingCheckpoint(tmp_path, steps_per_epoch=2, epochs=1)
+    arguments = {"x": x, "y": y, "batch_size": 3} if is_known else {"x": iter_of(batches)}
+    with pytest.raises(ValueError, match="Expected 2 batches in an epoch.* Received: 3 batches"):
+        model.fit(**arguments, shuffle=False, callbacks=[checkpoint], verbose=0)
+    assert not (tmp_path / "training.npz").exists()
+    assert int(model.optimizer.iterations) == (0 if is_known else 3)
+
+
+def iter_of(batches):
+    yield from batches

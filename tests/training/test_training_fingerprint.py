@@ -18,6 +18,7 @@ from keras_attn.training.training_fingerprint import (
     fingerprint_differences,
     training_fingerprint,
 )
+from tests.backend import precision
 from tests.training.toy_training import ToyBatches
 
 
@@ -257,6 +258,72 @@ def test_fingerprint_leaves_out_where_code_is(name):
         exec(compile(start + line, f"{len(start)}.py", "exec"), names)
         lambdas.append(of(names["act"]))
     assert lambdas[0] == lambdas[1] != of(lambda x: x * 3)
+
+
+class Dice(keras.layers.Layer):
+    def call(self, inputs):
+        return inputs * 2
+
+
+def settings_differences(change):
+    """Differences between two models, of which the second is made after a change."""
+
+    def fingerprint(**settings):
+        model = keras.Sequential([keras.Input((2,)), Dice(), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", **{"jit_compile": False, **settings})
+        return training_fingerprint(model)
+
+    saved = fingerprint()
+    assert fingerprint_differences(saved, fingerprint()) == []
+    return fingerprint_differences(saved, change(fingerprint))
+
+
+@pytest.mark.filterwarnings("ignore:.*jit_compile")
+def test_fingerprint_sees_the_settings_of_a_step():
+    found = settings_differences(lambda make: make(jit_compile=True))
+    assert found == ["step.jit_compile: saved False, now True"]
+    found = settings_differences(lambda make: make(run_eagerly=True))
+    assert found == ["step.run_eagerly: saved False, now True"]
+    others = {"steps_per_execution": 1 if keras.backend.backend() == "torch" else 3}
+    assert settings_differences(lambda make: make(weighted_metrics=["mae"], **others)) == []
+
+    def with_epsilon(make):
+        epsilon = keras.config.epsilon()
+        keras.config.set_epsilon(1e-5)
+        try:
+            return make()
+        finally:
+            keras.config.set_epsilon(epsilon)
+
+    assert settings_differences(with_epsilon) == ["step.epsilon: saved 1e-07, now 1e-05"]
+
+    def with_policy(make):
+        with precision("mixed_bfloat16"):
+            return make()
+
+    assert "step.dtype_policies.0: saved" in str(settings_differences(with_policy))
+
+
+def test_fingerprint_sees_the_code_of_layers(monkeypatch):
+    def changed(name, method):
+        def change(make):
+            with monkeypatch.context() as context:
+                context.setattr(Dice, name, method, raising=False)
+                return make()
+
+        return settings_differences(change)
+
+    (found,) = changed("call", lambda self, inputs: inputs * 3)
+    assert found.startswith("step.methods.Dice.code.")
+    (found,) = changed("helper", lambda self: 3)
+    assert found.startswith("step.methods.Dice.code.")
+    assert changed("test_step", lambda self, data: {}) == []
+
+
+def test_fingerprint_of_an_earlier_version_has_no_settings_of_a_step():
+    current = training_fingerprint(small_model())
+    saved = {name: value for name, value in current.items() if name != "step"}
+    assert fingerprint_differences(saved, current) == []
 
 
 def test_fingerprint_leaves_out_what_training_changes():
