@@ -94,7 +94,7 @@ def _named_errors(*paths: str | PathLike[str]) -> Generator[None, None, None]:
         yield
     except OSError as error:
         if errno.errorcode.get(error.errno or 0) in FULL and error.filename is None:
-            error.filename = ", ".join(map(os.fspath, paths))
+            error.filename = ", ".join(os.fspath(path) for path in paths)
         raise
 
 
