@@ -154,9 +154,9 @@ def arrows_between(package, rooms):
 
 def floors_and_circles(arrows):
     """Number of floors, and a list of circles, each a list of rooms. One arrow of each is cut."""
-    imports, circles = collections.defaultdict(set), []
+    imports, circles = collections.defaultdict(list), []
     for room, other in sorted(arrows):
-        imports[room].add(other)
+        imports[room].append(other)
     while True:
         sorter = graphlib.TopologicalSorter(imports)
         try:

@@ -58,7 +58,7 @@ def test_every_option_reaches_the_translator(monkeypatch):
             given.update(options)
             return iter(())
 
-    monkeypatch.setattr("keras_attn_runtime.commands.line_loop.Translator", Recorder)
+    monkeypatch.setattr("keras_attn_runtime.commands.line_command.Translator", Recorder)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     options = {
         **{"threads": 3, "workers": 2, "batch-size": 5, "window": 7, "max-length": 9},

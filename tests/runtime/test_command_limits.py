@@ -222,7 +222,7 @@ def test_signal_while_it_tokenizes(start_command, model_path, tmp_path):
 CHANGED = """
 import signal
 from keras_attn_runtime import __main__ as command
-from keras_attn_runtime.commands import line_loop
+from keras_attn_runtime.commands import line_command
 
 class Translator:
     def __init__(self, *_, **options):
@@ -234,7 +234,7 @@ class Translator:
         except KeyboardInterrupt:
             raise ImportError("initialization failed")
 
-line_loop.Translator = Translator
+line_command.Translator = Translator
 command.run()
 """
 

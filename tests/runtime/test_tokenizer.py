@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_attn_runtime.file_format import AddedToken, Side
+from keras_attn_runtime.file_format.side import AddedToken, Side
 from keras_attn_runtime.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from sentencepiece import sentencepiece_model_pb2
 

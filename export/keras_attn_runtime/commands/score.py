@@ -7,7 +7,7 @@ from keras_attn_runtime.commands.argument_types import integer
 from keras_attn_runtime.commands.json_line import json_line
 from keras_attn_runtime.commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime.commands.line_arguments import add_line_arguments, add_model
-from keras_attn_runtime.commands.line_loop import run_lines
+from keras_attn_runtime.commands.line_command import run_lines
 from keras_attn_runtime.commands.lines import read_lines
 from keras_attn_runtime.errors import SentenceError
 from keras_attn_runtime.translation import Translation

@@ -7,7 +7,7 @@ from keras_attn_runtime.commands.image_directory import ImageDirectory
 from keras_attn_runtime.commands.json_line import json_line
 from keras_attn_runtime.commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime.commands.line_arguments import add_line_arguments, add_model
-from keras_attn_runtime.commands.line_loop import run_lines
+from keras_attn_runtime.commands.line_command import run_lines
 from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.translation import Translation
 

@@ -1,7 +1,7 @@
 """Exit of a command after an error without a line or an interrupt without a signal."""
 
 import pytest
-from keras_attn_runtime.commands import line_loop
+from keras_attn_runtime.commands import line_command
 from keras_attn_runtime.commands.main import main
 from keras_attn_runtime.errors import BatchError
 
@@ -19,6 +19,6 @@ def test_exit_status_of_errors(error, status, message, monkeypatch, capsys):
     def create(*_, **__):
         raise error
 
-    monkeypatch.setattr(line_loop, "Translator", create)
+    monkeypatch.setattr(line_command, "Translator", create)
     assert main(["translate", "model.onnx"]) == status
     assert capsys.readouterr().err == message
