@@ -178,7 +178,7 @@ def _input_of_known_shape(array: np.ndarray) -> keras.KerasTensor:
 def _symbolic_input(array: np.ndarray) -> keras.KerasTensor:
     """Returns a symbolic input. All sizes except the features of float inputs are unknown."""
     free = array.ndim - (array.dtype.kind == "f")
-    return input_tensor(None, (None,) * free + array.shape[free:], str(array.dtype))
+    return input_tensor(None, (None,) + (None,) * (free - 1) + array.shape[free:], str(array.dtype))
 
 
 def _check_mixed_precision(

@@ -48,8 +48,9 @@ def parity_sentences(
             f"Expected a list of sentences. Received: sentences={given!r}. Read a file with "
             "keras_attn.files.read_lines."
         )
-    texts = [sentence for sentence in given or [] if isinstance(sentence, str)]
-    rows = [sentence for sentence in given or [] if not isinstance(sentence, str)]
+    sentences = list(given or [])
+    texts = [sentence for sentence in sentences if isinstance(sentence, str)]
+    rows = [sentence for sentence in sentences if not isinstance(sentence, str)]
     if texts:
         if tokenizer is None or rows:
             raise ValueError(

@@ -149,10 +149,8 @@ def _shape_after(new: Replacement, value: str, axis: int) -> str:
 
 def _ctc_greedy_decoder(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Raises an error if the blank is not the last class, which tf2onnx always uses as blank."""
-    blank, classes = (
-        node.get_attr_value("blank_index", -1),
-        (graph.get_shape(node.input[0]) or [-1])[-1],
-    )
+    blank = node.get_attr_value("blank_index", -1)
+    *_, classes = graph.get_shape(node.input[0]) or [-1]
     if blank not in (-1, classes - 1):
         raise ValueError(
             f"Expected the last of {classes} classes as the blank of a CTC decoder. Received: "
