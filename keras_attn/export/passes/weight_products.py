@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     import onnx
 
 
-Replace: TypeAlias = (
-    "Callable[[onnx.NodeProto, onnx.GraphProto, dict[str, Sequence[str]]], "
-    "list[onnx.NodeProto] | None]"
-)
+Made: TypeAlias = dict[str, Sequence[str]]
 
 
 def replace_products(
     model: "onnx.ModelProto",
-    nodes_of_product: Replace,
+    nodes_of_product: "Callable[[onnx.NodeProto, onnx.GraphProto, Made], list[onnx.NodeProto] | None]",
 ) -> None:
     """Replaces `MatMul` nodes by other nodes, and removes values that are no longer used.
 
