@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 
 Made: TypeAlias = dict[str, Sequence[str]]
+Replace: TypeAlias = (
+    "Callable[[onnx.NodeProto, onnx.GraphProto, Made], list[onnx.NodeProto] | None]"
+)
 
 
 def replace_products(
     model: "onnx.ModelProto",
-    nodes_of_product: "Callable[[onnx.NodeProto, onnx.GraphProto, Made], list[onnx.NodeProto] | None]",
+    nodes_of_product: Replace,
 ) -> None:
     """Replaces `MatMul` nodes by other nodes, and removes values that are no longer used.
 
