@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, overload
+from typing import Any, Literal, Protocol, TypeAlias, overload
 
 import numpy as np
 
@@ -83,6 +83,23 @@ class Tensor(Protocol):
 
     def __ge__(self, other: Any, /) -> Any: ...
 
+
+class TokenizerLike(Protocol):
+    """What a model uses of a tokenizer, see `keras_attn.text.Tokenizer`."""
+
+    @property
+    def vocabulary_size(self) -> int: ...
+
+    @property
+    def end_token_id(self) -> int: ...
+
+    def encode(self, texts: Sequence[str], /) -> list[list[int]]: ...
+
+    def decode(self, ids: Sequence[Sequence[int]], /) -> list[str]: ...
+
+
+Verbosity: TypeAlias = int | Literal["auto"]
+"""Argument `verbose` of Keras: 0 for no progress bar."""
 
 TensorLike: TypeAlias = Tensor | np.ndarray | Sequence[Any] | float
 """Tensor, or a value that `keras.ops.convert_to_tensor` accepts: array, nested list, number."""

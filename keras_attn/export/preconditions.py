@@ -1,6 +1,8 @@
 """Checks of a model before its export."""
 
-from typing import Any
+from collections.abc import Mapping
+
+import keras
 
 from keras_attn._layer.flatten_layers import flatten_layers
 
@@ -11,7 +13,7 @@ DTYPES = (
 """Dtypes that an input of an exported file can have."""
 
 
-def check_stateless(*layers: Any) -> None:
+def check_stateless(*layers: keras.layers.Layer) -> None:
     """Raises an error for stateful layers, because an exported file keeps no state between calls.
 
     Args:
@@ -29,7 +31,7 @@ def check_stateless(*layers: Any) -> None:
         )
 
 
-def check_dense_numbers(inputs: Any) -> None:
+def check_dense_numbers(inputs: Mapping[str, keras.KerasTensor]) -> None:
     """Raises an error for inputs that an ONNX file cannot have.
 
     Args:

@@ -1,8 +1,8 @@
 import importlib
 import importlib.util
 import os
+from collections.abc import Collection, Iterator, Sequence
 from os import PathLike
-from typing import Any
 
 import keras
 
@@ -35,7 +35,7 @@ def require_tensorflow() -> None:
         )
 
 
-def require(*modules: Any) -> None:
+def require(*modules: str) -> None:
     """Checks that the modules for an export are installed. Every export calls this function first.
 
     Args:
@@ -83,7 +83,7 @@ def require_utf8(path: str | PathLike[str]) -> None:
         ) from error
 
 
-def _advice(modules, missing):
+def _advice(modules: Sequence[str], missing: Collection[str]) -> Iterator[str]:
     """Yields the parts of the installation advice: an extra of keras-attn, and ONNX Runtime."""
     if set(missing) - {"onnxruntime"}:
         extra = next(extra for module, extra in _EXTRAS.items() if module in modules)

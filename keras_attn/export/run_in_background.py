@@ -1,12 +1,14 @@
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TypeVar
+
+Item = TypeVar("Item")
 
 
 @contextlib.contextmanager
-def run_in_background(items: Any) -> Iterator[Any]:
+def run_in_background(items: Iterable[Item]) -> Iterator[Callable[[], list[Item]]]:
     """Consumes an iterable in a thread while the block of the `with` statement runs.
 
     At the end of the block, the thread stops after the current item.
@@ -20,8 +22,8 @@ def run_in_background(items: Any) -> Iterator[Any]:
     """
     stopped = threading.Event()
 
-    def collect():
-        collected = []
+    def collect() -> list[Item]:
+        collected: list[Item] = []
         for item in items:
             collected.append(item)
             if stopped.is_set():

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
@@ -7,6 +9,7 @@ from keras_attn._layer.argument_checks import (
     check_dropout,
     check_positive_integer,
 )
+from keras_attn._types import Tensor
 from keras_attn.attention.intra_sentence_attention import IntraSentenceAttention
 from keras_attn.attention.soft_alignment import SoftAlignment
 from keras_attn.masks import padding_mask
@@ -93,11 +96,11 @@ def decomposable_attention(
     return functional_model(inputs, logits, name)
 
 
-def _joined(words, contexts):
+def _joined(words: Sequence[Tensor], contexts: Sequence[Tensor]) -> list[Tensor]:
     """Concatenates each word with its context, in both sentences."""
     return [ops.concatenate(pair, axis=-1) for pair in zip(words, contexts, strict=True)]
 
 
-def _two_layers(units, dropout, name):
+def _two_layers(units: int, dropout: float, name: str) -> keras.Sequential:
     layers = [(Dropout(dropout), keras.layers.Dense(units, "relu")) for _ in range(2)]
     return keras.Sequential([layer for pair in layers for layer in pair], name=name)

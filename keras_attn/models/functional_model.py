@@ -2,8 +2,10 @@ from typing import Any
 
 import keras
 
+from keras_attn.models.model_inputs import Symbolic
 
-def functional_model(inputs: Any, outputs: Any, name: str | None) -> keras.Model:
+
+def functional_model(inputs: Symbolic, outputs: Symbolic, name: str | None) -> keras.Model:
     """Returns `keras.Model(inputs, outputs, name=name)`, created outside of any `keras.RematScope`.
 
     Keras 3.15 cannot rematerialize a whole model, because the rematerialization functions of the

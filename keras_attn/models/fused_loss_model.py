@@ -10,7 +10,9 @@ from keras_attn._types import Tensor
 from keras_attn.models.model_of_parts import ModelOfParts
 from keras_attn.output_layers.projection import can_fuse_projection, project
 
-_trained_model: contextvars.ContextVar[Any] = contextvars.ContextVar("trained_model", default=None)
+_trained_model: contextvars.ContextVar["FusedLossModel | None"] = contextvars.ContextVar(
+    "trained_model", default=None
+)
 """Model whose `train_step` currently runs in this thread."""
 
 
@@ -55,7 +57,7 @@ class FusedLossModel(ModelOfParts):
         raise NotImplementedError(f"{type(self).__name__} must override `compute_features`.")
 
     @property
-    def output_layer(self) -> Any:
+    def output_layer(self) -> keras.layers.Layer | None:
         """The layer that maps the features to logits, or `None` if it is unknown."""
         raise NotImplementedError(f"{type(self).__name__} must override `output_layer`.")
 
@@ -71,7 +73,7 @@ class FusedLossModel(ModelOfParts):
             and can_fuse_projection(self.output_layer)
         )
 
-    def train_step(self, *args: Any) -> Any:
+    def train_step(self, *args: object) -> dict[str, object]:
         token = _trained_model.set(self)
         try:
             return super().train_step(*args)

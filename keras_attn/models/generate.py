@@ -1,34 +1,50 @@
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import keras
 import numpy as np
+import numpy.typing as npt
 
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._types import TokenizerLike
 from keras_attn.models.generation import (
     Generation,
+    Hypothesis,
     empty_hypothesis,
     hypotheses_of_row,
     pieces,
 )
 from keras_attn.models.model_inputs import reads_ids
 from keras_attn.models.prefix_model import prefix_model
-from keras_attn.models.request_languages import request_languages
+from keras_attn.models.request_languages import RequestLanguages, request_languages
 from keras_attn.models.side import source_side
+from keras_attn.search.search import Search
+
+if TYPE_CHECKING:
+    from keras_attn.models.generation_model import GenerationModel
+    from keras_attn.models.side import Side
+
+
+Sources: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
+"""Texts, lists of ids, an array, or a dict of arrays by the names of the inputs."""
+
+TargetPrefix: TypeAlias = str | Sequence[int] | Sequence[str | Sequence[int]]
+"""Text or ids with which all results begin, or a list with a prefix for each source."""
 
 
 def generate(
-    model: Any,
-    inputs: Any,
-    source_tokenizer: Any = None,
-    target_tokenizer: Any = None,
+    model: "GenerationModel",
+    inputs: Sources,
+    source_tokenizer: TokenizerLike | None = None,
+    target_tokenizer: TokenizerLike | None = None,
     batch_size: int = 32,
     return_details: bool = False,
-    verbose: Any = 0,
+    verbose: int = 0,
     source_language: str | None = None,
     target_language: str | None = None,
-    target_prefix: Any = None,
-) -> Any:
+    target_prefix: TargetPrefix | None = None,
+) -> list[Any]:
     """Implements `GenerationModel.generate`.
 
     Args:
@@ -40,7 +56,9 @@ def generate(
         See `GenerationModel.generate`.
     """
     check_positive_integer("batch_size", batch_size)
-    if reads_ids(model.source):
+    source = model.source
+    if reads_ids(source):
+        dtype = source.dtype
         is_padded = len(getattr(inputs, "shape", ())) == 2
         inputs, is_text = _read_inputs(inputs)
         languages = request_languages(
@@ -61,18 +79,18 @@ def generate(
         # Sources of similar lengths need little padding. Empty sources need no search.
         order = [row for row in np.argsort(lengths, kind="stable").tolist() if lengths[row]]
 
-        def batch_of_ids(rows):
+        def batch_of_ids(rows: Sequence[int]) -> np.ndarray:
             ids = [rows_of_ids[row] for row in rows]
-            return _pad(ids, side.pad_token_id, model.source.dtype, side.max_row_length)
+            return _pad(ids, side.pad_token_id, dtype, side.max_row_length)
 
-        batch: Any = batch_of_ids
+        batch: Callable[[Sequence[int]], np.ndarray | dict[str, np.ndarray]] = batch_of_ids
     else:
         arrays, count = _read_arrays(model, inputs)
         sources, lengths, is_text = [([], False)] * count, [None] * count, False
         languages = request_languages(None, None, source_language, target_language, False)
         order = range(count)
 
-        def batch_of_arrays(rows):
+        def batch_of_arrays(rows: Sequence[int]) -> dict[str, np.ndarray]:
             return {name: values[rows] for name, values in arrays.items()}
 
         batch = batch_of_arrays
@@ -81,7 +99,8 @@ def generate(
         target_tokenizer = source_tokenizer
     _check_tokenizer("target_tokenizer", target_tokenizer, model.decoder)
     prefixes = _read_prefixes(target_prefix, languages, len(sources), target_tokenizer, model)
-    found: list[Any] = [None] * len(sources)
+    nothing = [empty_hypothesis(model.search, target_tokenizer is not None)]
+    found = [nothing] * len(sources)
     progress = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="source")
     for start in range(0, len(order), batch_size):
         rows = list(order[start : start + batch_size])
@@ -103,8 +122,6 @@ def generate(
                 _check_whole_prefix(prefixes[row], found[row][0], model.search)
         if verbose:
             progress.update(start + len(rows))
-    nothing = [empty_hypothesis(model.search, target_tokenizer is not None)]
-    found = [nothing if hypotheses is None else hypotheses for hypotheses in found]
     if not return_details:
         name = "token_ids" if target_tokenizer is None else "text"
         return [getattr(hypotheses[0], name) for hypotheses in found]
@@ -119,18 +136,20 @@ def generate(
     ]
 
 
-def _read_inputs(inputs):
+def _read_inputs(inputs: Sources) -> tuple[list, bool]:
     """Returns the sources as a list, and whether they are texts."""
-    if isinstance(inputs, str | bytes | dict) or not hasattr(inputs, "__iter__"):
+    if isinstance(inputs, str | bytes | dict) or not isinstance(inputs, Iterable):
         raise ValueError(
             "Expected inputs to be a list of texts, or of lists of ids. Received: inputs of type "
             f"{type(inputs).__name__}. Pass [text] for one text."
         )
-    inputs = list(inputs)
-    return inputs, bool(inputs) and all(isinstance(each, str) for each in inputs)
+    sources = list(inputs)
+    return sources, bool(sources) and all(isinstance(each, str) for each in sources)
 
 
-def _read_texts(texts, tokenizer, languages, side):
+def _read_texts(
+    texts: Sequence[str], tokenizer: TokenizerLike | None, languages: RequestLanguages, side: "Side"
+) -> list[tuple[list[int], bool]]:
     """Converts texts to the input ids of the encoder.
 
     Returns:
@@ -154,10 +173,16 @@ def _read_texts(texts, tokenizer, languages, side):
     return sources
 
 
-def _read_prefixes(target_prefix, languages, count, tokenizer, model):
+def _read_prefixes(
+    target_prefix: TargetPrefix | None,
+    languages: RequestLanguages,
+    count: int,
+    tokenizer: TokenizerLike | None,
+    model: "GenerationModel",
+) -> list[list[int]] | None:
     """Returns a list with the prefix ids of each result, or `None` if all prefixes are empty."""
     if target_prefix is None:
-        rows = [[]] * count
+        rows: list[Any] = [[]] * count
     else:
         is_one = isinstance(target_prefix, str) or all(
             isinstance(each, int | np.integer) for each in target_prefix
@@ -184,7 +209,7 @@ def _read_prefixes(target_prefix, languages, count, tokenizer, model):
     return rows
 
 
-def _check_end_token(prefix, search):
+def _check_end_token(prefix: list[int], search: Search) -> None:
     """Raises a `ValueError` if a prefix contains padding, or tokens after the end token.
 
     A search ends a hypothesis at the end token, and ignores the rest of the prefix.
@@ -198,7 +223,7 @@ def _check_end_token(prefix, search):
             )
 
 
-def _check_whole_prefix(prefix, hypothesis, search):
+def _check_whole_prefix(prefix: list[int], hypothesis: Hypothesis, search: Search) -> None:
     """Raises a `ValueError` if a limit of the search has cut the prefix of a hypothesis."""
     expected = [*search.forced_prefix_ids, *prefix]
     if expected[-1:] == [search.end_token_id]:
@@ -211,7 +236,9 @@ def _check_whole_prefix(prefix, hypothesis, search):
         )
 
 
-def _prefix_ids(prefix, tokenizer, pad_token_id):
+def _prefix_ids(
+    prefix: str | Iterable[int], tokenizer: TokenizerLike | None, pad_token_id: int
+) -> list[int]:
     if not isinstance(prefix, str):
         ids = [int(id_) for id_ in prefix]
         while ids and ids[-1] == pad_token_id:
@@ -225,13 +252,15 @@ def _prefix_ids(prefix, tokenizer, pad_token_id):
     return [int(id_) for id_ in tokenizer.encode([prefix])[0]]
 
 
-def _predict_with_prefix(model, batch, prefix):
+def _predict_with_prefix(
+    model: "GenerationModel", batch: np.ndarray | dict[str, np.ndarray], prefix: np.ndarray
+) -> dict[str, np.ndarray]:
     names = [each.name for each in model.inputs]
     inputs = batch if isinstance(batch, dict) else {names[0]: batch}
     return prefix_model(model).predict_on_batch({**inputs, "prefix_ids": prefix})
 
 
-def _checked_ids(ids, side, is_padded):
+def _checked_ids(ids: npt.ArrayLike, side: "Side", is_padded: bool) -> list[int]:
     """Returns the ids of a source without padding, or raises a `ValueError`.
 
     Args:
@@ -261,11 +290,11 @@ def _checked_ids(ids, side, is_padded):
     return found
 
 
-def _id_range(size):
+def _id_range(size: int | None) -> str:
     return "of at least 0" if size is None else f"from 0 to {size - 1}"
 
 
-def _check_tokenizer(name, tokenizer, layer):
+def _check_tokenizer(name: str, tokenizer: TokenizerLike | None, layer: keras.layers.Layer) -> None:
     size = get_vocabulary_size(layer)
     if tokenizer is not None and size is not None and tokenizer.vocabulary_size > size:
         raise ValueError(
@@ -275,7 +304,9 @@ def _check_tokenizer(name, tokenizer, layer):
         )
 
 
-def _pad(rows, pad_token_id, dtype, max_length=None):
+def _pad(
+    rows: Sequence[Sequence[int]], pad_token_id: int, dtype: str, max_length: int | None = None
+) -> np.ndarray:
     length = max(map(len, rows))
     if keras.backend.backend() == "jax":
         # Speed: JAX compiles the search for each shape, so use few lengths.
@@ -287,18 +318,20 @@ def _pad(rows, pad_token_id, dtype, max_length=None):
     return ids
 
 
-def _read_arrays(model, inputs):
+def _read_arrays(
+    model: "GenerationModel", inputs: npt.ArrayLike | Mapping[str, npt.ArrayLike]
+) -> tuple[dict[str, np.ndarray], int]:
     """Returns a dict from input names to arrays, and the number of rows of the arrays."""
     names = [tensor.name for tensor in model.inputs]
-    if not isinstance(inputs, dict) and len(names) == 1:
-        inputs = {names[0]: inputs}
-    if not isinstance(inputs, dict) or set(inputs) != set(names):
-        received = list(inputs) if isinstance(inputs, dict) else type(inputs).__name__
+    is_named = isinstance(inputs, dict)
+    named = {names[0]: inputs} if not is_named and len(names) == 1 else inputs
+    if not isinstance(named, dict) or set(named) != set(names):
+        received = list(named) if isinstance(named, dict) else type(named).__name__
         raise ValueError(
             f"Expected inputs to be a dict of arrays with the keys {names}. Received: "
             f"inputs={received}."
         )
-    arrays = {name: np.asarray(values) for name, values in inputs.items()}
+    arrays = {name: np.asarray(values) for name, values in named.items()}
     counts = {name: len(values) for name, values in arrays.items()}
     if len(set(counts.values())) != 1:
         raise ValueError(

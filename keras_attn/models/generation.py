@@ -1,7 +1,10 @@
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+
+from keras_attn._types import TokenizerLike
+from keras_attn.search.search import Search
 
 IMPOSSIBLE = -1e9
 """Log probability that a search returns for missing hypotheses."""
@@ -58,8 +61,12 @@ class Generation(Hypothesis):
 
 
 def hypotheses_of_row(
-    results: Any, row: int, source_length: int | None, search: Any, tokenizer: Any = None
-) -> Any:
+    results: Mapping[str, np.ndarray],
+    row: int,
+    source_length: int | None,
+    search: Search,
+    tokenizer: TokenizerLike | None = None,
+) -> list[Hypothesis]:
     """Returns the hypotheses of one source.
 
     Args:
@@ -105,7 +112,7 @@ def hypotheses_of_row(
     return hypotheses
 
 
-def empty_hypothesis(search: Any, has_text: bool) -> Any:
+def empty_hypothesis(search: Search, has_text: bool) -> Hypothesis:
     """Returns the hypothesis of a source without tokens, for which no search runs."""
     return Hypothesis(
         text="" if has_text else None,
@@ -119,6 +126,7 @@ def empty_hypothesis(search: Any, has_text: bool) -> Any:
     )
 
 
-def pieces(tokenizer: Any, token_ids: Any) -> Any:
+def pieces(tokenizer: TokenizerLike | None, token_ids: Sequence[int]) -> list[str] | None:
     """Returns the subword pieces of ids, or `None` for a tokenizer without the method `pieces`."""
-    return tokenizer.pieces(token_ids) if hasattr(tokenizer, "pieces") else None
+    find = getattr(tokenizer, "pieces", None)
+    return None if find is None else find(token_ids)

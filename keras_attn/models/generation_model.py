@@ -2,11 +2,14 @@ import itertools
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._types import TokenizerLike, Verbosity
+from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.encoders.prompt_encoder import PromptEncoder
-from keras_attn.models.generate import generate
-from keras_attn.models.model_inputs import is_arrays, source_inputs
+from keras_attn.models.generate import Sources, TargetPrefix, generate
+from keras_attn.models.model_inputs import SymbolicInputs, is_arrays, source_inputs, symbolic_inputs
 from keras_attn.models.model_of_parts import (
     ModelOfParts,
     accepts_cloned_graph,
@@ -81,15 +84,14 @@ class GenerationModel(ModelOfParts):
     @accepts_cloned_graph
     def __init__(
         self,
-        encoder: Any,
+        encoder: keras.layers.Layer | None,
         search: Search,
-        inputs: Any = None,
+        inputs: SymbolicInputs | None = None,
         source_start_token_id: int | None = None,
         name: str = "generation_model",
     ) -> None:
         advice = "Pass a search, such as BeamDecoder(decoder)."
         check_part("search", search, Search, "a Search", advice)
-        source_encoder = encoder
         if encoder is None:
             check_reads_prompts(search.decoder)
             source_encoder = PromptEncoder(
@@ -104,29 +106,35 @@ class GenerationModel(ModelOfParts):
                 f"Received: source_start_token_id={source_start_token_id!r}, "
                 f"encoder={type(encoder).__name__}. Omit source_start_token_id."
             )
+        else:
+            source_encoder = encoder
         check_encoder(encoder)
         inputs = source_inputs(encoder, inputs)
         super().__init__(inputs, search(**encode(source_encoder, inputs)), name)
         self.encoder = encoder
-        self.source_encoder = source_encoder
+        self.source_encoder: keras.layers.Layer = source_encoder
         self.search = search
 
     @property
-    def decoder(self) -> Any:
+    def decoder(self) -> StepDecoder:
         return self.search.decoder
 
     @property
-    def source(self) -> Any:
+    def source(self) -> SymbolicInputs:
         """The symbolic inputs: a tensor, or a dict from input names to tensors."""
-        return self.input
+        return symbolic_inputs(self)
 
     @property
     def source_start_token_id(self) -> int | None:
         """Int, start token of the prompts of a language model, or `None`."""
-        return self.source_encoder.start_token_id if self.encoder is None else None
+        encoder = self.source_encoder
+        is_own = self.encoder is None and isinstance(encoder, PromptEncoder)
+        return encoder.start_token_id if is_own else None
 
     @classmethod
-    def parts_of_graph(cls, inputs: Any, layers: Any) -> Any:
+    def parts_of_graph(
+        cls, inputs: SymbolicInputs, layers: list[keras.layers.Layer]
+    ) -> dict[str, object]:
         (search,) = [layer for layer in layers if isinstance(layer, Search)]
         (encoder,) = [layer for layer in layers if layer is not search]
         arguments = {"encoder": encoder, "search": search, "inputs": inputs}
@@ -138,10 +146,10 @@ class GenerationModel(ModelOfParts):
         self,
         x: Any,
         batch_size: int | None = None,
-        verbose: Any = "auto",
-        steps: Any = None,
+        verbose: Verbosity = "auto",
+        steps: int | None = None,
         callbacks: Any = None,
-    ) -> Any:
+    ) -> dict[str, np.ndarray]:
         """Runs `keras.Model.predict`, and pads the results of all batches to the same length.
 
         Args:
@@ -168,16 +176,16 @@ class GenerationModel(ModelOfParts):
 
     def generate(
         self,
-        inputs: Any,
-        source_tokenizer: Any = None,
-        target_tokenizer: Any = None,
+        inputs: Sources,
+        source_tokenizer: TokenizerLike | None = None,
+        target_tokenizer: TokenizerLike | None = None,
         batch_size: int = 32,
         return_details: bool = False,
-        verbose: Any = 0,
+        verbose: int = 0,
         source_language: str | None = None,
         target_language: str | None = None,
-        target_prefix: Any = None,
-    ) -> Any:
+        target_prefix: TargetPrefix | None = None,
+    ) -> list[Any]:
         """Generates a sequence for each source. By default, texts result in texts, and ids in ids.
 
         Args:
@@ -244,7 +252,7 @@ class GenerationModel(ModelOfParts):
         )
 
 
-def check_generation_model(model: Any) -> None:
+def check_generation_model(model: object) -> None:
     """Raises a `ValueError` if a model is not a `GenerationModel`, or overrides `call`."""
     if not isinstance(model, GenerationModel):
         raise ValueError(

@@ -4,7 +4,12 @@ import keras
 
 from keras_attn._types import Tensor
 from keras_attn.models.fused_loss_model import FusedLossModel
-from keras_attn.models.model_inputs import call_encoder
+from keras_attn.models.model_inputs import (
+    SymbolicInputs,
+    call_encoder,
+    input_tensor,
+    symbolic_inputs,
+)
 from keras_attn.models.model_of_parts import accepts_cloned_graph, encode
 from keras_attn.output_layers.tied_mlm_head import TiedMLMHead
 
@@ -73,25 +78,25 @@ class MaskedLanguageModel(FusedLossModel):
         self,
         encoder: keras.layers.Layer,
         head: TiedMLMHead,
-        inputs: Any = None,
+        inputs: keras.KerasTensor | None = None,
         name: str = "masked_language_model",
     ) -> None:
         if inputs is None:
-            inputs = keras.Input((None,), dtype="int32", name="token_ids")
+            inputs = input_tensor("token_ids")
         super().__init__(inputs, head(encode(encoder, inputs)["encoder_outputs"]), name)
         self.encoder = encoder
         self.head = head
 
     @property
-    def source(self) -> Any:
-        return self.input
+    def source(self) -> SymbolicInputs:
+        return symbolic_inputs(self)
 
     @property
-    def output_layer(self) -> Any:
+    def output_layer(self) -> keras.layers.Layer:
         return self.head.embedding
 
     @property
-    def output_bias(self) -> Any:
+    def output_bias(self) -> keras.Variable | None:
         return self.head.bias
 
     def compute_features(self, inputs: dict[str, Tensor]) -> Tensor:
@@ -100,6 +105,8 @@ class MaskedLanguageModel(FusedLossModel):
         return self.head(outputs, return_features=True)
 
     @classmethod
-    def parts_of_graph(cls, inputs: Any, layers: list[keras.layers.Layer]) -> dict[str, Any]:
+    def parts_of_graph(
+        cls, inputs: SymbolicInputs, layers: list[keras.layers.Layer]
+    ) -> dict[str, object]:
         encoder, head = layers
         return {"encoder": encoder, "head": head, "inputs": inputs}

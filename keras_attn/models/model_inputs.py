@@ -1,11 +1,30 @@
 """Functions for the symbolic inputs of models."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias, TypedDict, TypeGuard
 
 import keras
 
+from keras_attn._types import Tensor, TensorDict
 
-def source_inputs(encoder: Any, inputs: Any = None) -> Any:
+SymbolicInputs: TypeAlias = keras.KerasTensor | dict[str, keras.KerasTensor]
+"""Inputs of a model: a tensor, or a dict from names to tensors if there are several inputs."""
+
+Symbolic: TypeAlias = "keras.KerasTensor | Sequence[Symbolic] | Mapping[str, Symbolic]"
+"""Nested structure of symbolic tensors."""
+
+
+class InputConfig(TypedDict):
+    """Configuration of a `keras.Input`."""
+
+    shape: list[int | None]
+    dtype: str
+    name: str
+
+
+def source_inputs(
+    encoder: keras.layers.Layer | None, inputs: SymbolicInputs | None = None
+) -> SymbolicInputs:
     """Returns the symbolic inputs of the encoder of a model.
 
     Args:
@@ -23,7 +42,7 @@ def source_inputs(encoder: Any, inputs: Any = None) -> Any:
     """
     if inputs is None:
         if not is_functional(encoder):
-            return keras.Input((None,), dtype="int32", name="source_ids")
+            return input_tensor("source_ids")
         return _by_name([_copy(tensor) for tensor in encoder.inputs])
     tensors = inputs if isinstance(inputs, dict) else {getattr(inputs, "name", None): inputs}
     if not tensors or not all(isinstance(each, keras.KerasTensor) for each in tensors.values()):
@@ -41,7 +60,9 @@ def source_inputs(encoder: Any, inputs: Any = None) -> Any:
     return _by_name(list(tensors.values()))
 
 
-def call_encoder(encoder: Any, inputs: Any, **arguments: Any) -> Any:
+def call_encoder(
+    encoder: keras.layers.Layer, inputs: Tensor | Mapping[str, Tensor], **arguments: object
+) -> TensorDict:
     """Calls an encoder. A dict of inputs is passed as keyword arguments.
 
     Args:
@@ -61,38 +82,58 @@ def call_encoder(encoder: Any, inputs: Any, **arguments: Any) -> Any:
     return encoder(inputs, **arguments)
 
 
-def is_functional(layer: Any) -> bool:
+def is_functional(layer: object) -> TypeGuard[keras.Model]:
     """Returns whether a layer is a Keras model with known inputs."""
     return isinstance(layer, keras.Model) and bool(getattr(layer, "inputs", None))
 
 
-def reads_ids(inputs: Any) -> bool:
+def reads_ids(inputs: SymbolicInputs) -> TypeGuard[keras.KerasTensor]:
     """Returns whether the input of a model is a single int tensor `(batch, source)`."""
     return not isinstance(inputs, dict) and len(inputs.shape) == 2 and "int" in inputs.dtype
 
 
-def serialize_inputs(inputs: Any) -> Any:
+def serialize_inputs(inputs: SymbolicInputs) -> InputConfig | list[InputConfig]:
     """Converts the result of `source_inputs` to a dict or a list of dicts for JSON."""
     if isinstance(inputs, dict):
-        return [serialize_inputs(each) for each in inputs.values()]
-    return {"shape": list(inputs.shape), "dtype": inputs.dtype, "name": inputs.name}
+        return [_config(each) for each in inputs.values()]
+    return _config(inputs)
 
 
-def deserialize_inputs(config: Any) -> Any:
+def _config(tensor: keras.KerasTensor) -> InputConfig:
+    return {"shape": list(tensor.shape), "dtype": tensor.dtype, "name": tensor.name}
+
+
+def deserialize_inputs(config: InputConfig | list[InputConfig]) -> SymbolicInputs:
     """Inverse of `serialize_inputs`."""
     if isinstance(config, dict):
-        return keras.Input(batch_shape=config["shape"], dtype=config["dtype"], name=config["name"])
-    return {each["name"]: deserialize_inputs(each) for each in config}
+        return input_tensor(config["name"], config["shape"], config["dtype"])
+    return {
+        each["name"]: input_tensor(each["name"], each["shape"], each["dtype"]) for each in config
+    }
 
 
-def _by_name(tensors):
+def input_tensor(
+    name: str | None, batch_shape: Sequence[int | None] = (None, None), dtype: str = "int32"
+) -> keras.KerasTensor:
+    """Returns a `keras.Input`, by default for int32 ids of shape `(batch, time)`."""
+    tensor: Any = keras.Input(batch_shape=batch_shape, dtype=dtype, name=name)
+    return tensor  # the annotations in Keras are incomplete
+
+
+def _by_name(tensors: Sequence[keras.KerasTensor]) -> SymbolicInputs:
     return tensors[0] if len(tensors) == 1 else {tensor.name: tensor for tensor in tensors}
 
 
-def _copy(tensor):
-    return keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=tensor.name)
+def _copy(tensor: keras.KerasTensor) -> keras.KerasTensor:
+    return input_tensor(tensor.name, tensor.shape, tensor.dtype)
 
 
-def is_arrays(values: Any) -> bool:
+def symbolic_inputs(model: keras.Model) -> SymbolicInputs:
+    """Returns the inputs of a functional model."""
+    inputs: Any = model.input
+    return inputs  # the annotations in Keras are incomplete
+
+
+def is_arrays(values: object) -> bool:
     """Returns whether the argument `x` of `fit` consists of arrays, unlike a dataset."""
     return isinstance(values, dict | list | tuple) or hasattr(values, "shape")

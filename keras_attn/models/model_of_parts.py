@@ -1,15 +1,25 @@
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, Self
 
 import keras
 
 from keras_attn._backend.private_names import copy_layers_in
 from keras_attn._serialization.deserialize_shared import deserialize_shared, sharing_scope
 from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._types import TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.models.functional_model import functional_model
-from keras_attn.models.model_inputs import call_encoder, deserialize_inputs, serialize_inputs
+from keras_attn.models.model_inputs import (
+    Symbolic,
+    SymbolicInputs,
+    call_encoder,
+    deserialize_inputs,
+    serialize_inputs,
+)
 from keras_attn.search.search import Search
+
+Parameters = ParamSpec("Parameters")
 
 
 class ModelOfParts(keras.Model):
@@ -24,27 +34,29 @@ class ModelOfParts(keras.Model):
     the decorator `accepts_cloned_graph`.
     """
 
-    PARTS = ()
-    SETTINGS = ()
+    PARTS: tuple[str, ...] = ()
+    SETTINGS: tuple[str, ...] = ()
 
-    def __init__(self, inputs: Any, outputs: Any, name: str) -> None:
+    def __init__(self, inputs: Symbolic, outputs: Symbolic, name: str) -> None:
         no_mode: Any = None
         with keras.RematScope(no_mode):  # see `functional_model`
             super().__init__(inputs, outputs, name=name)
 
-    def call(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         return super().call(self._without_names(inputs), training, mask)
 
-    def compute_output_spec(self, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+    def compute_output_spec(
+        self, inputs: Any, training: bool | None = None, mask: Any = None
+    ) -> Any:
         return super().compute_output_spec(self._without_names(inputs), training, mask)
 
-    def _without_names(self, inputs):
+    def _without_names(self, inputs: Any) -> Any:
         """Returns the only tensor of a dict, because Keras would warn about the dict."""
         if isinstance(inputs, dict) and not isinstance(self.input, dict):
             return inputs[self.inputs[0].name]
         return inputs
 
-    def get_config(self) -> Any:
+    def get_config(self) -> dict[str, Any]:
         return {
             "name": self.name,
             **{name: serialize_shared(getattr(self, name)) for name in self.PARTS},
@@ -53,7 +65,9 @@ class ModelOfParts(keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config: Any, custom_objects: Any = None) -> Any:
+    def from_config(
+        cls, config: dict[str, Any], custom_objects: dict[str, type] | None = None
+    ) -> Self:
         with sharing_scope(), keras.saving.custom_object_scope(custom_objects or {}):
             parts = {name: deserialize_shared(config[name]) for name in cls.PARTS}
         inputs = None if config["inputs"] is None else deserialize_inputs(config["inputs"])
@@ -63,7 +77,9 @@ class ModelOfParts(keras.Model):
 copy_layers_in(ModelOfParts, sharing_scope)
 
 
-def check_part(name: str, part: Any, kind: Any, expected: str, advice: str) -> None:
+def check_part(
+    name: str, part: object, kind: type | tuple[type, ...], expected: str, advice: str
+) -> None:
     """Raises a `ValueError` if an argument is not an instance of a class.
 
     Args:
@@ -78,7 +94,7 @@ def check_part(name: str, part: Any, kind: Any, expected: str, advice: str) -> N
         raise ValueError(f"Expected {name} to be {expected}. Received: {name}={received}. {advice}")
 
 
-def check_encoder(encoder: Any) -> None:
+def check_encoder(encoder: object) -> None:
     """Raises a `ValueError` if an encoder is neither a layer nor `None`."""
     expected = "a layer that reads the source, or None for a language model"
     advice = "Pass a layer, such as TransformerEncoder."
@@ -90,7 +106,7 @@ def check_encoder(encoder: Any) -> None:
         )
 
 
-def check_reads_prompts(decoder: Any) -> None:
+def check_reads_prompts(decoder: object) -> None:
     """Raises a `ValueError` if a decoder needs an encoder."""
     if not getattr(decoder, "reads_prompts", False):
         raise ValueError(
@@ -100,7 +116,7 @@ def check_reads_prompts(decoder: Any) -> None:
         )
 
 
-def encode(encoder: Any, inputs: Any) -> Any:
+def encode(encoder: keras.layers.Layer, inputs: SymbolicInputs) -> TensorDict:
     """Calls an encoder with symbolic inputs and checks its outputs.
 
     Args:
@@ -126,7 +142,9 @@ def encode(encoder: Any, inputs: Any) -> Any:
     return encoded
 
 
-def accepts_cloned_graph(constructor: Any) -> Any:
+def accepts_cloned_graph(
+    constructor: Callable[Parameters, None],
+) -> Callable[Parameters, None]:
     """Decorates a constructor so that `keras.models.clone_model` returns the same class.
 
     For a functional model, `clone_model` copies and calls each layer. If the constructor of the
@@ -144,8 +162,10 @@ def accepts_cloned_graph(constructor: Any) -> Any:
         The decorated constructor.
     """
 
+    construct: Callable[..., None] = constructor
+
     @functools.wraps(constructor)
-    def __init__(self, *args, **kwargs):
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         tensors = keras.tree.flatten(args[0]) if len(args) == 2 else []
         if tensors and all(isinstance(each, keras.KerasTensor) for each in tensors):
             layers = [
@@ -155,6 +175,6 @@ def accepts_cloned_graph(constructor: Any) -> Any:
             ]
             kwargs |= self.parts_of_graph(args[0], layers)
             args = ()
-        constructor(self, *args, **kwargs)
+        construct(self, *args, **kwargs)
 
     return __init__

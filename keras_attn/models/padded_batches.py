@@ -1,14 +1,16 @@
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 
-def padded_array(values: Any, padding: Any) -> Any:
+def padded_array(values: Any, padding: float) -> np.ndarray:
     """Converts a ragged tensor of TensorFlow to a padded array. Returns arrays unchanged."""
     return values.to_tensor(padding).numpy() if hasattr(values, "to_tensor") else values
 
 
-def concatenate_padded(batches: Any, padding: Any) -> Any:
+def concatenate_padded(batches: Sequence[npt.ArrayLike], padding: float) -> np.ndarray:
     """Concatenates arrays along the first axis and pads the other axes to the same sizes.
 
     Args:

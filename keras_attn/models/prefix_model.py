@@ -1,16 +1,19 @@
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 
 from keras_attn.models.functional_model import functional_model
 from keras_attn.models.model_of_parts import encode
 
-_MODELS: weakref.WeakKeyDictionary[Any, keras.Model] = weakref.WeakKeyDictionary()
+if TYPE_CHECKING:
+    from keras_attn.models.generation_model import GenerationModel
+
+_MODELS: weakref.WeakKeyDictionary["GenerationModel", keras.Model] = weakref.WeakKeyDictionary()
 """Prefix models by `GenerationModel`, so that each prefix model is compiled only once."""
 
 
-def prefix_model(model: Any) -> keras.Model:
+def prefix_model(model: "GenerationModel") -> keras.Model:
     """Returns a model with an additional input: the prefixes of the search.
 
     Args:

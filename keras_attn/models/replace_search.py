@@ -78,7 +78,7 @@ def replace_search(
     )
 
 
-def _arguments(search_class):
+def _arguments(search_class: type[Search]) -> set[str]:
     """Returns the names of the constructor arguments of a search class, except `decoder`."""
     parameters = {
         name

@@ -1,6 +1,5 @@
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,8 +34,8 @@ class RequestLanguages:
 
 
 def request_languages(
-    source_tokenizer: Any,
-    target_tokenizer: Any,
+    source_tokenizer: object,
+    target_tokenizer: object,
     source_language: str | None,
     target_language: str | None,
     is_text: bool,
@@ -74,7 +73,7 @@ def request_languages(
     )
 
 
-def _find(argument, name, tokenizer):
+def _find(argument: str, name: str | None, tokenizer: object) -> object:
     """Returns the `Language` with a name, or `None` if the tokenizer has no languages."""
     languages = getattr(tokenizer, "languages", None) or {}
     if name is None and len(languages) <= 1:

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Literal
 
 import keras
 
@@ -21,8 +21,8 @@ CELLS = {"lstm": keras.layers.LSTMCell, "gru": keras.layers.GRUCell}
 def rnn_seq2seq(
     source_vocabulary_size: int,
     target_vocabulary_size: int,
-    attention: Any = "bahdanau",
-    cell: str = "lstm",
+    attention: Literal["bahdanau", "luong"] | keras.layers.Layer | None = "bahdanau",
+    cell: Literal["lstm", "gru"] = "lstm",
     embedding_dim: int = 256,
     units: int = 256,
     num_layers: int = 1,
@@ -117,7 +117,7 @@ def rnn_seq2seq(
     return encoder, decoder
 
 
-def _attention(attention, units):
+def _attention(attention: str | keras.layers.Layer | None, units: int) -> keras.layers.Layer | None:
     if attention == "bahdanau":
         return BahdanauAttention(units, name="attention")
     if attention == "luong":

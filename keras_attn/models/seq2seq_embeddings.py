@@ -10,7 +10,7 @@ def seq2seq_embeddings(
     target_vocabulary_size: int,
     embedding_dim: int,
     share: bool,
-    dtype: Any = None,
+    dtype: str | keras.DTypePolicy | None = None,
 ) -> tuple[keras.layers.Layer, keras.layers.Layer]:
     """Returns the embeddings of source and target. The target embedding is reversible.
 

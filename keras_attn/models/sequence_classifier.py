@@ -1,5 +1,3 @@
-from typing import Any
-
 import keras
 
 from keras_attn._drop_ins.dropout import Dropout
@@ -9,6 +7,7 @@ from keras_attn._layer.argument_checks import (
     check_positive_integer,
 )
 from keras_attn.models.functional_model import functional_model
+from keras_attn.models.model_inputs import input_tensor
 from keras_attn.output_layers.sequence_pooling import SequencePooling
 
 
@@ -18,7 +17,7 @@ def sequence_classifier(
     num_classes: int,
     pooling: str = "mean",
     dropout: float = 0.1,
-    inputs: Any = None,
+    inputs: keras.KerasTensor | None = None,
     name: str = "classifier",
 ) -> keras.Model:
     """Returns a classifier of sentences, images or time series: an encoder and an output layer.
@@ -59,7 +58,7 @@ def sequence_classifier(
     check_positive_integer("num_classes", num_classes)
     check_dropout("dropout", dropout)
     if inputs is None:
-        inputs = keras.Input((None,), dtype="int32", name="token_ids")
+        inputs = input_tensor("token_ids")
     encoded = encoder(inputs)
     pooled = SequencePooling(pooling, name="pooling")(
         encoded["encoder_outputs"], encoded["encoder_mask"]

@@ -1,9 +1,13 @@
 import dataclasses
-from typing import Any, cast
+from typing import cast
+
+import keras
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._types import TokenizerLike
 from keras_attn.encoders.prompt_encoder import PromptEncoder
 from keras_attn.masks import END_OF_ROW
+from keras_attn.search.search import Search
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +99,9 @@ class Side:
         return [*ids, END_OF_ROW] if ids[-1:] == [self.pad_token_id] else ids
 
 
-def source_side(encoder: Any, search: Any, tokenizer: Any = None) -> Side:
+def source_side(
+    encoder: keras.layers.Layer, search: Search, tokenizer: TokenizerLike | None = None
+) -> Side:
     """Returns the `Side` that describes the source of a model.
 
     Args:

@@ -1,14 +1,20 @@
-from typing import Any
+from typing import Any, Literal
 
 import keras
 
 from keras_attn._backend.workers import explain_lost_workers
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
-from keras_attn._types import Tensor
+from keras_attn._types import Tensor, Verbosity
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.encoders.prompt_encoder import PromptEncoder
 from keras_attn.models.fused_loss_model import FusedLossModel
-from keras_attn.models.model_inputs import call_encoder, is_arrays, source_inputs
+from keras_attn.models.model_inputs import (
+    SymbolicInputs,
+    call_encoder,
+    input_tensor,
+    is_arrays,
+    source_inputs,
+)
 from keras_attn.models.model_of_parts import (
     accepts_cloned_graph,
     check_encoder,
@@ -84,9 +90,9 @@ class TrainingModel(FusedLossModel):
     @accepts_cloned_graph
     def __init__(
         self,
-        encoder: Any,
+        encoder: keras.layers.Layer | None,
         decoder: keras.layers.Layer,
-        inputs: Any = None,
+        inputs: SymbolicInputs | None = None,
         name: str = "training_model",
     ) -> None:
         check_encoder(encoder)
@@ -97,7 +103,7 @@ class TrainingModel(FusedLossModel):
             check_part("decoder", decoder, StepDecoder, expected, advice)
         if encoder is None:
             check_reads_prompts(step_decoder)
-        target_ids = keras.Input((None,), dtype="int32", name=TARGET)
+        target_ids = input_tensor(TARGET)
         source, source_encoder, named, encoded = None, None, {}, {}
         if encoder is not None or inputs is not None:
             source = source_inputs(encoder, inputs)
@@ -111,14 +117,14 @@ class TrainingModel(FusedLossModel):
             if encoder is None:
                 source_encoder = PromptEncoder(get_vocabulary_size(step_decoder), name="prompts")
             encoded = encode(source_encoder, source)
-        inputs = {**named, TARGET: target_ids} if named else target_ids
-        super().__init__(inputs, decoder(target_ids, **encoded), name)
+        both = {**named, TARGET: target_ids} if named else target_ids
+        super().__init__(both, decoder(target_ids, **encoded), name)
         self.encoder = encoder
         self.decoder = decoder
         self.source_encoder = source_encoder
 
     @property
-    def source(self) -> Any:
+    def source(self) -> SymbolicInputs | None:
         """Symbolic inputs of the encoder: a tensor, a dict of tensors, or `None`."""
         if not isinstance(self.input, dict):
             return None
@@ -126,11 +132,11 @@ class TrainingModel(FusedLossModel):
         return source if len(source) > 1 else next(iter(source.values()))
 
     @property
-    def output_layer(self) -> Any:
+    def output_layer(self) -> keras.layers.Layer | None:
         return getattr(self.decoder, "output_layer", None)
 
     @property
-    def output_bias(self) -> Any:
+    def output_bias(self) -> keras.Variable | None:
         return getattr(self.decoder, "output_bias", None)
 
     def compute_features(self, inputs: dict[str, Tensor]) -> Tensor:
@@ -142,16 +148,17 @@ class TrainingModel(FusedLossModel):
         return self.decoder(inputs[TARGET], **encoded, return_features=True)
 
     @classmethod
-    def parts_of_graph(cls, inputs: Any, layers: Any) -> Any:
+    def parts_of_graph(
+        cls, inputs: SymbolicInputs, layers: list[keras.layers.Layer]
+    ) -> dict[str, object]:
         (decoder,) = [layer for layer in layers if _step_decoder(layer) is not None]
         encoder = next((layer for layer in layers if layer is not decoder), None)
         if isinstance(encoder, PromptEncoder):
             encoder = None
+        source = None
         if isinstance(inputs, dict):
-            inputs = {name: tensor for name, tensor in inputs.items() if name != TARGET}
-        else:
-            inputs = None
-        return {"encoder": encoder, "decoder": decoder, "inputs": inputs}
+            source = {name: tensor for name, tensor in inputs.items() if name != TARGET}
+        return {"encoder": encoder, "decoder": decoder, "inputs": source}
 
     def fit(
         self,
@@ -159,13 +166,13 @@ class TrainingModel(FusedLossModel):
         y: Any = None,
         batch_size: int | None = None,
         epochs: int = 1,
-        verbose: Any = "auto",
+        verbose: Verbosity = "auto",
         callbacks: Any = None,
         validation_split: float = 0.0,
         validation_data: Any = None,
-        shuffle: Any = None,
+        shuffle: bool | Literal["batch"] | None = None,
         **kwargs: Any,
-    ) -> Any:
+    ) -> keras.callbacks.History:
         """Runs `keras.Model.fit` with a different default of `shuffle`.
 
         Args:
@@ -201,7 +208,7 @@ class TrainingModel(FusedLossModel):
             )
 
 
-def _step_decoder(layer):
+def _step_decoder(layer: keras.layers.Layer) -> StepDecoder | None:
     """Returns the `StepDecoder`: `layer`, or its attribute `decoder`; or `None` without one."""
     inner = None if isinstance(layer, Search) else getattr(layer, "decoder", layer)
     return inner if isinstance(inner, StepDecoder) else None

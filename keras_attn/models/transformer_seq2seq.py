@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import keras
 
@@ -18,7 +18,8 @@ from keras_attn.positions.sinusoidal_positions import SinusoidalPositions
 from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
-POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative")
+Positions: TypeAlias = Literal["sinusoidal", "learned", "rotary", "alibi", "relative"]
+POSITIONS = get_args(Positions)
 
 
 @accepts_numpy_numbers
@@ -30,11 +31,11 @@ def transformer_seq2seq(
     embedding_dim: int = 512,
     intermediate_dim: int = 2048,
     dropout: float = 0.1,
-    positions: str = "sinusoidal",
+    positions: Positions = "sinusoidal",
     max_length: int = 512,
     share_embeddings: bool = False,
     seed: int | None = None,
-    dtype: Any = None,
+    dtype: str | keras.DTypePolicy | None = None,
     **block: Any,
 ) -> tuple[TransformerEncoder, TransformerDecoder]:
     """Returns a Transformer encoder and decoder.
@@ -109,7 +110,7 @@ def transformer_seq2seq(
         source_vocabulary_size, target_vocabulary_size, embedding_dim, share_embeddings, dtype
     )
 
-    def side(bidirectional):
+    def side(bidirectional: bool) -> tuple[dict[str, Any], dict[str, Any]]:
         """Returns the arguments of the encoder or decoder and the arguments of its blocks."""
         stack, rotary = {}, None
         if positions == "sinusoidal":

@@ -1,6 +1,6 @@
 import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import keras
 import numpy as np
@@ -23,12 +23,13 @@ from keras_attn.search.candidates import extend_histories, find_candidates
 from keras_attn.search.coverage_penalty import coverage_penalty
 from keras_attn.search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_scores
 from keras_attn.search.hypothesis_pool import add_to_pool, new_pool
-from keras_attn.search.length_penalty import best_attainable, divisor
+from keras_attn.search.length_penalty import LengthPenaltyForm, best_attainable, divisor
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
 
 MAX_BEAM_WIDTH = 4096
-STOPS = ("collected", "heuristic", "exact")
+Stop: TypeAlias = Literal["collected", "heuristic", "exact"]
+STOPS = get_args(Stop)
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -130,7 +131,7 @@ class BeamDecoder(Search):
         *,
         beam_width: int = 4,
         num_hypotheses: int = 1,
-        stop: str = "collected",
+        stop: Stop = "collected",
         patience: float = 1.0,
         coverage_penalty: float = 0.0,
         num_groups: int = 1,
@@ -139,7 +140,7 @@ class BeamDecoder(Search):
         relative_max_length: tuple[float, float] | None = (2, 10),
         min_length: int = 0,
         length_penalty: float = 1.0,
-        length_penalty_form: str = "average",
+        length_penalty_form: LengthPenaltyForm = "average",
         start_token_id: int = 1,
         end_token_id: int = 2,
         pad_token_id: int = 0,
@@ -212,7 +213,7 @@ class BeamDecoder(Search):
             )
         self.beam_width = int(beam_width)
         self.num_hypotheses = int(num_hypotheses)
-        self.stop = stop
+        self.stop: Stop = stop
         self.patience = patience
         self.coverage_penalty = float(coverage_penalty)
         self.num_groups = int(num_groups)

@@ -12,18 +12,21 @@ the end token, but the log probability includes it. The divisors are:
     none               1
 """
 
+from typing import Literal, TypeAlias, get_args
+
 from keras import ops
 
 from keras_attn._types import Tensor
 
-FORMS = ("average", "average_with_end", "gnmt", "none")
+LengthPenaltyForm: TypeAlias = Literal["average", "average_with_end", "gnmt", "none"]
+FORMS = get_args(LengthPenaltyForm)
 
 
 def divisor(
     num_tokens: int | Tensor,
     has_end: bool | Tensor,
     length_penalty: float | Tensor,
-    form: str = "average",
+    form: LengthPenaltyForm = "average",
 ) -> Tensor:
     """Returns the number by which a log probability is divided.
 
@@ -51,7 +54,7 @@ def best_attainable(
     length: int | Tensor,
     max_length: Tensor,
     length_penalty: float | Tensor,
-    form: str = "average",
+    form: LengthPenaltyForm = "average",
 ) -> Tensor:
     """Returns an upper bound of the final score of an open hypothesis.
 

@@ -21,6 +21,7 @@ from keras_attn._random.uniform_numbers import uniform_numbers
 from keras_attn._types import Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.search.independent_search import IndependentSearch
+from keras_attn.search.length_penalty import LengthPenaltyForm
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.rows_or_one import check_rows_or_one
 from keras_attn.search.search import Search
@@ -110,7 +111,7 @@ class SamplingDecoder(IndependentSearch):
         relative_max_length: tuple[float, float] | None = (2, 10),
         min_length: int = 0,
         length_penalty: float = 1.0,
-        length_penalty_form: str = "average",
+        length_penalty_form: LengthPenaltyForm = "average",
         start_token_id: int = 1,
         end_token_id: int = 2,
         pad_token_id: int = 0,

@@ -29,7 +29,7 @@ from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, Tens
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.masks import broadcast_batch, join
 from keras_attn.search import logits, prefix
-from keras_attn.search.length_penalty import FORMS
+from keras_attn.search.length_penalty import FORMS, LengthPenaltyForm
 from keras_attn.search.loop import run_search
 from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repetition
 from keras_attn_checks.search_names import other_name_hint
@@ -165,7 +165,7 @@ class Search(Layer):
         relative_max_length: tuple[float, float] | None = (2, 10),
         min_length: int = 0,
         length_penalty: float = 1.0,
-        length_penalty_form: str = "average",
+        length_penalty_form: LengthPenaltyForm = "average",
         start_token_id: int = 1,
         end_token_id: int = 2,
         pad_token_id: int = 0,
@@ -256,7 +256,7 @@ class Search(Layer):
         self.relative_max_length = relative_max_length
         self.min_length = int(min_length)
         self.length_penalty = float(length_penalty)
-        self.length_penalty_form = length_penalty_form
+        self.length_penalty_form: LengthPenaltyForm = length_penalty_form
         self.start_token_id = int(start_token_id)
         self.end_token_id = int(end_token_id)
         self.pad_token_id = int(pad_token_id)

@@ -1,27 +1,31 @@
 """Conversion of nested tensors to NumPy, and comparisons with helpful error messages."""
 
 import contextlib
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
 from keras import ops, tree
 
 from keras_attn._serialization.plain_lists import plain_lists
+from keras_attn._types import Tensor
 
 
-def to_numpy(nested: Any) -> Any:
+def to_numpy(nested: object) -> Any:
     """Converts all tensors in a nested structure to NumPy arrays."""
     return tree.map_structure(ops.convert_to_numpy, nested)
 
 
-def to_tensors(nested: Any) -> Any:
+def to_tensors(nested: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
     """Converts all NumPy arrays in a nested structure to tensors."""
     return tree.map_structure(ops.convert_to_tensor, nested)
 
 
-def randomize(layer: Any, scale: Any = 0.5, seed: int | None = 0) -> Any:
+Layer = TypeVar("Layer", bound=keras.layers.Layer)
+
+
+def randomize(layer: Layer, scale: float = 0.5, seed: int | None = 0) -> Layer:
     """Assigns normally distributed values to all weights, including biases. Returns the layer."""
     generator = np.random.default_rng(seed)
     layer.set_weights([generator.normal(0, scale, w.shape) for w in layer.trainable_weights])
@@ -29,7 +33,7 @@ def randomize(layer: Any, scale: Any = 0.5, seed: int | None = 0) -> Any:
 
 
 @contextlib.contextmanager
-def dtype_policy(policy: Any) -> Iterator[None]:
+def dtype_policy(policy: str | keras.DTypePolicy) -> Iterator[None]:
     """Sets the dtype policy of layers that are created in the block."""
     before = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
@@ -39,14 +43,14 @@ def dtype_policy(policy: Any) -> Iterator[None]:
         keras.config.set_dtype_policy(before)
 
 
-def require(condition: Any, message: Any) -> None:
+def require(condition: object, message: str) -> None:
     """Raises an `AssertionError` if a condition is false, even with `python -O`."""
     if not condition:
         raise AssertionError(message)
 
 
 @contextlib.contextmanager
-def requirement(message: Any) -> Iterator[None]:
+def requirement(message: str) -> Iterator[None]:
     """Converts errors in the block to `AssertionError`s whose text begins with `message`."""
     try:
         yield
@@ -54,7 +58,9 @@ def requirement(message: Any) -> Iterator[None]:
         raise AssertionError(f"{message} Received: {type(error).__name__}: {error}") from error
 
 
-def assert_close(received: Any, expected: Any, tolerance: float = 1e-5, message: Any = "") -> None:
+def assert_close(
+    received: object, expected: object, tolerance: float = 1e-5, message: str = ""
+) -> None:
     """Compares nested arrays. `tolerance` applies to relative and absolute differences.
 
     Args:
@@ -76,26 +82,26 @@ def assert_close(received: Any, expected: Any, tolerance: float = 1e-5, message:
         )
 
 
-def assert_identical(received: Any, expected: Any, message: Any = "") -> None:
+def assert_identical(received: object, expected: object, message: str = "") -> None:
     """Raises an `AssertionError` unless nested arrays are equal, see `assert_close`."""
     for one, other in zip(tree.flatten(received), tree.flatten(expected), strict=True):
         one, other = _array(one), _array(other)
         np.testing.assert_array_equal(one, other, err_msg=message, verbose=not message)
 
 
-def _array(leaf):
+def _array(leaf: Tensor | np.ndarray) -> np.ndarray:
     """Converts tensors to arrays. NumPy fails on PyTorch tensors with a gradient or on a GPU."""
-    return ops.convert_to_numpy(leaf) if ops.is_tensor(leaf) else leaf
+    return ops.convert_to_numpy(leaf) if ops.is_tensor(leaf) else np.asarray(leaf)
 
 
-def fill_masked_with_noise(array: Any, mask: Any, seed: int | None = 0) -> Any:
+def fill_masked_with_noise(array: np.ndarray, mask: np.ndarray, seed: int | None = 0) -> np.ndarray:
     """Replaces `(batch, time, features)` by large random values where the mask is `False`."""
     generator = np.random.default_rng(seed)
     noise = generator.normal(size=array.shape).astype(array.dtype) * 100
     return np.where(mask[:, :, None], array, noise)
 
 
-def pad_source(encoded: Any, columns: Any) -> Any:
+def pad_source(encoded: Mapping[str, np.ndarray], columns: int) -> dict[str, np.ndarray]:
     """Appends masked source positions with random values.
 
     Args:

@@ -1,10 +1,13 @@
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
+import numpy.typing as npt
 from keras import tree
 
 from keras_attn._backend.gather import reorder
+from keras_attn._types import Tensor, TensorDict
+from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.testing.arrays import (
     assert_close,
     assert_identical,
@@ -21,10 +24,10 @@ BEAMS = 3
 
 
 def check_decoder(
-    make_decoder: Any,
-    encoded: Any,
-    token_ids: Any,
-    sum_to_one: Any = True,
+    make_decoder: Callable[[], StepDecoder],
+    encoded: Mapping[str, np.ndarray],
+    token_ids: np.ndarray,
+    sum_to_one: bool = True,
     equal_lengths: bool = False,
 ) -> None:
     """Checks that a decoder satisfies the contract of `StepDecoder`.
@@ -109,7 +112,7 @@ def check_decoder(
     _check_tracing(decoder, encoded, token_ids)
 
 
-def check_rows(state: Any, batch: Any, beam_width: Any) -> None:
+def check_rows(state: TensorDict, batch: int, beam_width: int) -> None:
     """Checks that state tensors have a row per beam (in `shared`: a row per batch entry)."""
     own = {name: leaf for name, leaf in state.items() if name != "shared"}
     rows = {tuple(leaf.shape)[:1] for leaf in tree.flatten(own)}
@@ -126,7 +129,12 @@ def check_rows(state: Any, batch: Any, beam_width: Any) -> None:
     )
 
 
-def _check_call(decoder, encoded, token_ids, logits):
+def _check_call(
+    decoder: StepDecoder,
+    encoded: Mapping[str, np.ndarray],
+    token_ids: np.ndarray,
+    logits: np.ndarray,
+) -> None:
     """Checks that other sentences and later tokens do not change the logits of `call`."""
     # Replace the tokens from the third position on: earlier logits must not change.
     other = np.where(np.arange(token_ids.shape[1]) >= 2, token_ids[::-1, ::-1], token_ids)
@@ -148,7 +156,12 @@ def _check_call(decoder, encoded, token_ids, logits):
     )
 
 
-def _check_padding(decoder, encoded, token_ids, logits):
+def _check_padding(
+    decoder: StepDecoder,
+    encoded: Mapping[str, np.ndarray],
+    token_ids: np.ndarray,
+    logits: np.ndarray,
+) -> None:
     """Checks that padding and masked positions do not change the logits of `call`."""
     noise = fill_masked_with_noise(encoded["encoder_outputs"], encoded["encoder_mask"])
     assert_identical(
@@ -164,7 +177,12 @@ def _check_padding(decoder, encoded, token_ids, logits):
     )
 
 
-def _check_steps(decoder, encoded, token_ids, logits):
+def _check_steps(
+    decoder: StepDecoder,
+    encoded: Mapping[str, np.ndarray],
+    token_ids: np.ndarray,
+    logits: np.ndarray,
+) -> None:
     batch, time = token_ids.shape
     memory = decoder.prepare_memory(**to_tensors(encoded))
     rows = {tuple(leaf.shape)[:1] for leaf in tree.flatten(memory)}
@@ -188,7 +206,9 @@ def _check_steps(decoder, encoded, token_ids, logits):
         state = new_state
 
 
-def _take_step(decoder, tokens, state, memory, message):
+def _take_step(
+    decoder: StepDecoder, tokens: np.ndarray, state: TensorDict, memory: TensorDict, message: str
+) -> tuple[np.ndarray, TensorDict]:
     """Runs a step, and checks that it returns float32 logits with one row per hypothesis."""
     with requirement(message):
         results = decoder.step(tokens, state, memory)
@@ -205,7 +225,7 @@ def _take_step(decoder, tokens, state, memory, message):
     return logits, results[1]
 
 
-def _check_same_kind(new_state, state):
+def _check_same_kind(new_state: TensorDict, state: TensorDict) -> None:
     """Checks that structure, ranks and dtypes of the state do not change, as loops require."""
     message = "Expected `step` to return a state with the same structure as its argument `state`."
     with requirement(message):
@@ -219,7 +239,12 @@ def _check_same_kind(new_state, state):
         )
 
 
-def _check_select(decoder, encoded, token_ids, logits):
+def _check_select(
+    decoder: StepDecoder,
+    encoded: Mapping[str, np.ndarray],
+    token_ids: np.ndarray,
+    logits: np.ndarray,
+) -> None:
     batch, time = token_ids.shape
     rows = np.array([batch - 1, 0], "int32")
     memory = decoder.select(decoder.prepare_memory(**to_tensors(encoded)), rows)
@@ -230,7 +255,9 @@ def _check_select(decoder, encoded, token_ids, logits):
         assert_close(step_logits, logits[rows, t], message=message)
 
 
-def _check_beams(decoder, encoded, token_ids, sum_to_one):
+def _check_beams(
+    decoder: StepDecoder, encoded: Mapping[str, np.ndarray], token_ids: np.ndarray, sum_to_one: bool
+) -> None:
     """Checks that beams that share a memory get the same results as separate batch entries."""
     batch, time = token_ids.shape
     beams = np.stack([np.roll(token_ids, k, axis=1) for k in range(BEAMS)], axis=1)
@@ -255,7 +282,7 @@ def _check_beams(decoder, encoded, token_ids, sum_to_one):
             _check_alignments(weights, mask, sum_to_one)
 
 
-def _check_alignments(weights, mask, sum_to_one):
+def _check_alignments(weights: np.ndarray, mask: np.ndarray, sum_to_one: bool) -> None:
     require(
         weights.shape == mask.shape,
         'Expected `state["alignments"]` of shape (batch * beams, source). Received: '
@@ -273,7 +300,9 @@ def _check_alignments(weights, mask, sum_to_one):
     )
 
 
-def _check_reordering(decoder, encoded, token_ids):
+def _check_reordering(
+    decoder: StepDecoder, encoded: Mapping[str, np.ndarray], token_ids: np.ndarray
+) -> None:
     """Checks that each beam continues the history of its parent after the state is reordered."""
     batch, start = len(token_ids), token_ids[0, 0]
     repeated = _rows_of(encoded, np.repeat(np.arange(batch), BEAMS))
@@ -296,7 +325,9 @@ def _check_reordering(decoder, encoded, token_ids):
         tokens = generator.choice(token_ids[:, 1:].reshape(-1), batch * BEAMS)
 
 
-def _check_tracing(decoder, encoded, token_ids):
+def _check_tracing(
+    decoder: StepDecoder, encoded: Mapping[str, np.ndarray], token_ids: np.ndarray
+) -> None:
     """Checks that a step can run with symbolic tensors, because searches and exports trace it."""
     memory = decoder.prepare_memory(**to_tensors(encoded))
     state = decoder.initial_state(memory, max_length=token_ids.shape[1])
@@ -311,17 +342,19 @@ def _check_tracing(decoder, encoded, token_ids):
 
 
 class _Step(keras.Operation):
-    def __init__(self, decoder: Any) -> None:
+    def __init__(self, decoder: StepDecoder) -> None:
         super().__init__()
         self.decoder = decoder
 
-    def call(self, token_ids: Any, state: Any, memory: Any) -> Any:
+    def call(
+        self, token_ids: Tensor, state: TensorDict, memory: TensorDict
+    ) -> tuple[Tensor, TensorDict]:
         return self.decoder.step(token_ids, state, memory)
 
 
-def _symbolic(leaf):
+def _symbolic(leaf: Tensor) -> keras.KerasTensor:
     return keras.KerasTensor(leaf.shape, dtype=keras.backend.standardize_dtype(leaf.dtype))
 
 
-def _rows_of(encoded, rows):
+def _rows_of(encoded: Mapping[str, np.ndarray], rows: npt.ArrayLike) -> dict[str, np.ndarray]:
     return tree.map_structure(lambda leaf: leaf[rows], encoded)

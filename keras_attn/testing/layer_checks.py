@@ -2,6 +2,7 @@ import inspect
 import json
 import tempfile
 import warnings
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import keras
 import numpy as np
 from keras import tree
 
+from keras_attn.models.model_inputs import input_tensor
 from keras_attn.testing.arrays import (
     assert_close,
     assert_identical,
@@ -24,11 +26,11 @@ NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 
 
 def check_layer(
-    make_layer: Any,
-    inputs: Any,
-    masked: Any = None,
-    mixed_dtype: Any = "float16",
-    without_gradient: Any = (),
+    make_layer: Callable[[], keras.layers.Layer],
+    inputs: Mapping[str, Any],
+    masked: Mapping[str, str] | None = None,
+    mixed_dtype: str = "float16",
+    without_gradient: Collection[str] = (),
 ) -> None:
     """Checks requirements that apply to every Keras layer.
 
@@ -85,7 +87,7 @@ def check_layer(
     _check_training(make_layer, inputs, without_gradient)
 
 
-def _check_config(layer, inputs, outputs):
+def _check_config(layer: keras.layers.Layer, inputs: Mapping[str, object], outputs: object) -> None:
     as_text = _config_text(layer)
     config = layer.get_config()
     require(config.get("name") == layer.name, "Expected the name of the layer in `get_config`.")
@@ -111,10 +113,10 @@ def _check_config(layer, inputs, outputs):
     assert_close(to_numpy(copy(**inputs)), outputs, 1e-6, message)
 
 
-def _config_text(layer):
+def _config_text(layer: keras.layers.Layer) -> str:
     """Returns the configuration as text, without the ids of shared objects."""
 
-    def settings(config):
+    def settings(config: object) -> object:
         if isinstance(config, dict):
             items = config.items()
             return {name: settings(value) for name, value in items if name != "shared_object_id"}
@@ -124,7 +126,9 @@ def _config_text(layer):
         return json.dumps(settings(layer.get_config()), sort_keys=True)
 
 
-def _check_functional_model(layer, inputs, outputs):
+def _check_functional_model(
+    layer: keras.layers.Layer, inputs: Mapping[str, object], outputs: object
+) -> None:
     with requirement("Expected a layer that can be called with symbolic inputs."):
         model = _functional_model(layer, inputs)
     for symbolic, eager in zip(tree.flatten(model.output), tree.flatten(outputs), strict=True):
@@ -162,22 +166,28 @@ def _check_functional_model(layer, inputs, outputs):
     assert_close(tree.flatten(received), tree.flatten(outputs), 1e-6, message)
 
 
-def _functional_model(layer, inputs):
+def _functional_model(layer: keras.layers.Layer, inputs: Mapping[str, object]) -> keras.Model:
     symbolic = tree.map_structure(_symbolic_input, inputs)
     return keras.Model(tree.flatten(symbolic), layer(**symbolic))
 
 
-def _input_of_known_shape(array):
-    return keras.Input(batch_shape=array.shape, dtype=str(array.dtype))
+def _input_of_known_shape(array: np.ndarray) -> keras.KerasTensor:
+    return input_tensor(None, array.shape, str(array.dtype))
 
 
-def _symbolic_input(array):
+def _symbolic_input(array: np.ndarray) -> keras.KerasTensor:
     """Returns a symbolic input. All sizes except the features of float inputs are unknown."""
     free = array.ndim - (array.dtype.kind == "f")
-    return keras.Input((None,) * (free - 1) + array.shape[free:], dtype=str(array.dtype))
+    return input_tensor(None, (None,) + (None,) * (free - 1) + array.shape[free:], str(array.dtype))
 
 
-def _check_mixed_precision(make_layer, weights, inputs, outputs, mixed_dtype):
+def _check_mixed_precision(
+    make_layer: Callable[[], keras.layers.Layer],
+    weights: list[np.ndarray],
+    inputs: Mapping[str, object],
+    outputs: object,
+    mixed_dtype: str,
+) -> None:
     policy = 'with the policy "mixed_float16"'
     with dtype_policy("mixed_float16"):
         layer = make_layer()
@@ -197,7 +207,11 @@ def _check_mixed_precision(make_layer, weights, inputs, outputs, mixed_dtype):
     require(not wrong, f"Expected float32 weights {policy}. Received: other dtypes for {wrong}.")
 
 
-def _check_training(make_layer, inputs, without_gradient):
+def _check_training(
+    make_layer: Callable[[], keras.layers.Layer],
+    inputs: Mapping[str, object],
+    without_gradient: Collection[str],
+) -> None:
     """Runs one compiled step of `fit`, and checks that all weights changed."""
     layer = make_layer()
     model = _functional_model(layer, inputs)
@@ -207,15 +221,15 @@ def _check_training(make_layer, inputs, without_gradient):
     floats = [each for each in tree.flatten(model.output) if "float" in each.dtype]
     model = keras.Model(model.input, floats)
     model.compile(keras.optimizers.SGD(1.0), loss=["mse"] * len(floats))
-    inputs = tree.flatten(inputs)
-    outputs = tree.flatten(to_numpy(model(inputs)))
+    arrays = tree.flatten(inputs)
+    outputs = tree.flatten(to_numpy(model(arrays)))
     generator = np.random.default_rng(0)
     targets = [generator.normal(size=each.shape) for each in outputs]
     before = {weight.path: to_numpy(weight) for weight in layer.trainable_weights}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Gradients do not exist")  # checked below
         fit: Any = model.fit  # The annotations in Keras are incomplete.
-        history = fit(inputs, targets, batch_size=len(targets[0]), verbose=0)
+        history = fit(arrays, targets, batch_size=len(targets[0]), verbose=0)
     loss = history.history["loss"][0]
     require(np.isfinite(loss), f"Expected a finite loss in training. Received: {loss}.")
     for weight in layer.trainable_weights:

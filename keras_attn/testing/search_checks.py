@@ -1,11 +1,14 @@
 import itertools
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from keras import tree
 
+from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.search.beam_decoder import BeamDecoder
 from keras_attn.search.greedy_decoder import GreedyDecoder
+from keras_attn.search.search import Search
 from keras_attn.testing import search_oracles
 from keras_attn.testing.arrays import (
     assert_close,
@@ -18,10 +21,15 @@ from keras_attn.testing.arrays import (
 
 PAD, START, END = 0, 1, 2
 
+Found = TypeVar("Found")
+
 
 def check_search(
-    make_decoder: Any, encoded: Any, vocabulary_size: Any = 5, max_length: Any = 4
-) -> Any:
+    make_decoder: Callable[[], StepDecoder],
+    encoded: Mapping[str, np.ndarray],
+    vocabulary_size: int = 5,
+    max_length: int = 4,
+) -> None:
     """Checks that searches with a decoder find the best hypotheses and score them correctly.
 
     The function computes the probabilities of all sequences of a small vocabulary with `call`, runs
@@ -72,7 +80,7 @@ def check_search(
     tables = _teacher_forced(decoder, encoded, vocabulary_size, max_length)
     widest = (vocabulary_size - 3) ** (max_length - 1) * (vocabulary_size - 2)
 
-    def expected(search, **arguments):
+    def expected(search: Callable[..., Found], **arguments: object) -> list[Found]:
         return [search(table.__getitem__, max_length, **arguments) for table in tables]
 
     exact = BeamDecoder(
@@ -105,7 +113,7 @@ def check_search(
     check_padding_and_batch(beam, encoded)
 
 
-def check_padding_and_batch(search: Any, encoded: Any) -> None:
+def check_padding_and_batch(search: Search, encoded: Mapping[str, np.ndarray]) -> None:
     """Checks that results do not depend on padding or on other sentences of the batch."""
     results = to_numpy(search(**encoded))
     columns = 3
@@ -132,7 +140,10 @@ def check_padding_and_batch(search: Any, encoded: Any) -> None:
 
 
 def assert_found(
-    results: Any, expected: Any, tolerance: float = 1e-4, search: Any = "a search"
+    results: Mapping[str, np.ndarray],
+    expected: Sequence[Sequence[search_oracles.Hypothesis]],
+    tolerance: float = 1e-4,
+    search: str = "a search",
 ) -> None:
     """Compares the results of a search with expected hypotheses.
 
@@ -182,7 +193,9 @@ def assert_found(
                 assert_close(found[name], value, tolerance, message)
 
 
-def _teacher_forced(decoder, encoded, vocabulary_size, max_length):
+def _teacher_forced(
+    decoder: StepDecoder, encoded: Mapping[str, np.ndarray], vocabulary_size: int, max_length: int
+) -> list[dict[search_oracles.Tokens, np.ndarray]]:
     """Returns a dict from prefixes to log probabilities `(V,)` for each sentence."""
     inner = range(END + 1, vocabulary_size)
     sequences = list(itertools.product(inner, repeat=max_length - 1))
@@ -202,7 +215,9 @@ def _teacher_forced(decoder, encoded, vocabulary_size, max_length):
     return tables
 
 
-def _check_alignments(decoder, encoded, results):
+def _check_alignments(
+    decoder: StepDecoder, encoded: Mapping[str, np.ndarray], results: Mapping[str, np.ndarray]
+) -> None:
     """Checks that alignments equal the alignments of steps with the tokens of a hypothesis."""
     alignments = results["alignments"]
     for rank in range(alignments.shape[1]):

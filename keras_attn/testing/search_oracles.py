@@ -7,18 +7,32 @@ length, score and log probability.
 
 import collections
 import math
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
+
+from keras_attn.search.beam_decoder import Stop
+from keras_attn.search.length_penalty import LengthPenaltyForm
+
+Tokens: TypeAlias = tuple[int, ...]
+
+LogProbsAfter: TypeAlias = Callable[[Tokens], np.ndarray]
+
+Hypothesis: TypeAlias = tuple[Tokens, int, float, float]
+"""Tokens, length, score and log probability."""
 
 
-def log_softmax(logits: Any) -> Any:
+def log_softmax(logits: npt.ArrayLike) -> np.ndarray:
     logits = np.asarray(logits, "float64")
     shifted = logits - logits.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
-def length_divisor(length: Any, length_penalty: Any, form: Any, has_end: Any = False) -> Any:
+def length_divisor(
+    length: int, length_penalty: float, form: LengthPenaltyForm, has_end: bool = False
+) -> float:
     return {
         "average": max(length, 1) ** length_penalty,
         "average_with_end": max(length + has_end, 1) ** length_penalty,
@@ -28,8 +42,12 @@ def length_divisor(length: Any, length_penalty: Any, form: Any, has_end: Any = F
 
 
 def hypothesis(
-    tokens: Any, log_prob: Any, length_penalty: Any = 1.0, form: Any = "average", end: Any = 2
-) -> Any:
+    tokens: Tokens,
+    log_prob: float,
+    length_penalty: float = 1.0,
+    form: LengthPenaltyForm = "average",
+    end: int = 2,
+) -> Hypothesis:
     has_end = tokens[-1:] == (end,)
     length = len(tokens) - has_end
     divisor = length_divisor(length, length_penalty, form, has_end)
@@ -37,8 +55,12 @@ def hypothesis(
 
 
 def allowed_tokens(
-    log_probs: Any, prefix: Any, min_length: Any = 0, end: Any = 2, suppressed: Any = (0, 1)
-) -> Any:
+    log_probs: np.ndarray,
+    prefix: Tokens,
+    min_length: int = 0,
+    end: int = 2,
+    suppressed: Collection[int] = (0, 1),
+) -> Iterator[int]:
     for token in range(len(log_probs)):
         is_early = token == end and len(prefix) < min_length
         if token not in suppressed and not is_early and log_probs[token] > -np.inf:
@@ -46,8 +68,8 @@ def allowed_tokens(
 
 
 def without_repetition(
-    logits_after: Any, repetition_penalty: Any = 1.0, no_repeat_ngram_size: Any = 0
-) -> Any:
+    logits_after: LogProbsAfter, repetition_penalty: float = 1.0, no_repeat_ngram_size: int = 0
+) -> LogProbsAfter:
     """Returns a function `log_probs_after` with repetition penalty and n-gram blocking.
 
     The repetition penalty is from Keskar et al., 2019, and the n-gram blocking from Paulus et al.,
@@ -56,10 +78,10 @@ def without_repetition(
 
     size = no_repeat_ngram_size
 
-    def ngrams(tokens):
+    def ngrams(tokens: Tokens) -> list[Tokens]:
         return [tokens[i : i + size] for i in range(len(tokens) - size + 1)]
 
-    def log_probs_after(prefix):
+    def log_probs_after(prefix: Tokens) -> np.ndarray:
         logits = np.array(logits_after(prefix), "float64")
         for token in set(prefix):
             factor = repetition_penalty
@@ -73,10 +95,10 @@ def without_repetition(
     return log_probs_after
 
 
-def with_prefix(log_probs_after: Any, forced: Any) -> Any:
+def with_prefix(log_probs_after: LogProbsAfter, forced: Sequence[int]) -> LogProbsAfter:
     """Returns a function `log_probs_after` in which all sequences begin with `forced`."""
 
-    def only_forced(prefix):
+    def only_forced(prefix: Tokens) -> np.ndarray:
         log_probs = np.array(log_probs_after(prefix))
         if len(prefix) < len(forced):
             log_probs[np.arange(len(log_probs)) != forced[len(prefix)]] = -np.inf
@@ -86,8 +108,12 @@ def with_prefix(log_probs_after: Any, forced: Any) -> Any:
 
 
 def greedy_search(
-    log_probs_after: Any, limit: Any, min_length: Any = 0, end: Any = 2, suppressed: Any = (0, 1)
-) -> Any:
+    log_probs_after: LogProbsAfter,
+    limit: int,
+    min_length: int = 0,
+    end: int = 2,
+    suppressed: Collection[int] = (0, 1),
+) -> tuple[Tokens, float]:
     """Returns the tokens and their log probability. Stops if all next tokens are impossible."""
     prefix, total = (), 0.0
     while len(prefix) < limit and prefix[-1:] != (end,):
@@ -101,21 +127,21 @@ def greedy_search(
 
 
 def beam_search(
-    log_probs_after: Any,
-    limit: Any,
-    beam_width: Any,
-    num_hypotheses: Any = 1,
-    min_length: Any = 0,
-    stop: Any = "collected",
-    patience: Any = 1.0,
-    length_penalty: Any = 1.0,
-    form: Any = "average",
-    end: Any = 2,
-    suppressed: Any = (0, 1),
-    more: Any = lambda tokens: 0.0,
-    num_groups: Any = 1,
-    diversity_strength: Any = 0.5,
-) -> Any:
+    log_probs_after: LogProbsAfter,
+    limit: int,
+    beam_width: int,
+    num_hypotheses: int = 1,
+    min_length: int = 0,
+    stop: Stop = "collected",
+    patience: float = 1.0,
+    length_penalty: float = 1.0,
+    form: LengthPenaltyForm = "average",
+    end: int = 2,
+    suppressed: Collection[int] = (0, 1),
+    more: Callable[[Tokens], float] = lambda tokens: 0.0,
+    num_groups: int = 1,
+    diversity_strength: float = 0.5,
+) -> list[Hypothesis]:
     """Runs a beam search. Returns the best `num_hypotheses` finished hypotheses, best first.
 
     A dead end is a beam whose next tokens are all impossible. Dead ends are returned after all
@@ -132,7 +158,7 @@ def beam_search(
     group_size = beam_width // num_groups
     groups, pool, all_dead_ends = [[((), 0.0)] for _ in range(num_groups)], [], []
 
-    def sorted_hypotheses(found):
+    def sorted_hypotheses(found: Iterable[tuple[Tokens, float]]) -> list[Hypothesis]:
         hypotheses = []
         for tokens, log_prob in found:
             *named, score, log_prob = hypothesis(tokens, log_prob, length_penalty, form, end)
@@ -185,14 +211,14 @@ def beam_search(
 
 
 def every_hypothesis(
-    log_probs_after: Any,
-    limit: Any,
-    length_penalty: Any = 1.0,
-    form: Any = "average",
-    min_length: Any = 0,
-    end: Any = 2,
-    suppressed: Any = (0, 1),
-) -> Any:
+    log_probs_after: LogProbsAfter,
+    limit: int,
+    length_penalty: float = 1.0,
+    form: LengthPenaltyForm = "average",
+    min_length: int = 0,
+    end: int = 2,
+    suppressed: Collection[int] = (0, 1),
+) -> list[Hypothesis]:
     """Returns all hypotheses that end with the end token or reach the limit, best first.
 
     The dead ends follow, best first. A dead end is a sequence without possible next tokens.

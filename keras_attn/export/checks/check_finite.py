@@ -1,5 +1,6 @@
-from typing import Any
+from collections.abc import Iterable
 
+import keras
 import numpy as np
 
 from keras_attn.export.export_error import ExportError
@@ -8,7 +9,7 @@ SHOWN = 8
 """Maximum number of weights that the message names."""
 
 
-def check_finite(weights: Any, allow_nonfinite: bool = False) -> None:
+def check_finite(weights: Iterable[keras.Variable], allow_nonfinite: bool = False) -> None:
     """Raises an error if weights are NaN or infinite, as after a training that diverged.
 
     Args:

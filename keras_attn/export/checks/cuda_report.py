@@ -1,7 +1,8 @@
 import collections
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Self
 
 from keras_attn.export.checks.cuda_kernels import CUDA_KERNELS, FILLS, TYPED_INPUT
 from keras_attn.export.passes.graph import subgraphs
@@ -32,8 +33,10 @@ class CudaReport:
 
     nodes: int = 0
     shapes: int = 0
-    missing: collections.Counter = dataclasses.field(default_factory=collections.Counter)
-    missing_in_loops: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    missing: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
+    missing_in_loops: collections.Counter[str] = dataclasses.field(
+        default_factory=collections.Counter
+    )
 
     def __str__(self) -> str:
         if not self.missing:
@@ -45,7 +48,7 @@ class CudaReport:
         )
 
     @classmethod
-    def of(cls, model: "onnx.ModelProto") -> Any:
+    def of(cls, model: "onnx.ModelProto") -> Self:
         """Finds the nodes of a model that have no CUDA kernel.
 
         Args:
@@ -58,7 +61,9 @@ class CudaReport:
         report._look(model.graph, value_types(model), set(), in_loop=False)
         return report
 
-    def _look(self, graph, types, constants, in_loop):
+    def _look(
+        self, graph: "onnx.GraphProto", types: Mapping[str, int], constants: set[str], in_loop: bool
+    ) -> None:
         """Counts the nodes of a graph.
 
         `constants` is the set of the names of small constants in the surrounding graphs.
@@ -83,7 +88,7 @@ class CudaReport:
                 self._look(body, types, constants, in_loop or node.op_type == "Loop")
 
 
-def _missing_kernel(node, types):
+def _missing_kernel(node: "onnx.NodeProto", types: Mapping[str, int]) -> str | None:
     """Returns `"{operator} of {type}"` if a node has no CUDA kernel, otherwise `None`."""
     from onnx import TensorProto
 

@@ -4,21 +4,33 @@ import collections
 import contextlib
 import functools
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import keras
 import numpy as np
 
 from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn.export._types import Arrays, Axes
 from keras_attn.export.passes import lower_constants
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.trace.conversion import convert
+from keras_attn.export.trace.functional_function import FunctionalFunction
 from keras_attn.export.trace.portable_copy import make_traceable
 from keras_attn.export.trace.trace_function import trace
 
+if TYPE_CHECKING:
+    import tensorflow as tf
 
-def differing_layer(function: Any, feed: Any, differs: Any) -> Any:
+
+Call: TypeAlias = "tuple[keras.Operation, int, tf.Tensor]"
+"""Layer, index of the output of this layer, output."""
+
+
+def differing_layer(
+    function: FunctionalFunction, feed: Arrays, differs: Callable[[np.ndarray, np.ndarray], bool]
+) -> str:
     """Finds the first layer whose output differs between Keras and ONNX.
 
     The function converts a second model that returns the outputs of all layers, except layers
@@ -38,7 +50,9 @@ def differing_layer(function: Any, feed: Any, differs: Any) -> Any:
     return ""
 
 
-def _differing_layer(function, feed, differs):
+def _differing_layer(
+    function: FunctionalFunction, feed: Arrays, differs: Callable[[np.ndarray, np.ndarray], bool]
+) -> str:
     import onnx
     import onnxruntime
     import tensorflow as tf
@@ -50,10 +64,11 @@ def _differing_layer(function, feed, differs):
     expected = {(id(layer), number): tensor for layer, number, tensor in calls}
     eager_counts = _counts(calls)
     make_traceable(model)
-    converted, traced_counts = {}, {}
+    converted: dict[tuple[int, int], tuple[keras.Operation, tf.Tensor]] = {}
+    traced_counts: dict[int, int] = {}
     dimensions = {spec.name: _names(spec.name, spec.shape) for spec in signature}
 
-    def recorded(*tensors):
+    def recorded(*tensors: "tf.Tensor") -> "dict[str, tf.Tensor]":
         converted.clear()
         with _recorded_calls(model) as calls:
             function(*tensors)
@@ -100,32 +115,33 @@ def _differing_layer(function, feed, differs):
     return ""
 
 
-def _counts(calls):
+def _counts(calls: Iterable[Call]) -> collections.Counter[int]:
     """Returns the number of output tensors of each layer."""
     return collections.Counter(id(layer) for layer, _, _ in calls)
 
 
-def _described(layer):
+def _described(layer: keras.Operation) -> str:
     return f"the layer {layer.name!r} ({type(layer).__name__})"
 
 
-def _names(name, shape):
+def _names(name: str, shape: Iterable[int | None]) -> Axes:
     return tuple(f"{name}_{axis}" if size is None else int(size) for axis, size in enumerate(shape))
 
 
 @contextlib.contextmanager
-def _recorded_calls(model):
+def _recorded_calls(model: keras.Model) -> Iterator[list[Call]]:
     """Records the outputs of all layers that are called inside the block.
 
     Yields:
-        List of tuples (layer, index of the output of this layer, tensor), inner layers before outer
-        layers.
+        List of `Call`s, inner layers before outer layers.
     """
     import tensorflow as tf
 
     calls, counts = [], {}
 
-    def call(layer, own, *args, **kwargs):
+    def call(
+        layer: keras.Operation, own: Callable[..., object], *args: object, **kwargs: object
+    ) -> object:
         results = own(*args, **kwargs)
         for tensor in keras.tree.flatten(results):
             if tf.is_tensor(tensor):

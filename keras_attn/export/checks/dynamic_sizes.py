@@ -1,13 +1,28 @@
 """Samples with other sizes, for a second comparison of an exported file with Keras."""
 
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
+import keras
 import numpy as np
+
+from keras_attn.export._types import DynamicSizes
+
+Results = TypeVar("Results")
+
+Axis: TypeAlias = tuple[int, int]
+"""Number of an input, and axis."""
+
+Group: TypeAlias = tuple[Axis, ...]
+"""Axes that change together."""
 
 
 def batches_of_other_sizes(
-    function: Any, inputs: Any, arrays: Any, dynamic_sizes: Any = None
-) -> Any:
+    function: Callable[..., Results],
+    inputs: Mapping[str, keras.KerasTensor],
+    arrays: Sequence[np.ndarray],
+    dynamic_sizes: DynamicSizes | None = None,
+) -> tuple[list[tuple[list[np.ndarray], Results]], dict[tuple[tuple[str, int], ...], str]]:
     """Resizes a sample along the dynamic axes of a model's inputs.
 
     A conversion may treat a size of the sample as a constant, which a comparison with the same
@@ -50,7 +65,7 @@ def batches_of_other_sizes(
         choices.append(_candidates(_size(arrays, group), taken))
         taken.add(choices[-1][0])
 
-    def run(sizes):
+    def run(sizes: Mapping[Group, int]) -> tuple[list[np.ndarray], Results] | Exception:
         """Returns the batch with these sizes and the results of Keras, or the error."""
         axes = {axis: size for group, size in sizes.items() for axis in group}
         batch = resized(arrays, axes)
@@ -59,37 +74,39 @@ def batches_of_other_sizes(
         except Exception as error:  # the type depends on the operator that does not support a size
             return error
 
-    def first_that_runs(group, candidates):
+    def first_that_runs(
+        group: Group, candidates: Iterable[int]
+    ) -> tuple[dict[Group, int], list[tuple[list[np.ndarray], Results]], Exception | None]:
         """Returns the first size without error and its results, or the first error."""
         error = None
         for size in candidates:
             result = run({group: size})
             if not isinstance(result, Exception):
-                return {group: size}, result, None
+                return {group: size}, [result], None
             error = error or result
-        return {}, None, error
+        return {}, [], error
 
     if not groups:
         return [], {}
     result = run({group: sizes[0] for group, sizes in zip(groups, choices, strict=True)})
     if not isinstance(result, Exception):
         return [result], {}
-    sizes, results, failed = {}, [], {}
+    sizes, results = {}, []
+    failed: dict[Group, tuple[list[int], Exception | None]] = {}
     for group, candidates in zip(groups, choices, strict=True):
-        found, result, error = first_that_runs(group, candidates)
+        found, batches, error = first_that_runs(group, candidates)
         sizes |= found
-        if found:
-            results.append(result)
-        else:
+        results += batches
+        if not found:
             failed[group] = candidates, error
     rows = groups[0]
     for group in [each for each in failed if each != rows]:
         # An axis may need the size of the batch axis, as in a matrix `(nodes, nodes)`.
         if rows in failed and _size(arrays, group) == _size(arrays, rows):
-            found, result, _ = first_that_runs((*rows, *group), failed[rows][0])
+            found, batches, _ = first_that_runs((*rows, *group), failed[rows][0])
+            sizes |= found
+            results += batches
             if found:
-                sizes |= found
-                results.append(result)
                 del failed[rows], failed[group]
     fixed = {}
     names = list(inputs)
@@ -103,7 +120,7 @@ def batches_of_other_sizes(
     return results, fixed
 
 
-def resized(arrays: Any, sizes: Any) -> Any:
+def resized(arrays: Sequence[np.ndarray], sizes: Mapping[Axis, int]) -> list[np.ndarray]:
     """Resizes some axes of arrays.
 
     Entries are repeated or removed in their order, so padding remains at the end of an axis, and
@@ -123,12 +140,14 @@ def resized(arrays: Any, sizes: Any) -> Any:
     return arrays
 
 
-def describe_axes(axes: Any) -> str:
+def describe_axes(axes: Iterable[tuple[str, int]]) -> str:
     """Formats pairs (name of an input, axis) for a message."""
     return ", ".join(f"axis {axis} of {name!r}" for name, axis in axes)
 
 
-def _axes_that_change_together(inputs, arrays):
+def _axes_that_change_together(
+    inputs: Mapping[str, keras.KerasTensor], arrays: Sequence[np.ndarray]
+) -> tuple[Group, ...]:
     """Returns groups of axes, the batch axes first. A group is a tuple of (input number, axis)."""
     rows, others = [], {}
     for number, (value, array) in enumerate(zip(inputs.values(), arrays, strict=True)):
@@ -139,7 +158,7 @@ def _axes_that_change_together(inputs, arrays):
     return tuple(tuple(group) for group in (rows, *others.values()) if group)
 
 
-def _candidates(size, taken):
+def _candidates(size: int, taken: set[int]) -> list[int]:
     """Returns sizes to try instead of `size`. The first is not in `taken`."""
     larger = next(each for each in range(size + 1, size + len(taken) + 2) if each not in taken)
     # Twice the size for an axis that must be divisible, smaller sizes for an axis with a limit.
@@ -147,12 +166,16 @@ def _candidates(size, taken):
     return [each for each in dict.fromkeys(sizes) if each > 0 and each != size]
 
 
-def _size(arrays, group):
+def _size(arrays: Sequence[np.ndarray], group: Group) -> int:
     number, axis = group[0]
     return arrays[number].shape[axis]
 
 
-def _given_sizes(dynamic_sizes, inputs, arrays):
+def _given_sizes(
+    dynamic_sizes: DynamicSizes,
+    inputs: Mapping[str, keras.KerasTensor],
+    arrays: Sequence[np.ndarray],
+) -> dict[Axis, int]:
     unknown = [name for name in dynamic_sizes if name not in inputs]
     if unknown:
         raise ValueError(
@@ -183,7 +206,7 @@ def _given_sizes(dynamic_sizes, inputs, arrays):
     return sizes
 
 
-def _short(error):
+def _short(error: Exception | None) -> str:
     """Returns the type of an error and its first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"

@@ -3,15 +3,25 @@
 import contextlib
 import math
 import warnings
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from keras_attn.export._types import DynamicSizes, Run
 from keras_attn.export.checks.differing_layer import differing_layer
 from keras_attn.export.checks.dynamic_sizes import batches_of_other_sizes, describe_axes
 from keras_attn.export.checks.output_difference import difference, largest_difference
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.trace.functional_function import FunctionalFunction
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
-def expected_batches(function: Any, arrays: Any, dynamic_sizes: Any) -> Any:
+def expected_batches(
+    function: FunctionalFunction, arrays: list[np.ndarray], dynamic_sizes: DynamicSizes | None
+) -> "tuple[list[tuple[list[np.ndarray], dict[str, tf.Tensor]]], set[tuple[str, int]]]":
     """Returns batches for the comparison: the sample, its first row, and the sample resized.
 
     Args:
@@ -44,7 +54,11 @@ def expected_batches(function: Any, arrays: Any, dynamic_sizes: Any) -> Any:
 
 
 def compare_functional(
-    function: Any, arrays: Any, expected: Any, run: Any, tolerance: float
+    function: FunctionalFunction,
+    arrays: Sequence[np.ndarray],
+    expected: "Mapping[str, tf.Tensor]",
+    run: Run,
+    tolerance: float,
 ) -> float:
     """Returns the largest difference between Keras and the file for a batch.
 
@@ -66,7 +80,7 @@ def compare_functional(
     if largest <= tolerance:
         return largest
 
-    def differs(value, other):
+    def differs(value: np.ndarray, other: np.ndarray) -> bool:
         return not difference(value, other)[0] <= tolerance
 
     layer = differing_layer(function, feed, differs)

@@ -1,17 +1,15 @@
 """Runs LiteRT models, for the comparison with Keras."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from keras_attn.export._types import Arrays, Run
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.trace.litert_conversion import SIGNATURE
 
 
-def litert_runner(
-    model: bytes, signature: str = SIGNATURE
-) -> Callable[..., dict[str, np.ndarray[Any, Any]]]:
+def litert_runner(model: bytes, signature: str = SIGNATURE) -> Run:
     """Returns a function that runs a signature of a LiteRT model.
 
     Args:
@@ -26,7 +24,7 @@ def litert_runner(
 
     runner = Interpreter(model_content=model, num_threads=1).get_signature_runner(signature)
 
-    def run(**inputs):
+    def run(**inputs: np.ndarray) -> Arrays:
         try:
             return runner(**inputs)
         except (RuntimeError, ValueError) as error:
@@ -36,11 +34,11 @@ def litert_runner(
 
 
 def run_in_batches(
-    run: Callable[..., Mapping[str, Any]],
+    run: Run,
     batch_size: int,
-    inputs: Mapping[str, Any],
+    inputs: Arrays,
     pad_token_id: int = 0,
-) -> dict[str, np.ndarray[Any, Any]]:
+) -> Arrays:
     """Runs a model of a fixed batch size on a batch of any size.
 
     The last batch is filled with copies of its first row. The results of the copies are dropped.
@@ -72,7 +70,7 @@ def run_in_batches(
     }
 
 
-def _concatenate(arrays, value):
+def _concatenate(arrays: Sequence[np.ndarray], value: int) -> np.ndarray:
     """Joins arrays on the first axis, padded at the end of the other axes."""
     shape = np.max([each.shape[1:] for each in arrays], axis=0, initial=0)
     padded = [

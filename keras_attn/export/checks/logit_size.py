@@ -1,7 +1,8 @@
-from typing import Any
-
 import keras
 import numpy as np
+
+from keras_attn.export._types import Arrays
+from keras_attn.export.trace.search_function import SearchFunction
 
 STEPS, SOURCES = 4, 4
 """Numbers of steps and of sources for which the logits are computed."""
@@ -10,7 +11,7 @@ IMPOSSIBLE = 5e3
 """Absolute value from which a logit is not a prediction but makes a token impossible."""
 
 
-def largest_logit(function: Any, inputs: Any, token_ids: Any) -> float:
+def largest_logit(function: SearchFunction, inputs: Arrays, token_ids: np.ndarray) -> float:
     """Returns the largest absolute logit of a model in the first steps of some hypotheses.
 
     Keras runs the steps. Impossible tokens, whose logits are large negative constants, do not

@@ -1,6 +1,9 @@
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from keras_attn.export._types import Arrays, Run
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.telemetry import disable_telemetry
 
@@ -62,7 +65,7 @@ def check_model(model: "onnx.ModelProto", path: str | PathLike[str] | None = Non
         raise ExportError(f"onnx.checker refuses the converted model: {error}") from error
 
 
-def open_session(path: str | PathLike[str]) -> Any:
+def open_session(path: str | PathLike[str]) -> Run:
     """Opens a file in ONNX Runtime on the CPU.
 
     Args:
@@ -89,7 +92,7 @@ def open_session(path: str | PathLike[str]) -> Any:
         raise ExportError(f"ONNX Runtime refuses the converted model: {error}") from error
     names = [output.name for output in session.get_outputs()]
 
-    def run(**inputs):
+    def run(**inputs: np.ndarray) -> Arrays:
         try:
             outputs = session.run(names, inputs)
         except Exception as error:

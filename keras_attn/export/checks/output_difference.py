@@ -1,14 +1,22 @@
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
+
+from keras_attn.export._types import Arrays, Run
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 HUGE = 1e6
 """Absolute value from which a number does not count for the magnitude of others. Such numbers are
 constants, for example the logits of impossible tokens."""
 
 
-def largest_difference(expected: Any, run: Any, feed: Any) -> Any:
+def largest_difference(
+    expected: "Mapping[str, tf.Tensor]", run: Run, feed: Arrays
+) -> tuple[float, str]:
     """Returns the largest difference of all outputs, and a text that names the output."""
     actual = run(**feed)
     largest, reason = 0.0, ""
@@ -19,7 +27,7 @@ def largest_difference(expected: Any, run: Any, feed: Any) -> Any:
     return largest, reason
 
 
-def difference(value: Any, actual: Any) -> Any:
+def difference(value: np.ndarray, actual: np.ndarray) -> tuple[float, str]:
     """Returns the largest difference between two arrays, and a text that describes it.
 
     The difference is divided by the magnitude of the value if this is above 1, see `magnitudes`. It
@@ -41,7 +49,7 @@ def difference(value: Any, actual: Any) -> Any:
     return largest, f"a difference of {largest}"
 
 
-def magnitudes(value: Any) -> Any:
+def magnitudes(value: np.ndarray) -> np.ndarray:
     """Returns the magnitude of each value, to which rounding errors are relative.
 
     A value `y_ij` of a matrix product `x_i . w_j` is a sum of terms, and its rounding error is

@@ -1,5 +1,4 @@
 import dataclasses
-from typing import Any
 
 from keras_attn.export.checks.cuda_report import CudaReport
 from keras_attn.export.checks.precision_report import PrecisionReport
@@ -77,7 +76,7 @@ class ParityReport:
 
     is_stochastic: bool = False
     sentences: int = 0
-    batch_sizes: set = dataclasses.field(default_factory=set)
+    batch_sizes: set[int] = dataclasses.field(default_factory=set)
     tokens: int = 0
     longest: int = 0
     cut: int = 0
@@ -109,7 +108,7 @@ class ParityReport:
         """Float, factor of the tolerance: at least 1, see `largest_logit`."""
         return max(1.0, self.largest_logit / USUAL_LOGIT)
 
-    def entries(self) -> Any:
+    def entries(self) -> dict[str, float | str]:
         """Returns the figures for the metadata of a file as a dict that JSON can represent."""
         names = ("sentences", "best_equal", "all_equal", "largest_difference")
         entries = {name: getattr(self, name) for name in names}
@@ -120,7 +119,7 @@ class ParityReport:
             }
         return entries
 
-    def _low_agreement(self):
+    def _low_agreement(self) -> str:
         """Returns the warning at the start of the text of a report, or an empty string."""
         low = []
         if self.is_stochastic and self.each_equal < LOW_EQUAL:

@@ -1,8 +1,11 @@
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
+from keras_attn.export._types import ExportTokenizer, Sentences
+from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.source_characters import max_source_characters
+from keras_attn.models.side import Side
 
 SENTENCES, FEW_SENTENCES = 200, 80
 """Minimum number of sentences for the comparison of an export, and the number for a large model."""
@@ -18,12 +21,15 @@ LONGEST = 64
 
 
 def parity_sentences(
-    function: Any, tokenizer: Any = None, given: Any = None, count: int = SENTENCES
-) -> Any:
+    source: Side,
+    tokenizer: ExportTokenizer | None = None,
+    given: Sentences | None = None,
+    count: int = SENTENCES,
+) -> list[Sequence[int]]:
     """Returns the source sentences for the comparison of an export with Keras.
 
     Args:
-        function: `SearchFunction`.
+        source: `Side` of the source.
         tokenizer: Tokenizer of the source, required for texts.
         given: List of texts, or of lists of ids as the encoder reads them, or `None`.
         count: Int, minimum number of sentences. Defaults to `200`.
@@ -42,23 +48,22 @@ def parity_sentences(
             f"Expected a list of sentences. Received: sentences={given!r}. Read a file with "
             "keras_attn.files.read_lines."
         )
-    source, sentences = function.source, list(given or [])
+    sentences = list(given or [])
     texts = [sentence for sentence in sentences if isinstance(sentence, str)]
+    rows = [sentence for sentence in sentences if not isinstance(sentence, str)]
     if texts:
-        if tokenizer is None or len(texts) < len(sentences):
+        if tokenizer is None or rows:
             raise ValueError(
                 "Expected sentences that are all lists of ids, or all texts together with a "
                 f"source_tokenizer. Received: {len(texts)} texts, "
-                f"{len(sentences) - len(texts)} others, source_tokenizer={tokenizer}."
+                f"{len(rows)} others, source_tokenizer={tokenizer}."
             )
-        most = max_source_characters(function)
+        most = max_source_characters(source)
         encoded = tokenizer.encode([text[:most] for text in texts])
         # The runtime does not run the model on sentences without tokens.
-        sentences = [
-            source.with_special_ids(ids[: source.max_length]) for ids in encoded if len(ids)
-        ]
-    size = source.vocabulary_size
-    for ids in sentences:
+        rows = [source.with_special_ids(ids[: source.max_length]) for ids in encoded if len(ids)]
+    size = source.vocabulary_size or 0
+    for ids in rows:
         if len(ids) == 0 or min(ids) < 0 or max(ids) >= size:
             raise ValueError(
                 f"Expected lists of ids from 0 to {size - 1}, the end id included. "
@@ -69,15 +74,15 @@ def parity_sentences(
                 f"Expected lists of at most {source.max_row_length} ids, the number of learned "
                 f"positions. Received: a list of {len(ids)} ids. Shorten it."
             )
-    missing = max(0, count - len(sentences))
+    missing = max(0, count - len(rows))
     random = random_sentences(source, missing)
     if random:
         longest = random_sentences(source, 1, seed=2, lengths=(LONGEST, LONGEST))
         random[-1:] = longest
-    return sentences + [source.with_special_ids(ids) for ids in random]
+    return rows + [source.with_special_ids(ids) for ids in random]
 
 
-def parity_prefixes(function: Any, count: Any) -> Any:
+def parity_prefixes(function: SearchFunction, count: int) -> list[list[int]] | None:
     """Returns the target prefixes of `count` sentences for the comparison of an export with Keras.
 
     Returns:
@@ -90,8 +95,8 @@ def parity_prefixes(function: Any, count: Any) -> Any:
 
 
 def random_sentences(
-    side: Any, count: Any, seed: int | None = 0, lengths: tuple[int, int] = USUAL_LENGTHS
-) -> Any:
+    side: Side, count: int, seed: int | None = 0, lengths: tuple[int, int] = USUAL_LENGTHS
+) -> list[list[int]]:
     """Returns sentences of random ids.
 
     Args:
@@ -106,7 +111,7 @@ def random_sentences(
     """
     rng = np.random.default_rng(seed)
     left_out = [id_ for id_ in (side.pad_token_id, side.end_token_id) if id_ is not None]
-    ids = np.setdiff1d(np.arange(side.vocabulary_size), left_out)
+    ids = np.setdiff1d(np.arange(side.vocabulary_size or 0), left_out)
     shortest, longest = lengths
     sentences = [rng.choice(ids, rng.integers(shortest, longest + 1)) for _ in range(count)]
     return [sentence[: side.max_length].tolist() for sentence in sentences]

@@ -1,9 +1,12 @@
 """Batches of sources for the comparison of an exported search with Keras."""
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
+import keras
 import numpy as np
 
+from keras_attn.export._types import Arrays, ExportTokenizer, SampleInputs, Sentences
 from keras_attn.export.checks.dynamic_sizes import (
     batches_of_other_sizes,
     describe_axes,
@@ -12,7 +15,7 @@ from keras_attn.export.checks.dynamic_sizes import (
 from keras_attn.export.checks.parity_sentences import SENTENCES, parity_sentences
 from keras_attn.export.checks.sample_inputs import arrays_in_order
 from keras_attn.export.checks.token_budget import USUAL_SOURCE
-from keras_attn.export.trace.search_function import SOURCE_IDS
+from keras_attn.export.trace.search_function import SOURCE_IDS, SearchFunction
 
 ROWS = 80
 """Minimum number of rows for the comparison of a model with other inputs than ids."""
@@ -25,12 +28,12 @@ RANDOM_SIZE, RANDOM_IMAGE_SIZE = 16, 32
 
 
 def parity_sources(
-    function: Any,
-    tokenizer: Any = None,
-    sentences: Any = None,
-    sample_inputs: Any = None,
+    function: SearchFunction,
+    tokenizer: ExportTokenizer | None = None,
+    sentences: Sentences | None = None,
+    sample_inputs: SampleInputs | None = None,
     count: int = SENTENCES,
-) -> Any:
+) -> "Sources":
     """Returns the sources for the comparison of an export with Keras.
 
     Args:
@@ -54,7 +57,7 @@ def parity_sources(
                 "Expected no sample_inputs for a model that reads ids. Received: sample_inputs of "
                 f"type {type(sample_inputs).__name__}. Pass texts or lists of ids as sentences."
             )
-        ids = parity_sentences(function, tokenizer, sentences, count)
+        ids = parity_sentences(function.source, tokenizer, sentences, count)
         num_given = min(len(sentences or []), len(ids))
         return IdSources(ids, function.source.pad_token_id, num_given)
     if sentences is not None:
@@ -77,7 +80,9 @@ class IdSources:
             Defaults to `0`.
     """
 
-    def __init__(self, ids: Any, pad_token_id: int = 0, num_given: int = 0) -> None:
+    def __init__(
+        self, ids: Sequence[Sequence[int]], pad_token_id: int = 0, num_given: int = 0
+    ) -> None:
         self.ids = ids
         self.num_given = num_given
         self._pad_token_id = pad_token_id
@@ -85,7 +90,7 @@ class IdSources:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def batch(self, rows: slice, number: int = 0) -> dict[str, Any]:
+    def batch(self, rows: slice, number: int = 0) -> Arrays:
         """Returns the inputs of the encoder.
 
         Args:
@@ -115,8 +120,9 @@ class ArraySources:
     """
 
     num_given = 0
+    ids: Sequence[Sequence[int]] = ()
 
-    def __init__(self, function: Any, arrays: Any) -> None:
+    def __init__(self, function: SearchFunction, arrays: list[np.ndarray]) -> None:
         self._names = list(function.inputs)
         self._arrays = arrays
         first = [array[:FIRST_ROWS] for array in arrays]
@@ -149,7 +155,7 @@ class ArraySources:
     def __len__(self) -> int:
         return max(ROWS, len(self._arrays[0]))
 
-    def batch(self, rows: slice, number: int = 0) -> dict[str, Any]:
+    def batch(self, rows: slice, number: int = 0) -> Arrays:
         """Returns the inputs of the encoder.
 
         Args:
@@ -173,7 +179,10 @@ class ArraySources:
         return USUAL_SOURCE
 
 
-def pad(sentences: Any, pad_token_id: Any = 0) -> Any:
+Sources: TypeAlias = IdSources | ArraySources
+
+
+def pad(sentences: Sequence[Sequence[int]], pad_token_id: int = 0) -> np.ndarray:
     """Converts lists of ids to an int32 array `(batch, source)`, padded on the right."""
     batch = np.full((len(sentences), max(map(len, sentences))), pad_token_id, "int32")
     for row, sentence in zip(batch, sentences, strict=True):
@@ -181,7 +190,7 @@ def pad(sentences: Any, pad_token_id: Any = 0) -> Any:
     return batch
 
 
-def _random_arrays(inputs):
+def _random_arrays(inputs: Mapping[str, keras.KerasTensor]) -> Arrays:
     """Returns a dict of arrays of random numbers in [0, 1), valid as images and features."""
     whole = [name for name, each in inputs.items() if "float" not in each.dtype]
     if whole:
@@ -191,7 +200,7 @@ def _random_arrays(inputs):
         )
     generator = np.random.default_rng(0)
 
-    def shape(tensor):
+    def shape(tensor: keras.KerasTensor) -> list[int]:
         size = RANDOM_IMAGE_SIZE if len(tensor.shape) > 3 else RANDOM_SIZE
         return [ROWS, *(size if each is None else each for each in tensor.shape[1:])]
 

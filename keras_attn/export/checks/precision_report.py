@@ -1,8 +1,10 @@
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
+from keras_attn.export._types import Arrays, OnnxPrecision, Run
 from keras_attn.export.export_error import ExportError
 from keras_attn_checks.progress import report_count
 
@@ -35,7 +37,7 @@ class PrecisionReport:
             `ParityReport.scale`. Defaults to `1.0`.
     """
 
-    precision: str
+    precision: OnnxPrecision
     sentences: int
     best_equal: float
     mean_difference: float
@@ -67,13 +69,13 @@ class PrecisionReport:
     @classmethod
     def compare(
         cls,
-        precision: Any,
-        expected: Any,
-        runs: Any,
-        batches: Any,
-        is_stochastic: Any = False,
+        precision: OnnxPrecision,
+        expected: Run,
+        runs: Sequence[Run],
+        batches: Sequence[Arrays],
+        is_stochastic: bool = False,
         scale: float = 1.0,
-    ) -> Any:
+    ) -> list[Self]:
         """Runs files on the same batches and compares the results with the float32 model.
 
         Args:
@@ -105,19 +107,19 @@ class PrecisionReport:
         ]
 
 
-def _mean(equal, differences, is_stochastic):
+def _mean(equal: list[bool], differences: list[float], is_stochastic: bool) -> float:
     """Returns the mean of the differences that can be compared; infinity if these are too few."""
     compared = np.array(differences)[equal] if is_stochastic else differences
     enough = len(compared) >= LEAST_EQUAL * len(equal)
     return float(np.mean(compared)) if enough else float("inf")
 
 
-def _best(outputs):
+def _best(outputs: Arrays) -> list[np.ndarray]:
     """Returns the ids of the best hypotheses, without end and padding."""
     best = zip(outputs["token_ids"][:, 0], outputs["lengths"][:, 0], strict=True)
     return [ids[:length] for ids, length in best]
 
 
-def _per_token(outputs):
+def _per_token(outputs: Arrays) -> np.ndarray:
     """Returns the log probability per token of the best hypotheses, of shape `(batch,)`."""
     return outputs["log_probs"][:, 0] / np.maximum(outputs["lengths"][:, 0], 1)

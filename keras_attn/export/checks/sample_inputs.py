@@ -1,49 +1,56 @@
 """Sample inputs for the comparison of an export with Keras."""
 
-from typing import Any
+from collections.abc import Mapping
 
+import keras
 import numpy as np
 
+from keras_attn.export._types import SampleInputs
 
-def arrays_in_order(sample: Any, inputs: Any) -> Any:
+
+def arrays_in_order(
+    sample: SampleInputs, inputs: Mapping[str, keras.KerasTensor]
+) -> list[np.ndarray]:
     """Returns the arrays of a sample in the order of `inputs`, converted to the input dtypes."""
     if isinstance(sample, dict):
         found = {name: _entry(sample, name) for name in inputs}
         missing = [name for name, array in found.items() if array is None]
         if missing:
             raise ValueError(f"Expected an array for each input. Received: none for {missing}.")
-        sample = list(found.values())
-    is_list = isinstance(sample, (list, tuple))
-    arrays = list(sample) if is_list else [sample]
-    shapes = [np.shape(array) for array in arrays]
+        given = list(found.values())
+    else:
+        given = list(sample) if isinstance(sample, (list, tuple)) else [sample]
+    is_list = isinstance(sample, (dict, list, tuple))
+    shapes = [np.asarray(each).shape for each in given]
     is_free = [value.shape[0] is None for value in inputs.values()]
     rows = {shape[:1] for shape, free in zip(shapes, is_free, strict=False) if free}
     is_empty = any(shape[:1] in [(), (0,)] for shape in shapes)
-    if len(arrays) != len(inputs) or is_empty or len(rows) > 1:
+    if len(given) != len(inputs) or is_empty or len(rows) > 1:
         raise ValueError(
             f"Expected {len(inputs)} arrays with the same number of rows, at least one. "
             f"Received: sample_inputs with shapes {shapes}."
         )
-    pairs = list(zip(arrays, inputs.items(), strict=True))
-    for array, (name, value) in pairs:
-        if np.ndim(array) != len(value.shape) or any(
+    for shape, (name, value) in zip(shapes, inputs.items(), strict=True):
+        if len(shape) != len(value.shape) or any(
             expected not in (None, size)
-            for expected, size in zip(value.shape[1:], np.shape(array)[1:], strict=True)
+            for expected, size in zip(value.shape[1:], shape[1:], strict=True)
         ):
             raise ValueError(
                 f"Expected an array of shape {tuple(value.shape)} for the input {name!r}. "
-                f"Received: sample_inputs with shape {np.shape(array)}."
+                f"Received: sample_inputs with shape {shape}."
                 + (" A list has one array for each input; use numpy.array." if is_list else "")
             )
-        if value.shape[0] not in (None, len(array)):
+        if value.shape[0] not in (None, shape[0]):
             raise ValueError(
                 f"Expected {value.shape[0]} rows, the batch size of the input {name!r}. "
-                f"Received: sample_inputs with {len(array)} rows."
+                f"Received: sample_inputs with {shape[0]} rows."
             )
-    return [np.asarray(array, value.dtype) for array, (_, value) in pairs]
+    return [
+        np.asarray(each, value.dtype) for each, value in zip(given, inputs.values(), strict=True)
+    ]
 
 
-def _entry(sample, name):
+def _entry(sample: object, name: str) -> object:
     """Returns the array of an input in a sample that may be nested; `None` if it is missing."""
     if isinstance(sample, dict) and name in sample:
         return sample[name]

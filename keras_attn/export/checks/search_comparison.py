@@ -1,9 +1,17 @@
 import functools
 import math
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
+from keras_attn.export._types import (
+    Arrays,
+    ExportTokenizer,
+    OnnxPrecision,
+    Run,
+    SampleInputs,
+    Sentences,
+)
 from keras_attn.export.checks.logit_size import largest_logit
-from keras_attn.export.checks.parity_report import TOLERANCE
+from keras_attn.export.checks.parity_report import TOLERANCE, ParityReport
 from keras_attn.export.checks.parity_sentences import (
     FEW_SENTENCES,
     FEW_TOKENS,
@@ -23,6 +31,7 @@ from keras_attn.export.checks.verify import (
     precision_batches,
     translated_batches,
 )
+from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn_checks.progress import report_phase
 
 
@@ -47,10 +56,10 @@ class SearchComparison:
 
     def __init__(
         self,
-        function: Any,
-        source_tokenizer: Any = None,
-        sentences: Any = None,
-        sample_inputs: Any = None,
+        function: SearchFunction,
+        source_tokenizer: ExportTokenizer | None = None,
+        sentences: Sentences | None = None,
+        sample_inputs: SampleInputs | None = None,
         batch_size: int | None = None,
     ) -> None:
         self._function = function
@@ -61,11 +70,11 @@ class SearchComparison:
         self.prefixes = parity_prefixes(function, len(self.sources))
 
     @functools.cached_property
-    def keras(self) -> Any:
+    def keras(self) -> Run:
         """Function that runs Keras on arrays (keyword arguments) and returns a dict of arrays."""
         return self._function.runner()
 
-    def expected(self) -> Any:
+    def expected(self) -> Iterator[tuple[Arrays, Arrays]]:
         """Returns an iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
         search = self._function.search
         return translated_batches(self.keras, self.sources, search, self.budget, self.prefixes)
@@ -81,7 +90,12 @@ class SearchComparison:
         steps = self.budget.steps(num_sources, RESERVED * self.budget.tokens / num_batches)
         return min(self._function.search.max_length, usual_length(USUAL_SOURCE), steps)
 
-    def compare(self, run: Any, expected: Any = None, tolerance: float = TOLERANCE) -> Any:
+    def compare(
+        self,
+        run: Run,
+        expected: Iterable[tuple[Arrays, Arrays]] | None = None,
+        tolerance: float = TOLERANCE,
+    ) -> ParityReport:
         """Compares a file with Keras.
 
         Args:
@@ -108,7 +122,9 @@ class SearchComparison:
         self._scale = report.scale
         return report
 
-    def compare_precision(self, precision: Any, float32: Any, runs: Any) -> Any:
+    def compare_precision(
+        self, precision: OnnxPrecision, float32: Run, runs: Sequence[Run]
+    ) -> PrecisionReport:
         """Compares a file of lower precision with the float32 model, after `compare`.
 
         Args:

@@ -1,10 +1,11 @@
-from collections.abc import Callable
-from typing import Any
+import numpy as np
 
-from keras_attn.export.trace.stepped_search import NEXT
+from keras_attn.export._types import Arrays, Run
+from keras_attn.export.trace.nonempty_steps import NonemptySteps
+from keras_attn.export.trace.stepped_search import NEXT, SteppedSearch
 
 
-def stepped_runner(steps: Any, start: Any, step: Any, finish: Any) -> Callable[..., dict[str, Any]]:
+def stepped_runner(steps: SteppedSearch | NonemptySteps, start: Run, step: Run, finish: Run) -> Run:
     """Returns a function that runs a search with its three exported parts.
 
     Args:
@@ -19,7 +20,7 @@ def stepped_runner(steps: Any, start: Any, step: Any, finish: Any) -> Callable[.
         arrays.
     """
 
-    def run(length_penalty, **inputs):
+    def run(length_penalty: np.ndarray, **inputs: np.ndarray) -> Arrays:
         values = start(**inputs)
         values["length_penalty"] = length_penalty
         while not values["done"].all():

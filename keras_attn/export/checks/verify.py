@@ -1,12 +1,14 @@
 import itertools
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from keras_attn.export._types import Arrays, Run
 from keras_attn.export.checks.parity_report import TIE, ParityReport
-from keras_attn.export.checks.parity_sources import pad
+from keras_attn.export.checks.parity_sources import Sources, pad
 from keras_attn.export.checks.token_budget import RESERVED, TokenBudget, usual_length
 from keras_attn.export.export_error import ExportError
+from keras_attn.search.search import Search
 from keras_attn_checks.progress import report_count
 
 BATCH_SIZES = (1, 7, 32)
@@ -22,8 +24,12 @@ NUMBERS = ("scores", "log_probs", "alignments", "token_log_probs")
 
 
 def translated_batches(
-    run: Any, sources: Any, search: Any, budget: TokenBudget, prefixes: Any = None
-) -> Any:
+    run: Run,
+    sources: Sources,
+    search: Search,
+    budget: TokenBudget,
+    prefixes: list[list[int]] | None = None,
+) -> Iterator[tuple[Arrays, Arrays]]:
     """Runs a search in Keras or in an exported file on batches of sources.
 
     The batches have several sizes. All batches but the last have an equal share of the budget, and
@@ -74,8 +80,12 @@ def translated_batches(
 
 
 def compare_translations(
-    expected: Any, actual: Any, search: Any, largest_logit: float = 0.0, total: int = 0
-) -> Any:
+    expected: Iterable[tuple[Arrays, Arrays]],
+    actual: Run,
+    search: Search,
+    largest_logit: float = 0.0,
+    total: int = 0,
+) -> ParityReport:
     """Runs a second implementation of a search on the same inputs and compares the outputs.
 
     Args:
@@ -122,7 +132,7 @@ def compare_translations(
     return report
 
 
-def precision_batches(batches: Any, search: Any) -> Any:
+def precision_batches(batches: Iterable[Arrays], search: Search) -> Iterator[Arrays]:
     """Yields the inputs for the comparison of two precisions.
 
     With random sampling, the maximum length is at most `DRAWN_TOKENS`: after the first different
@@ -138,11 +148,11 @@ def precision_batches(batches: Any, search: Any) -> Any:
         yield inputs
 
 
-def _share(values):
+def _share(values: "np.ndarray | np.bool") -> float:
     return float(np.mean(values))
 
 
-def _batches(count):
+def _batches(count: int) -> Iterator[slice]:
     """Yields slices that divide `count` sentences into batches of different sizes.
 
     The last batch is the last sentence alone.
@@ -157,7 +167,9 @@ def _batches(count):
     yield slice(begin, count)
 
 
-def _of_rows(rows, number, sources, search, prefixes):
+def _of_rows(
+    rows: slice, number: int, sources: Sources, search: Search, prefixes: list[list[int]] | None
+) -> Arrays:
     """Returns the inputs that have one row for each source, for a slice of the sources."""
     inputs = sources.batch(rows, number)
     if prefixes is not None:
@@ -167,7 +179,7 @@ def _of_rows(rows, number, sources, search, prefixes):
     return inputs
 
 
-def _same_length(first, second, pad_token_id):
+def _same_length(first: np.ndarray, second: np.ndarray, pad_token_id: int) -> list[np.ndarray]:
     length = max(first.shape[-1], second.shape[-1])
     return [
         np.pad(ids, ((0, 0), (0, 0), (0, length - ids.shape[-1])), constant_values=pad_token_id)
@@ -175,7 +187,7 @@ def _same_length(first, second, pad_token_id):
     ]
 
 
-def _largest_difference(name, first, second, where):
+def _largest_difference(name: str, first: Arrays, second: Arrays, where: np.ndarray) -> float:
     """Returns the largest difference of an output; `where` `(B, N)` selects the hypotheses."""
     if name not in first or not where.any():
         return 0.0

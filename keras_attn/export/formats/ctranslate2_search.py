@@ -1,6 +1,6 @@
 """Arguments of CTranslate2's `translate_batch` for a search of this library."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from keras_attn.export.export_error import ExportError
@@ -38,7 +38,7 @@ def translate_arguments(search: Search, tokens: Sequence[str]) -> tuple[dict[str
     if search.suppressed_token_ids:
         sequences = [[tokens[id_]] for id_ in search.suppressed_token_ids]
         arguments["suppress_sequences"] = sequences
-    neutral: dict[str, Any] = {
+    neutral: dict[str, object] = {
         "forced_prefix_ids": [],
         "force_end_token": False,
         "score_prefix": True,
@@ -70,7 +70,7 @@ def translate_arguments(search: Search, tokens: Sequence[str]) -> tuple[dict[str
     return arguments, left_out
 
 
-def _beams(config):
+def _beams(config: Mapping[str, Any]) -> dict[str, Any]:
     arguments = {
         "beam_size": config["beam_width"],
         "length_penalty": config["length_penalty"],

@@ -5,13 +5,15 @@ matrices have the shape `(outputs, inputs)`, while Keras stores kernels as `(inp
 """
 
 import importlib
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn.attention.multi_head_attention import MultiHeadAttention
 from keras_attn.convert.weight_writer import WeightWriter
 from keras_attn.decoders.transformer_decoder import TransformerDecoder
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
@@ -19,8 +21,9 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.positions.learned_positions import LearnedPositions
 from keras_attn.positions.relative_position_bias import RelativePositionBias
 from keras_attn.positions.sinusoidal_positions import SinusoidalPositions
-from keras_attn.transformer.feed_forward import get_activation
+from keras_attn.transformer.feed_forward import FeedForward, get_activation
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
+from keras_attn.transformer.transformer_stack import TransformerStack
 
 ACTIVATIONS = {
     "relu": "RELU",
@@ -36,11 +39,13 @@ GATES = {"swiglu": "SWISH", "geglu": "GELUTanh", "reglu": "RELU"}
 """Maps the names of gated feed-forward networks to the activations of their gates."""
 
 
-def check_model(encoder: Any, decoder: Any) -> None:
-    """Raises an error if CTranslate2 cannot represent a model.
+def check_model(
+    encoder: keras.layers.Layer | None, decoder: keras.layers.Layer
+) -> tuple[TransformerEncoder, TransformerDecoder]:
+    """Returns the layers of a model; raises an error if CTranslate2 cannot represent them.
 
     Args:
-        encoder: Encoder of the model.
+        encoder: Encoder of the model, or `None`.
         decoder: Decoder of the model.
 
     Raises:
@@ -48,22 +53,24 @@ def check_model(encoder: Any, decoder: Any) -> None:
     """
     reasons = []
     for layer, kind in ((encoder, TransformerEncoder), (decoder, TransformerDecoder)):
-        if type(layer) is kind:
+        if isinstance(layer, kind) and type(layer) is kind:
             reasons += [f"{layer.name}: {each}" for each in _reasons(layer)]
         else:
             reasons.append(f"{type(layer).__name__} instead of {kind.__name__}")
-    if not reasons:
-        sides = [layer.stack.blocks[0].epsilon for layer in (encoder, decoder)]
-        if sides[0] != sides[1]:
-            reasons.append(f"epsilon={sides[0]} in the encoder and {sides[1]} in the decoder")
-    if reasons:
-        raise ExportError(
-            "Expected a TransformerEncoder and a TransformerDecoder that CTranslate2 can compute. "
-            f"Received: {'; '.join(reasons)}. Export this model with `export_onnx`."
-        )
+    is_encoder = isinstance(encoder, TransformerEncoder)
+    is_decoder = isinstance(decoder, TransformerDecoder)
+    if not reasons and is_encoder and is_decoder:
+        own, other = encoder.stack.blocks[0].epsilon, decoder.stack.blocks[0].epsilon
+        if own == other:
+            return encoder, decoder
+        reasons.append(f"epsilon={own} in the encoder and {other} in the decoder")
+    raise ExportError(
+        "Expected a TransformerEncoder and a TransformerDecoder that CTranslate2 can compute. "
+        f"Received: {'; '.join(reasons)}. Export this model with `export_onnx`."
+    )
 
 
-def _reasons(layer: Any) -> Iterator[str]:
+def _reasons(layer: TransformerEncoder | TransformerDecoder) -> Iterator[str]:
     stack, block = layer.stack, layer.stack.blocks[0]
     embeddings = (keras.layers.Embedding, keras.layers.ReversibleEmbedding)
     if type(layer.embedding) not in embeddings:
@@ -101,7 +108,7 @@ def _reasons(layer: Any) -> Iterator[str]:
         yield "an embedding with logit_soft_cap or without tie_weights"
 
 
-def _activation(block):
+def _activation(block: TransformerEncoderBlock) -> str | None:
     """Returns the name of a block's activation in CTranslate2, or `None` if there is none."""
     network = block.feed_forward
     if network.is_gated:
@@ -110,21 +117,17 @@ def _activation(block):
     return next(names, None)
 
 
-def model_spec(encoder: Any, decoder: Any, num_positions: int) -> Any:
+def model_spec(encoder: TransformerEncoder, decoder: TransformerDecoder, num_positions: int) -> Any:
     """Returns a `ctranslate2.specs.TransformerSpec` with the weights of a model.
 
     The vocabularies are not set. Of the configuration, only the epsilon of the normalizations is
     set.
 
     Args:
-        encoder: `TransformerEncoder`.
-        decoder: `TransformerDecoder`.
+        encoder: `TransformerEncoder`, see `check_model`.
+        decoder: `TransformerDecoder`, see `check_model`.
         num_positions: Int, number of rows of the table of sinusoids.
-
-    Raises:
-        ExportError: See `check_model`.
     """
-    check_model(encoder, decoder)
     specs: Any = importlib.import_module("ctranslate2.specs")
     transformer = specs.transformer_spec
     value = WeightWriter([encoder, decoder], is_output_tied=decoder.head is None).value
@@ -150,7 +153,9 @@ def model_spec(encoder: Any, decoder: Any, num_positions: int) -> Any:
     return spec
 
 
-def _sizes(layer, specs):
+def _sizes(
+    layer: TransformerEncoder | TransformerDecoder, specs: types.ModuleType
+) -> dict[str, object]:
     stack, block = layer.stack, layer.stack.blocks[0]
     has_own_size = block.self_attention.key_dim * block.num_heads != stack.output_dim
     return {
@@ -165,11 +170,17 @@ def _sizes(layer, specs):
     }
 
 
-def _set_stack(side, layer, value, num_positions):
+def _set_stack(
+    side: Any,
+    layer: TransformerEncoder | TransformerDecoder,
+    value: Callable[[keras.Variable], np.ndarray],
+    num_positions: int,
+) -> None:
     stack = layer.stack
     embedding = side.embeddings
     embedding = embedding[0] if isinstance(embedding, list) else embedding
-    embedding.weight = value(layer.embedding.embeddings)
+    if layer.embedding is not None:
+        embedding.weight = value(layer.embedding.embeddings)
     side.scale_embeddings = bool(stack.scale_embedding)
     if stack.positions is not None:
         side.position_encodings.encodings = _position_table(stack, value, num_positions)
@@ -195,7 +206,9 @@ def _set_stack(side, layer, value, num_positions):
         _set_feed_forward(spec.ffn, block.feed_forward, value)
 
 
-def _position_table(stack, value, num_positions):
+def _position_table(
+    stack: TransformerStack, value: Callable[[keras.Variable], np.ndarray], num_positions: int
+) -> np.ndarray:
     positions = stack.positions
     if isinstance(positions, LearnedPositions):
         return value(positions.embeddings)[positions.offset :]
@@ -203,7 +216,12 @@ def _position_table(stack, value, num_positions):
     return np.asarray(keras.ops.convert_to_numpy(positions(zeros))[0], "float32")
 
 
-def _set_attention(spec, layer, groups, value: Callable[[Any], np.ndarray]):
+def _set_attention(
+    spec: Any,
+    layer: MultiHeadAttention,
+    groups: Sequence[str],
+    value: Callable[[keras.Variable], np.ndarray],
+) -> None:
     for linear, group in zip(spec.linear, groups, strict=True):
         kernels = [value(getattr(layer, f"{part}_kernel")) for part in group.split()]
         linear.weight = _rows(np.concatenate(kernels, axis=1))
@@ -212,7 +230,9 @@ def _set_attention(spec, layer, groups, value: Callable[[Any], np.ndarray]):
             linear.bias = np.concatenate(biases)
 
 
-def _set_feed_forward(spec, network, value):
+def _set_feed_forward(
+    spec: Any, network: FeedForward, value: Callable[[keras.Variable], np.ndarray]
+) -> None:
     linear = [spec.linear_0, spec.linear_0_noact] if network.is_gated else [spec.linear_0]
     kernels = np.split(value(network.expansion.kernel), len(linear), axis=1)
     for each, kernel in zip(linear, kernels, strict=True):
@@ -226,16 +246,18 @@ def _set_feed_forward(spec, network, value):
         spec.linear_1.bias = value(network.contraction.bias)
 
 
-def _set_norm(spec, layer, value):
+def _set_norm(
+    spec: Any, layer: keras.layers.Layer, value: Callable[[keras.Variable], np.ndarray]
+) -> None:
     spec.gamma = value(layer.gamma if hasattr(layer, "gamma") else layer.scale)
     if getattr(layer, "beta", None) is not None:
         spec.beta = value(layer.beta)
 
 
-def _rows(kernel):
+def _rows(kernel: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(kernel.T)
 
 
-def vocabulary_sizes(encoder: Any, decoder: Any) -> tuple[int, int]:
+def vocabulary_sizes(encoder: keras.layers.Layer, decoder: keras.layers.Layer) -> tuple[int, int]:
     """Returns the vocabulary sizes of the source and the target."""
     return int(encoder.embedding.input_dim), get_vocabulary_size(decoder) or 0

@@ -1,14 +1,16 @@
 """Vocabularies of a CTranslate2 model, which reads and returns tokens as strings, not as ids."""
 
 from collections.abc import Mapping
-from typing import Any
 
+from keras_attn.export._types import ExportTokenizer
 from keras_attn.export.export_error import ExportError
 
 UNKNOWN = "<unk>"
 
 
-def special_tokens(tokenizer: Any, ids: Mapping[str, int | None]) -> dict[str, str]:
+def special_tokens(
+    tokenizer: ExportTokenizer | None, ids: Mapping[str, int | None]
+) -> dict[str, str]:
     """Returns the tokens of special ids.
 
     Args:
@@ -26,7 +28,9 @@ def special_tokens(tokenizer: Any, ids: Mapping[str, int | None]) -> dict[str, s
     return {name: names[id_] for name, id_ in ids.items() if id_ is not None}
 
 
-def vocabulary(tokenizer: Any, size: int, special: Mapping[int, str]) -> list[str]:
+def vocabulary(
+    tokenizer: ExportTokenizer | None, size: int, special: Mapping[int, str]
+) -> list[str]:
     """Returns the token of each id.
 
     Without a tokenizer, the token of an id is the id as a decimal number, unless the id is special.

@@ -1,24 +1,29 @@
 import dataclasses
 import importlib
 import json
+import types
+from collections.abc import Container, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import keras
 import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.encoders.transformer_encoder import TransformerEncoder
+from keras_attn.export._types import CTranslate2Precision, ExportTokenizer
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.parity_report import USUAL_LOGIT
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.ctranslate2_search import translate_arguments
-from keras_attn.export.formats.ctranslate2_spec import model_spec, vocabulary_sizes
+from keras_attn.export.formats.ctranslate2_spec import check_model, model_spec, vocabulary_sizes
 from keras_attn.export.formats.ctranslate2_vocabulary import UNKNOWN, special_tokens, vocabulary
-from keras_attn.models.generation_model import check_generation_model
+from keras_attn.models.generation_model import GenerationModel, check_generation_model
+from keras_attn.search.search import Search
 from keras_attn_checks.progress import report_phase
 
-PRECISIONS = ("float32", "float16", "bfloat16", "int8", "int16")
+PRECISIONS = get_args(CTranslate2Precision)
 REPORT = "export.txt"
 TOLERANCE = 1e-3
 """Maximum difference between the log probabilities of a token in CTranslate2 and Keras, in
@@ -62,12 +67,12 @@ class CTranslate2Report:
 
 
 def export_ctranslate2(
-    model: Any,
+    model: GenerationModel,
     directory: str | PathLike[str],
-    source_tokenizer: Any = None,
-    target_tokenizer: Any = None,
+    source_tokenizer: ExportTokenizer | None = None,
+    target_tokenizer: ExportTokenizer | None = None,
     *,
-    precision: str = "float32",
+    precision: CTranslate2Precision = "float32",
     num_positions: int = 2048,
     num_sources: int = 16,
     allow_nonfinite: bool = False,
@@ -127,9 +132,10 @@ def export_ctranslate2(
         )
     ctranslate2 = _ctranslate2()
     check_finite(model.weights, allow_nonfinite)
-    encoder, search = model.encoder, model.search
+    search = model.search
+    encoder, decoder = check_model(model.encoder, search.decoder)
     report_phase("Copying the weights")
-    spec = model_spec(encoder, search.decoder, num_positions)
+    spec = model_spec(encoder, decoder, num_positions)
     tokenizers = (source_tokenizer, target_tokenizer or source_tokenizer)
     tokens = _set_vocabularies(spec, encoder, search, tokenizers)
     arguments, left_out = translate_arguments(search, tokens)
@@ -140,7 +146,7 @@ def export_ctranslate2(
         report_phase("Writing the model")
         spec.save(str(partial))
         report_phase("Comparing the model with Keras")
-        difference, largest = _compare(ctranslate2, partial, model, num_sources)
+        difference, largest = _compare(ctranslate2, partial, encoder, search, num_sources)
         tolerance = TOLERANCE * max(1.0, largest / USUAL_LOGIT)
         if precision == "float32" and not difference <= tolerance:
             raise ExportError(
@@ -153,7 +159,12 @@ def export_ctranslate2(
     return report
 
 
-def _set_vocabularies(spec, encoder, search, tokenizers):
+def _set_vocabularies(
+    spec: Any,
+    encoder: TransformerEncoder,
+    search: Search,
+    tokenizers: Sequence[ExportTokenizer | None],
+) -> list[str]:
     """Adds the vocabularies to the specification, and the special tokens to its configuration.
 
     Returns the list of the target tokens.
@@ -195,20 +206,26 @@ def _set_vocabularies(spec, encoder, search, tokenizers):
     return tables[1]
 
 
-def _unknown(tokenizers, tables):
+def _unknown(tokenizers: Sequence[ExportTokenizer | None], tables: Sequence[list[str]]) -> str:
     """Returns the token that CTranslate2 reads instead of tokens outside of the vocabulary."""
-    id_ = getattr(tokenizers[0], "unknown_token_id", None)
+    id_: int | None = getattr(tokenizers[0], "unknown_token_id", None)
     if id_ is not None and tables[0][id_] in tables[1]:
         return tables[0][id_]
     return UNKNOWN if UNKNOWN in tables[0] else tables[0][3 if len(tables[0]) > 3 else 0]
 
 
-def _compare(ctranslate2: Any, folder: Path, model: Any, count: int) -> tuple[float, float]:
+def _compare(
+    ctranslate2: types.ModuleType,
+    folder: Path,
+    encoder: TransformerEncoder,
+    search: Search,
+    count: int,
+) -> tuple[float, float]:
     """Compares log probabilities in CTranslate2 and in Keras.
 
     Returns the largest difference and the largest absolute logit.
     """
-    encoder, search, decoder = model.encoder, model.search, model.decoder
+    decoder = search.decoder
     random = np.random.default_rng(0)
     sizes = vocabulary_sizes(encoder, decoder)
     special = {encoder.pad_token_id, encoder.start_token_id, encoder.end_token_id}
@@ -230,19 +247,27 @@ def _compare(ctranslate2: Any, folder: Path, model: Any, count: int) -> tuple[fl
     return difference, largest
 
 
-def _rows(random, count, size, special):
+def _rows(
+    random: np.random.Generator, count: int, size: int, special: Container[int]
+) -> list[list[int]]:
     """Returns `count` lists of 1 to 8 random ids, without special ids."""
     usable = np.array([id_ for id_ in range(size) if id_ not in special])
     return [random.choice(usable, random.integers(1, 9)).tolist() for _ in range(count)]
 
 
-def _read_tokens(folder, side):
+def _read_tokens(folder: Path, side: str) -> list[str]:
     path = folder / f"{side}_vocabulary.json"
     path = path if path.is_file() else folder / "shared_vocabulary.json"
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _log_probs(encoder, search, decoder, source, target):
+def _log_probs(
+    encoder: TransformerEncoder,
+    search: Search,
+    decoder: keras.layers.Layer,
+    source: Sequence[int],
+    target: Sequence[int],
+) -> tuple[np.ndarray, float]:
     """Returns the log probabilities of a target and the largest absolute logit."""
     start = [] if encoder.start_token_id is None else [encoder.start_token_id]
     end = [] if encoder.end_token_id is None else [encoder.end_token_id]
@@ -255,7 +280,7 @@ def _log_probs(encoder, search, decoder, source, target):
     return log_probs[np.arange(len(outputs)), outputs], size
 
 
-def _ctranslate2():
+def _ctranslate2() -> types.ModuleType:
     try:
         return importlib.import_module("ctranslate2")
     except ImportError as error:

@@ -1,23 +1,25 @@
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any
 
+import keras
+
+from keras_attn.export._types import SampleInputs
 from keras_attn.export.formats.export_functional_litert import write_functional_litert
 from keras_attn.export.formats.forecaster_metadata import ForecasterMetadata
 
 
 def export_forecaster_litert(
-    model: Any,
+    model: keras.Model,
     path: str | PathLike[str],
     target_names: Sequence[str] | None = None,
     past_covariate_names: Sequence[str] | None = None,
     future_covariate_names: Sequence[str] | None = None,
     time_column: str | None = None,
-    sample_inputs: Any = None,
+    sample_inputs: SampleInputs | None = None,
     tolerance: float = 1e-3,
     *,
     batch_size: int = 1,
-) -> Any:
+) -> float:
     """Exports a model that forecasts to one LiteRT file, for `keras_attn_runtime.Forecaster`.
 
     The file contains the scaling of the series, the loop over the time steps and the sampling. The

@@ -1,11 +1,11 @@
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import keras
 
 from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.export._types import Dimensions, DynamicSizes, Metadata, SampleInputs
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.functional_comparison import compare_functional, expected_batches
 from keras_attn.export.checks.litert_runner import litert_runner, run_in_batches
@@ -26,13 +26,13 @@ from keras_attn_checks.progress import report_phase
 
 
 def export_functional_litert(
-    model: Any,
+    model: keras.Model,
     path: str | PathLike[str],
-    sample_inputs: Any,
+    sample_inputs: SampleInputs,
     tolerance: float = 1e-5,
     *,
     batch_size: int = 1,
-    dynamic_sizes: Any = None,
+    dynamic_sizes: DynamicSizes | None = None,
     allow_nonfinite: bool = False,
 ) -> float:
     """Exports any functional model to a LiteRT file, for instance a classifier with attention.
@@ -88,15 +88,15 @@ def export_functional_litert(
 
 
 def write_functional_litert(
-    model: Any,
+    model: keras.Model,
     path: str | PathLike[str],
-    sample_inputs: Any,
+    sample_inputs: SampleInputs,
     tolerance: float,
     *,
     batch_size: int,
-    dynamic_sizes: Any = None,
+    dynamic_sizes: DynamicSizes | None = None,
     allow_nonfinite: bool = False,
-    describe: Callable[[Any], dict[str, str]] | None = None,
+    describe: Callable[[Dimensions], Metadata] | None = None,
 ) -> float:
     """Exports a functional model like `export_functional_litert`, with metadata.
 
@@ -154,7 +154,7 @@ def write_functional_litert(
     return largest
 
 
-def _check_batch_axes(function, batch_size):
+def _check_batch_axes(function: FunctionalFunction, batch_size: int) -> None:
     tensors = {**function.inputs, **function.outputs}
     wrong = {
         name: each.shape

@@ -1,9 +1,9 @@
 from collections.abc import Callable
 from os import PathLike
-from typing import Any
 
 import keras
 
+from keras_attn.export._types import Dimensions, DynamicSizes, Metadata, SampleInputs
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.functional_comparison import compare_functional, expected_batches
 from keras_attn.export.checks.sample_inputs import arrays_in_order
@@ -20,14 +20,14 @@ from keras_attn_checks.progress import report_phase
 
 
 def export_functional_onnx(
-    model: Any,
+    model: keras.Model,
     path: str | PathLike[str],
-    sample_inputs: Any,
+    sample_inputs: SampleInputs,
     tolerance: float = 1e-5,
     *,
-    dynamic_sizes: Any = None,
+    dynamic_sizes: DynamicSizes | None = None,
     allow_nonfinite: bool = False,
-) -> Any:
+) -> float:
     """Exports any functional model to an ONNX file, for instance a classifier with attention.
 
     The export converts and checks the file like `export_onnx`. Names in the file:
@@ -86,14 +86,14 @@ def export_functional_onnx(
 
 
 def write_functional_onnx(
-    model: Any,
+    model: keras.Model,
     path: str | PathLike[str],
-    sample_inputs: Any,
+    sample_inputs: SampleInputs,
     tolerance: float,
-    dynamic_sizes: Any = None,
+    dynamic_sizes: DynamicSizes | None = None,
     allow_nonfinite: bool = False,
-    describe: Callable[[Any], dict[str, str]] | None = None,
-) -> Any:
+    describe: Callable[[Dimensions], Metadata] | None = None,
+) -> float:
     """Exports a functional model like `export_functional_onnx`, with metadata.
 
     Args:

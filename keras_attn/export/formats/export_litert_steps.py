@@ -1,31 +1,41 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING
 
+from keras_attn.export._types import ExportTokenizer, LiteRTPrecision, Run, SampleInputs, Sentences
 from keras_attn.export.checks.litert_runner import litert_runner
+from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.checks.stepped_runner import stepped_runner
 from keras_attn.export.formats.litert_search import write_litert_search
+from keras_attn.export.trace.litert_conversion import Signatures
 from keras_attn.export.trace.nonempty_steps import NonemptySteps
+from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.stepped_search import SteppedSearch
+from keras_attn.models.generation_model import GenerationModel
+from keras_attn.training.image_format import ImageFormat
+from keras_attn.training.model_card import ModelCard
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 def export_litert_steps(
-    model: Any,
+    model: GenerationModel,
     path: str | PathLike[str],
-    source_tokenizer: Any = None,
-    target_tokenizer: Any = None,
+    source_tokenizer: ExportTokenizer | None = None,
+    target_tokenizer: ExportTokenizer | None = None,
     *,
-    alignments: Any = None,
-    sentences: Sequence[Any] | None = None,
-    sample_inputs: Any = None,
-    precision: str = "float32",
+    alignments: bool | None = None,
+    sentences: Sentences | None = None,
+    sample_inputs: SampleInputs | None = None,
+    precision: LiteRTPrecision = "float32",
     batch_size: int = 1,
     target_prefix: bool = False,
     allow_nonfinite: bool = False,
     tolerance: float = 1e-3,
-    card: Any = None,
-    image_format: Any = None,
-) -> Any:
+    card: ModelCard | None = None,
+    image_format: ImageFormat | None = None,
+) -> ParityReport:
     """Exports a `GenerationModel` to one LiteRT file, for programs that run the search loop.
 
     Such a program (the host) gets each token as soon as it is generated, and can stop between two
@@ -116,7 +126,9 @@ def export_litert_steps(
     )
 
 
-def _three_signatures(function, signature):
+def _three_signatures(
+    function: SearchFunction, signature: "Sequence[tf.TensorSpec]"
+) -> tuple[Signatures, Callable[[bytes], Run]]:
     """Returns the signatures of the parts of the search, see `write_litert_search`."""
     steps = NonemptySteps(SteppedSearch(function, signature))
     signatures = {
@@ -125,7 +137,7 @@ def _three_signatures(function, signature):
         "finish": (steps.finish, steps.finish_signature),
     }
 
-    def runner(content):
+    def runner(content: bytes) -> Run:
         return stepped_runner(steps, *(litert_runner(content, name) for name in signatures))
 
     return signatures, runner

@@ -1,10 +1,10 @@
-from collections.abc import Sequence
 from os import PathLike
-from typing import Any
 
+from keras_attn.export._types import ExportTokenizer, OnnxPrecision, SampleInputs, Sentences
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.check_tolerance import check_tolerance
 from keras_attn.export.checks.cuda_report import CudaReport
+from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import new_onnx_file
@@ -16,26 +16,29 @@ from keras_attn.export.trace.conversion import convert
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
+from keras_attn.models.generation_model import GenerationModel
+from keras_attn.training.image_format import ImageFormat
+from keras_attn.training.model_card import ModelCard
 from keras_attn_checks.progress import report_phase
 
 
 def export_onnx(
-    model: Any,
+    model: GenerationModel,
     path: str | PathLike[str],
-    source_tokenizer: Any = None,
-    target_tokenizer: Any = None,
+    source_tokenizer: ExportTokenizer | None = None,
+    target_tokenizer: ExportTokenizer | None = None,
     *,
-    alignments: Any = None,
-    sentences: Sequence[Any] | None = None,
-    sample_inputs: Any = None,
-    precision: str = "float32",
-    external_data: bool | str = False,
+    alignments: bool | None = None,
+    sentences: Sentences | None = None,
+    sample_inputs: SampleInputs | None = None,
+    precision: OnnxPrecision = "float32",
+    external_data: bool = False,
     target_prefix: bool = False,
     allow_nonfinite: bool = False,
     tolerance: float = 1e-4,
-    card: Any = None,
-    image_format: Any = None,
-) -> Any:
+    card: ModelCard | None = None,
+    image_format: ImageFormat | None = None,
+) -> ParityReport:
     """Exports a `GenerationModel` to one ONNX file with its search loop and its vocabularies.
 
     The file uses only operators of the standard domain, in opset 18, or opset 21 for 4-bit weights.

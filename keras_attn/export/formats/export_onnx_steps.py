@@ -1,10 +1,12 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.export._types import ExportTokenizer, Metadata, Run, SampleInputs, Sentences
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.check_tolerance import check_tolerance
+from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.checks.stepped_runner import stepped_runner
 from keras_attn.export.formats.external_data import require_one_file
@@ -18,24 +20,30 @@ from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.stepped_search import SteppedSearch
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
+from keras_attn.models.generation_model import GenerationModel
+from keras_attn.training.image_format import ImageFormat
+from keras_attn.training.model_card import ModelCard
 from keras_attn_checks.progress import report_phase
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 def export_onnx_steps(
-    model: Any,
+    model: GenerationModel,
     directory: str | PathLike[str],
-    source_tokenizer: Any = None,
-    target_tokenizer: Any = None,
+    source_tokenizer: ExportTokenizer | None = None,
+    target_tokenizer: ExportTokenizer | None = None,
     *,
-    alignments: Any = None,
-    sentences: Sequence[Any] | None = None,
-    sample_inputs: Any = None,
+    alignments: bool | None = None,
+    sentences: Sentences | None = None,
+    sample_inputs: SampleInputs | None = None,
     target_prefix: bool = False,
     allow_nonfinite: bool = False,
     tolerance: float = 1e-4,
-    card: Any = None,
-    image_format: Any = None,
-) -> Any:
+    card: ModelCard | None = None,
+    image_format: ImageFormat | None = None,
+) -> ParityReport:
     """Exports a `GenerationModel` to three ONNX files, for programs that run the search loop.
 
     Such a program (the host) gets each token as soon as it is generated. Between two steps, it can
@@ -118,7 +126,12 @@ def export_onnx_steps(
         partial.mkdir()
         steps = SteppedSearch(function.traceable())
 
-        def write(name, part, signature, metadata):
+        def write(
+            name: str,
+            part: "Callable[..., Mapping[str, tf.Tensor]]",
+            signature: "Sequence[tf.TensorSpec]",
+            metadata: Metadata,
+        ) -> Run:
             report_phase(f"Converting {name}.onnx")
             converted = convert(trace(part, signature, function.weights))
             clean(converted, steps.dimensions, metadata)

@@ -2,15 +2,17 @@ import json
 import math
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.export._types import OnnxPrecision, Run, Sentences
 from keras_attn.export.checks.onnx_model_check import open_session
+from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.checks.parity_sentences import parity_prefixes
 from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.checks.search_comparison import SearchComparison
@@ -22,7 +24,11 @@ from keras_attn.export.require import require
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.text_graph import MAX_CHARACTERS, add_text
+from keras_attn.models.generation_model import GenerationModel
 from keras_attn.models.replace_search import replace_search
+from keras_attn.models.side import Side, source_side
+from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn.training.model_card import ModelCard
 from keras_attn_checks.output_path import ONNX_BEGINNING
 from keras_attn_checks.progress import report_count, report_phase
 
@@ -36,19 +42,19 @@ ODD_TEXTS = ["", "  ", " a  b ", "\u3000", "ﬁ ① 👩‍👩‍👧", "x\ny"]
 
 
 def export_onnx_text(
-    model: Any,
+    model: GenerationModel,
     path: str | PathLike[str],
-    source_tokenizer: Any,
-    target_tokenizer: Any = None,
+    source_tokenizer: SentencePieceTokenizer,
+    target_tokenizer: SentencePieceTokenizer | None = None,
     *,
-    sentences: Sequence[Any] | None = None,
-    precision: str = "float32",
+    sentences: Sentences | None = None,
+    precision: OnnxPrecision = "float32",
     target_prefix: bool = False,
     max_source_characters: int | None = None,
     allow_nonfinite: bool = False,
     tolerance: float = 1e-4,
-    card: Any = None,
-) -> Any:
+    card: ModelCard | None = None,
+) -> ParityReport:
     """Exports a `GenerationModel` to one ONNX file that maps texts to texts.
 
     The file contains the model of `export_onnx`, and the tokenizers as operators of
@@ -123,7 +129,8 @@ def export_onnx_text(
     tokenizers = (source_tokenizer, target_tokenizer)
     function = SearchFunction(model, *tokenizers)
     require_one_file(function.weights)
-    max_characters = source_characters.max_source_characters(function, max_source_characters)
+    source = source_side(function.encoder, function.search, source_tokenizer)
+    max_characters = source_characters.max_source_characters(source, max_source_characters)
     if max_characters > MAX_CHARACTERS:
         raise ValueError(
             f"Expected max_source_characters of at most {MAX_CHARACTERS} for a file of strings. "
@@ -159,7 +166,7 @@ def export_onnx_text(
         batches = list(_batches(texts, limit, prefixes, function.is_stochastic))
         report_phase("Translating texts with the file of token ids")
         run = open_session(partial)
-        expected = list(_translate(run, batches, *tokenizers, function))
+        expected = list(_translate(run, batches, *tokenizers, function, source))
         report_phase("Adding the tokenizers to the file")
         text_model = onnx.load(partial)
         add_text(text_model, *tokenizers, function, max_characters)
@@ -172,7 +179,22 @@ def export_onnx_text(
     return report
 
 
-def _batches(texts, limit=None, prefixes=None, is_stochastic=False, size=BATCH_SIZE):
+class TextBatch(TypedDict):
+    """Inputs of a text model for some texts."""
+
+    text: list[str]
+    max_length: NotRequired[int]
+    target_prefix: NotRequired[list[str]]
+    seeds: NotRequired[list[int]]
+
+
+def _batches(
+    texts: list[str],
+    limit: int | None = None,
+    prefixes: list[str] | None = None,
+    is_stochastic: bool = False,
+    size: int = BATCH_SIZE,
+) -> Iterator[TextBatch]:
     """Yields the inputs of all texts in batches.
 
     Every second batch has a `max_length` that cuts some hypotheses. The others have the
@@ -181,7 +203,7 @@ def _batches(texts, limit=None, prefixes=None, is_stochastic=False, size=BATCH_S
     is true of seeds if the search samples.
     """
     for number, begin in enumerate(range(0, len(texts), size)):
-        batch = {"text": texts[begin : begin + size]}
+        batch: TextBatch = {"text": texts[begin : begin + size]}
         if number % 2 == 1:
             batch["max_length"] = min(5, limit or 5)
         elif limit is not None:
@@ -195,9 +217,16 @@ def _batches(texts, limit=None, prefixes=None, is_stochastic=False, size=BATCH_S
         yield batch
 
 
-def _translate(run, batches, source_tokenizer, target_tokenizer, function):
+def _translate(
+    run: Run,
+    batches: Sequence[TextBatch],
+    source_tokenizer: SentencePieceTokenizer,
+    target_tokenizer: SentencePieceTokenizer,
+    function: SearchFunction,
+    source: Side,
+) -> Iterator[list[list[str]]]:
     """Yields the translations of each batch from the model of `export_onnx` and the tokenizers."""
-    search, source = function.search, function.source
+    search = function.search
     for number, batch in enumerate(batches):
         report_count(number + 1, len(batches))
         sentences, others = source_tokenizer.encode(batch["text"]), {}
@@ -231,13 +260,13 @@ def _translate(run, batches, source_tokenizer, target_tokenizer, function):
         ]
 
 
-def _decode(tokenizer, rows):
+def _decode(tokenizer: SentencePieceTokenizer, rows: Iterable[Iterable[int]]) -> list[str]:
     """Detokenizes ids. The model may have more ids than the tokenizer."""
     size, unknown = tokenizer.vocabulary_size, tokenizer.unknown_token_id
     return tokenizer.decode([[token if token < size else unknown for token in row] for row in rows])
 
 
-def _run(path, batches):
+def _run(path: Path, batches: Sequence[TextBatch]) -> list[list[list[str]]]:
     """Returns the translations of each batch from the file with tokenizers."""
     process = subprocess.run(
         [sys.executable, "-P", str(PROGRAM), str(path)],
@@ -250,7 +279,7 @@ def _run(path, batches):
     return json.loads(process.stdout)
 
 
-def _check_texts(expected, actual):
+def _check_texts(expected: Iterable[list[list[str]]], actual: Iterable[list[list[str]]]) -> None:
     for ours, theirs in zip(expected, actual, strict=True):
         for each, other in zip(ours, theirs, strict=True):
             if each != other:

@@ -1,14 +1,17 @@
 import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.export._types import Arrays, Run, SampleInputs, Sentences
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.check_tolerance import check_tolerance
+from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.export_error import ExportError
@@ -18,28 +21,39 @@ from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.masks import END_OF_ROW, padding_mask
+from keras_attn.models.generation_model import GenerationModel
+from keras_attn.models.side import Side
+from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn.training.image_format import ImageFormat
+from keras_attn.training.model_card import ModelCard
 from keras_attn_checks.progress import report_phase
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+    from tensorflow.types.experimental import PolymorphicFunction
+
+    from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
 
 METADATA = "assets.extra/keras_attn.json"
 """Path of the metadata. TensorFlow copies the files in `assets.extra` but does not read them."""
 
 
 def export_saved_model(
-    model: Any,
+    model: GenerationModel,
     directory: str | PathLike[str],
-    source_tokenizer: Any = None,
-    target_tokenizer: Any = None,
+    source_tokenizer: SentencePieceTokenizer | None = None,
+    target_tokenizer: SentencePieceTokenizer | None = None,
     *,
-    alignments: Any = None,
-    sentences: Sequence[Any] | None = None,
-    sample_inputs: Any = None,
+    alignments: bool | None = None,
+    sentences: Sentences | None = None,
+    sample_inputs: SampleInputs | None = None,
     target_prefix: bool = False,
     max_source_characters: int | None = None,
     allow_nonfinite: bool = False,
     tolerance: float = 1e-4,
-    card: Any = None,
-    image_format: Any = None,
-) -> Any:
+    card: ModelCard | None = None,
+    image_format: ImageFormat | None = None,
+) -> ParityReport:
     """Exports a `GenerationModel` to a TensorFlow SavedModel, for instance for TensorFlow Serving.
 
     Signature `ids`:
@@ -155,9 +169,9 @@ def export_saved_model(
         target_prefix,
         keep_precision=True,
     )
-    max_characters = None
-    if function.source is not None:
-        max_characters = source_characters.max_source_characters(function, max_source_characters)
+    source, max_characters = function.source, 0
+    if source is not None:
+        max_characters = source_characters.max_source_characters(source, max_source_characters)
     elif max_source_characters is not None:
         raise ValueError(
             "Expected max_source_characters only for a model that reads ids. Received: "
@@ -170,27 +184,29 @@ def export_saved_model(
     with atomic_replace(directory, is_file=False) as partial, pause_garbage_collection():
         report_phase("Tracing")
         module = _module(function)
-        if function.source is None:
+        if source is None:
             signatures = _add_generate(module, function, target_tokenizer)
         else:
-            tokenizers = source_tokenizer, target_tokenizer or source_tokenizer
-            signatures = _add_translate(module, function, *tokenizers, max_characters)
+            tokenizers = source_tokenizer, target_tokenizer
+            signatures = _add_translate(module, function, source, *tokenizers, max_characters)
         report_phase("Writing the SavedModel")
         _save(module, partial, signatures)
         # The variable `loaded` keeps the weights alive; the signatures do not.
         loaded = tf.saved_model.load(str(partial))
-        name = "serving_default" if function.source is None else "ids"
+        name = "serving_default" if source is None else "ids"
         report = comparison.compare(_runner(loaded, name), tolerance=tolerance)
         metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
         metadata |= describe_card(card, report)
         (partial / METADATA).parent.mkdir()
         (partial / METADATA).write_text(json.dumps(metadata, indent=1), encoding="utf-8")
-        if source_tokenizer is not None:
-            _check_texts(function, module, loaded, max_characters, comparison)
+        if source is not None and source_tokenizer is not None:
+            _check_texts(function, source, module, loaded, max_characters, comparison)
     return report
 
 
-def _save(module, directory, signatures):
+def _save(
+    module: "tf.Module", directory: Path, signatures: "Mapping[str, PolymorphicFunction]"
+) -> None:
     """Writes the SavedModel. Converts errors of TensorFlow, such as a full disk, to `OSError`."""
     import tensorflow as tf
 
@@ -200,7 +216,7 @@ def _save(module, directory, signatures):
         raise OSError(f"TensorFlow cannot write the SavedModel: {error.message}") from error
 
 
-def _module(function):
+def _module(function: SearchFunction) -> "tf.Module":
     """Returns a `tf.Module` with the weights of a function and the defaults of its inputs."""
     import tensorflow as tf
 
@@ -214,13 +230,15 @@ def _module(function):
     return module
 
 
-def _add_generate(module, function, target_tokenizer):
+def _add_generate(
+    module: "tf.Module", function: SearchFunction, target_tokenizer: SentencePieceTokenizer | None
+) -> "dict[str, PolymorphicFunction]":
     """Adds the function `generate` to a module, and returns the signatures."""
     pad_token_id = function.target.pad_token_id
     if target_tokenizer is not None:
         module.target_tokenizer = target_tokenizer.to_tensorflow(None, None, pad_token_id)
 
-    def generate(*inputs):
+    def generate(*inputs: "tf.Tensor") -> "dict[str, tf.Tensor]":
         results = function(*inputs)
         if target_tokenizer is None:
             return results
@@ -230,13 +248,20 @@ def _add_generate(module, function, target_tokenizer):
     return {"serving_default": module.generate}
 
 
-def _add_translate(module, function, source_tokenizer, target_tokenizer, max_characters):
+def _add_translate(
+    module: "tf.Module",
+    function: SearchFunction,
+    source: Side,
+    source_tokenizer: SentencePieceTokenizer | None,
+    target_tokenizer: SentencePieceTokenizer | None,
+    max_characters: int,
+) -> "dict[str, PolymorphicFunction]":
     """Adds `translate_ids` and `translate_texts` to a module, and returns the signatures."""
     import tensorflow as tf
 
-    source, target = function.source, function.target
+    target = function.target
 
-    def translate_ids(source_ids, *others):
+    def translate_ids(source_ids: "tf.Tensor", *others: "tf.Tensor") -> "dict[str, tf.Tensor]":
         # Recurrent layers of Keras fail if S is 0, so one padding position is added.
         missing = tf.maximum(1 - tf.shape(source_ids)[1], 0)
         source_ids = tf.pad(source_ids, [[0, 0], [0, missing]], constant_values=source.pad_token_id)
@@ -256,13 +281,14 @@ def _add_translate(module, function, source_tokenizer, target_tokenizer, max_cha
         source.end_token_id if source.add_end else None,
         source.pad_token_id,
     )
+    target_tokenizer = target_tokenizer or source_tokenizer
     module.target_tokenizer = target_tokenizer.to_tensorflow(None, None, target.pad_token_id)
     of_text = {
         "source_ids": tf.TensorSpec((None,), tf.string, name="text"),
         "prefix_ids": tf.TensorSpec((None,), tf.string, name="target_prefix"),
     }
 
-    def translate_texts(text, *others):
+    def translate_texts(text: "tf.Tensor", *others: "tf.Tensor") -> "dict[str, tf.Tensor]":
         text, truncated = _cut(text, max_characters)
         if source.max_length is not None:
             truncated |= module.source_tokenizer.num_tokens(text) > source.max_length
@@ -283,13 +309,13 @@ def _add_translate(module, function, source_tokenizer, target_tokenizer, max_cha
     return {**signatures, "serving_default": module.translate_texts}
 
 
-def _encode(module, source, text):
+def _encode(module: "tf.Module", source: Side, text: "tf.Tensor") -> "tf.Tensor":
     """Returns the source ids `(batch, source)` of strings `(batch,)`."""
     end_of_row = END_OF_ROW if source.masks_only_trailing_padding and not source.add_end else None
     return module.source_tokenizer.encode(text, source.max_length, end_of_row)
 
 
-def _within_positions(source_ids, source):
+def _within_positions(source_ids: "tf.Tensor", source: Side) -> "tf.Tensor":
     """Returns the ids unchanged; raises an error if a row is longer than the learned positions."""
     import tensorflow as tf
 
@@ -304,7 +330,7 @@ def _within_positions(source_ids, source):
         return tf.identity(source_ids)
 
 
-def _cut(text, max_characters):
+def _cut(text: "tf.Tensor", max_characters: int) -> "tuple[tf.Tensor, tf.Tensor]":
     """Truncates strings `(batch,)`; also returns whether each was too long, boolean `(batch,)`."""
     import tensorflow as tf
 
@@ -315,14 +341,14 @@ def _cut(text, max_characters):
     return tf.strings.substr(text, 0, 4 * max_characters), truncated
 
 
-def _are_long(text, max_characters):
+def _are_long(text: "tf.Tensor", max_characters: int) -> "tf.Tensor":
     import tensorflow as tf
 
     num_characters = tf.strings.length(text, unit="UTF8_CHAR")
     return (num_characters > max_characters) | (tf.strings.length(text) > 4 * max_characters)
 
 
-def _short(prefixes):
+def _short(prefixes: "tf.Tensor") -> "tf.Tensor":
     """Returns the strings `(batch,)` unchanged; raises an error if one is too long."""
     import tensorflow as tf
 
@@ -333,22 +359,28 @@ def _short(prefixes):
         return tf.identity(prefixes)
 
 
-def _where(has_tokens, results, pad_token_id):
+def _where(
+    has_tokens: "tf.Tensor", results: "Mapping[str, tf.Tensor]", pad_token_id: int
+) -> "dict[str, tf.Tensor]":
     """Replaces the results of texts without tokens by empty hypotheses with the score 0."""
     import tensorflow as tf
 
-    def chosen(name, value):
+    def chosen(name: str, value: "tf.Tensor") -> "tf.Tensor":
         nothing = tf.cast(pad_token_id if name == "token_ids" else 0, value.dtype)
         return tf.where(tf.reshape(has_tokens, (-1, *[1] * (value.shape.rank - 1))), value, nothing)
 
     return {name: chosen(name, value) for name, value in results.items()}
 
 
-def _compiled(function, signature, defaults):
+def _compiled(
+    function: "Callable[..., Mapping[str, tf.Tensor]]",
+    signature: "Sequence[tf.TensorSpec]",
+    defaults: "Mapping[str, tf.Tensor]",
+) -> "PolymorphicFunction":
     """Returns a `tf.function` with the inputs of a signature and their default values."""
     import tensorflow as tf
 
-    def compiled(*inputs):
+    def compiled(*inputs: "tf.Tensor") -> "Mapping[str, tf.Tensor]":
         return function(*map(_checked, signature, inputs))
 
     parameters = [
@@ -363,7 +395,7 @@ def _compiled(function, signature, defaults):
     return tf.function(compiled, input_signature=signature, autograph=False)
 
 
-def _checked(spec, value):
+def _checked(spec: "tf.TensorSpec", value: "tf.Tensor") -> "tf.Tensor":
     """Returns an input unchanged; the graph raises an error if `length_penalty` is not finite."""
     import tensorflow as tf
 
@@ -374,25 +406,34 @@ def _checked(spec, value):
         return tf.identity(value)
 
 
-def _decode(tokenizer, results):
+def _decode(
+    tokenizer: "TensorFlowTokenizer", results: "Mapping[str, tf.Tensor | np.ndarray]"
+) -> "tf.Tensor":
     """Detokenizes the results of a search to texts `(batch, hypotheses)`."""
     # The lengths are needed, because the end id and the padding id may be ids of normal pieces.
     return tokenizer.decode(results["token_ids"], results["lengths"])
 
 
-def _runner(loaded, name):
+def _runner(loaded: "tf.Module", name: str) -> Run:
     import tensorflow as tf
 
     signature = loaded.signatures[name]
 
-    def run(**inputs):
+    def run(**inputs: np.ndarray) -> Arrays:
         outputs = signature(**{name: tf.constant(value) for name, value in inputs.items()})
         return {name: value.numpy() for name, value in outputs.items() if name != "text"}
 
     return run
 
 
-def _check_texts(function, module, loaded, max_characters, comparison):
+def _check_texts(
+    function: SearchFunction,
+    source: Side,
+    module: "tf.Module",
+    loaded: "tf.Module",
+    max_characters: int,
+    comparison: SearchComparison,
+) -> None:
     """Compares the texts of the loaded SavedModel with texts from Keras and the tokenizers."""
     import tensorflow as tf
 
@@ -409,7 +450,7 @@ def _check_texts(function, module, loaded, max_characters, comparison):
         strings["target_prefix"] = module.target_tokenizer.decode(prefixes)
         ids["prefix_ids"] = module.target_tokenizer.encode(strings["target_prefix"])
     read, _ = _cut(texts, max_characters)
-    source_ids = _encode(module, function.source, read)
+    source_ids = _encode(module, source, read)
     expected = _decode(module.target_tokenizer, comparison.keras(source_ids=source_ids, **ids))
     if not function.accepts_empty_texts:
         has_tokens = module.source_tokenizer.num_tokens(read) > 0  # (B,)

@@ -1,10 +1,13 @@
 import dataclasses
 import importlib
 import json
+import types
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+import keras
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.convert.checkpoint import CONFIG, GENERATION_CONFIG
@@ -16,6 +19,7 @@ from keras_attn.convert.transformers_target import TransformersTarget, find_conf
 from keras_attn.convert.verify import Verification, verify
 from keras_attn.convert.weight_comparison import WeightComparison
 from keras_attn.convert.weight_files import SAFETENSORS, WeightFiles
+from keras_attn.export._types import ExportTokenizer
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.export_error import ExportError
 from keras_attn_checks.progress import report_phase
@@ -61,10 +65,10 @@ class TransformersReport:
 
 
 def export_transformers(
-    model: Any,
+    model: keras.Model,
     directory: str | PathLike[str],
-    source_tokenizer: Any = None,
-    target_tokenizer: Any = None,
+    source_tokenizer: ExportTokenizer | None = None,
+    target_tokenizer: ExportTokenizer | None = None,
     *,
     original: str | PathLike[str] | Mapping[str, bytes] | None = None,
     compare: bool = False,
@@ -142,7 +146,7 @@ def export_transformers(
     return report
 
 
-def _original_files(original):
+def _original_files(original: str | PathLike[str] | Mapping[str, bytes]) -> dict[str, bytes]:
     """Returns the contents of the files of a checkpoint without its weights, by name."""
     if isinstance(original, Mapping):
         found, place = dict(original), "original"
@@ -160,7 +164,7 @@ def _original_files(original):
     return found
 
 
-def _json(files, name):
+def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
     try:
         content = json.loads(files[name])
     except (ValueError, RecursionError) as error:
@@ -175,7 +179,12 @@ def _json(files, name):
     return content
 
 
-def _write(target: TransformersTarget, folder: Path, config: Any, files: Any) -> int:
+def _write(
+    target: TransformersTarget,
+    folder: Path,
+    config: Mapping[str, object],
+    files: Mapping[str, bytes],
+) -> int:
     """Writes the files, and compares the weights. Returns the number of weights."""
     numpy_files = _safetensors()
     writer = target.new_writer()
@@ -202,7 +211,7 @@ def _write(target: TransformersTarget, folder: Path, config: Any, files: Any) ->
     return count
 
 
-def _written_config(config, target):
+def _written_config(config: Mapping[str, object], target: TransformersTarget) -> dict[str, object]:
     """Returns the `config.json` of the folder."""
     config = {**config, "architectures": [target.class_name], "dtype": "float32"}
     config.pop("torch_dtype", None)  # an earlier name of dtype
@@ -216,11 +225,11 @@ def _written_config(config, target):
     return {name: value for name, value in config.items() if name not in GENERATION or name in KEPT}
 
 
-def _write_json(path, content):
+def _write_json(path: Path, content: Mapping[str, object]) -> None:
     path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def _safetensors():
+def _safetensors() -> types.ModuleType:
     try:
         return importlib.import_module("safetensors.numpy")
     except ImportError as error:

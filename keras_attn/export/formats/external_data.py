@@ -1,10 +1,16 @@
 import hashlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+import keras
 
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.weights_size import LIMIT
+
+if TYPE_CHECKING:
+    import onnx
 
 MODEL, WEIGHTS = "model.onnx", "model.weights"
 """Names of the two files of an ONNX model with external weights."""
@@ -13,12 +19,12 @@ _SMALL = 1024  # smaller tensors, such as shapes, remain in the ONNX file
 _PAGE = 4096  # ONNX Runtime can map a weight without a copy if its offset is a multiple of this
 
 
-def variables_size(weights: Any) -> Any:
+def variables_size(weights: Iterable[keras.Variable]) -> int:
     """Returns the size of a list of `keras.Variable` in bytes."""
     return sum(weight.numpy().nbytes for weight in weights)
 
 
-def require_one_file(weights: Any) -> None:
+def require_one_file(weights: Sequence[keras.Variable]) -> None:
     """Raises an error for weights that do not fit in one ONNX file.
 
     The exporters call this function before they convert a model, because a conversion takes long.
@@ -37,7 +43,7 @@ def require_one_file(weights: Any) -> None:
         )
 
 
-def write_weights(model: Any, directory: Path) -> None:
+def write_weights(model: "onnx.ModelProto", directory: Path) -> None:
     """Moves the weights of a model into a separate file.
 
     Args:
@@ -62,5 +68,5 @@ def write_weights(model: Any, directory: Path) -> None:
     model.metadata_props.add(**entry)
 
 
-def _tensors(model):
+def _tensors(model: "onnx.ModelProto") -> "list[onnx.TensorProto]":
     return [tensor for graph in nested_graphs(model.graph) for tensor in graph.initializer]

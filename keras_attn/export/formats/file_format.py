@@ -6,11 +6,20 @@ import hashlib
 import importlib.metadata
 import json
 import math
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import NotRequired, TypedDict
 
-from keras_attn.export.trace.search_function import SEARCH_INPUTS
+import keras
+
+from keras_attn.export._types import Dimensions, ExportTokenizer, Metadata
+from keras_attn.export.checks.parity_report import ParityReport
+from keras_attn.export.trace.search_function import SEARCH_INPUTS, SearchFunction
+from keras_attn.forecasting.path_sampler import PathSampler
+from keras_attn.models.side import Side
+from keras_attn.text.language import Language
 from keras_attn.text.sentencepiece_tokenizer import require_graph_tokenizer
 from keras_attn.text.tokenizer import tokenizer_options
+from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.model_card import ModelCard
 
 FORMAT = "2"
@@ -22,13 +31,22 @@ LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast")
 """Keys of the configuration of a search that are not settings."""
 
 
+class InputSettings(TypedDict):
+    """Settings of an input of the encoder."""
+
+    kind: str
+    dtype: str
+    shape: list[int | str]
+    image: NotRequired[dict[str, object]]
+
+
 def describe(
-    function: Any,
-    source_tokenizer: Any = None,
-    target_tokenizer: Any = None,
-    card: Any = None,
-    image_format: Any = None,
-) -> Any:
+    function: SearchFunction,
+    source_tokenizer: ExportTokenizer | None = None,
+    target_tokenizer: ExportTokenizer | None = None,
+    card: ModelCard | None = None,
+    image_format: ImageFormat | None = None,
+) -> Metadata:
     """Returns the metadata of an exported file.
 
     Args:
@@ -65,7 +83,12 @@ def describe(
     return _with_checksum(entries)
 
 
-def describe_series(sampler: Any, names: Any, inputs: Any, dimensions: Any) -> Any:
+def describe_series(
+    sampler: PathSampler,
+    names: Mapping[str, list[str] | str | None],
+    inputs: Iterable[keras.KerasTensor],
+    dimensions: Dimensions,
+) -> Metadata:
     """Returns the metadata of an exported forecaster.
 
     Args:
@@ -100,7 +123,7 @@ def describe_series(sampler: Any, names: Any, inputs: Any, dimensions: Any) -> A
     return _with_checksum({f"{PREFIX}format": FORMAT, f"{PREFIX}settings": _json(settings)})
 
 
-def describe_card(card: Any = None, report: Any = None) -> Any:
+def describe_card(card: ModelCard | None = None, report: ParityReport | None = None) -> Metadata:
     """Returns the metadata entry with the model card and the result of the comparison with Keras.
 
     The entry is not part of the checksum, so it can be added to a finished file.
@@ -112,14 +135,16 @@ def describe_card(card: Any = None, report: Any = None) -> Any:
     Returns:
         Dict of strings, empty if there is neither a card nor a report.
     """
-    entries = (card or ModelCard()).entries()
-    entries = {name: value for name, value in entries.items() if not name.endswith("_language")}
+    named = (card or ModelCard()).entries()
+    entries: dict[str, object] = {
+        name: value for name, value in named.items() if not name.endswith("_language")
+    }
     if report is not None:
         entries["parity"] = report.entries()
     return {f"{PREFIX}card": _json(entries)} if entries else {}
 
 
-def input_kind(tensor: Any) -> str:
+def input_kind(tensor: keras.KerasTensor) -> str:
     """Returns the kind of a symbolic input: `"ids"`, `"image"` or `"features"`."""
     if len(tensor.shape) == 2 and "int" in tensor.dtype:
         return "ids"
@@ -127,9 +152,9 @@ def input_kind(tensor: Any) -> str:
     return "image" if is_image else "features"
 
 
-def _inputs(function, image_format):
+def _inputs(function: SearchFunction, image_format: ImageFormat | None) -> dict[str, InputSettings]:
     """Returns the kinds, dtypes and shapes of the inputs of the encoder."""
-    inputs = {
+    inputs: dict[str, InputSettings] = {
         name: {
             "kind": input_kind(each),
             "dtype": each.dtype,
@@ -158,26 +183,31 @@ def _inputs(function, image_format):
     return inputs
 
 
-def _source(side, source_tokenizer, target_tokenizer, card):
+def _source(
+    side: Side | None,
+    source_tokenizer: ExportTokenizer | None,
+    target_tokenizer: ExportTokenizer | None,
+    card: ModelCard,
+) -> dict[str, object] | None:
     """Returns the settings of the source. Ids that select languages lower the maximum length."""
     found = _side(side, source_tokenizer, card.source_language)
-    if found is not None and found["max_length"] is not None:
+    if side is not None and found is not None and side.max_length is not None:
         tags = [len(each.source_tag) for each in languages_of(target_tokenizer).values()]
         own = [
             len(each.source_start) + len(each.source_end)
             for each in languages_of(source_tokenizer).values()
         ]
         most = max(tags, default=0) + max(own, default=0)
-        found["max_length"] = max(1, found["max_length"] - most)
+        found["max_length"] = max(1, side.max_length - most)
     return found
 
 
-def languages_of(tokenizer: Any) -> Any:
+def languages_of(tokenizer: ExportTokenizer | None) -> Mapping[str, Language]:
     """Returns the dict of the languages of a tokenizer; empty without a tokenizer."""
     return getattr(tokenizer, "languages", {})
 
 
-def check_text_tokenizers(*tokenizers: Any) -> None:
+def check_text_tokenizers(*tokenizers: ExportTokenizer | None) -> None:
     """Raises a `ValueError` if a file that reads strings cannot contain the tokenizers.
 
     Such a file contains SentencePiece as operators, and cannot select languages.
@@ -199,7 +229,9 @@ def check_text_tokenizers(*tokenizers: Any) -> None:
         )
 
 
-def _side(side, tokenizer, language):
+def _side(
+    side: Side | None, tokenizer: ExportTokenizer | None, language: str | None
+) -> dict[str, object] | None:
     if side is None:
         return None
     return {
@@ -212,25 +244,25 @@ def _side(side, tokenizer, language):
     }
 
 
-def _has_options(tokenizer):
+def _has_options(tokenizer: ExportTokenizer | None) -> bool:
     """Returns whether a reader of format 2 would misread the tokenizer."""
     is_json = getattr(tokenizer, "format", None) == "tokenizers"
     options = tokenizer_options(tokenizer)
     return not options["parse_special_tokens"] if is_json else bool(options)
 
 
-def _languages(tokenizer):
+def _languages(tokenizer: ExportTokenizer | None) -> dict[str, object]:
     languages = {name: each.entries() for name, each in languages_of(tokenizer).items()}
     return {"languages": languages} if languages else {}
 
 
-def _tokenizer_size(tokenizer):
-    if not getattr(tokenizer, "has_extra_pieces", False):
+def _tokenizer_size(tokenizer: ExportTokenizer | None) -> dict[str, int]:
+    if tokenizer is None or not getattr(tokenizer, "has_extra_pieces", False):
         return {}
     return {"tokenizer_vocabulary_size": tokenizer.vocabulary_size}
 
 
-def _search(function):
+def _search(function: SearchFunction) -> dict[str, object]:
     """Returns the settings of the search, with the names of its inputs under `"inputs"`."""
     config = function.search.get_config()
     names = {spec.name for spec in function.signature}
@@ -243,21 +275,21 @@ def _search(function):
     }
 
 
-def _with_checksum(entries):
+def _with_checksum(entries: Metadata) -> Metadata:
     # A damaged vocabulary can crash SentencePiece, so the runtime verifies this checksum first.
     content = json.dumps(entries, sort_keys=True).encode()
     return {**entries, f"{PREFIX}checksum": hashlib.sha256(content).hexdigest()}
 
 
-def _base64(tokenizer):
+def _base64(tokenizer: ExportTokenizer) -> str:
     return base64.b64encode(tokenizer.model).decode()
 
 
-def _json(value):
+def _json(value: object) -> str:
     return json.dumps(_finite(value), allow_nan=False)
 
 
-def _finite(value):
+def _finite(value: object) -> object:
     """Replaces numbers that JSON cannot represent by strings such as "inf"."""
     if isinstance(value, dict):
         return {name: _finite(each) for name, each in value.items()}
@@ -267,7 +299,7 @@ def _finite(value):
     return str(value) if is_other else value
 
 
-def _versions():
+def _versions() -> dict[str, str]:
     versions = {}
     for distribution in ("keras-attn", "keras", "tensorflow", "tf2onnx", "onnx"):
         try:

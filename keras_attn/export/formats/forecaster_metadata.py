@@ -1,9 +1,11 @@
 from collections.abc import Sequence
-from typing import Any
 
+import keras
 import numpy as np
 
+from keras_attn.export._types import Arrays, Dimensions
 from keras_attn.export.formats.file_format import describe_series
+from keras_attn.forecasting.autoregressive_forecaster import AutoregressiveForecaster
 from keras_attn.forecasting.path_sampler import PathSampler
 
 
@@ -23,7 +25,7 @@ class ForecasterMetadata:
 
     def __init__(
         self,
-        model: Any,
+        model: keras.Model,
         target_names: Sequence[str] | None,
         past_covariate_names: Sequence[str] | None,
         future_covariate_names: Sequence[str] | None,
@@ -53,7 +55,7 @@ class ForecasterMetadata:
             )
         self._names = {**names, "time_column": time_column}
 
-    def describe(self, dimensions: Any) -> dict[str, str]:
+    def describe(self, dimensions: Dimensions) -> dict[str, str]:
         """Returns the metadata of the exported file.
 
         Args:
@@ -62,7 +64,7 @@ class ForecasterMetadata:
         inputs = [each for name, each in self._inputs.items() if name != "seeds"]
         return describe_series(self._sampler, self._names, inputs, dimensions)
 
-    def random_inputs(self) -> dict[str, Any]:
+    def random_inputs(self) -> Arrays:
         """Returns three random series in the units of the model's scalings.
 
         One series has missing values.
@@ -82,7 +84,9 @@ class ForecasterMetadata:
         return arrays
 
 
-def _fixed_scaling(forecaster, name):
+def _fixed_scaling(
+    forecaster: AutoregressiveForecaster, name: str
+) -> tuple[float | np.ndarray, float | np.ndarray]:
     """Returns shift and scale of an input of the model; 0 and 1 if the model has no fixed ones."""
     scaling = {
         "past_targets": forecaster.scaling,
@@ -94,7 +98,7 @@ def _fixed_scaling(forecaster, name):
     return np.array(scaling[0]), np.array(scaling[1])
 
 
-def _names(kind, names, number):
+def _names(kind: str, names: Sequence[str] | None, number: int) -> list[str]:
     """Returns the given names as a list, or default names."""
     singular = kind.removesuffix("s")
     names = [f"{singular}_{index}" for index in range(number)] if names is None else [*names]

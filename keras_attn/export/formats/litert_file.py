@@ -69,7 +69,7 @@ def write_litert_file(path: Path, model: bytes, metadata: Mapping[str, str]) -> 
             archive.writestr(info, content)
 
 
-def _files(model, metadata):
+def _files(model: bytes, metadata: Mapping[str, str]) -> dict[str, str | bytes]:
     """Returns a dict from the names of the files in the archive to their content."""
     entries, files = dict(metadata), {}
     if _CARD in entries:

@@ -3,18 +3,21 @@
 from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.export._types import ExportTokenizer, LiteRTPrecision, Run, SampleInputs, Sentences
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.check_tolerance import check_tolerance
 from keras_attn.export.checks.litert_runner import run_in_batches
+from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.litert_file import refuse_other_file, write_litert_file
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace.litert_conversion import (
     PRECISIONS,
+    Signatures,
     check_batch_size,
     convert_to_litert,
     require_small,
@@ -22,30 +25,38 @@ from keras_attn.export.trace.litert_conversion import (
 )
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export.trace.search_function import SearchFunction
+from keras_attn.models.generation_model import GenerationModel
+from keras_attn.training.image_format import ImageFormat
+from keras_attn.training.model_card import ModelCard
 from keras_attn_checks.progress import report_phase
 
-Signatures: TypeAlias = dict[str, tuple[Callable[..., Any], Sequence[Any]]]
-"""Dict from the name of each signature to a function and its `tf.TensorSpec`s."""
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+Split: TypeAlias = (
+    "Callable[[SearchFunction, Sequence[tf.TensorSpec]], tuple[Signatures, Callable[[bytes], Run]]]"
+)
+"""Function that returns the signatures of a file, and a function that opens its content."""
 
 
 def write_litert_search(
-    model: Any,
+    model: GenerationModel,
     path: str | PathLike[str],
-    source_tokenizer: Any,
-    target_tokenizer: Any,
-    split: Callable[[Any, Any], tuple[Signatures, Callable[[bytes], Any]]],
+    source_tokenizer: ExportTokenizer | None,
+    target_tokenizer: ExportTokenizer | None,
+    split: Split,
     *,
-    alignments: Any,
-    sentences: Sequence[Any] | None,
-    sample_inputs: Any,
-    precision: str,
+    alignments: bool | None,
+    sentences: Sentences | None,
+    sample_inputs: SampleInputs | None,
+    precision: LiteRTPrecision,
     batch_size: int,
     target_prefix: bool,
     allow_nonfinite: bool,
     tolerance: float,
-    card: Any,
-    image_format: Any,
-) -> Any:
+    card: ModelCard | None,
+    image_format: ImageFormat | None,
+) -> ParityReport:
     """Writes a LiteRT file and compares it with Keras.
 
     Args:
@@ -95,7 +106,7 @@ def write_litert_search(
     signature = [with_batch_size(spec, batch_size) for spec in function.signature]
     signatures, open_model = split(function, signature)
 
-    def runner(content):
+    def runner(content: bytes) -> Run:
         run = open_model(content)
         pad_token_id = function.search.pad_token_id
         return lambda **inputs: run_in_batches(run, batch_size, inputs, pad_token_id)

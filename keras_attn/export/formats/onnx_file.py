@@ -3,12 +3,15 @@ import functools
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+import keras
 
 from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.export._types import Metadata, Run
 from keras_attn.export.checks.onnx_model_check import check_model, open_session
 from keras_attn.export.formats.external_data import (
     MODEL,
@@ -20,6 +23,9 @@ from keras_attn.export.passes.weights_size import LIMIT, weights_size
 from keras_attn.export.require import require_utf8
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn_checks.output_path import ONNX_BEGINNING
+
+if TYPE_CHECKING:
+    import onnx
 
 CHECKSUM = "keras_attn.file_checksum"
 
@@ -35,12 +41,12 @@ class OnnxFile:
             `write_weights`.
     """
 
-    def __init__(self, path: Path, others: Any, external_data: Any) -> None:
+    def __init__(self, path: Path, others: str, external_data: bool) -> None:
         self._path = path
         self._others = others
         self._external_data = external_data
 
-    def write(self, model: Any) -> Any:
+    def write(self, model: "onnx.ModelProto") -> Run:
         """Writes and checks the model.
 
         Args:
@@ -56,7 +62,7 @@ class OnnxFile:
         """
         return write_model(model, self._path, self._external_data)
 
-    def add_metadata(self, entries: Any) -> None:
+    def add_metadata(self, entries: Metadata) -> None:
         """Adds entries to the metadata of the file that `write` wrote.
 
         Args:
@@ -64,7 +70,7 @@ class OnnxFile:
         """
         add_metadata(self._path / MODEL if self._path.is_dir() else self._path, entries)
 
-    def write_other(self, model: Any) -> Any:
+    def write_other(self, model: "onnx.ModelProto") -> Run:
         """Writes and checks a model that is only compared, in a temporary file; see `write`."""
         path = Path(tempfile.mkdtemp(dir=self._others)) / "model"
         return write_model(model, path, self._external_data)
@@ -72,8 +78,8 @@ class OnnxFile:
 
 @contextlib.contextmanager
 def new_onnx_file(
-    path: str | PathLike[str], weights: Any, external_data: Any = False
-) -> Iterator[Any]:
+    path: str | PathLike[str], weights: Iterable[keras.Variable], external_data: bool = False
+) -> Iterator[OnnxFile]:
     """Context manager that writes a new ONNX file.
 
     The file gets its final name at the end of the block, unless the block raises an error. If the
@@ -101,7 +107,7 @@ def new_onnx_file(
         yield OnnxFile(partial, others, not is_file)
 
 
-def write_model(model: Any, path: Path, external_data: Any = False) -> Any:
+def write_model(model: "onnx.ModelProto", path: Path, external_data: bool = False) -> Run:
     """Writes and checks a model, and returns a function that runs it; see `OnnxFile.write`."""
     lower_constants(model)
     if external_data or weights_size(model) > LIMIT:
@@ -114,7 +120,7 @@ def write_model(model: Any, path: Path, external_data: Any = False) -> Any:
     return lambda **inputs: session()(**inputs)
 
 
-def _save(model, path):
+def _save(model: "onnx.ModelProto", path: Path) -> None:
     """Writes the file and appends a checksum of its content, which the runtime verifies."""
     content = model.SerializeToString()
     with open(path, "wb") as file:
@@ -122,7 +128,7 @@ def _save(model, path):
         file.write(_serialize_metadata({CHECKSUM: hashlib.sha256(content).hexdigest()}))
 
 
-def add_metadata(path: str | PathLike[str], entries: Any) -> None:
+def add_metadata(path: str | PathLike[str], entries: Metadata) -> None:
     """Adds entries to the metadata of a file from `write_model`, and updates the checksum.
 
     Args:
@@ -139,7 +145,7 @@ def add_metadata(path: str | PathLike[str], entries: Any) -> None:
         file.write(_serialize_metadata({CHECKSUM: checksum}))
 
 
-def _serialize_metadata(entries):
+def _serialize_metadata(entries: Metadata) -> bytes:
     """Returns bytes that add metadata to an ONNX file: protobuf merges consecutive messages."""
     import onnx
 

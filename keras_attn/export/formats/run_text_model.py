@@ -8,7 +8,6 @@ import json
 import os
 import sys
 from os import PathLike
-from typing import Any
 
 import numpy as np
 
@@ -32,7 +31,7 @@ def main(path: str | PathLike[str]) -> None:
     results = []
     for batch in json.load(sys.stdin):
         feeds = {name: np.array(value, KINDS[name]) for name, value in batch.items()}
-        translations: Any = session.run(["translations"], feeds)[0]
+        (translations,) = session.run(["translations"], feeds)
         results.append(translations.tolist())
     json.dump(results, sys.stdout)
 

@@ -1,5 +1,7 @@
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from keras_attn.export._types import Dimensions, Metadata
 from keras_attn.export.passes import PASSES, name_dimensions
 
 if TYPE_CHECKING:
@@ -10,7 +12,12 @@ OPSET = 18
 Loop, TopK and LSTM."""
 
 
-def clean(model: "onnx.ModelProto", dimensions: Any, metadata: Any, passes: Any = PASSES) -> None:
+def clean(
+    model: "onnx.ModelProto",
+    dimensions: Dimensions,
+    metadata: Metadata,
+    passes: "Sequence[Callable[[onnx.ModelProto], None]]" = PASSES,
+) -> None:
     """Runs the passes over a converted model, and sets its dimensions, opset and metadata.
 
     Args:

@@ -40,7 +40,7 @@ def constant_reshapes(model: "onnx.ModelProto") -> None:
             node.attribute.append(helper.make_attribute("allowzero", 0))
 
 
-def _constant_shape(node, symbolic):
+def _constant_shape(node: "onnx.NodeProto", symbolic: SymbolicShapes) -> tuple[int, ...] | None:
     """Returns the requested shape as numbers, or `None` if numbers cannot express the shape."""
     shape = symbolic.shapes.get(node.input[0], ())
     wanted = symbolic.contents.get(node.input[1])

@@ -1,6 +1,9 @@
 """Computes values that depend only on initializers."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from keras_attn.export.passes.graph import read_names
 
@@ -8,12 +11,14 @@ if TYPE_CHECKING:
     import onnx
 
 
-def inputs_of(nodes: Any) -> Any:
+def inputs_of(nodes: "Iterable[onnx.NodeProto]") -> list[str]:
     """Returns the sorted names of all values that `nodes` read."""
     return sorted({name for node in nodes for name in read_names(node)})
 
 
-def computation(name: str, producers: Any, constants: Any) -> Any:
+def computation(
+    name: str, producers: "Mapping[str, onnx.NodeProto]", constants: Container[str]
+) -> "list[onnx.NodeProto] | None":
     """Returns the nodes that compute a value from constants, in the order in which they run.
 
     Returns `None` if the value also depends on other inputs.
@@ -32,7 +37,12 @@ def computation(name: str, producers: Any, constants: Any) -> Any:
     return nodes
 
 
-def compute(name: str, nodes: Any, tensors: Any, model: "onnx.ModelProto") -> Any:
+def compute(
+    name: str,
+    nodes: "Sequence[onnx.NodeProto]",
+    tensors: "Sequence[onnx.TensorProto]",
+    model: "onnx.ModelProto",
+) -> np.ndarray:
     """Runs `nodes` with the initializers `tensors`, and returns the float32 value `name`."""
     from onnx import TensorProto, helper
     from onnx.reference import ReferenceEvaluator
@@ -40,5 +50,5 @@ def compute(name: str, nodes: Any, tensors: Any, model: "onnx.ModelProto") -> An
     output = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
     graph = helper.make_graph(nodes, "weights", [], [output], tensors)
     small = helper.make_model(graph, opset_imports=model.opset_import)
-    results: Any = ReferenceEvaluator(small).run(None, {})
-    return results[0]
+    (result,) = ReferenceEvaluator(small).run(None, {})
+    return np.asarray(result)

@@ -67,7 +67,7 @@ def emulate_float16(model: "onnx.ModelProto") -> None:
         graph.node.extend(nodes)
 
 
-def _rounding(exact, rounded):
+def _rounding(exact: str, rounded: str) -> "list[onnx.NodeProto]":
     """Returns the nodes that compute the value `rounded` from the value `exact`."""
     from onnx import helper
 

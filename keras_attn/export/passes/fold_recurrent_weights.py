@@ -57,7 +57,7 @@ def fold_recurrent_weights(model: "onnx.ModelProto") -> None:
     rename_values(model.graph, weights)
 
 
-def _num_floats(tensor):
+def _num_floats(tensor: "onnx.TensorProto") -> int:
     from onnx import TensorProto
 
     return prod(tensor.dims) if tensor.data_type == TensorProto.FLOAT else 0

@@ -1,4 +1,4 @@
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_attn.export.passes.graph import all_names, nested_graphs, unused
 from keras_attn.export.passes.patterns import match
@@ -19,7 +19,7 @@ RMS = ("Mul", "x", ("Reciprocal", ROOT))
 """`keras.layers.RMSNormalization` before gamma: x / sqrt(mean(x^2) + epsilon)."""
 
 
-def fuse_normalization(model: "onnx.ModelProto") -> Any:
+def fuse_normalization(model: "onnx.ModelProto") -> None:
     """Rewrites normalizations over the last axis so that each runs as one operator.
 
     Layer normalization becomes `LayerNormalization`. Opset 18 has no operator for RMS
@@ -43,7 +43,7 @@ def fuse_normalization(model: "onnx.ModelProto") -> Any:
     kept = [node for node in nodes if node.op_type != "ReduceMean" or _keeps_axes(node)]
     producers = {name: node for node in kept for name in node.output}
 
-    def vector(name, x):
+    def vector(name: str, x: str) -> str | None:
         """Returns the name of a weight vector of the size of the last axis of `x`, or `None`.
 
         If the vector is reshaped for broadcasting, returns its name before the Reshape.
@@ -51,8 +51,9 @@ def fuse_normalization(model: "onnx.ModelProto") -> Any:
         last = symbolic.shapes.get(x, ())[-1:]
         node = producers.get(name)
         if node is not None and node.op_type == "Reshape":
-            *others, size = symbolic.contents.get(node.input[1]) or (None,)
-            if set(others) <= {1} and size in (-1, *last):
+            shape = symbolic.contents.get(node.input[1])
+            sizes = shape if isinstance(shape, tuple) else ()
+            if set(sizes[:-1]) <= {1} and sizes[-1:] in ((-1,), last):
                 name = node.input[0]
         return name if last and name in weights and symbolic.shapes[name] == last else None
 
@@ -63,7 +64,8 @@ def fuse_normalization(model: "onnx.ModelProto") -> Any:
         if found is not None:
             gamma, beta = (vector(found[name], found["x"]) for name in ("gamma", "beta"))
             epsilon = numbers.get(found["epsilon"])
-            if None not in (gamma, beta, epsilon) and numbers.get(found["axes"]) == -1:
+            is_last_axis = numbers.get(found["axes"]) == -1
+            if is_last_axis and gamma is not None and beta is not None and epsilon is not None:
                 node.op_type = "LayerNormalization"
                 node.input[:] = [found["x"], gamma, beta]
                 attributes = {"axis": -1, "epsilon": epsilon}
@@ -81,10 +83,10 @@ def fuse_normalization(model: "onnx.ModelProto") -> Any:
             node.input[:] = [found["x"], root.output[0]]
 
 
-def _keeps_axes(node):
+def _keeps_axes(node: "onnx.NodeProto") -> bool:
     return all(each.i for each in node.attribute if each.name == "keepdims")
 
 
-def _other(node, name):
+def _other(node: "onnx.NodeProto", name: str) -> str:
     """Returns the input of a node with two inputs that is not `name`."""
     return node.input[1] if node.input[0] == name else node.input[0]

@@ -1,7 +1,8 @@
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeGuard
 
 from keras_attn.export.passes.graph import copy_of, nested_graphs
-from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
+from keras_attn.export.passes.symbolic_shapes import Sizes, SymbolicShapes
 from keras_attn.export.passes.value_types import value_types
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def gather_integers(model: "onnx.ModelProto") -> None:
                 continue
             (data, indices), (result,) = node.input, node.output
             batch_axes = node.attribute[0].i if node.attribute else 0
-            unsqueeze: Any = producers.get(indices)
+            unsqueeze = producers.get(indices)
             if batch_axes == 1 and len(shapes.get(data, ())) == 2 and _is_column(unsqueeze, shapes):
                 gather = "GatherElements", [data, unsqueeze.input[0]], [result]
                 nodes[-1] = helper.make_node(*gather, axis=1)
@@ -49,7 +50,9 @@ def gather_integers(model: "onnx.ModelProto") -> None:
         graph.node.extend(nodes)
 
 
-def _is_column(node, shapes):
+def _is_column(
+    node: "onnx.NodeProto | None", shapes: Mapping[str, Sizes]
+) -> "TypeGuard[onnx.NodeProto]":
     """Returns whether a node only appends an axis to indices `(rows, columns)`."""
     return (
         node is not None

@@ -1,12 +1,16 @@
 """Helpers for nested ONNX graphs."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Container, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import onnx
+    from google.protobuf.message import Message
+
+MessageType = TypeVar("MessageType", bound="Message")
 
 
-def subgraphs(node: "onnx.NodeProto") -> Any:
+def subgraphs(node: "onnx.NodeProto") -> "Iterator[onnx.GraphProto]":
     """Yields the graphs of a control flow node: the body of a Loop, the branches of an If."""
     for attribute in node.attribute:
         if attribute.HasField("g"):
@@ -14,7 +18,7 @@ def subgraphs(node: "onnx.NodeProto") -> Any:
         yield from attribute.graphs
 
 
-def nested_graphs(graph: "onnx.GraphProto") -> Any:
+def nested_graphs(graph: "onnx.GraphProto") -> "Iterator[onnx.GraphProto]":
     """Yields `graph` and all graphs inside of it, outer graphs first."""
     yield graph
     for node in graph.node:
@@ -22,7 +26,7 @@ def nested_graphs(graph: "onnx.GraphProto") -> Any:
             yield from nested_graphs(inner)
 
 
-def defined_names(graph: "onnx.GraphProto") -> Any:
+def defined_names(graph: "onnx.GraphProto") -> set[str]:
     """Returns the names of the values that `graph` itself defines, without nested graphs."""
     names = {value.name for value in graph.input}
     names.update(tensor.name for tensor in graph.initializer)
@@ -30,12 +34,12 @@ def defined_names(graph: "onnx.GraphProto") -> Any:
     return names - {""}
 
 
-def all_names(model: "onnx.ModelProto") -> Any:
+def all_names(model: "onnx.ModelProto") -> set[str]:
     """Returns the names of all values of a model, including nested graphs."""
     return set().union(*map(defined_names, nested_graphs(model.graph)))
 
 
-def unused(name: str, taken: Any) -> Any:
+def unused(name: str, taken: Container[str]) -> str:
     """Returns `name`, with a number appended if `name` is in `taken`."""
     candidate, count = name, 1
     while candidate in taken:
@@ -43,7 +47,7 @@ def unused(name: str, taken: Any) -> Any:
     return candidate
 
 
-def read_names(node: "onnx.NodeProto") -> Any:
+def read_names(node: "onnx.NodeProto") -> set[str]:
     """Returns the names of all values that a node reads or that its subgraphs capture."""
     names = set(node.input) - {""}
     for graph in subgraphs(node):
@@ -51,7 +55,7 @@ def read_names(node: "onnx.NodeProto") -> Any:
     return names
 
 
-def captured_names(graph: "onnx.GraphProto") -> Any:
+def captured_names(graph: "onnx.GraphProto") -> set[str]:
     """Returns the names of the values that a subgraph reads from outer graphs."""
     names = {value.name for value in graph.output}
     for node in graph.node:
@@ -59,7 +63,7 @@ def captured_names(graph: "onnx.GraphProto") -> Any:
     return names - defined_names(graph)
 
 
-def copy_of(message: Any) -> Any:
+def copy_of(message: MessageType) -> MessageType:
     """Returns an independent copy of a protobuf message.
 
     A message in a repeated field becomes invalid when the field is cleared; the copy does not.
@@ -69,14 +73,14 @@ def copy_of(message: Any) -> Any:
     return copy
 
 
-def drop_initializers(graph: "onnx.GraphProto", names: Any) -> None:
+def drop_initializers(graph: "onnx.GraphProto", names: Container[str]) -> None:
     """Removes initializers in place, without copying the remaining ones, which may be large."""
     for index in reversed(range(len(graph.initializer))):
         if graph.initializer[index].name in names:
             del graph.initializer[index]
 
 
-def rename_values(graph: "onnx.GraphProto", names: Any) -> None:
+def rename_values(graph: "onnx.GraphProto", names: Mapping[str, str]) -> None:
     """Renames values wherever they are defined or read, in `graph` and all nested graphs.
 
     Args:

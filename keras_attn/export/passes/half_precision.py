@@ -1,4 +1,5 @@
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -68,7 +69,7 @@ def half_precision(model: "onnx.ModelProto") -> None:
     remove_unused(model)
 
 
-def _kind_of_constant(tensor):
+def _kind_of_constant(tensor: "onnx.TensorProto") -> int:
     from onnx import numpy_helper
 
     array = numpy_helper.to_array(tensor)
@@ -84,7 +85,7 @@ def _kind_of_constant(tensor):
     return HALF if is_matrix else OPEN
 
 
-def _kind_of_results(node, kinds):
+def _kind_of_results(node: "onnx.NodeProto", kinds: Mapping[str, int]) -> int:
     """Returns the kind of the results of a node without nested graphs."""
     highest = max((kinds[name] for name in node.input if name in kinds), default=OPEN)
     if node.op_type in PRODUCTS:
@@ -94,7 +95,7 @@ def _kind_of_results(node, kinds):
     return OPEN if node.op_type in ANY_TYPE else highest
 
 
-def _find_kinds(graph, floats, kinds):
+def _find_kinds(graph: "onnx.GraphProto", floats: set[str], kinds: dict[str, int]) -> None:
     """Adds the kinds of all values that a graph computes."""
     for node in graph.node:
         bodies = list(subgraphs(node))
@@ -112,7 +113,9 @@ def _find_kinds(graph, floats, kinds):
         )
 
 
-def _find_kinds_in_loop(node, body, floats, kinds):
+def _find_kinds_in_loop(
+    node: "onnx.NodeProto", body: "onnx.GraphProto", floats: set[str], kinds: dict[str, int]
+) -> list[int]:
     """Adds the kinds of all values in a loop, and returns the kinds of its results."""
     starts, inputs = node.input[2:], [value.name for value in body.input[2:]]
     outputs = [value.name for value in body.output[1:]]
@@ -126,7 +129,7 @@ def _find_kinds_in_loop(node, body, floats, kinds):
     return [kinds.get(name, OPEN) for name in inputs + outputs[len(inputs) :]]
 
 
-def _keep_output_types(graph, kinds):
+def _keep_output_types(graph: "onnx.GraphProto", kinds: dict[str, int]) -> None:
     """Converts half outputs of a model back to float32."""
     from onnx import TensorProto, helper
 
@@ -146,7 +149,7 @@ class _Conversions:
         kinds: Dict from the names of float values to their kinds.
     """
 
-    def __init__(self, graph: "onnx.GraphProto", kinds: Any) -> None:
+    def __init__(self, graph: "onnx.GraphProto", kinds: dict[str, int]) -> None:
         self.graph, self.kinds = graph, kinds
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.casts, self.halved = {}, set()
@@ -164,7 +167,7 @@ class _Conversions:
             kind = _kind_of_results(node, self.kinds)
             node.input[:] = [self._converted(name, kind) for name in node.input]
 
-    def _convert_states(self, node, body):
+    def _convert_states(self, node: "onnx.NodeProto", body: "onnx.GraphProto") -> None:
         for index, value in enumerate(body.input[2:]):
             kind = self.kinds.get(value.name)
             node.input[2 + index] = self._converted(node.input[2 + index], kind)
@@ -173,17 +176,17 @@ class _Conversions:
         for value in body.output[len(body.input) - 1 :]:
             self._declare(value, self.kinds.get(value.name))
 
-    def _convert_output(self, value, kind):
+    def _convert_output(self, value: "onnx.ValueInfoProto", kind: int | None) -> None:
         value.name = self._converted(value.name, kind)
         self._declare(value, kind)
 
-    def _declare(self, value, kind):
+    def _declare(self, value: "onnx.ValueInfoProto", kind: int | None) -> None:
         from onnx import TensorProto
 
         if kind == HALF:
             value.type.tensor_type.elem_type = TensorProto.FLOAT16
 
-    def _converted(self, name, kind):
+    def _converted(self, name: str, kind: int | None) -> str:
         """Returns the name of a value in the type of `kind`."""
         from onnx import TensorProto, helper, numpy_helper
 

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from keras_attn.export.passes.graph import (
@@ -48,7 +49,9 @@ def hoist_invariants(model: "onnx.ModelProto") -> None:
     _replace_loops(model.graph, lambda loop: [*_take_invariant_nodes(loop, safe), loop])
 
 
-def _replace_loops(graph, replace):
+def _replace_loops(
+    graph: "onnx.GraphProto", replace: "Callable[[onnx.NodeProto], list[onnx.NodeProto]]"
+) -> None:
     """Replaces each Loop by the nodes that `replace` returns."""
     nodes = []
     for original in graph.node:
@@ -61,7 +64,7 @@ def _replace_loops(graph, replace):
     graph.node.extend(nodes)
 
 
-def _capture_unchanged_states(loop):
+def _capture_unchanged_states(loop: "onnx.NodeProto") -> "list[onnx.NodeProto]":
     """Removes unchanged states; returns nodes that define the removed outputs of the loop."""
     from onnx import helper
 
@@ -88,7 +91,7 @@ def _capture_unchanged_states(loop):
     return after
 
 
-def _cannot_fail(model):
+def _cannot_fail(model: "onnx.ModelProto") -> set[str]:
     """Returns the names of values whose computation cannot fail for any input of the model."""
     from onnx import TensorProto
 
@@ -108,7 +111,7 @@ def _cannot_fail(model):
     return safe
 
 
-def _take_invariant_nodes(loop, safe):
+def _take_invariant_nodes(loop: "onnx.NodeProto", safe: set[str]) -> "list[onnx.NodeProto]":
     """Removes the nodes that do not depend on values of the loop body, and returns them in order.
 
     A node is removed only if all its results are in `safe`.

@@ -1,4 +1,4 @@
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,7 +21,7 @@ ACTIVATIONS = frozenset(
 """Activations that ONNX Runtime fuses with a preceding matrix product, with or without bias."""
 
 
-def int4_weights(model: "onnx.ModelProto") -> Any:
+def int4_weights(model: "onnx.ModelProto") -> None:
     """Stores the weights of matrix products in 4 bits, and embeddings in 8 bits.
 
     Each output j and each block b of 32 inputs has one scale, which maps the weight with the
@@ -47,7 +47,9 @@ def int4_weights(model: "onnx.ModelProto") -> Any:
 
     matrix_of = constant_matrices(model)
 
-    def nodes_of_product(product, graph, _):
+    def nodes_of_product(
+        product: "onnx.NodeProto", graph: "onnx.GraphProto", _: object
+    ) -> "list[onnx.NodeProto] | None":
         source, weight = product.input
         matrix = matrix_of(weight)
         if matrix is None:
@@ -70,7 +72,7 @@ def int4_weights(model: "onnx.ModelProto") -> Any:
     model.ir_version = max(model.ir_version, IR_VERSION)
 
 
-def _keep_activations_apart(graph):
+def _keep_activations_apart(graph: "onnx.GraphProto") -> None:
     """Separates products from activations by a `Sum`, which replaces the `Add` of a bias, if any.
 
     Otherwise, ONNX Runtime would fuse product, bias and activation before it fuses
@@ -93,7 +95,7 @@ def _keep_activations_apart(graph):
             graph.node.insert(index + 1, helper.make_node("Sum", node.output, [result]))
 
 
-def _quantize(weight):
+def _quantize(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Quantizes a matrix to int4 `(inputs, outputs)` and scales float32 `(blocks, outputs)`."""
     import ml_dtypes
 

@@ -1,4 +1,5 @@
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +17,9 @@ MIN_SIZE = 2**14
 positions, remain in float32, because they save little memory and their values add up."""
 
 
-def int8_embeddings(model: "onnx.ModelProto", rows: Any = None) -> None:
+def int8_embeddings(
+    model: "onnx.ModelProto", rows: Mapping[str, tuple[str, str]] | None = None
+) -> None:
     """Stores the tables of embedding lookups in 8 bits, with one scale for each row.
 
     Only the rows that are looked up become floats:
@@ -42,7 +45,7 @@ def int8_embeddings(model: "onnx.ModelProto", rows: Any = None) -> None:
         if tensor.name in rows or np.prod(tensor.dims) >= MIN_SIZE
     }
 
-    def names_of(table):
+    def names_of(table: str) -> tuple[str, str]:
         if table not in rows:
             rows[table] = row_names(table)
             quantized = quantize_rows(numpy_helper.to_array(tables[table]), LARGEST)
@@ -50,7 +53,7 @@ def int8_embeddings(model: "onnx.ModelProto", rows: Any = None) -> None:
                 model.graph.initializer.append(numpy_helper.from_array(array, name))
         return rows[table]
 
-    def lookup(gather):
+    def lookup(gather: "onnx.NodeProto") -> "list[onnx.NodeProto]":
         integers, scales = names_of(gather.input[0])
         indices, result = gather.input[1], gather.output[0]
         name = f"{result}/{{}}".format
@@ -62,7 +65,7 @@ def int8_embeddings(model: "onnx.ModelProto", rows: Any = None) -> None:
             helper.make_node("Mul", [name("floats"), name("columns")], [result]),
         ]
 
-    def is_lookup_of_table(node):
+    def is_lookup_of_table(node: "onnx.NodeProto") -> bool:
         return is_lookup(node) and node.input[0] in tables
 
     last_axis = "int8_embeddings/last_axis"
@@ -93,7 +96,7 @@ def is_lookup(node: "onnx.NodeProto") -> bool:
     return all(each.name != "axis" or each.i == 0 for each in node.attribute)
 
 
-def quantize_rows(matrix: Any, largest: int) -> Any:
+def quantize_rows(matrix: np.ndarray, largest: int) -> tuple[np.ndarray, np.ndarray]:
     """Quantizes a matrix with one scale for each row.
 
     Args:

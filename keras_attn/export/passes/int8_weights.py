@@ -1,4 +1,5 @@
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +24,7 @@ LEAST = 1e-30
 """Minimum divisor of a row, so that a row of zeros is not divided by zero."""
 
 
-def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
+def int8_weights(model: "onnx.ModelProto", row_scales: bool = False) -> None:
     """Stores weights and embeddings in 8 bits, and multiplies integers.
 
     Each output j has a scale s_j, and each input tensor has the scale and zero point of
@@ -55,10 +56,10 @@ def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
     quantized, tables = {}, {}
     integer_product = _product_of_rows if row_scales else _product_of_tensor
 
-    def add_constant(name, array):
+    def add_constant(name: str, array: np.ndarray) -> None:
         model.graph.initializer.append(numpy_helper.from_array(array, name))
 
-    def quantize(name):
+    def quantize(name: str) -> tuple[str, str] | None:
         """Returns the names of integers and scales, or `None` if the matrix is not constant."""
         if name not in quantized:
             matrix = matrix_of(name)
@@ -73,8 +74,10 @@ def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
                 add_constant(quantized[name][0], np.ascontiguousarray(integers.T))
         return quantized[name]
 
-    def nodes_of_product(product, graph, inputs):
-        names: Any = quantize(product.input[1])
+    def nodes_of_product(
+        product: "onnx.NodeProto", graph: "onnx.GraphProto", inputs: dict[str, Sequence[str]]
+    ) -> "list[onnx.NodeProto] | None":
+        names = quantize(product.input[1])
         return None if names is None else integer_product(product, names[0], names[1], inputs)
 
     replace_products(model, nodes_of_product)
@@ -89,9 +92,9 @@ def int8_weights(model: "onnx.ModelProto", row_scales: Any = False) -> Any:
     int8_embeddings(model, stored)
     if row_scales and quantized:
         add_constant(ROW_CONSTANTS["axis"], np.array([-1], "int64"))
-        add_constant(ROW_CONSTANTS["least"], np.float32(LEAST))
-        add_constant(ROW_CONSTANTS["step"], np.float32(1 / 127))
-        add_constant(ROW_CONSTANTS["zero"], np.uint8(128))
+        add_constant(ROW_CONSTANTS["least"], np.array(LEAST, "float32"))
+        add_constant(ROW_CONSTANTS["step"], np.array(1 / 127, "float32"))
+        add_constant(ROW_CONSTANTS["zero"], np.array(128, "uint8"))
 
 
 def int8_weights_of_rows(model: "onnx.ModelProto") -> None:
@@ -99,7 +102,7 @@ def int8_weights_of_rows(model: "onnx.ModelProto") -> None:
     int8_weights(model, row_scales=True)
 
 
-def _tied_tables(model):
+def _tied_tables(model: "onnx.ModelProto") -> dict[str, str]:
     """Returns a dict from transposed matrices to the tables of embeddings that they come from."""
     nodes = [node for graph in nested_graphs(model.graph) for node in graph.node]
     looked_up = {node.input[0] for node in nodes if is_lookup(node)}
@@ -110,7 +113,9 @@ def _tied_tables(model):
     }
 
 
-def _product_of_tensor(product, weight, scales, inputs):
+def _product_of_tensor(
+    product: "onnx.NodeProto", weight: str, scales: str, inputs: dict[str, Sequence[str]]
+) -> "list[onnx.NodeProto]":
     """Returns the nodes that replace a `MatMul`.
 
     `inputs` is a dict from inputs of earlier products to their quantized values; it is extended.
@@ -136,7 +141,9 @@ def _product_of_tensor(product, weight, scales, inputs):
 ROW_CONSTANTS = {name: f"int8_rows/{name}" for name in ("axis", "least", "step", "zero")}
 
 
-def _product_of_rows(product, weight, scales, inputs):
+def _product_of_rows(
+    product: "onnx.NodeProto", weight: str, scales: str, inputs: dict[str, Sequence[str]]
+) -> "list[onnx.NodeProto]":
     """Returns the nodes that replace a `MatMul`, with a separate scale for each row of the input.
 
     `MatMulInteger` of ONNX Runtime accepts only one scale and one zero point for all rows.

@@ -1,4 +1,4 @@
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.patterns import match
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-def integer_top_k(model: "onnx.ModelProto") -> Any:
+def integer_top_k(model: "onnx.ModelProto") -> None:
     """Removes the conversion of integers to floats before `TopK`.
 
     tf2onnx converts integers to floats before `TopK`, and the results back to integers. But floats
@@ -32,7 +32,7 @@ def integer_top_k(model: "onnx.ModelProto") -> Any:
         for name in node.input:
             readers.setdefault(name, []).append(node)
 
-    def is_rounded(name):
+    def is_rounded(name: str) -> bool:
         """Returns whether all nodes that read a value convert it to integers."""
         casts = [
             each.op_type == "Cast" and each.attribute[0].i in integers

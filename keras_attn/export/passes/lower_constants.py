@@ -21,14 +21,16 @@ def lower_constants(model: "onnx.ModelProto") -> None:
     _lower_in(model.graph)
 
 
-def _lower_in(graph):
+def _lower_in(graph: "onnx.GraphProto") -> None:
     for holder in list(graph.node):
         for body in subgraphs(holder):
             _lower_into(body, holder, graph)
             _lower_in(body)
 
 
-def _lower_into(body, holder, graph):
+def _lower_into(
+    body: "onnx.GraphProto", holder: "onnx.NodeProto", graph: "onnx.GraphProto"
+) -> None:
     """Moves constants of `graph` into `body`, a subgraph of the node `holder` of `graph`."""
     initializers = {tensor.name for tensor in graph.initializer}
     for node in reversed(_constant_nodes(graph, initializers)):
@@ -41,7 +43,7 @@ def _lower_into(body, holder, graph):
         graph.initializer.remove(tensor)
 
 
-def _constant_nodes(graph, initializers):
+def _constant_nodes(graph: "onnx.GraphProto", initializers: set[str]) -> "list[onnx.NodeProto]":
     """Returns the nodes that read only initializers, or results of such nodes."""
     constants, nodes = set(initializers), []
     for node in graph.node:
@@ -51,7 +53,9 @@ def _constant_nodes(graph, initializers):
     return nodes
 
 
-def _names_that_must_stay(body, holder, graph):
+def _names_that_must_stay(
+    body: "onnx.GraphProto", holder: "onnx.NodeProto", graph: "onnx.GraphProto"
+) -> set[str]:
     """Returns the names of values that cannot move into `body`.
 
     A value can move only if it is read by graphs inside of `body` and nowhere else.

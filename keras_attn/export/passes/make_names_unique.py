@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from keras_attn.export.passes.graph import defined_names, subgraphs, unused
@@ -19,7 +20,7 @@ def make_names_unique(model: "onnx.ModelProto") -> None:
     _rename_inside(model.graph, {name: name for name in taken}, taken)
 
 
-def _rename_inside(graph, scope, taken):
+def _rename_inside(graph: "onnx.GraphProto", scope: Mapping[str, str], taken: set[str]) -> None:
     """Renames values in `graph` with the dict `scope`, and all values of its subgraphs."""
 
     for node in graph.node:

@@ -1,4 +1,4 @@
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
@@ -28,12 +28,12 @@ def matmul_of_any_rank(model: "onnx.ModelProto") -> None:
             if flat is None or flat.op_type != "Reshape":
                 continue
             tensor, matrix = flat.input[0], product.input[1]
-            shapes: list[Any] = [
+            left, right, result = (
                 symbolic.shapes.get(name) for name in (tensor, matrix, node.output[0])
-            ]
-            if None in shapes or len(shapes[1]) != 2:
+            )
+            if left is None or right is None or len(right) != 2:
                 continue
-            if shapes[0][-1] == shapes[1][0] and shapes[2] == (*shapes[0][:-1], shapes[1][1]):
+            if left[-1] == right[0] and result == (*left[:-1], right[1]):
                 node.op_type = "MatMul"
                 del node.attribute[:]
                 node.input[:] = [tensor, matrix]

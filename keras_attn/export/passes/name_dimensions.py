@@ -1,12 +1,13 @@
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from keras_attn.export._types import Dimensions
 from keras_attn.export.passes.graph import nested_graphs
 
 if TYPE_CHECKING:
     import onnx
 
 
-def name_dimensions(model: "onnx.ModelProto", dimensions: Any) -> None:
+def name_dimensions(model: "onnx.ModelProto", dimensions: Dimensions) -> None:
     """Names the dynamic dimensions of inputs and outputs.
 
     tf2onnx names every unknown dimension `unk__` with a number. This pass gives the dimensions of

@@ -1,4 +1,6 @@
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
@@ -10,7 +12,7 @@ REDUCTIONS = ("Reduce", "Arg")
 """Prefixes of the names of all operators that reduce axes."""
 
 
-def nonnegative_axes(model: "onnx.ModelProto") -> Any:
+def nonnegative_axes(model: "onnx.ModelProto") -> None:
     """Converts axes of reductions to non-negative numbers, if the rank is known.
 
     If a tensor is empty, ONNX Runtime before 1.31 does not reduce a negative axis: the result has
@@ -32,9 +34,9 @@ def nonnegative_axes(model: "onnx.ModelProto") -> Any:
             for name in node.input:
                 readers.setdefault(name, []).append(node.op_type)
 
-    def normalizes(node):
+    def normalizes(node: "onnx.NodeProto") -> bool:
         read_by = set(readers.get(node.output[0], []))
-        is_mean = node.op_type == "ReduceMean" and _attribute(node, "keepdims", 1)
+        is_mean = node.op_type == "ReduceMean" and _attribute(node, "keepdims", 1) != 0
         return is_mean and node.output[0] not in results and read_by <= {"Sub", "Add"}
 
     for graph in graphs:
@@ -52,11 +54,13 @@ def nonnegative_axes(model: "onnx.ModelProto") -> Any:
                     node.input[1] = _constant(model, constants, axes % len(shape))
 
 
-def _attribute(node, name, default):
+def _attribute(node: "onnx.NodeProto", name: str, default: int) -> int:
     return next((each.i for each in node.attribute if each.name == name), default)
 
 
-def _constant(model, constants, axes):
+def _constant(
+    model: "onnx.ModelProto", constants: "dict[str, onnx.TensorProto]", axes: np.ndarray
+) -> str:
     """Returns the name of an initializer with the given axes; adds it to the main graph if needed.
 
     `constants` is the dict of the existing initializers.

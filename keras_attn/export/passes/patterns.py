@@ -5,12 +5,23 @@ A pattern is the name of a variable, or a tuple of an operator and patterns of i
 wherever it occurs. The inputs of `Add` and `Mul` match in either order.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import onnx
+
+Pattern: TypeAlias = "str | tuple[Pattern, ...]"
 
 COMMUTATIVE = ("Add", "Mul")
 
 
-def match(pattern: Any, name: str, producers: Any, found: Any = None) -> Any:
+def match(
+    pattern: Pattern,
+    name: str,
+    producers: "Mapping[str, onnx.NodeProto]",
+    found: dict[str, str] | None = None,
+) -> dict[str, str] | None:
     """Matches the expression that computes a value.
 
     Args:

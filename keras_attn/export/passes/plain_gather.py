@@ -1,4 +1,4 @@
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.patterns import match
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 WRAPPED = ("Where", ("Less", ("Cast", "x"), "zero"), ("Add", "x", "size"), "x")
 
 
-def plain_gather(model: "onnx.ModelProto") -> Any:
+def plain_gather(model: "onnx.ModelProto") -> None:
     """Removes the conversion of negative indices before `Gather`.
 
     Keras adds the size of the axis to negative indices, but `Gather` of ONNX supports negative
@@ -24,7 +24,7 @@ def plain_gather(model: "onnx.ModelProto") -> Any:
     nodes = [node for graph in nested_graphs(model.graph) for node in graph.node]
     producers = {name: node for node in nodes for name in node.output}
 
-    def is_number(name, number):
+    def is_number(name: str, number: int) -> bool:
         tensor = constants.get(name)
         return tensor is not None and (numpy_helper.to_array(tensor) == number).all()
 

@@ -1,4 +1,4 @@
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_attn.export.passes.graph import nested_graphs
 from keras_attn.export.passes.remove_unused import remove_unused
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 TAKE_INT32 = ("Gather", "GatherElements")
 
 
-def plain_indices(model: "onnx.ModelProto") -> Any:
+def plain_indices(model: "onnx.ModelProto") -> None:
     """Removes conversions of indices between integer types.
 
     TensorFlow uses int32 indices, and ONNX uses int64 indices. Therefore the results of `TopK` are
@@ -28,7 +28,7 @@ def plain_indices(model: "onnx.ModelProto") -> Any:
     nodes = [node for graph in nested_graphs(model.graph) for node in graph.node]
     producers = {name: node for node in nodes for name in node.output}
 
-    def before_cast(name, to):
+    def before_cast(name: str, to: int) -> str | None:
         """Returns the input of the Cast to type `to` that computes a value, otherwise `None`."""
         node = producers.get(name)
         if node is None or node.op_type != "Cast" or node.attribute[0].i != to:
@@ -39,14 +39,13 @@ def plain_indices(model: "onnx.ModelProto") -> Any:
     for node in nodes:
         if node.op_type == "Cast":
             indices = before_cast(node.input[0], TensorProto.INT32)
-            if indices in found:
+            if indices is not None and indices in found:
                 node.input[0] = indices
     for node in nodes:
         for position, name in enumerate(node.input):
             indices = before_cast(name, TensorProto.INT64)
             takes_int32 = node.op_type in TAKE_INT32 and position == 1
-            if types.get(indices) == TensorProto.INT64 or (
-                types.get(indices) == TensorProto.INT32 and takes_int32
-            ):
+            accepted = (TensorProto.INT64, *([TensorProto.INT32] if takes_int32 else []))
+            if indices is not None and types.get(indices) in accepted:
                 node.input[position] = indices
     remove_unused(model)

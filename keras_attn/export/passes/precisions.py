@@ -1,5 +1,7 @@
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from keras_attn.export._types import OnnxPrecision
 from keras_attn.export.passes import (
     emulate_float16,
     half_precision,
@@ -13,7 +15,7 @@ from keras_attn.export.passes.weights_size import LIMIT, weights_size
 if TYPE_CHECKING:
     import onnx
 
-PRECISIONS = {
+PRECISIONS: dict[OnnxPrecision, tuple[Callable[["onnx.ModelProto"], None], ...]] = {
     "float32": (),
     "float16": (half_precision, emulate_float16),
     "int8": (int8_weights,),
@@ -24,7 +26,7 @@ PRECISIONS = {
 emulates the precision on a CPU."""
 
 
-def lower_precisions(model: "onnx.ModelProto", precision: Any) -> Any:
+def lower_precisions(model: "onnx.ModelProto", precision: OnnxPrecision) -> "list[onnx.ModelProto]":
     """Converts a float32 model to another precision.
 
     Args:
@@ -43,7 +45,7 @@ def lower_precisions(model: "onnx.ModelProto", precision: Any) -> Any:
     return forms[1:]
 
 
-def _without_garbage(model):
+def _without_garbage(model: "onnx.ModelProto") -> "onnx.ModelProto":
     """Returns the same model in new memory, because protobuf keeps the memory of deleted tensors.
 
     A model that is too large for one message is returned unchanged.

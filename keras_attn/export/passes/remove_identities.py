@@ -1,4 +1,6 @@
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from keras_attn.export.passes.graph import copy_of, nested_graphs, rename_values
 from keras_attn.export.passes.symbolic_shapes import UNLIMITED
@@ -7,7 +9,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-def remove_identities(model: "onnx.ModelProto") -> Any:
+def remove_identities(model: "onnx.ModelProto") -> None:
     """Removes nodes that return their input unchanged.
 
     These are Identity nodes, and Slice nodes that select all elements. (tf2onnx creates such Slice
@@ -21,20 +23,21 @@ def remove_identities(model: "onnx.ModelProto") -> Any:
 
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
 
-    def takes_everything(node):
+    def takes_everything(node: "onnx.NodeProto") -> bool:
         """Returns whether a Slice selects all elements of each axis."""
         if node.op_type != "Slice" or any(
             name and name not in constants for name in node.input[1:]
         ):
             return False
-        bounds: list[Any] = [
-            numpy_helper.to_array(constants[name]) if name else None for name in node.input[1:]
-        ]
-        starts, ends, *axes_and_steps = bounds
-        return (
+        starts, ends, *axes_and_steps = (
+            numpy_helper.to_array(constants[name]) if name else np.array(1)
+            for name in node.input[1:]
+        )
+        steps = axes_and_steps[1:]
+        return bool(
             not starts.any()
             and (ends >= UNLIMITED).all()
-            and all(steps is None or (steps == 1).all() for steps in axes_and_steps[1:])
+            and all((each == 1).all() for each in steps)
         )
 
     names = {}

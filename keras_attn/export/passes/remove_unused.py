@@ -17,7 +17,7 @@ def remove_unused(model: "onnx.ModelProto") -> None:
     drop_initializers(model.graph, {each.name for each in model.graph.initializer} - read)
 
 
-def _remove_nodes(graph):
+def _remove_nodes(graph: "onnx.GraphProto") -> None:
     read = {value.name for value in graph.output}
     for index in reversed(range(len(graph.node))):
         node = graph.node[index]
@@ -29,7 +29,7 @@ def _remove_nodes(graph):
         read |= read_names(node)
 
 
-def _read_by(graph):
+def _read_by(graph: "onnx.GraphProto") -> set[str]:
     names = {value.name for value in graph.output}
     for node in graph.node:
         names |= read_names(node)

@@ -51,7 +51,7 @@ def share_initializers(model: "onnx.ModelProto") -> None:
             return_own_values(graph)
 
 
-def _take_constant_nodes(graph):
+def _take_constant_nodes(graph: "onnx.GraphProto") -> "list[onnx.TensorProto]":
     """Removes the Constant nodes of one graph and returns their tensors."""
     tensors, nodes = [], []
     for node in graph.node:

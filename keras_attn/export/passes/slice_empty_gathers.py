@@ -1,4 +1,4 @@
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-def slice_empty_gathers(model: "onnx.ModelProto") -> Any:
+def slice_empty_gathers(model: "onnx.ModelProto") -> None:
     """Replaces `Gather` with an empty constant index by `Slice` from 0 to 0.
 
     Both operators return a tensor with an axis of size 0. A search has such tensors before its
@@ -23,7 +23,7 @@ def slice_empty_gathers(model: "onnx.ModelProto") -> Any:
     empty = {tensor.name for tensor in model.graph.initializer if list(tensor.dims) == [0]}
     added = {}
 
-    def constant(number):
+    def constant(number: int) -> str:
         """Returns the name of an initializer, int64 `(1,)`, with the number."""
         if number not in added:
             added[number] = f"slice_empty_gathers/{number}"

@@ -1,12 +1,22 @@
 """Infers the shapes of the values of a model without running the model."""
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, TypeVar
 
 from keras_attn.export.passes.graph import subgraphs
 
 if TYPE_CHECKING:
     import onnx
+
+AttributeValue = TypeVar("AttributeValue")
+
+Size: TypeAlias = int | str
+"""Known size, or the name of a size that is known only when the model runs."""
+
+Sizes: TypeAlias = tuple[Size, ...]
+Content: TypeAlias = Size | Sizes
+"""Content of an integer value: a size for a scalar, a tuple of sizes for a vector."""
 
 ELEMENTWISE = frozenset(
     """
@@ -38,14 +48,15 @@ class SymbolicShapes:
     """
 
     def __init__(self, model: "onnx.ModelProto") -> None:
-        self.shapes, self.contents = {}, {}
+        self.shapes: dict[str, Sizes] = {}
+        self.contents: dict[str, Content] = {}
         self._fresh = (f"?{number}" for number in itertools.count())
         self._read_constants(model.graph)
         for value in model.graph.input:
             self._read_type(value)
         self._read_nodes(model.graph)
 
-    def _read_constants(self, graph):
+    def _read_constants(self, graph: "onnx.GraphProto") -> None:
         from onnx import TensorProto, numpy_helper
 
         for tensor in graph.initializer:
@@ -55,7 +66,7 @@ class SymbolicShapes:
                 array = numpy_helper.to_array(tensor)
                 self.contents[tensor.name] = tuple(array.tolist()) if array.ndim else int(array)
 
-    def _read_type(self, value):
+    def _read_type(self, value: "onnx.ValueInfoProto") -> None:
         """Stores the declared shape of an input of a graph."""
         tensor = value.type.tensor_type
         if tensor.HasField("shape"):
@@ -64,7 +75,7 @@ class SymbolicShapes:
                 for size in tensor.shape.dim
             )
 
-    def _read_nodes(self, graph):
+    def _read_nodes(self, graph: "onnx.GraphProto") -> None:
         for node in graph.node:
             for inner in subgraphs(node):
                 self._read_constants(inner)
@@ -82,36 +93,39 @@ class SymbolicShapes:
 
     # Contents of integer values that are computed from sizes.
 
-    def _read_contents(self, node):
-        inputs: list[Any] = [self.contents.get(name) for name in node.input]
-        result = None
+    def _read_contents(self, node: "onnx.NodeProto") -> None:
+        inputs = [self.contents.get(name) for name in node.input]
+        first = inputs[0] if inputs else None
+        result: Content | None = None
         if node.op_type == "Shape" and not node.attribute:
             result = self.shapes.get(node.input[0])
-        elif not inputs or inputs[0] is None:
+        elif first is None:
             return
         elif node.op_type == "Identity" or node.op_type == "Cast" and _is_to_integer(node):
-            result = inputs[0]
+            result = first
         elif node.op_type == "Gather" and inputs[1] is not None:
-            result = _gather(*inputs)
-        elif node.op_type == "Slice" and all(each is not None for each in inputs):
-            result = _slice(*inputs)
-        elif node.op_type == "Squeeze" and isinstance(inputs[0], tuple) and len(inputs[0]) == 1:
-            result = inputs[0][0]
-        elif node.op_type == "Unsqueeze" and not isinstance(inputs[0], tuple):
-            result = (inputs[0],) if inputs[1:] in ([(0,)], [(-1,)]) else None
-        elif node.op_type == "Concat" and all(isinstance(each, tuple) for each in inputs):
-            result = sum(inputs, ())
-        elif node.op_type == "ReduceProd" and isinstance(inputs[0], tuple):
+            result = _gather(first, inputs[1])
+        elif node.op_type == "Slice":
+            result = _slice(first, inputs[1:])
+        elif node.op_type == "Squeeze" and isinstance(first, tuple) and len(first) == 1:
+            result = first[0]
+        elif node.op_type == "Unsqueeze" and not isinstance(first, tuple):
+            result = (first,) if inputs[1:] in ([(0,)], [(-1,)]) else None
+        elif node.op_type == "Concat":
+            vectors = [each for each in inputs if isinstance(each, tuple)]
+            result = sum(vectors, ()) if len(vectors) == len(inputs) else None
+        elif node.op_type == "ReduceProd" and isinstance(first, tuple):
             keeps = _attribute(node, "keepdims", 1)
-            result = (_product(inputs[0]),) if keeps else _product(inputs[0])
-        elif node.op_type == "Mul" and not any(isinstance(each, tuple | None) for each in inputs):
-            result = _product(inputs)
+            result = (_product(first),) if keeps else _product(first)
+        elif node.op_type == "Mul":
+            sizes = [each for each in inputs if isinstance(each, int | str)]
+            result = _product(sizes) if len(sizes) == len(inputs) else None
         if result is not None:
             self.contents[node.output[0]] = result
 
     # Shapes.
 
-    def _output_shapes(self, node):
+    def _output_shapes(self, node: "onnx.NodeProto") -> Sequence[Iterable[Size] | None]:
         """Returns the known shapes of the outputs of a node."""
         shapes = [self.shapes.get(name) for name in node.input]
         first = shapes[0] if shapes else None
@@ -122,10 +136,12 @@ class SymbolicShapes:
         if node.op_type == "Shape" and first is not None and not node.attribute:
             return [(len(first),)]
         if node.op_type == "MatMul":
-            return [self._matmul(*shapes)]
+            return [self._matmul(shapes[0], shapes[1])]
         if node.op_type == "Range":
             start, limit, step = (self.contents.get(name) for name in node.input)
-            return [[limit if (start, step) == (0, 1) and limit is not None else next(self._fresh)]]
+            if (start, step) == (0, 1) and isinstance(limit, int | str):
+                return [[limit]]
+            return [[next(self._fresh)]]
         if node.op_type in ("Expand", "ConstantOfShape"):
             return [self._filled(node, first)]
         if first is None:
@@ -140,10 +156,10 @@ class SymbolicShapes:
             return [first[:axis] + shapes[1] + first[axis + 1 :]]
         if node.op_type == "GatherElements":
             return [shapes[1]]
-        if node.op_type == "GatherND" and shapes[1] is not None and _are_numbers(shapes[1][-1]):
+        if node.op_type == "GatherND" and shapes[1] is not None and isinstance(shapes[1][-1], int):
             behind = _attribute(node, "batch_dims", 0) + shapes[1][-1]
             return [shapes[1][:-1] + first[behind:]]
-        if node.op_type == "Concat" and all(shape is not None for shape in shapes):
+        if node.op_type == "Concat" and None not in shapes:
             axis = _attribute(node, "axis", 0) % len(first)
             total = _sum([shape[axis] for shape in shapes if shape is not None])
             return [first[:axis] + (total,) + first[axis + 1 :]]
@@ -154,25 +170,27 @@ class SymbolicShapes:
         if node.op_type == "Slice":
             return [self._cut(node, first)]
         if node.op_type == "TopK":
-            count = self.contents.get(node.input[1], (next(self._fresh),))[0]
+            counts = self.contents.get(node.input[1])
+            count = counts[0] if isinstance(counts, tuple) else next(self._fresh)
             axis = _attribute(node, "axis", -1) % len(first)
             return [first[:axis] + (count,) + first[axis + 1 :]] * 2
         return []
 
-    def _broadcast(self, shapes):
-        if any(shape is None for shape in shapes):
+    def _broadcast(self, shapes: Sequence[Sizes | None]) -> Sizes | None:
+        known = [shape for shape in shapes if shape is not None]
+        if len(known) < len(shapes):
             return None
-        rank = max(len(shape) for shape in shapes)
-        padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+        rank = max(len(shape) for shape in known)
+        padded = [(1,) * (rank - len(shape)) + shape for shape in known]
         return tuple(self._common_size(set(sizes) - {1}) for sizes in zip(*padded, strict=True))
 
-    def _common_size(self, sizes):
+    def _common_size(self, sizes: set[Size]) -> Size:
         if len(sizes) <= 1:
             return sizes.pop() if sizes else 1
         numbers = [size for size in sizes if isinstance(size, int)]
         return numbers[0] if numbers else next(self._fresh)
 
-    def _reshape(self, node, shape):
+    def _reshape(self, node: "onnx.NodeProto", shape: Sizes | None) -> list[Size] | None:
         wanted = self.contents.get(node.input[1])
         if not isinstance(wanted, tuple):
             rank = self.shapes.get(node.input[1], (None,))[0]
@@ -185,46 +203,52 @@ class SymbolicShapes:
             sizes.append(next(self._fresh) if size == -1 else size)
         return sizes
 
-    def _matmul(self, left: Any, right: Any) -> Any:
+    def _matmul(self, left: Sizes | None, right: Sizes | None) -> Sizes | None:
         if left is None or right is None or min(len(left), len(right)) < 2:
             return None
-        batch: Any = self._broadcast([left[:-2], right[:-2]])
-        return (*batch, left[-2], right[-1])
+        batch = self._broadcast([left[:-2], right[:-2]])
+        return None if batch is None else (*batch, left[-2], right[-1])
 
-    def _filled(self, node, shape):
+    def _filled(self, node: "onnx.NodeProto", shape: Sizes | None) -> Sizes | None:
         if node.op_type == "ConstantOfShape":
-            return self.contents.get(node.input[0])
+            wanted = self.contents.get(node.input[0])
+            return wanted if isinstance(wanted, tuple) else None
         wanted = self.contents.get(node.input[1])
-        return None if wanted is None else self._broadcast([shape, wanted])
+        return self._broadcast([shape, wanted]) if isinstance(wanted, tuple) else None
 
-    def _cut(self, node, shape):
-        arguments: list[Any] = [self.contents.get(name) for name in node.input[1:]]
-        if len(arguments) < 3 or None in arguments:
+    def _cut(self, node: "onnx.NodeProto", shape: Sizes) -> list[Size]:
+        starts, ends, *others = [self.contents.get(name) for name in node.input[1:]]
+        axes_and_steps = [each for each in others if _is_numbers(each)]
+        if not (isinstance(starts, tuple) and isinstance(ends, tuple) and others) or len(
+            axes_and_steps
+        ) < len(others):
             return [next(self._fresh) for _ in shape]
-        starts, ends, axes = arguments[:3]
-        steps = arguments[3] if len(arguments) > 3 else (1,) * len(axes)
+        axes, *given = axes_and_steps
+        steps = given[0] if given else (1,) * len(axes)
         sizes = list(shape)
         for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-            if isinstance(sizes[axis], int) and isinstance(start, int) and isinstance(end, int):
-                sizes[axis] = len(range(sizes[axis])[start:end:step])
+            size = sizes[axis]
+            if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
+                sizes[axis] = len(range(size)[start:end:step])
             elif (start, step) != (0, 1) or not isinstance(end, int) or end < UNLIMITED:
                 sizes[axis] = next(self._fresh)
         return sizes
 
-    def _split(self, node, shape):
+    def _split(self, node: "onnx.NodeProto", shape: Sizes) -> list[Sizes]:
         axis = _attribute(node, "axis", 0) % len(shape)
         is_even = len(node.input) == 1
         sizes = None if is_even else self.contents.get(node.input[1])
-        if sizes is None:
+        if not isinstance(sizes, tuple):
             size = shape[axis]
-            even = is_even and isinstance(size, int) and size % len(node.output) == 0
-            each = size // len(node.output) if even else None
+            each = None
+            if is_even and isinstance(size, int) and size % len(node.output) == 0:
+                each = size // len(node.output)
             sizes = [each or next(self._fresh) for _ in node.output]
         return [shape[:axis] + (size,) + shape[axis + 1 :] for size in sizes]
 
-    def _reduce(self, node, shape):
+    def _reduce(self, node: "onnx.NodeProto", shape: Sizes) -> list[Size] | None:
         axes = self.contents.get(node.input[1]) if len(node.input) > 1 else None
-        if axes is None:
+        if not _is_numbers(axes):
             return None
         axes = {axis % len(shape) for axis in axes}
         keeps = _attribute(node, "keepdims", 1)
@@ -234,9 +258,9 @@ class SymbolicShapes:
             if keeps or axis not in axes
         ]
 
-    def _change_rank(self, node, shape):
+    def _change_rank(self, node: "onnx.NodeProto", shape: Sizes) -> list[Size] | None:
         axes = self.contents.get(node.input[1]) if len(node.input) > 1 else None
-        if axes is None:
+        if not _is_numbers(axes):
             return None
         if node.op_type == "Squeeze":
             axes = {axis % len(shape) for axis in axes}
@@ -246,13 +270,13 @@ class SymbolicShapes:
         return [1 if axis in axes else next(sizes) for axis in range(rank)]
 
 
-def _is_to_integer(cast):
+def _is_to_integer(cast: "onnx.NodeProto") -> bool:
     from onnx import TensorProto
 
     return cast.attribute[0].i in (TensorProto.INT32, TensorProto.INT64)
 
 
-def _attribute(node, name, default):
+def _attribute(node: "onnx.NodeProto", name: str, default: AttributeValue) -> AttributeValue:
     from onnx import helper
 
     for attribute in node.attribute:
@@ -261,25 +285,29 @@ def _attribute(node, name, default):
     return default
 
 
-def _gather(sizes, indices):
-    if not isinstance(sizes, tuple) or not _are_numbers(indices):
+def _gather(sizes: Content, indices: Content) -> Content | None:
+    if not isinstance(sizes, tuple):
         return None
-    if isinstance(indices, tuple):
+    if _is_numbers(indices):
         return tuple(sizes[index] for index in indices)
-    return sizes[indices]
+    return sizes[indices] if isinstance(indices, int) else None
 
 
-def _slice(sizes, starts, ends, axes=(0,), steps=(1,)):
-    if not isinstance(sizes, tuple) or axes != (0,) or not _are_numbers(starts + ends + steps):
+def _slice(sizes: Content, bounds: Sequence[Content | None]) -> Sizes | None:
+    """Returns a part of a vector. The bounds are starts and ends, and optionally axes and steps."""
+    numbers = [each for each in bounds if _is_numbers(each)]
+    if not isinstance(sizes, tuple) or len(numbers) < len(bounds):
         return None
-    return sizes[starts[0] : ends[0] : steps[0]]
+    starts, ends, axes, steps = [*numbers, *[(0,), (1,)][len(numbers) - 2 :]]
+    return sizes[starts[0] : ends[0] : steps[0]] if axes == (0,) else None
 
 
-def _are_numbers(sizes):
-    return all(isinstance(size, int) for size in (sizes if isinstance(sizes, tuple) else [sizes]))
+def _is_numbers(content: Content | None) -> TypeGuard[tuple[int, ...]]:
+    """Returns whether a content is a vector of known numbers."""
+    return isinstance(content, tuple) and all(isinstance(size, int) for size in content)
 
 
-def _product(sizes):
+def _product(sizes: Iterable[Size]) -> Size:
     number, names = 1, []
     for size in sizes:
         if isinstance(size, int):
@@ -291,7 +319,8 @@ def _product(sizes):
     return "*".join(sorted(names) + ([str(number)] if number != 1 else []))
 
 
-def _sum(sizes):
-    if all(isinstance(size, int) for size in sizes):
-        return sum(sizes)
+def _sum(sizes: Sequence[Size]) -> Size:
+    numbers = [size for size in sizes if isinstance(size, int)]
+    if len(numbers) == len(sizes):
+        return sum(numbers)
     return f"({'+'.join(str(size) for size in sizes)})"

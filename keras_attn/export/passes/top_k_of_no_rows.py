@@ -1,9 +1,10 @@
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_attn.export.passes.graph import all_names, nested_graphs, unused
-from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
+from keras_attn.export.passes.symbolic_shapes import Sizes, SymbolicShapes
 from keras_attn.export.passes.value_types import value_types
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def top_k_of_no_rows(model: "onnx.ModelProto") -> None:
         graph.node.extend(nodes)
 
 
-def _may_be_empty(node, shape):
+def _may_be_empty(node: "onnx.NodeProto", shape: Sizes | None) -> bool:
     """Returns whether a `TopK` selects along the last axis and its input may have no rows."""
     (axis,) = [each.i for each in node.attribute if each.name == "axis"] or [-1]
     if shape is None:
@@ -41,7 +42,9 @@ def _may_be_empty(node, shape):
     return is_last and any(not isinstance(size, int) or size == 0 for size in shape[:-1])
 
 
-def _top_k_with_added_row(model, top_k, type_, taken):
+def _top_k_with_added_row(
+    model: "onnx.ModelProto", top_k: "onnx.NodeProto", type_: int, taken: set[str]
+) -> "list[onnx.NodeProto]":
     """Returns the nodes that replace a `TopK` over the last axis, `(..., T)` to `(..., k)`."""
     from onnx import helper, numpy_helper
     from onnx.helper import make_node
@@ -49,7 +52,7 @@ def _top_k_with_added_row(model, top_k, type_, taken):
     prefix = unused(f"{top_k.output[0]}/no_rows", taken)
     taken.add(prefix)
 
-    def constant(name, array):
+    def constant(name: str, array: np.ndarray) -> str:
         full = f"{prefix}/{name}"
         model.graph.initializer.append(numpy_helper.from_array(array, full))
         return full
@@ -81,13 +84,13 @@ def _top_k_with_added_row(model, top_k, type_, taken):
     return nodes
 
 
-def _concat(inputs, output):
+def _concat(inputs: Sequence[str], output: str) -> "onnx.NodeProto":
     from onnx import helper
 
     return helper.make_node("Concat", inputs, [output], axis=0)
 
 
-def _reshape(value, shape, output):
+def _reshape(value: str, shape: str, output: str) -> "onnx.NodeProto":
     from onnx import helper
 
     return helper.make_node("Reshape", [value, shape], [output], allowzero=1)

@@ -1,4 +1,5 @@
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence, Sized
+from typing import TYPE_CHECKING
 
 from keras_attn.export.passes.graph import subgraphs
 
@@ -6,7 +7,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-def value_types(model: "onnx.ModelProto") -> Any:
+def value_types(model: "onnx.ModelProto") -> dict[str, int]:
     """Returns the element type of every value of a model.
 
     The output of an operator has the type of one of its inputs, or a fixed type. Shapes and
@@ -23,7 +24,7 @@ def value_types(model: "onnx.ModelProto") -> Any:
     return types
 
 
-def _read(graph, types, opset):
+def _read(graph: "onnx.GraphProto", types: dict[str, int], opset: int) -> None:
     types.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
     for value in graph.input:
         types.setdefault(value.name, value.type.tensor_type.elem_type)
@@ -43,7 +44,7 @@ def _read(graph, types, opset):
         types.update(zip(node.output, results, strict=True))
 
 
-def _output_types(node, types, opset):
+def _output_types(node: "onnx.NodeProto", types: Mapping[str, int], opset: int) -> list[int]:
     from onnx import TensorProto, defs, helper
 
     attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
@@ -68,6 +69,8 @@ def _output_types(node, types, opset):
     return results
 
 
-def _formals(declared, names):
+def _formals(
+    declared: "Sequence[onnx.defs.OpSchema.FormalParameter]", names: Sized
+) -> "list[onnx.defs.OpSchema.FormalParameter]":
     """Returns the declaration of each input or output; the last declaration may be variadic."""
     return [declared[min(index, len(declared) - 1)] for index in range(len(names))]

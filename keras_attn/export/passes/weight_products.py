@@ -5,7 +5,10 @@ both depend on the input, as in attention, remain in float32. LSTM and GRU nodes
 also remain in float32.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from keras_attn.export.passes.constant_values import computation, compute, inputs_of
 from keras_attn.export.passes.graph import copy_of, nested_graphs
@@ -15,7 +18,16 @@ if TYPE_CHECKING:
     import onnx
 
 
-def replace_products(model: "onnx.ModelProto", nodes_of_product: Any) -> None:
+Made: TypeAlias = dict[str, Sequence[str]]
+Replace: TypeAlias = (
+    "Callable[[onnx.NodeProto, onnx.GraphProto, Made], list[onnx.NodeProto] | None]"
+)
+
+
+def replace_products(
+    model: "onnx.ModelProto",
+    nodes_of_product: Replace,
+) -> None:
     """Replaces `MatMul` nodes by other nodes, and removes values that are no longer used.
 
     Args:
@@ -37,7 +49,7 @@ def replace_products(model: "onnx.ModelProto", nodes_of_product: Any) -> None:
     remove_unused(model)
 
 
-def constant_matrices(model: "onnx.ModelProto") -> Any:
+def constant_matrices(model: "onnx.ModelProto") -> Callable[[str], np.ndarray | None]:
     """Returns a function that looks up constant float32 matrices by name.
 
     Args:
@@ -53,7 +65,7 @@ def constant_matrices(model: "onnx.ModelProto") -> Any:
     producers = {name: node for graph in graphs for node in graph.node for name in node.output}
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
 
-    def matrix_of(name):
+    def matrix_of(name: str) -> np.ndarray | None:
         nodes = computation(name, producers, constants)
         if nodes is None:
             return None

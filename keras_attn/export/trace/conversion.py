@@ -1,5 +1,9 @@
 import threading
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import keras
+import numpy as np
 
 from keras_attn._backend.private_names import (
     freeze_function,
@@ -12,6 +16,11 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.passes.clean import OPSET
 from keras_attn.export.passes.graph import rename_values
 from keras_attn.export.trace import einsum_products, integer_division, operators, recurrent_operator
+from keras_attn.export.trace.trace_function import Trace
+
+if TYPE_CHECKING:
+    import onnx
+    import tensorflow as tf
 
 HANDLERS = {
     **recurrent_operator.HANDLERS,
@@ -26,7 +35,7 @@ tf2onnx converts wrongly or not at all. The dict is the argument `custom_op_hand
 _LOCK = threading.Lock()
 
 
-def convert(traced: Any) -> Any:
+def convert(traced: Trace) -> "onnx.ModelProto":
     """Converts a traced function to an ONNX model with one initializer for each weight.
 
     Args:
@@ -52,7 +61,7 @@ def convert(traced: Any) -> Any:
     return model
 
 
-def _to_onnx(traced):
+def _to_onnx(traced: Trace) -> "onnx.ModelProto":
     import tensorflow as tf
 
     concrete, constants = traced.concrete, traced.constants
@@ -85,7 +94,9 @@ def _to_onnx(traced):
     return model
 
 
-def _insert_constants(graph_def, constants):
+def _insert_constants(
+    graph_def: "tf.compat.v1.GraphDef", constants: Mapping[str, np.ndarray]
+) -> None:
     """Replaces inputs of a `GraphDef` by constants, in place; `constants` is a dict of arrays."""
     import tensorflow as tf
 
@@ -98,7 +109,7 @@ def _insert_constants(graph_def, constants):
             node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
 
 
-def _attach_weights(graph, weights):
+def _attach_weights(graph: "onnx.GraphProto", weights: Mapping[str, keras.Variable]) -> None:
     """Replaces each input that stands for a weight by an initializer named after the weight."""
     from onnx import numpy_helper
 

@@ -4,7 +4,7 @@ import copy
 import enum
 import functools
 import types
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
 import keras
 
@@ -19,7 +19,11 @@ FRAMEWORKS = frozenset({"keras", "tensorflow", "numpy", "onnx", "tf2onnx"})
 copied."""
 
 
-def copy_layers(*layers: Any) -> Any:
+Layers = TypeVarTuple("Layers")
+Copied = TypeVar("Copied")
+
+
+def copy_layers(*layers: *Layers) -> tuple[*Layers]:
     """Copies layers and all nested layers, but shares their variables.
 
     An export sets attributes of layers, such as `use_cudnn` and `dtype_policy`. It sets the
@@ -36,17 +40,18 @@ def copy_layers(*layers: Any) -> Any:
             this part.
 
     Returns:
-        List of the copies.
+        Tuple of the copies.
     """
     copies = _Copies()
-    return [copies.of(layer) for layer in layers]
+    return tuple(copies.of(layer) for layer in layers)
 
 
 class _Copies:
     """Creates the copies of objects on demand, one for each object."""
 
     def __init__(self) -> None:
-        self._pairs = {}  # id -> (original, copy); keeping the original keeps its id unique
+        # id -> (original, copy); keeping the original keeps its id unique
+        self._pairs: dict[int, tuple[object, object]] = {}
         self._records = graph_record_classes()
 
     def of(self, value: Any) -> Any:
@@ -75,11 +80,11 @@ class _Copies:
             return self._function(value)
         return self._other_object(value)
 
-    def _add(self, value, new):
+    def _add(self, value: object, new: Copied) -> Copied:
         self._pairs[id(value)] = value, new
         return new
 
-    def _object(self, value):
+    def _object(self, value: object) -> object:
         new = self._add(value, object.__new__(type(value)))
         for name, old in dict(vars(value)).items():
             # Nodes are not copied: they refer to all models that the layer is a part of.
@@ -87,7 +92,7 @@ class _Copies:
         forget_original_parts(new)
         return new
 
-    def _other_object(self, value):
+    def _other_object(self, value: object) -> object:
         try:
             new = copy.copy(value)
         except Exception:  # a class that does not support copies may raise any exception
@@ -97,19 +102,19 @@ class _Copies:
             object.__setattr__(new, name, self.of(old))
         return new
 
-    def _container(self, value):
+    def _container(self, value: dict | list | set) -> dict | list | set:
         # A container of Keras notifies its layer of each change, so `copy.copy` cannot be used.
         new = value.__class__() if hasattr(value, "tracker") else copy.copy(value)
         self._add(value, new).clear()
-        if isinstance(value, dict):
+        if isinstance(value, dict) and isinstance(new, dict):
             new.update({self.of(key): self.of(each) for key, each in dict(value).items()})
-        elif isinstance(value, list):
+        elif isinstance(new, list):
             new.extend([self.of(each) for each in list(value)])
-        else:
+        elif isinstance(new, set):
             new.update([self.of(each) for each in list(value)])
         return new
 
-    def _function(self, value):
+    def _function(self, value: types.FunctionType) -> types.FunctionType:
         cells = [types.CellType() for _ in value.__closure__ or ()]
         new = types.FunctionType(
             value.__code__, value.__globals__, value.__name__, None, tuple(cells) or None
@@ -124,7 +129,7 @@ class _Copies:
                 cell.cell_contents = self.of(content)
         return new
 
-    def _leads_to_layer(self, value):
+    def _leads_to_layer(self, value: object) -> bool:
         open_values, seen = [value], {}
         while open_values:
             each = open_values.pop()
@@ -136,7 +141,7 @@ class _Copies:
         return False
 
 
-def _parts(value):
+def _parts(value: object) -> list[object]:
     """Returns the objects that `value` refers to and through which a layer may be reachable."""
     if isinstance(value, dict):
         return [*value.keys(), *value.values()]
@@ -155,7 +160,7 @@ def _parts(value):
     return [] if is_foreign else list(dict(vars(value)).values())
 
 
-def _contents(cell):
+def _contents(cell: types.CellType) -> list[object]:
     """Returns a list with the content of a closure cell; an empty list for an empty cell."""
     try:
         return [cell.cell_contents]

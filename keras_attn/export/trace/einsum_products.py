@@ -5,15 +5,20 @@ letters.
 """
 
 import math
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import count
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from keras_attn._backend.private_names import unique_node_name
+from keras_attn.export.trace.tf2onnx_graph import Graph, Handlers, Node
+
+Size: TypeAlias = int | tuple[str, int]
+"""Size of an axis: a known size, or a tensor and the number of its axis."""
 
 
-def _einsum(graph, node, name, args):
+def _einsum(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Replaces an einsum of one or two tensors by sums, a matrix product and a transpose.
 
     Each axis of two tensors has one of these kinds:
@@ -39,7 +44,8 @@ def _einsum(graph, node, name, args):
             *result,
             *(label for term in terms[:index] + terms[index + 1 :] for label in term),
         }
-        operands.append(writer.sum(_Tensor(value, labels, _sizes(graph, value)), others))
+        sizes = dict(zip(labels, _sizes(graph, value), strict=False))
+        operands.append(writer.sum(_Tensor(value, labels, sizes), others))
     product = operands[0]
     if len(operands) == 2:
         product = writer.product(operands[0], operands[1], result)
@@ -47,7 +53,7 @@ def _einsum(graph, node, name, args):
     graph.make_node("Identity", [value], name=name, outputs=outputs, shapes=shapes, dtypes=types)
 
 
-def _labels(equation, ranks):
+def _labels(equation: str, ranks: Sequence[int | None]) -> tuple[list[list[str]], list[str]]:
     """Returns the labels of the axes of each tensor and of the result.
 
     Axes of an ellipsis have numbers as labels, counted from the last axis.
@@ -60,14 +66,17 @@ def _labels(equation, ranks):
         result = ("..." if "..." in equation else "") + result
     sizes = []
     for term, rank in zip(terms, ranks, strict=True):
-        if "..." in term and rank is None:
+        if "..." not in term:
+            sizes.append(0)
+        elif rank is None:
             raise ValueError(
                 "Expected tensors of known rank in an einsum with an ellipsis. "
                 f"Received: equation={equation!r}."
             )
-        sizes.append(rank - len(term) + 3 if "..." in term else 0)
+        else:
+            sizes.append(rank - len(term) + 3)
 
-    def expanded(term, size):
+    def expanded(term: str, size: int) -> list[str]:
         before, dots, after = term.partition("...")
         numbers = [str(number) for number in reversed(range(size))] if dots else []
         return [*before, *numbers, *after]
@@ -82,7 +91,7 @@ def _labels(equation, ranks):
     return terms, expanded(result, max(sizes))
 
 
-def _sizes(graph, value):
+def _sizes(graph: Graph, value: str) -> Iterable[Size]:
     """Returns the size of each axis: an int, or a pair (tensor, axis) if the size is unknown."""
     shape = graph.get_shape(value)
     if shape is None:
@@ -96,21 +105,19 @@ def _sizes(graph, value):
 class _Unknown:
     """Sizes of a tensor of unknown shape."""
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: str) -> None:
         self.value = value
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Size]:
         return ((self.value, axis) for axis in count())
 
 
 class _Tensor:
     """A tensor: its name, the labels of its axes, and a dict of their sizes."""
 
-    def __init__(self, value: Any, labels: Any, sizes: Any) -> None:
+    def __init__(self, value: str, labels: Sequence[str], sizes: dict[str, Size]) -> None:
         self.value = value
         self.labels = list(labels)
-        if not isinstance(sizes, dict):
-            sizes = dict(zip(labels, sizes, strict=False))
         self.sizes = sizes
 
 
@@ -122,12 +129,12 @@ class _Writer:
         dtype: Type of the tensors.
     """
 
-    def __init__(self, graph: Any, dtype: Any) -> None:
+    def __init__(self, graph: Graph, dtype: int) -> None:
         self.graph = graph
         self.dtype = dtype
-        self.shapes = {}
+        self.shapes: dict[str, str] = {}
 
-    def sum(self, tensor: Any, kept: Any) -> Any:
+    def sum(self, tensor: _Tensor, kept: Container[str]) -> _Tensor:
         """Sums over all axes whose labels are not in `kept`."""
         axes = [axis for axis, label in enumerate(tensor.labels) if label not in kept]
         if not axes:
@@ -135,7 +142,7 @@ class _Writer:
         value = self._make("ReduceSum", [tensor.value, self._constant(axes)], keepdims=0)
         return _Tensor(value, [each for each in tensor.labels if each in kept], tensor.sizes)
 
-    def product(self, left: Any, right: Any, result: Any) -> Any:
+    def product(self, left: _Tensor, right: _Tensor, result: Sequence[str]) -> _Tensor:
         """Returns the product of two tensors. Its axes may be in another order than `result`."""
         both = {*left.labels} & {*right.labels}
         batch = [label for label in result if label in both]
@@ -165,14 +172,14 @@ class _Writer:
         wanted = [[size] for size in [*of_batch, *(sizes[each] for each in [*rows, *columns])]]
         return _Tensor(self._reshape(value, wanted), labels, sizes)
 
-    def transpose(self, tensor: Any, labels: Any) -> Any:
+    def transpose(self, tensor: _Tensor, labels: Sequence[str]) -> _Tensor:
         """Returns the tensor with its axes in the given order."""
         if tensor.labels == labels:
             return tensor
         order = [tensor.labels.index(label) for label in labels]
         return _Tensor(self._make("Transpose", [tensor.value], perm=order), labels, tensor.sizes)
 
-    def _merge(self, tensor, groups):
+    def _merge(self, tensor: _Tensor, groups: Sequence[Sequence[str]]) -> str:
         """Reshapes a tensor to one axis for each group of labels."""
         if all(len(group) == 1 for group in groups):
             return tensor.value
@@ -180,23 +187,24 @@ class _Writer:
             tensor.value, [[tensor.sizes[each] for each in group] for group in groups]
         )
 
-    def _insert_axes(self, tensor, axis, number):
+    def _insert_axes(self, tensor: _Tensor, axis: int, number: int) -> str:
         """Inserts `number` axes of size 1 before `axis`."""
         if not number:
             return tensor.value
         axes = self._constant(list(range(axis, axis + number)))
         return self._make("Unsqueeze", [tensor.value, axes])
 
-    def _reshape(self, value, groups):
+    def _reshape(self, value: str, groups: Sequence[Sequence[Size]]) -> str:
         """Reshapes a tensor. Each new size is the product of a group of sizes."""
-        if all(isinstance(size, int) for group in groups for size in group):
-            shape = self._constant([math.prod(group) for group in groups])
+        known = [[size for size in group if isinstance(size, int)] for group in groups]
+        if sum(map(len, known)) == sum(map(len, groups)):
+            shape = self._constant([math.prod(group) for group in known])
         else:
             parts = [self._product_of_sizes(group) for group in groups]
             shape = parts[0] if len(parts) == 1 else self._make_integers("Concat", parts, axis=0)
         return self._make("Reshape", [value, shape], allowzero=1)
 
-    def _product_of_sizes(self, group):
+    def _product_of_sizes(self, group: Sequence[Size]) -> str:
         """Returns the product of sizes as a tensor of one number."""
         known = math.prod(size for size in group if isinstance(size, int))
         factors = [self._size(*size) for size in group if not isinstance(size, int)]
@@ -207,27 +215,27 @@ class _Writer:
             product = self._make_integers("Mul", [product, factor])
         return product
 
-    def _size(self, value, axis):
+    def _size(self, value: str, axis: int) -> str:
         """Returns the size of an axis as a tensor of one number."""
         if value not in self.shapes:
             self.shapes[value] = self._make_integers("Shape", [value])
         return self._make_integers("Gather", [self.shapes[value], self._constant([axis])], axis=0)
 
-    def _make(self, kind, inputs, **attributes):
+    def _make(self, kind: str, inputs: Sequence[str], **attributes: object) -> str:
         node = self.graph.make_node(kind, inputs, attr=attributes, dtypes=[self.dtype])
         return node.output[0]
 
-    def _make_integers(self, kind, inputs, **attributes):
+    def _make_integers(self, kind: str, inputs: Sequence[str], **attributes: object) -> str:
         from onnx import TensorProto
 
         node = self.graph.make_node(kind, inputs, attr=attributes, dtypes=[TensorProto.INT64])
         return node.output[0]
 
-    def _constant(self, numbers):
+    def _constant(self, numbers: Sequence[int]) -> str:
         return self.graph.make_const(unique_node_name("einsum"), np.array(numbers, "int64")).output[
             0
         ]
 
 
-HANDLERS = {"Einsum": (_einsum, [])}
+HANDLERS: Handlers = {"Einsum": (_einsum, [])}
 """The argument `custom_op_handlers` of tf2onnx."""

@@ -2,15 +2,15 @@
 
 import functools
 import inspect
-from typing import Any
 
 import keras
 from keras import ops
 
 from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn._types import Tensor
 
 
-def fold_time(*layers: Any) -> None:
+def fold_time(*layers: keras.layers.Layer) -> None:
     """Makes `TimeDistributed` layers call their inner layer once, with `batch * steps` rows.
 
     The results do not change if the inner layer processes all rows independently.
@@ -30,7 +30,12 @@ def fold_time(*layers: Any) -> None:
             layer.call = functools.partial(_call, layer)
 
 
-def _call(layer, inputs, training=None, mask=None):
+def _call(
+    layer: keras.layers.TimeDistributed,
+    inputs: Tensor,
+    training: bool | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
     """Replaces `keras.layers.TimeDistributed.call`."""
     inner, arguments = layer.layer, {}
     names = inspect.signature(inner.call).parameters
@@ -42,7 +47,7 @@ def _call(layer, inputs, training=None, mask=None):
     return ops.reshape(outputs, (*ops.shape(inputs)[:2], *ops.shape(outputs)[1:]))
 
 
-def _folded(value):
+def _folded(value: Tensor) -> Tensor:
     """Reshapes `(batch, steps, ...)` to `(batch * steps, ...)`."""
     batch, steps, *others = ops.shape(value)
     return ops.reshape(value, (batch * steps, *others))

@@ -1,12 +1,18 @@
 import copy
-from typing import Any
+from collections.abc import Container, Mapping, Sequence
+from typing import TYPE_CHECKING, Self
 
 import keras
+import numpy as np
 
+from keras_attn.export._types import Dimensions
 from keras_attn.export.trace.copy_layers import copy_layers
 from keras_attn.export.trace.fold_time import fold_time
 from keras_attn.export.trace.functional_names import axis_names, input_names, output_names
 from keras_attn.export.trace.portable_copy import make_traceable, portable_copy
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 class FunctionalFunction:
@@ -25,14 +31,14 @@ class FunctionalFunction:
         ValueError: If two inputs or outputs have the same name, or one has no name.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: keras.Model) -> None:
         self.inputs = dict(zip(input_names(model), model.inputs, strict=True))
         names = output_names(model, self.inputs)
         self.outputs = dict(zip(names, model.outputs, strict=True))
         self._structure = model.input
         (self.model,) = portable_copy(model)
 
-    def __call__(self, *tensors: Any) -> Any:
+    def __call__(self, *tensors: "tf.Tensor | np.ndarray") -> "dict[str, tf.Tensor]":
         """Runs the model.
 
         Args:
@@ -45,31 +51,31 @@ class FunctionalFunction:
         results = keras.tree.flatten(self.model(values, training=False))
         return dict(zip(self.outputs, results, strict=True))
 
-    def copied(self) -> Any:
+    def copied(self) -> Self:
         """Returns the same function with another copy of the model."""
         function = copy.copy(self)
         (function.model,) = copy_layers(self.model)
         return function
 
-    def folded(self) -> Any:
+    def folded(self) -> Self:
         """Returns the same function with `TimeDistributed` layers that can be traced."""
         function = self.copied()
         fold_time(function.model)
         return function
 
-    def traceable(self) -> Any:
+    def traceable(self) -> Self:
         """Returns the same function with layers that can be converted to ONNX but not run."""
         function = self.copied()
         make_traceable(function.model)
         return function
 
     @property
-    def weights(self) -> Any:
+    def weights(self) -> list[keras.Variable]:
         """List of all `keras.Variable`s that the function reads. Merged kernels are new ones."""
         return self.model.variables
 
     @property
-    def signature(self) -> Any:
+    def signature(self) -> "list[tf.TensorSpec]":
         """List of `tf.TensorSpec`: the inputs."""
         import tensorflow as tf
 
@@ -77,7 +83,12 @@ class FunctionalFunction:
             tf.TensorSpec(each.shape, each.dtype, name=name) for name, each in self.inputs.items()
         ]
 
-    def dimensions(self, arrays: Any, batches: Any, fixed: Any) -> Any:
+    def dimensions(
+        self,
+        arrays: Sequence[np.ndarray],
+        batches: "Sequence[tuple[Sequence[np.ndarray], Mapping[str, tf.Tensor]]]",
+        fixed: Container[tuple[str, int]],
+    ) -> Dimensions:
         """Returns the names or sizes of the axes of all inputs and outputs.
 
         The first axis of an output is named `batch` if, in all batches, it has the size of the

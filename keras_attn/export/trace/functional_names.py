@@ -1,19 +1,21 @@
 """Names of the inputs and outputs of a functional model in its exported file."""
 
+from collections.abc import Collection, Iterable, Mapping
 from itertools import count
-from typing import Any
 
 import keras
 
+from keras_attn.export._types import Axes
 
-def input_names(model: Any) -> Any:
+
+def input_names(model: keras.Model) -> list[str]:
     """Returns the names of a functional model's inputs, in the order of `model.inputs`."""
     if isinstance(model.input, dict):
         return _paths(model.input, "inputs")
     return [value.name for value in model.inputs]
 
 
-def output_names(model: Any, input_names: Any) -> Any:
+def output_names(model: keras.Model, input_names: Collection[str]) -> list[str]:
     """Returns the names of a functional model's outputs, in the order of `model.outputs`.
 
     All names differ from each other and from the names of the inputs, as ONNX requires.
@@ -37,7 +39,7 @@ def output_names(model: Any, input_names: Any) -> Any:
     return names
 
 
-def axis_names(name: str, shape: Any, first: Any = "batch") -> Any:
+def axis_names(name: str, shape: Iterable[int | None], first: str = "batch") -> Axes:
     """Returns a tuple with the size of each axis, or a name if the size is unknown.
 
     Args:
@@ -52,7 +54,7 @@ def axis_names(name: str, shape: Any, first: Any = "batch") -> Any:
     )
 
 
-def _paths(structure, what):
+def _paths(structure: Mapping[str, object], what: str) -> list[str]:
     """Returns a unique name such as `outer/inner` for each tensor in a nested dict.
 
     The dict contains the inputs or the outputs of a model.

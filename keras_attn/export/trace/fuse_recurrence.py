@@ -1,13 +1,16 @@
 import functools
-from typing import Any
+from typing import TYPE_CHECKING
 
 import keras
 
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.export.trace.recurrent_operator import recurrent_operator
 
+if TYPE_CHECKING:
+    import tensorflow as tf
 
-def fuse_recurrence(*layers: Any) -> None:
+
+def fuse_recurrence(*layers: keras.layers.Layer) -> None:
     """Changes LSTM and GRU layers so that each is exported as one ONNX operator, not as a loop.
 
     The changed layers can be traced and converted to ONNX, but not run. For every mask, the
@@ -31,7 +34,7 @@ def fuse_recurrence(*layers: Any) -> None:
             layer.inner_loop = functools.partial(_inner_loop, layer)
 
 
-def _has_operator(layer):
+def _has_operator(layer: keras.layers.RNN) -> bool:
     cell = layer.cell
     return (
         type(layer) in (keras.layers.LSTM, keras.layers.GRU, keras.layers.RNN)
@@ -42,7 +45,13 @@ def _has_operator(layer):
     )
 
 
-def _inner_loop(layer, sequences, initial_state, mask, training=False):
+def _inner_loop(
+    layer: keras.layers.RNN,
+    sequences: "tf.Tensor",
+    initial_state: "list[tf.Tensor]",
+    mask: "tf.Tensor | None",
+    training: bool = False,
+) -> "tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]":
     """Replaces `keras.layers.RNN.inner_loop`.
 
     Args:
@@ -73,7 +82,12 @@ def _inner_loop(layer, sequences, initial_state, mask, training=False):
     return outputs[:, -1], outputs, states
 
 
-def _fused_loop(layer, sequences, initial_state, mask):
+def _fused_loop(
+    layer: keras.layers.RNN,
+    sequences: "tf.Tensor",
+    initial_state: "list[tf.Tensor]",
+    mask: "tf.Tensor",
+) -> "tuple[tf.Tensor, list[tf.Tensor]]":
     """Returns the outputs and states of `_inner_loop` for a mask.
 
     The mask is an int32 tensor of shape `(B, T)`: 1 at real positions, 0 elsewhere.

@@ -5,11 +5,14 @@ integer by -1, is a hardware exception (SIGFPE), which ends the process. In expo
 division by 0 returns 0, as in NumPy; TensorFlow raises an error.
 """
 
+from collections.abc import Callable, Sequence
+
 from keras_attn._backend.private_names import convert_by_default
 from keras_attn.export.trace.operators.replacement import Replacement
+from keras_attn.export.trace.tf2onnx_graph import Graph, Handlers, Node
 
 
-def _floor_mod(graph, node, name, args):
+def _floor_mod(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `x % y` with the sign of `y`, like `Mod` of ONNX for integers.
 
     For floats, `Mod` has the sign of `x`, and is exact, unlike `x - floor(x / y) * y`.
@@ -29,7 +32,7 @@ def _floor_mod(graph, node, name, args):
     new.result(new("Mod", x, y if is_safe else _safe(new, y)[0]))
 
 
-def _floor_div(graph, node, name, args):
+def _floor_div(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `x // y`, rounded down. (`Div` of ONNX rounds integers towards zero.)"""
     if _is_integer(graph, node):
         _quotient(graph, node, _floored)
@@ -37,7 +40,7 @@ def _floor_div(graph, node, name, args):
         convert_by_default("FloorDiv", graph, node)
 
 
-def _floored(new, x, y):
+def _floored(new: Replacement, x: str, y: str) -> str:
     """Computes `x // y` as `(x - x % y) / y`.
 
     Signed integers of less than 64 bits are converted to int64, so that `x - x % y` cannot
@@ -58,7 +61,7 @@ def _floored(new, x, y):
     return new("Sub", new("Div", x, y), new.cast(new("And", signs_differ, has_rest), new.dtype))
 
 
-def _truncate_div(graph, node, name, args):
+def _truncate_div(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `x / y`, rounded towards zero."""
     if _is_integer(graph, node):
         _quotient(graph, node, lambda new, x, y: new("Div", x, y))
@@ -66,7 +69,7 @@ def _truncate_div(graph, node, name, args):
         node.type = "Div"
 
 
-def _truncate_mod(graph, node, name, args):
+def _truncate_mod(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `x % y` with the sign of `x`, as in C."""
     if not _is_integer(graph, node):
         node.type = "Mod"
@@ -79,7 +82,7 @@ def _truncate_mod(graph, node, name, args):
     new.result(new("Sub", x, new("Mul", new("Div", x, y), y)))
 
 
-def _quotient(graph, node, divide):
+def _quotient(graph: Graph, node: Node, divide: Callable[[Replacement, str, str], str]) -> None:
     """Replaces a node by a division that avoids the divisors 0 and -1."""
     is_safe = _is_safe(node)
     new = Replacement(graph, node)
@@ -93,7 +96,7 @@ def _quotient(graph, node, divide):
     new.result(new.where(is_special, new("Mul", x, y), divide(new, x, safe)))
 
 
-def _safe(new, divisor):
+def _safe(new: Replacement, divisor: str) -> tuple[str, str]:
     """Returns the divisors with 1 instead of 0 and -1, and a mask of the replaced divisors."""
     is_special = new("Equal", divisor, new.constant(0))
     if new.numpy_dtype.kind == "i":
@@ -101,7 +104,7 @@ def _safe(new, divisor):
     return new.where(is_special, new.constant(1), divisor), is_special
 
 
-def _is_safe(node):
+def _is_safe(node: Node) -> bool:
     """Returns whether the divisor of a node is constant, and neither 0 nor -1."""
     divisor = node.inputs[1]
     if not divisor.is_const():
@@ -110,14 +113,14 @@ def _is_safe(node):
     return not ((values == 0) | (values + 1 == 0)).any()
 
 
-def _is_integer(graph, node):
+def _is_integer(graph: Graph, node: Node) -> bool:
     from onnx import TensorProto
 
     floats = {TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16}
     return graph.get_dtype(node.input[0]) not in floats
 
 
-HANDLERS = {
+HANDLERS: Handlers = {
     "Div": (_truncate_div, []),
     "FloorDiv": (_floor_div, []),
     "FloorMod": (_floor_mod, []),

@@ -5,21 +5,33 @@ import logging
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias, get_args
+
+import keras
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 from keras_attn._backend.scan import loops_for_litert
+from keras_attn.export._types import LiteRTPrecision
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.trace.litert_operators import replace_operators
 
 LIMIT = 2**31 - 1
 """Maximum size of a model in bytes. Offsets in the file are signed 32-bit integers."""
 
-PRECISIONS = ("float32", "float16", "int8")
+PRECISIONS = get_args(LiteRTPrecision)
 """Precisions of the weights in a LiteRT file."""
 
 SIGNATURE = "serving_default"
 """Name of the signature of a file with one function."""
+
+
+Signatures: TypeAlias = (
+    "dict[str, tuple[Callable[..., dict[str, tf.Tensor]], Sequence[tf.TensorSpec]]]"
+)
+"""Dict from the name of each signature of a file to a function and its inputs."""
 
 
 def check_batch_size(batch_size: object) -> None:
@@ -31,7 +43,7 @@ def check_batch_size(batch_size: object) -> None:
         )
 
 
-def with_batch_size(spec: Any, batch_size: int) -> Any:
+def with_batch_size(spec: "tf.TensorSpec", batch_size: int) -> "tf.TensorSpec":
     """Returns a `tf.TensorSpec` whose first axis has a fixed size. Scalars are unchanged."""
     import tensorflow as tf
 
@@ -39,7 +51,7 @@ def with_batch_size(spec: Any, batch_size: int) -> Any:
     return tf.TensorSpec(shape, spec.dtype, spec.name)
 
 
-def require_small(weights: Any) -> None:
+def require_small(weights: Iterable[keras.Variable]) -> None:
     """Raises an error for weights that do not fit in a LiteRT file.
 
     The exporters call this function before they convert a model, because a conversion takes long.
@@ -61,9 +73,9 @@ def require_small(weights: Any) -> None:
 
 
 def convert_to_litert(
-    functions: dict[str, tuple[Callable[..., Any], Sequence[Any]]],
-    weights: Any,
-    precision: str = "float32",
+    functions: Signatures,
+    weights: Iterable[keras.Variable],
+    precision: LiteRTPrecision = "float32",
 ) -> bytes:
     """Converts functions of tensors to a LiteRT model with one signature for each function.
 
@@ -137,7 +149,7 @@ def _without_name_warnings() -> Iterator[None]:
         logger.removeFilter(is_shown)
 
 
-def _reason(error):
+def _reason(error: Exception) -> str:
     """Returns the message for an error of the converter, with the operators and their layers."""
     text = str(error)
     found = re.findall(r"'(tf\.\w+)' op|operation '(tf\.\w+)'", text)

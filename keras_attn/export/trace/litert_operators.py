@@ -6,13 +6,31 @@ layers are all covered, inside of loops too.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from keras_attn._backend.private_names import read_saved_model
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 SIGN_BIT = -(2**31)
+
+
+Inputs: TypeAlias = "Sequence[tf.compat.v1.NodeDef | None]"
+"""Nodes of the inputs of a node. `None` for an argument of the graph."""
+
+Readers: TypeAlias = "Sequence[tuple[tf.compat.v1.NodeDef, Inputs]]"
+"""Nodes that read the result of a node, each with the nodes of its inputs."""
+
+
+class FunctionDef(Protocol):
+    """Protobuf message of a function in a SavedModel."""
+
+    node_def: "Sequence[tf.compat.v1.NodeDef]"
+    signature: Any
+    ret: dict[str, str]
 
 
 class Form(NamedTuple):
@@ -21,17 +39,15 @@ class Form(NamedTuple):
     Attributes:
         function: Function of the inputs that returns the result.
         dtypes: Names of the dtypes of the first input for which the operator is replaced.
-        applies: Function that returns whether to replace a node. Its arguments are the list of the
-            nodes of the inputs (`None` for an argument of the graph), and a list of pairs for the
-            nodes that read the result: the node, and the nodes of its inputs.
+        applies: Function of `Inputs` and `Readers` that returns whether to replace a node.
     """
 
-    function: Callable[..., Any]
+    function: "Callable[..., tf.Tensor]"
     dtypes: tuple[str, ...]
-    applies: Callable[[Any, Any], bool] = lambda inputs, readers: True
+    applies: Callable[[Inputs, Readers], bool] = lambda inputs, readers: True
 
 
-def _softplus(x):
+def _softplus(x: "tf.Tensor") -> "tf.Tensor":
     """Computes `log(1 + exp(x))`, where LiteRT's `exp(x)` would be infinite above 88."""
     import tensorflow as tf
 
@@ -39,7 +55,7 @@ def _softplus(x):
     return tf.where(tf.math.is_nan(x), x, tf.maximum(x, 0) + rest)
 
 
-def _log1p(x):
+def _log1p(x: "tf.Tensor") -> "tf.Tensor":
     """Computes `log(1 + x)`. LiteRT's own operator rounds `1 + x`, and its `log` is inexact near 1.
 
     For a small x, log(1 + x) = 2 artanh(s) with s = x / (2 + x), which is a series of odd powers.
@@ -52,28 +68,28 @@ def _log1p(x):
     return tf.where(tf.abs(x) < 0.25, 2 * ratio * series, tf.math.log(1 + x))
 
 
-def _expm1(x):
+def _expm1(x: "tf.Tensor") -> "tf.Tensor":
     """Computes `exp(x) - 1 = tanh(x / 2) (exp(x) + 1)`, which is also exact for a small `x`."""
     import tensorflow as tf
 
     return tf.tanh(x / 2) * (tf.exp(x) + 1)
 
 
-def _rsqrt(x):
+def _rsqrt(x: "tf.Tensor") -> "tf.Tensor":
     """LiteRT's own operator returns NaN for 0; the converter restores it from `1 / sqrt(x)`."""
     import tensorflow as tf
 
     return tf.sqrt(1 / x)
 
 
-def _floor_divide(x, y):
+def _floor_divide(x: "tf.Tensor", y: "tf.Tensor") -> "tf.Tensor":
     """LiteRT's own operator ends the call for a divisor of 0."""
     import tensorflow as tf
 
     return tf.floor(x / y)
 
 
-def _modulo(x, y):
+def _modulo(x: "tf.Tensor", y: "tf.Tensor") -> "tf.Tensor":
     """LiteRT's own operator ends the process for the smallest integer modulo -1."""
     import tensorflow as tf
 
@@ -82,14 +98,14 @@ def _modulo(x, y):
     return tf.where(is_unit, tf.zeros_like(x), tf.math.floormod(x, divisor))
 
 
-def _equal(x, y):
+def _equal(x: "tf.Tensor", y: "tf.Tensor") -> "tf.Tensor":
     """LiteRT's own comparison of bytes ends the process."""
     import tensorflow as tf
 
     return tf.equal(tf.cast(x, "int32"), tf.cast(y, "int32"))
 
 
-def _sign_bits(x):
+def _sign_bits(x: "tf.Tensor") -> "tf.Tensor":
     """Returns an integer with the sign bit of a float. The other bits are 0."""
     import tensorflow as tf
 
@@ -97,14 +113,14 @@ def _sign_bits(x):
     return tf.where(is_below, SIGN_BIT, 0)
 
 
-def _sign_bit_of_integer(x, mask):
+def _sign_bit_of_integer(x: "tf.Tensor", mask: "tf.Tensor") -> "tf.Tensor":
     """Computes `x & mask` for a mask with the sign bit alone. LiteRT has no `BitwiseAnd`."""
     import tensorflow as tf
 
     return tf.where(x < 0, SIGN_BIT, 0)
 
 
-def _constant(node):
+def _constant(node: "tf.compat.v1.NodeDef | None") -> float | None:
     """Returns the value of a node that is a constant of one element, otherwise `None`."""
     import tensorflow as tf
 
@@ -114,22 +130,22 @@ def _constant(node):
     return value.item() if value.size == 1 else None
 
 
-def _selects_sign(inputs, readers):
+def _selects_sign(inputs: Inputs, readers: Readers) -> bool:
     return _constant(inputs[1]) == SIGN_BIT
 
 
-def _has_sign_read(inputs, readers):
+def _has_sign_read(inputs: Inputs, readers: Readers) -> bool:
     """Returns whether all readers of the bits of a float only read the sign."""
     return bool(readers) and all(
         reader.op == "BitwiseAnd" and _selects_sign(others, ()) for reader, others in readers
     )
 
 
-def _may_be_minus_one(inputs, readers):
+def _may_be_minus_one(inputs: Inputs, readers: Readers) -> bool:
     return _constant(inputs[1]) in (None, -1)
 
 
-def _may_be_zero(inputs, readers):
+def _may_be_zero(inputs: Inputs, readers: Readers) -> bool:
     """Returns whether the input may be 0, unlike a variance with an epsilon."""
     is_sum = inputs[0] is not None and inputs[0].op in ("Add", "AddV2")
     return not is_sum
@@ -168,7 +184,7 @@ def replace_operators(directory: str) -> None:
     path.write_bytes(saved_model.SerializeToString())
 
 
-def _replace_in(function, added):
+def _replace_in(function: FunctionDef, added: dict[str, FunctionDef]) -> None:
     """Replaces the operators of a `FunctionDef` by calls of functions, which are put in `added`."""
     import tensorflow as tf
 
@@ -197,7 +213,9 @@ def _replace_in(function, added):
         _rename_results(function, node.name)
 
 
-def _definition(name, function, dtypes):
+def _definition(
+    name: str, function: "Callable[..., tf.Tensor]", dtypes: "Sequence[tf.DType]"
+) -> FunctionDef:
     """Returns the `FunctionDef` of a function of tensors of any shape."""
     import tensorflow as tf
 
@@ -208,7 +226,7 @@ def _definition(name, function, dtypes):
     return definition
 
 
-def _call(node, definition):
+def _call(node: "tf.compat.v1.NodeDef", definition: FunctionDef) -> None:
     """Turns a `NodeDef` into a call of a function, with the same inputs and shapes."""
     shapes = copy.deepcopy(node.attr["_output_shapes"])
     node.op = "PartitionedCall"
@@ -219,12 +237,12 @@ def _call(node, definition):
     node.attr["Tout"].list.type.extend(each.type for each in definition.signature.output_arg)
 
 
-def _source(reference):
+def _source(reference: str) -> str:
     """Returns the name of the node of a reference, such as `node:y:0` or `^node`."""
     return reference.lstrip("^").split(":")[0]
 
 
-def _rename_results(function, name):
+def _rename_results(function: FunctionDef, name: str) -> None:
     """Renames the references to the only result of a node that is now a call."""
     called = f"{name}:output:0"
     for node in function.node_def:

@@ -1,9 +1,12 @@
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from keras import ops
 
-from keras_attn.export.trace.stepped_search import NEXT
+from keras_attn.export.trace.stepped_search import NEXT, SteppedSearch
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 class NonemptySteps:
@@ -21,7 +24,7 @@ class NonemptySteps:
         start_signature, step_signature, finish_signature: See `SteppedSearch`.
     """
 
-    def __init__(self, steps: Any) -> None:
+    def __init__(self, steps: SteppedSearch) -> None:
         self._steps = steps
         self.start_signature = steps.start_signature
         self.step_signature = steps.step_signature
@@ -32,19 +35,19 @@ class NonemptySteps:
             if not spec.name.startswith("memory/")
         }
 
-    def start(self, *inputs: Any) -> dict[str, Any]:
+    def start(self, *inputs: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns the values before the first token, see `SteppedSearch.start`."""
         return self._extended(self._steps.start(*inputs))
 
-    def step(self, *values: Any) -> dict[str, Any]:
+    def step(self, *values: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns the values that the next token changes, see `SteppedSearch.step`."""
         return self._extended(self._steps.step(*self._shortened(self.step_signature, values)))
 
-    def finish(self, *values: Any) -> dict[str, Any]:
+    def finish(self, *values: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns the results of the search, see `SteppedSearch.finish`."""
         return self._steps.finish(*self._shortened(self.finish_signature, values))
 
-    def _extended(self, values: dict[str, Any]) -> dict[str, Any]:
+    def _extended(self, values: "dict[str, tf.Tensor]") -> "dict[str, tf.Tensor]":
         extended = {}
         for name, value in values.items():
             for axis in self._axes.get(name.removeprefix(NEXT), []):
@@ -54,7 +57,9 @@ class NonemptySteps:
             extended[name] = value
         return extended
 
-    def _shortened(self, signature: Any, values: Sequence[Any]) -> list[Any]:
+    def _shortened(
+        self, signature: "Sequence[tf.TensorSpec]", values: "Sequence[tf.Tensor]"
+    ) -> "list[tf.Tensor]":
         shortened = []
         for spec, value in zip(signature, values, strict=True):
             axes = self._axes.get(spec.name, [])

@@ -3,12 +3,12 @@ from typing import Any
 from keras_attn._backend.private_names import has_dropout_masks
 from keras_attn._drop_ins.low_rank_adaptation import LowRankAdaptation
 from keras_attn._layer.flatten_layers import flatten_layers
-from keras_attn.export.trace.copy_layers import copy_layers
+from keras_attn.export.trace.copy_layers import Layers, copy_layers
 from keras_attn.export.trace.fold_time import fold_time
 from keras_attn.export.trace.fuse_recurrence import fuse_recurrence
 
 
-def portable_copy(*layers: Any, keep_precision: Any = False) -> Any:
+def portable_copy(*layers: *Layers, keep_precision: bool = False) -> tuple[*Layers]:
     """Copies layers so that their results do not depend on this machine.
 
     - `use_cudnn` becomes `False`. On a machine with a GPU, a layer with `use_cudnn="auto"` would be
@@ -26,7 +26,7 @@ def portable_copy(*layers: Any, keep_precision: Any = False) -> Any:
         keep_precision: Bool, whether layers keep mixed precision. Defaults to `False`.
 
     Returns:
-        List of copies that share the variables of the originals, see `copy_layers`.
+        Tuple of copies that share the variables of the originals, see `copy_layers`.
     """
     copies = copy_layers(*layers)
     for layer in flatten_layers(copies):
@@ -42,7 +42,7 @@ def portable_copy(*layers: Any, keep_precision: Any = False) -> Any:
     return copies
 
 
-def traceable_copy(*layers: Any) -> Any:
+def traceable_copy(*layers: *Layers) -> tuple[*Layers]:
     """Copies layers so that all their operations can be converted to ONNX.
 
     The copies can be traced but not run, because they may contain ONNX operators for LSTM and GRU
@@ -52,7 +52,7 @@ def traceable_copy(*layers: Any) -> Any:
         *layers: Keras layers or models from `portable_copy`.
 
     Returns:
-        List of copies that share the variables of the originals.
+        Tuple of copies that share the variables of the originals.
     """
     copies = copy_layers(*layers)
     make_traceable(*copies)

@@ -5,12 +5,25 @@ that only raises an error. During the conversion, a handler of tf2onnx replaces 
 operator.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import keras
+
+from keras_attn.export.trace.tf2onnx_graph import Graph, Handlers, Node
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _NAME = "recurrent_operator"
 
 
-def recurrent_operator(cell: Any, steps: Any, lengths: Any, states: Any) -> Any:
+def recurrent_operator(
+    cell: keras.layers.LSTMCell | keras.layers.GRUCell,
+    steps: "tf.Tensor",
+    lengths: "tf.Tensor",
+    states: "Sequence[tf.Tensor]",
+) -> "tuple[tf.Tensor, list[tf.Tensor]]":
     """Runs a Keras cell over a sequence with a single ONNX operator, LSTM or GRU.
 
     TensorFlow can trace the returned tensors, and tf2onnx can convert them, but TensorFlow cannot
@@ -53,11 +66,11 @@ def recurrent_operator(cell: Any, steps: Any, lengths: Any, states: Any) -> Any:
     return tf.squeeze(outputs, 1), [tf.squeeze(state, 0) for state in states]
 
 
-def _never_run(*_):
+def _never_run(*_: object) -> NoReturn:
     raise NotImplementedError("This operator exists in ONNX only.")
 
 
-def _weights(cell):
+def _weights(cell: keras.layers.LSTMCell | keras.layers.GRUCell) -> "list[tf.Tensor]":
     """Returns kernel `(I, gates*H)`, recurrent kernel `(H, gates*H)` and bias `(2*gates*H,)` of a
     cell.
 
@@ -76,7 +89,7 @@ def _weights(cell):
     return [_reorder_gates(weight, cell.units) for weight in weights]
 
 
-def _reorder_gates(weight, units):
+def _reorder_gates(weight: "tf.Tensor", units: int) -> "tf.Tensor":
     """Reorders the gates of an LSTM from Keras, i f c o, to ONNX, i o f c."""
     import tensorflow as tf
 
@@ -85,13 +98,16 @@ def _reorder_gates(weight, units):
     return tf.concat([gates[index] for index in order], -1)
 
 
-def _make_node(graph, node, name, args):
+def _make_node(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Replaces the call of `_never_run` by the operator LSTM or GRU."""
     if _NAME not in name.split("/")[-1]:
         raise ValueError(f"{name} calls a Python function, which ONNX cannot do.")
     reset_after, *inputs = node.input
     steps, kernel, recurrent_kernel, bias, lengths, *states = inputs
-    attributes = {"hidden_size": graph.get_shape(recurrent_kernel)[-1]}
+    shape = graph.get_shape(recurrent_kernel)
+    if shape is None:
+        raise ValueError(f"{name} has weights of unknown shape.")
+    attributes = {"hidden_size": shape[-1]}
     if len(states) == 1:
         reset_after = int(node.inputs[0].get_tensor_value())
         attributes["linear_before_reset"] = reset_after
@@ -108,5 +124,5 @@ def _make_node(graph, node, name, args):
     )
 
 
-HANDLERS = {"PyFuncStateless": (_make_node, [])}
+HANDLERS: Handlers = {"PyFuncStateless": (_make_node, [])}
 """The argument `custom_op_handlers` of tf2onnx for `recurrent_operator`."""

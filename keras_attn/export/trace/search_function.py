@@ -1,19 +1,26 @@
 import copy
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
 
 import keras
+import numpy as np
 
 from keras_attn._backend.private_names import implicit_mask
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._types import TensorDict
+from keras_attn.export._types import Arrays, Dimensions, ExportTokenizer, Run
 from keras_attn.export.preconditions import check_dense_numbers, check_stateless
 from keras_attn.export.trace.fold_time import fold_time
 from keras_attn.export.trace.functional_names import axis_names
 from keras_attn.export.trace.portable_copy import portable_copy, traceable_copy
 from keras_attn.masks import join
-from keras_attn.models.generation_model import check_generation_model
-from keras_attn.models.model_inputs import call_encoder, reads_ids
+from keras_attn.models.generation_model import GenerationModel, check_generation_model
+from keras_attn.models.model_inputs import SymbolicInputs, call_encoder, reads_ids
 from keras_attn.models.side import Side, source_side
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 SOURCE_IDS = "source_ids"
 """Name of the input of an exported file for a model that reads token ids."""
@@ -80,12 +87,12 @@ class SearchFunction:
 
     def __init__(
         self,
-        model: Any,
-        source_tokenizer: Any = None,
-        target_tokenizer: Any = None,
-        alignments: Any = None,
-        target_prefix: Any = False,
-        keep_precision: Any = False,
+        model: GenerationModel,
+        source_tokenizer: ExportTokenizer | None = None,
+        target_tokenizer: ExportTokenizer | None = None,
+        alignments: bool | None = None,
+        target_prefix: bool = False,
+        keep_precision: bool = False,
     ) -> None:
         for tokenizer in (source_tokenizer, target_tokenizer):
             if tokenizer is not None and not isinstance(getattr(tokenizer, "model", None), bytes):
@@ -138,7 +145,7 @@ class SearchFunction:
         source = self.source
         self.accepts_empty_texts = bool(source and source.add_start and not source.add_end)
 
-    def __call__(self, *values: Any) -> Any:
+    def __call__(self, *values: "tf.Tensor | np.ndarray") -> "dict[str, tf.Tensor]":
         """Runs the model.
 
         Args:
@@ -156,13 +163,13 @@ class SearchFunction:
         )
         return {name: results[name] for name in OUTPUTS if name in results}
 
-    def encode(self, *values: Any) -> Any:
+    def encode(self, *values: "tf.Tensor | np.ndarray") -> TensorDict:
         """Runs the encoder on a tensor for each of `inputs`; returns arguments of the search."""
         is_single = len(self.inputs) == 1
         inputs = values[0] if is_single else dict(zip(self.inputs, values, strict=True))
         return call_encoder(self.encoder, inputs, training=False)
 
-    def encode_with_mask(self, *values: Any) -> Any:
+    def encode_with_mask(self, *values: "tf.Tensor | np.ndarray") -> TensorDict:
         """Runs the encoder like `encode`, with the implicit Keras masks joined to `encoder_mask`.
 
         Keras passes implicit masks only to `Search.call`, not to the other methods of a search.
@@ -176,27 +183,27 @@ class SearchFunction:
         )
         return {**encoded, "encoder_mask": mask}
 
-    def traceable(self) -> Any:
+    def traceable(self) -> Self:
         """Returns the same function with layers that can be converted to ONNX but not run."""
         function = copy.copy(self)
         function.encoder, function.search = traceable_copy(self.encoder, self.search)
         return function
 
-    def runner(self) -> Any:
+    def runner(self) -> Run:
         """Returns a compiled function from keyword arguments to a dict, both of NumPy arrays."""
         import tensorflow as tf
 
         compiled = tf.function(self.__call__, input_signature=self.signature, autograph=False)
         compiled = compiled.get_concrete_function()
 
-        def run(**inputs):
+        def run(**inputs: np.ndarray) -> Arrays:
             outputs = compiled(**{name: tf.constant(value) for name, value in inputs.items()})
             return {name: value.numpy() for name, value in outputs.items()}
 
         return run
 
     @property
-    def signature(self) -> Any:
+    def signature(self) -> "list[tf.TensorSpec]":
         """List of `tf.TensorSpec`: the inputs."""
         import tensorflow as tf
 
@@ -212,7 +219,7 @@ class SearchFunction:
         return specs
 
     @property
-    def dimensions(self) -> Any:
+    def dimensions(self) -> Dimensions:
         """Dictionary from the name of each input and output to the names or sizes of its axes."""
         sizes = {"hypotheses": self.num_hypotheses}
         return {
@@ -229,7 +236,7 @@ class SearchFunction:
         }
 
     @property
-    def defaults(self) -> Any:
+    def defaults(self) -> dict[str, float | list[int]]:
         """Dictionary of the default values of the search inputs: the settings of the search."""
         return {
             "max_length": self.search.max_length,
@@ -238,12 +245,14 @@ class SearchFunction:
         }
 
 
-def named(signature: Any, values: Any) -> Any:
+def named(
+    signature: "Sequence[tf.TensorSpec]", values: "Sequence[tf.Tensor | np.ndarray]"
+) -> "dict[str, tf.Tensor | np.ndarray]":
     """Returns a dictionary from the names in a list of `tf.TensorSpec` to the given values."""
     return {spec.name: value for spec, value in zip(signature, values, strict=True)}
 
 
-def _inputs(source):
+def _inputs(source: SymbolicInputs) -> dict[str, keras.KerasTensor]:
     """Returns a dictionary from the names in the file to the symbolic inputs of a model."""
     if reads_ids(source):
         return {SOURCE_IDS: keras.KerasTensor((None, None), "int32")}
@@ -265,7 +274,9 @@ def _inputs(source):
     return inputs
 
 
-def _vocabulary_size(side, layer, tokenizer):
+def _vocabulary_size(
+    side: str, layer: keras.layers.Layer, tokenizer: ExportTokenizer | None
+) -> int:
     size = get_vocabulary_size(layer)
     if size is None:
         raise ValueError(

@@ -1,6 +1,6 @@
 """Limit of the characters of a text, because tokenization may take quadratic time."""
 
-from typing import Any
+from keras_attn.models.side import Side
 
 CHARACTERS_PER_TOKEN = 32
 MAX_SOURCE_LENGTH = 512
@@ -9,13 +9,13 @@ MAX_SOURCE_LENGTH = 512
 MAX_PREFIX_CHARACTERS = 16_384
 
 
-def max_source_characters(function: Any, value: Any = None) -> Any:
+def max_source_characters(source: Side, value: int | None = None) -> int:
     """Returns the maximum length of a source text, in characters (code points).
 
     The limit applies to exported files that contain tokenizers.
 
     Args:
-        function: `SearchFunction`.
+        source: `Side` of the source.
         value: Positive int, or `None`. As in the runtime, `None` means 32 times the maximum number
             of source tokens, at most 32 * 512.
 
@@ -23,7 +23,7 @@ def max_source_characters(function: Any, value: Any = None) -> Any:
         ValueError: If `value` is not a positive int.
     """
     if value is None:
-        limits = [MAX_SOURCE_LENGTH, function.source.max_length]
+        limits = [MAX_SOURCE_LENGTH, source.max_length]
         return CHARACTERS_PER_TOKEN * min(limit for limit in limits if limit is not None)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value < 2**31:
         raise ValueError(

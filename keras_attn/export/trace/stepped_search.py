@@ -1,8 +1,14 @@
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import keras
 
-from keras_attn.export.trace.search_function import OUTPUTS, named
+from keras_attn._types import TensorDict
+from keras_attn.export._types import Axes
+from keras_attn.export.trace.search_function import OUTPUTS, SearchFunction, named
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 NEXT = "next/"
 """Prefix of the output names of a step. In ONNX, an output must not have the name of an input."""
@@ -33,7 +39,9 @@ class SteppedSearch:
         dimensions: Dict from each input and output name to the names or sizes of its axes.
     """
 
-    def __init__(self, function: Any, signature: Any = None) -> None:
+    def __init__(
+        self, function: SearchFunction, signature: "Sequence[tf.TensorSpec] | None" = None
+    ) -> None:
         import tensorflow as tf
 
         self._function = function
@@ -61,11 +69,13 @@ class SteppedSearch:
             for name in (spec.name, NEXT + spec.name):
                 self.dimensions[name] = _axes(name, spec.shape)
 
-    def start(self, *inputs: Any) -> Any:
+    def start(self, *inputs: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns the values before the first token, by name."""
         return _flat(self._prepare(*inputs))
 
-    def step(self, length_penalty: Any, *flat_values: Any) -> Any:
+    def step(
+        self, length_penalty: "tf.Tensor", *flat_values: "tf.Tensor"
+    ) -> "dict[str, tf.Tensor]":
         """Returns the values that the next token changes, with the prefix `NEXT`, and `partial`."""
         values = keras.tree.pack_sequence_as(self._structure, flat_values)
         given = _flat(values)
@@ -79,13 +89,13 @@ class SteppedSearch:
         }
         return {"partial": search.partial(carry), **following}
 
-    def finish(self, *hypotheses: Any) -> Any:
+    def finish(self, *hypotheses: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns the results, see `SearchFunction`."""
         structure = self._structure["hypotheses"]
         results = self._function.search.finish(keras.tree.pack_sequence_as(structure, hypotheses))
         return {name: results[name] for name in OUTPUTS if name in results}
 
-    def _prepare(self, *values):
+    def _prepare(self, *values: "tf.Tensor") -> TensorDict:
         function = self._function
         count = len(function.inputs)
         encoded = function.encode_with_mask(*values[:count])
@@ -95,13 +105,13 @@ class SteppedSearch:
         return {**carry, "memory": memory, "max_lengths": max_lengths}
 
 
-def _flat(structure):
+def _flat(structure: TensorDict) -> "dict[str, tf.Tensor]":
     return {
         "/".join(map(str, path)): leaf for path, leaf in keras.tree.flatten_with_path(structure)
     }
 
 
-def _axes(name, shape):
+def _axes(name: str, shape: Iterable[int | None]) -> Axes:
     part = name.removeprefix(NEXT)
     is_of_beams = part.startswith("state/") and not part.startswith("state/shared/")
     rows = "rows" if is_of_beams else "batch"

@@ -1,10 +1,17 @@
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from keras_attn.export.passes.graph import copy_of, defined_names, nested_graphs, rename_values
+from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.source_characters import MAX_PREFIX_CHARACTERS
 from keras_attn.masks import END_OF_ROW
+from keras_attn.models.side import Side, source_side
+from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
+
+if TYPE_CHECKING:
+    import onnx
 
 DOMAIN = "ai.onnx.contrib"
 """Domain of the operators of onnxruntime-extensions."""
@@ -126,7 +133,11 @@ regular expression that truncates a text."""
 
 
 def add_text(
-    model: Any, source_tokenizer: Any, target_tokenizer: Any, function: Any, max_characters: Any
+    model: "onnx.ModelProto",
+    source_tokenizer: SentencePieceTokenizer,
+    target_tokenizer: SentencePieceTokenizer,
+    function: SearchFunction,
+    max_characters: int,
 ) -> None:
     """Adds tokenizers to a model of token ids, as operators of onnxruntime-extensions.
 
@@ -150,7 +161,8 @@ def add_text(
     """
     from onnx import helper
 
-    graph, source, target = model.graph, function.source, function.target
+    graph, target = model.graph, function.target
+    source = source_side(function.encoder, function.search, source_tokenizer)
     sizes = {each.name: each.type for each in graph.output}["scores"]
     rename_values(graph, {"scores": "found_scores", "log_probs": "found_log_probs"})
     encode = _parse_encode(
@@ -201,7 +213,7 @@ def add_text(
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
 
 
-def _optional(value):
+def _optional(value: "onnx.ValueInfoProto") -> "onnx.ValueInfoProto":
     """Returns an optional input with the name and type of `value`.
 
     ONNX Runtime would log a warning for an input with a default value.
@@ -212,7 +224,7 @@ def _optional(value):
     return helper.make_value_info(value.name, kind)
 
 
-def _choice(value, default):
+def _choice(value: "onnx.ValueInfoProto", default: npt.ArrayLike) -> "list[onnx.NodeProto]":
     """Returns nodes that compute `{name}/value`: the optional input `name`, or its default."""
     from onnx import helper
 
@@ -236,14 +248,20 @@ def _choice(value, default):
     ]
 
 
-def _end_token_id(source):
+def _end_token_id(source: Side) -> int:
     """Returns the id in the column after the last token of a source."""
     if source.add_end:
-        return source.end_token_id
+        return source.end[0]
     return END_OF_ROW if source.masks_only_trailing_padding else source.pad_token_id
 
 
-def _parse_encode(tokenizer, max_characters, max_length, **others):
+def _parse_encode(
+    tokenizer: SentencePieceTokenizer,
+    max_characters: int,
+    max_length: int | None,
+    name: str | None = None,
+    **others: npt.ArrayLike,
+) -> "onnx.GraphProto":
     """Returns the graph `ENCODE`.
 
     It truncates long texts before tokenization, and the tokens to `max_length`, or `None`.
@@ -264,11 +282,17 @@ def _parse_encode(tokenizer, max_characters, max_length, **others):
         most_tokens=np.array(np.iinfo("int64").max if max_length is None else max_length),
         long_text=np.array([f"(?s)^({beginning}).+$"], object),
         its_beginning=np.array([r"\1"], object),
+        name=name,
         **others,
     )
 
 
-def _parse(text: str, tokenizer: Any = None, name: str | None = None, **constants: Any) -> Any:
+def _parse(
+    text: str,
+    tokenizer: SentencePieceTokenizer | None = None,
+    name: str | None = None,
+    **constants: npt.ArrayLike,
+) -> "onnx.GraphProto":
     """Parses a graph, and adds the tokenizer and constants.
 
     The name of the graph becomes a prefix of all names except the inputs and outputs. Constants
@@ -284,7 +308,7 @@ def _parse(text: str, tokenizer: Any = None, name: str | None = None, **constant
     shared = {value.name for value in [*graph.input, *graph.output]}
     for inner in nested_graphs(graph):
         for node in inner.node:
-            if node.op_type.startswith("Sentencepiece"):
+            if tokenizer is not None and node.op_type.startswith("Sentencepiece"):
                 node.attribute.append(helper.make_attribute("model", tokenizer.model))
         # The names must be unique in the whole model.
         rename_values(

@@ -1,9 +1,14 @@
 import dataclasses
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import keras
+import numpy as np
 
 from keras_attn.export.export_error import ExportError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 @dataclasses.dataclass
@@ -18,13 +23,13 @@ class Trace:
         weights: Dict from the names of inputs to the `keras.Variable`s that they represent.
     """
 
-    concrete: Any
-    input_names: list
-    output_names: list
-    weights: dict
+    concrete: "tf.types.experimental.ConcreteFunction"
+    input_names: list[str]
+    output_names: list[str]
+    weights: dict[str, keras.Variable]
 
     @property
-    def constants(self) -> Any:
+    def constants(self) -> dict[str, np.ndarray]:
         """Dict from the names of graph inputs to the constants that they represent.
 
         TensorFlow creates a graph input for each eager tensor that a function reads, for instance
@@ -41,7 +46,11 @@ class Trace:
         }
 
 
-def trace(function: Any, signature: Any, weights: Any) -> Any:
+def trace(
+    function: "Callable[..., Mapping[str, tf.Tensor]]",
+    signature: "Sequence[tf.TensorSpec]",
+    weights: Sequence[keras.Variable],
+) -> Trace:
     """Traces a function of tensors, with its weights as further inputs.
 
     Each optimization pass of tf2onnx copies and serializes the whole graph. To keep these copies
@@ -69,7 +78,7 @@ def trace(function: Any, signature: Any, weights: Any) -> Any:
         for index, weight in enumerate(weights)
     ]
 
-    def function_of_weights(*tensors):
+    def function_of_weights(*tensors: "tf.Tensor") -> "Mapping[str, tf.Tensor]":
         inputs, values = tensors[: len(signature)], tensors[len(signature) :]
         with keras.StatelessScope(state_mapping=list(zip(weights, values, strict=True))):
             return function(*inputs)

@@ -418,7 +418,7 @@ def test_an_encoder_without_room_for_a_piece_is_refused():
 
 def test_texts_without_tokens_are_not_compared(translator):
     tokenizer = SimpleNamespace(encode=lambda texts: [[7] * len(text) for text in texts])
-    sentences = parity_sentences(SearchFunction(translator), tokenizer, ["abc", "", "d"])
+    sentences = parity_sentences(SearchFunction(translator).source, tokenizer, ["abc", "", "d"])
     assert sentences[:2] == [[7, 7, 7, 2], [7, 2]] and all(len(ids) > 1 for ids in sentences)
 
 
@@ -426,16 +426,14 @@ def test_a_single_string_of_sentences_is_refused(translator):
     with pytest.raises(
         ValueError, match="Expected a list of sentences. Received: sentences='in.txt'"
     ):
-        parity_sentences(SearchFunction(translator), None, "in.txt")
+        parity_sentences(SearchFunction(translator).source, None, "in.txt")
 
 
 def test_texts_to_compare_are_cut_before_the_tokenizer(translator):
     tokenizer = SimpleNamespace(encode=lambda texts: [[len(text) % 7 + 3] for text in texts])
-    function = SearchFunction(translator)
+    source = SearchFunction(translator).source
     long, cut = "a" * 20_000, "a" * 16_384
-    assert parity_sentences(function, tokenizer, [long]) == (
-        parity_sentences(function, tokenizer, [cut])
-    )
+    assert parity_sentences(source, tokenizer, [long]) == parity_sentences(source, tokenizer, [cut])
 
 
 def test_models_of_other_types_are_refused(translator, tmp_path):

@@ -266,10 +266,9 @@ def test_a_text_of_ten_megabytes_is_cut(text):
 
 
 def test_the_default_limit_of_characters(translator, tokenizers):
-    function = SearchFunction(translator, *tokenizers)
-    assert max_source_characters(function) == 32 * 512
-    function.source = dataclasses.replace(function.source, max_length=40)
-    assert max_source_characters(function) == 1280
+    source = SearchFunction(translator, *tokenizers).source
+    assert max_source_characters(source) == 32 * 512
+    assert max_source_characters(dataclasses.replace(source, max_length=40)) == 1280
     assert CHARACTERS_PER_TOKEN == runtime.CHARACTERS_PER_TOKEN
     assert MAX_PREFIX_CHARACTERS == LEAST_TARGET_CHARACTERS
 

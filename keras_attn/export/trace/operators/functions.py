@@ -1,17 +1,19 @@
 """Mathematical functions of one or two tensors."""
 
 import math
+from collections.abc import Callable, Sequence
 
 from keras_attn.export.trace.operators.replacement import Replacement
+from keras_attn.export.trace.tf2onnx_graph import Graph, Handlers, Node
 
 
-def _erfc(graph, node, name, args):
+def _erfc(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `1 - erf(x)`, which is exact enough for gelu, but not for small results."""
     new = Replacement(graph, node)
     new.result(new("Sub", new.constant(1), new("Erf", new.inputs[0])))
 
 
-def _expm1(graph, node, name, args):
+def _expm1(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `exp(x) - 1 = tanh(x / 2) (exp(x) + 1)`, which is also exact for a small `x`."""
     new = Replacement(graph, node)
     (x,) = new.inputs
@@ -19,7 +21,7 @@ def _expm1(graph, node, name, args):
     new.result(new("Mul", half, new("Add", new("Exp", x), new.constant(1))))
 
 
-def _log1p(graph, node, name, args):
+def _log1p(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `log(1 + x)` times `x / ((1 + x) - 1)`, which corrects the rounding of `1 + x`.
 
     See theorem 4 of Goldberg, 1991, "What every computer scientist should know about floating-point
@@ -36,7 +38,7 @@ def _log1p(graph, node, name, args):
     new.result(new("Where", new("Equal", rest, x), log, corrected))  # also if x is infinite
 
 
-def _bitcast(graph, node, name, args):
+def _bitcast(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Converts a float to an integer with the same sign bit, for `keras.ops.signbit`.
 
     The other bits cannot be computed in ONNX. If the graph uses them, an error is raised.
@@ -67,12 +69,12 @@ def _bitcast(graph, node, name, args):
     new.result(new("Mul", new.cast(sign, new.dtype), new.constant(-(2**31))))
 
 
-def _xlogy(graph, node, name, args):
+def _xlogy(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `x log(y)`. The result is 0 where `x` is 0, for every `y`."""
     _zero_where_first_is(graph, node, lambda new, x, y: new("Mul", x, new("Log", y)))
 
 
-def _xlog1py(graph, node, name, args):
+def _xlog1py(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `x log(1 + y)`. The result is 0 where `x` is 0."""
     _zero_where_first_is(
         graph,
@@ -81,19 +83,21 @@ def _xlog1py(graph, node, name, args):
     )
 
 
-def _xdivy(graph, node, name, args):
+def _xdivy(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `x / y`. The result is 0 where `x` is 0."""
     _zero_where_first_is(graph, node, lambda new, x, y: new("Div", x, y))
 
 
-def _zero_where_first_is(graph, node, function):
+def _zero_where_first_is(
+    graph: Graph, node: Node, function: Callable[[Replacement, str, str], str]
+) -> None:
     new = Replacement(graph, node)
     x, y = new.inputs
     zero = new.constant(0)
     new.result(new("Where", new("Equal", x, zero), zero, function(new, x, y)))
 
 
-def _div_no_nan(graph, node, name, args):
+def _div_no_nan(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `x / y`. The result is 0 where `y` is 0."""
     new = Replacement(graph, node)
     x, y = new.inputs
@@ -101,7 +105,7 @@ def _div_no_nan(graph, node, name, args):
     new.result(new("Where", new("Equal", y, zero), zero, new("Div", x, y)))
 
 
-def _mul_no_nan(graph, node, name, args):
+def _mul_no_nan(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `x y`. The result is 0 where `y` is 0, for every `x`."""
     new = Replacement(graph, node)
     x, y = new.inputs
@@ -109,13 +113,13 @@ def _mul_no_nan(graph, node, name, args):
     new.result(new("Where", new("Equal", y, zero), zero, new("Mul", x, y)))
 
 
-def _atan2(graph, node, name, args):
+def _atan2(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Returns the angle of the point `(x, y)`, also on axes, at infinity and for negative zeros."""
     new = Replacement(graph, node)
     y, x = new.inputs
     zero, infinity = new.constant(0), new.constant(math.inf)
 
-    def is_negative(value):
+    def is_negative(value: str) -> str:
         below = new("Less", new("Reciprocal", value), zero)
         return new("Or", new("Less", value, zero), new("And", new("Equal", value, zero), below))
 
@@ -137,11 +141,11 @@ def _atan2(graph, node, name, args):
     new.result(new("Where", left, turned, angle))
 
 
-def _cross(graph, node, name, args):
+def _cross(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes the cross product of vectors with three components, along the last axis."""
     new = Replacement(graph, node)
 
-    def turned(vector, places):
+    def turned(vector: str, places: list[int]) -> str:
         return new("Gather", vector, new.constant(places, "int64"), axis=-1)
 
     x, y = new.inputs
@@ -150,7 +154,7 @@ def _cross(graph, node, name, args):
     new.result(new("Sub", first, second))
 
 
-def _sparse_crossentropy(graph, node, name, args):
+def _sparse_crossentropy(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `-log_softmax(logits)` at the labels. `log(softmax)`, tf2onnx's form, underflows.
 
     The second result, the gradient, is not computed. If the graph reads it, an error is raised.
@@ -166,24 +170,24 @@ def _sparse_crossentropy(graph, node, name, args):
     new.result(new("Neg", new("Squeeze", log_probs, new.constant([-1], "int64"))))
 
 
-def _broadcast_args(graph, node, name, args):
+def _broadcast_args(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Returns the shape to which two shapes broadcast."""
     from onnx import TensorProto
 
-    lengths = [graph.get_shape(each) for each in node.input]
-    if None in lengths or [-1] in lengths:
+    lengths = [length for each in node.input for length in graph.get_shape(each) or [-1]]
+    if -1 in lengths:
         raise ValueError(f"{name} broadcasts shapes of unknown rank.")
-    longest = max(length for (length,) in lengths)
+    longest = max(lengths)
     new = Replacement(graph, node)
     shapes = []
-    for value, (length,) in zip(new.inputs, lengths, strict=True):
+    for value, length in zip(new.inputs, lengths, strict=True):
         ones = new.constant([1] * (longest - length), "int64")
         shapes.append(new("Concat", ones, new.cast(value, TensorProto.INT64), axis=0))
     is_one = new("Equal", shapes[0], new.constant(1, "int64"))
     new.result(new.cast(new("Where", is_one, shapes[1], shapes[0]), new.dtype))
 
 
-HANDLERS = {
+HANDLERS: Handlers = {
     "Atan2": (_atan2, []),
     "Bitcast": (_bitcast, []),
     "BroadcastArgs": (_broadcast_args, []),

@@ -1,14 +1,15 @@
 """Binary search, membership of the top k, band matrices and segment reductions."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from keras_attn._backend.private_names import convert_by_default
 from keras_attn.export.trace.operators.replacement import Replacement
+from keras_attn.export.trace.tf2onnx_graph import Graph, Handlers, Node
 
 
-def _bucketize(graph, node, name, args):
+def _bucketize(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Returns, for each value, the number of boundaries that are at most the value."""
     boundaries = np.array(node.get_attr("boundaries").floats, "float32")
     dtype = graph.get_dtype(node.input[0])
@@ -18,30 +19,30 @@ def _bucketize(graph, node, name, args):
     new.result(_count(new, reached))
 
 
-def _lower_bound(graph, node, name, args):
+def _lower_bound(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Counts the sorted values `(rows, length)` that are less than each query `(rows, number)`."""
     _bound(graph, node, "Less")
 
 
-def _upper_bound(graph, node, name, args):
+def _upper_bound(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Counts the sorted values `(rows, length)` that are at most each query `(rows, number)`."""
     _bound(graph, node, "LessOrEqual")
 
 
-def _bound(graph, node, comparison):
+def _bound(graph: Graph, node: Node, comparison: str) -> None:
     new = Replacement(graph, node)
     ordered = new("Unsqueeze", new.inputs[0], new.constant([1], "int64"))  # (B, 1, L)
     values = new("Unsqueeze", new.inputs[1], new.constant([2], "int64"))  # (B, N, 1)
     new.result(_count(new, new(comparison, ordered, values)))
 
 
-def _count(new, condition):
+def _count(new: Replacement, condition: str) -> str:
     """Counts the true values along the last axis, in the dtype of the result."""
     ones = new.cast(condition, new.dtype)
     return new("ReduceSum", ones, new.constant([-1], "int64"), keepdims=0)
 
 
-def _in_top_k(graph, node, name, args):
+def _in_top_k(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Returns whether fewer than k predictions `(B, C)` exceed the target's prediction `(B,)`.
 
     As in TensorFlow, the result is false for a row with infinities or NaN, and for a target out of
@@ -58,7 +59,7 @@ def _in_top_k(graph, node, name, args):
     index = new("Max", new("Min", targets, new("Sub", classes, one)), zero)
     of_target = new("GatherElements", predictions, new("Unsqueeze", index, last), axis=1)
 
-    def number(condition):
+    def number(condition: str) -> str:
         ones = new.cast(condition, TensorProto.INT64)
         return new("ReduceSum", ones, last, keepdims=0)
 
@@ -68,23 +69,21 @@ def _in_top_k(graph, node, name, args):
     new.result(new("And", new("And", above, is_usual), in_range))
 
 
-def _band_part(graph, node, name, args):
+def _band_part(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Sets elements outside of a band around the diagonal to zero.
 
     tf2onnx multiplies by 0 and 1, which turns infinities outside of the band into NaN.
     """
     from onnx import TensorProto
 
-    bounds: list[Any] = [
-        each.get_tensor_value() if each.is_const() else None for each in node.inputs[1:]
-    ]
-    if None in bounds:
+    bounds: list[int] = [each.get_tensor_value() for each in node.inputs[1:] if each.is_const()]
+    if len(bounds) < 2:
         raise ValueError(f"{name} has a band whose width is not constant.")
     new = Replacement(graph, node)
     value, (lower, upper) = new.inputs[0], bounds
     # `Trilu` of ONNX Runtime supports few types. Tensors of other types are converted to a wider
     # type, which loses no bits.
-    wide = {
+    wide: dict[int, int] = {
         TensorProto.FLOAT16: TensorProto.FLOAT,
         TensorProto.BFLOAT16: TensorProto.FLOAT,
         TensorProto.UINT32: TensorProto.INT64,
@@ -115,11 +114,11 @@ _NUMBERS = {
 }
 
 
-def _limits(dtype):
+def _limits(dtype: np.dtype) -> np.finfo | np.iinfo:
     return np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
 
 
-def _segments(graph, node, name, args):
+def _segments(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Reduces the rows of each segment. Rows with a negative segment number are ignored."""
     from onnx import TensorProto, helper
 
@@ -143,14 +142,15 @@ def _segments(graph, node, name, args):
     new.result(new("Slice", sums, new.constant([0], "int64"), number))
 
 
-def _shape_after(new, value, axis):
+def _shape_after(new: Replacement, value: str, axis: int) -> str:
     sizes = new("Shape", value)
     return new("Slice", sizes, new.constant([axis], "int64"), new.constant([2**31], "int64"))
 
 
-def _ctc_greedy_decoder(graph, node, name, args):
+def _ctc_greedy_decoder(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Raises an error if the blank is not the last class, which tf2onnx always uses as blank."""
-    blank, classes = node.get_attr_value("blank_index", -1), graph.get_shape(node.input[0])[-1]
+    blank = node.get_attr_value("blank_index", -1)
+    *_, classes = graph.get_shape(node.input[0]) or [-1]
     if blank not in (-1, classes - 1):
         raise ValueError(
             f"Expected the last of {classes} classes as the blank of a CTC decoder. Received: "
@@ -160,7 +160,7 @@ def _ctc_greedy_decoder(graph, node, name, args):
     convert_by_default("CTCGreedyDecoder", graph, node)
 
 
-HANDLERS = {
+HANDLERS: Handlers = {
     "Bucketize": (_bucketize, []),
     "CTCGreedyDecoder": (_ctc_greedy_decoder, []),
     "InTopKV2": (_in_top_k, []),

@@ -1,8 +1,8 @@
-from typing import Any
-
 import numpy as np
+import numpy.typing as npt
 
 from keras_attn._backend.private_names import numpy_type, unique_node_name
+from keras_attn.export.trace.tf2onnx_graph import Graph, Node
 
 
 class Replacement:
@@ -18,7 +18,7 @@ class Replacement:
         numpy_dtype: The same type as a `numpy.dtype`.
     """
 
-    def __init__(self, graph: Any, node: Any) -> None:
+    def __init__(self, graph: Graph, node: Node) -> None:
         self.graph, self.inputs, self.outputs = graph, list(node.input), list(node.output)
         self._shapes, self._dtypes = node.output_shapes, node.output_dtypes
         self._name = node.name
@@ -26,44 +26,44 @@ class Replacement:
         self.numpy_dtype = np.dtype(numpy_type(self.dtype))
         graph.remove_node(node.name)
 
-    def __call__(self, operator: Any, *inputs: Any, outputs: Any = 1, **attributes: Any) -> Any:
-        """Adds a node; returns the name of its output, or a list of names if there are several."""
+    def __call__(self, operator: str, *inputs: str, **attributes: object) -> str:
+        """Adds a node; returns the name of its output."""
         node = self.graph.make_node(
             operator,
             list(inputs),
             attr=attributes,
-            output_count=outputs,
             op_name_scope=self._name,
         )
-        return node.output[0] if outputs == 1 else list(node.output)
+        return node.output[0]
 
-    def constant(self, value: Any, dtype: Any = None) -> Any:
+    def constant(self, value: npt.ArrayLike, dtype: str | None = None) -> str:
         """Adds a constant, by default of the dtype of the result; returns its name."""
         name = unique_node_name(f"{self._name}/constant")
         return self.graph.make_const(name, np.array(value, dtype or self.numpy_dtype)).output[0]
 
-    def cast(self, value: Any, dtype: Any) -> Any:
+    def cast(self, value: str, dtype: int) -> str:
         """Adds a conversion to an element type, a number of `onnx.TensorProto`."""
         return self("Cast", value, to=dtype)
 
-    def where(self, condition: Any, x: Any, y: Any) -> Any:
+    def where(self, condition: str, x: str, y: str) -> str:
         """Adds a selection between tensors of the dtype of the result."""
         from onnx import TensorProto
 
         if self.dtype == TensorProto.BOOL:
             return self("Or", self("And", condition, x), self("And", self("Not", condition), y))
         # ONNX Runtime has no `Where` for these types. The conversions keep all bits.
-        wide = {
+        wider: dict[int, int] = {
             TensorProto.INT16: TensorProto.INT32,
             TensorProto.UINT16: TensorProto.INT32,
             TensorProto.UINT64: TensorProto.INT64,
-        }.get(self.dtype)
+        }
+        wide = wider.get(self.dtype)
         if wide is None:
             return self("Where", condition, x, y)
         selected = self("Where", condition, self.cast(x, wide), self.cast(y, wide))
         return self.cast(selected, self.dtype)
 
-    def result(self, *values: Any) -> None:
+    def result(self, *values: str) -> None:
         """Makes values the first outputs of the replaced node. Nothing may read the others."""
         for value, output, shape, dtype in zip(
             values, self.outputs, self._shapes, self._dtypes, strict=False

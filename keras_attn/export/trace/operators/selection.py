@@ -1,12 +1,15 @@
 """Selection between tensors, padding, and updates of slices."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from keras_attn._backend.private_names import convert_by_default
 from keras_attn.export.trace.operators.replacement import Replacement
+from keras_attn.export.trace.tf2onnx_graph import Graph, Handlers, Node
 
 
-def _select(graph, node, name, args):
+def _select(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Computes `where(condition, x, y)` with `Where` of ONNX.
 
     tf2onnx computes `condition x + (1 - condition) y`, which turns an infinity that is not selected
@@ -14,16 +17,19 @@ def _select(graph, node, name, args):
     """
     condition_rank, rank = graph.get_rank(node.input[0]), graph.get_rank(node.input[1])
     is_rows = node.type == "Select" and condition_rank == 1 and rank != 1
-    if is_rows and rank is None:
-        raise ValueError(f"{name} selects rows of a tensor of unknown rank.")
+    shape = [-1]
+    if is_rows:
+        if rank is None:
+            raise ValueError(f"{name} selects rows of a tensor of unknown rank.")
+        shape += [1] * (rank - 1)
     new = Replacement(graph, node)
     condition, x, y = new.inputs
     if is_rows:
-        condition = new("Reshape", condition, new.constant([-1] + [1] * (rank - 1), "int64"))
+        condition = new("Reshape", condition, new.constant(shape, "int64"))
     new.result(new.where(condition, x, y))
 
 
-def _mirror_pad(graph, node, name, args):
+def _mirror_pad(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Pads with mirrored values.
 
     The mode `SYMMETRIC` mirrors the edge value too. ONNX lacks this mode, so `Gather` is used.
@@ -54,7 +60,7 @@ def _mirror_pad(graph, node, name, args):
     new.result(value)
 
 
-def _dynamic_update_slice(graph, node, name, args):
+def _dynamic_update_slice(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Writes a block into a tensor. The start index is clipped so that the block fits."""
     from onnx import TensorProto
 
@@ -82,7 +88,7 @@ def _dynamic_update_slice(graph, node, name, args):
     new.result(new("ScatterND", value, new("Concat", *parts, axis=-1), block))
 
 
-def _one_hot(graph, node, name, args):
+def _one_hot(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Creates one-hot vectors. A negative index gives zeros, unlike in `OneHot` of ONNX."""
     from onnx import TensorProto
 
@@ -104,7 +110,7 @@ def _one_hot(graph, node, name, args):
     new.result(new.where(new("Equal", indices, classes), on, off))
 
 
-def _scatter_nd(graph, node, name, args):
+def _scatter_nd(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Adds updates to a tensor of zeros.
 
     Updates with the same index are summed. (tf2onnx would keep only one of these updates.)
@@ -121,7 +127,7 @@ def _scatter_nd(graph, node, name, args):
     new.result(new("ScatterND", zeros, indices, updates, reduction="add"))
 
 
-def _resize(graph, node, name, args):
+def _resize(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None:
     """Resizes images to a size.
 
     A constant size is wrapped in an `Identity` node, because tf2onnx would replace it by a rounded
@@ -135,7 +141,7 @@ def _resize(graph, node, name, args):
     convert_by_default("Resize", graph, node)
 
 
-HANDLERS = {
+HANDLERS: Handlers = {
     "MirrorPad": (_mirror_pad, []),
     "OneHot": (_one_hot, []),
     "ResizeArea": (_resize, []),
