@@ -118,7 +118,7 @@ def append_to_csv_files(states: Sequence[Any]) -> Iterator[None]:
     for callback, state in states:
         if not isinstance(callback, keras.callbacks.CSVLogger) or "size" not in state:
             continue
-        size, path = state["size"], Path(callback.filename)
+        size, path = state["size"], Path(str(callback.filename))
         received = path.stat().st_size if path.is_file() else 0
         if received < size:
             warnings.warn(
@@ -207,7 +207,7 @@ def _summary(value):
     return type(value).__name__, id(value)
 
 
-def _copy(value):
+def _copy(value: Any) -> Any:
     """Returns a nested value with copies of its lists and dicts."""
     if isinstance(value, dict):
         return {key: _copy(each) for key, each in value.items()}
