@@ -115,10 +115,13 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
             self._weights = [keras.ops.convert_to_numpy(each) for each in self._trained()]
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        if self._is_last_call or self.model.stop_training:
-            super().on_train_end(logs)
-        else:
+        if not self._is_last_call and not self.model.stop_training:
             self._random = get_random_state()
+            return
+        super().on_train_end(logs)
+        for callback in self.callbacks:
+            if isinstance(callback, keras.callbacks.CSVLogger):
+                callback.append_header = True  # as at first, if it is used for another training
 
     def _trained(self):
         return self.model.trainable_variables
