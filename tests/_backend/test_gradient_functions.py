@@ -229,11 +229,11 @@ def torch_transformations():
         "functional.hessian": functional,
         "functional.hessian, vectorized": functools.partial(functional, vectorize=True),
         "func.hessian": lambda loss: lambda x, v, *i: func.hessian(loss)(x, *i) @ v,
-        "func.jacfwd twice": lambda loss: (
-            lambda x, v, *i: func.jacfwd(func.jacfwd(loss))(x, *i) @ v
+        "func.jacfwd twice": lambda loss: lambda x, v, *i: (
+            func.jacfwd(func.jacfwd(loss))(x, *i) @ v
         ),
-        "func.jacrev(func.jacfwd)": lambda loss: (
-            lambda x, v, *i: func.jacrev(func.jacfwd(loss))(x, *i) @ v
+        "func.jacrev(func.jacfwd)": lambda loss: lambda x, v, *i: (
+            func.jacrev(func.jacfwd(loss))(x, *i) @ v
         ),
     }
     return first, second

@@ -89,9 +89,7 @@ def plain_weights(make, scope=contextlib.nullcontext):
     with scope():
         model = compiled(make)
     name = "dataset" if keras.backend.backend() == "tensorflow" else "stream"
-    model.fit(
-        getattr(SumBatches(), name)(), steps_per_epoch=STEPS, epochs=2, shuffle=False, verbose=0
-    )
+    model.fit(getattr(SumBatches(), name)(), steps_per_epoch=STEPS, epochs=2, shuffle=False, verbose=0)
     return model.get_weights()
 
 

@@ -193,7 +193,9 @@ def test_carry_states_trains_from_zero_states_after_a_prediction(tmp_path):
     assert max(abs(state).max() for state in CarryStates.states(model)) > 0
     for epochs in (2, 3):  # the second call resumes between two epochs
         callbacks = [CarryStates(), predict]
-        fit(model, windows, epochs=epochs, directory=tmp_path, callbacks=callbacks, verbose=0)
+        fit(
+            model, windows, epochs=epochs, directory=tmp_path, callbacks=callbacks, verbose=0
+        )
     assert predict.first_states == [0.0] * 3
     for received, expected in zip(model.get_weights(), plain.get_weights(), strict=True):
         np.testing.assert_array_equal(received, expected)

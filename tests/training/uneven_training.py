@@ -290,7 +290,9 @@ ARGUMENTS = {
     "OneHotIoU": {"num_classes": CLASSES, "target_class_ids": [0, 2]},
     "OneHotMeanIoU": {"num_classes": CLASSES},
 }
-AT_VALUES = "PrecisionAtRecall RecallAtPrecision SensitivityAtSpecificity SpecificityAtSensitivity"
+AT_VALUES = (
+    "PrecisionAtRecall RecallAtPrecision SensitivityAtSpecificity SpecificityAtSensitivity"
+)
 
 
 def metrics_of(labels):
