@@ -22,8 +22,8 @@ REJECTED = {
 def reject_callbacks(callbacks: Sequence[Any]) -> None:
     """Raises a `ValueError` if a callback cannot resume.
 
-    `BackupAndRestore` replaces the restored state by an older one, and `OrbaxCheckpoint` does not
-    write a checkpoint of a step again.
+    `BackupAndRestore` replaces the restored state by an older one. A resumed `OrbaxCheckpoint`
+    would write the checkpoint of a step twice.
     """
     for callback in callbacks:
         for name, remedy in REJECTED.items():
@@ -32,6 +32,26 @@ def reject_callbacks(callbacks: Sequence[Any]) -> None:
                     "Expected callbacks that can resume with a saved training. Received: "
                     f"{type(callback).__name__} in callbacks. {remedy}"
                 )
+
+
+def callbacks_of_worker(callbacks: Sequence[Any], num_workers: int, is_chief: bool) -> list[Any]:
+    """Returns the callbacks of one of several workers. The chief worker alone writes logs.
+
+    Raises:
+        ValueError: If several workers would write the same file.
+    """
+    checkpoint, *loggers = (
+        getattr(keras.callbacks, name)
+        for name in ("ModelCheckpoint", "CSVLogger", "TensorBoard", "RemoteMonitor")
+    )
+    if num_workers > 1 and any(isinstance(each, checkpoint) for each in callbacks):
+        raise ValueError(
+            "Expected callbacks of which one worker writes the files. Received: ModelCheckpoint in "
+            f"callbacks, with {num_workers} workers. Use keras_attn.training.BestCheckpoint."
+        )
+    if is_chief:
+        return list(callbacks)
+    return [each for each in callbacks if not isinstance(each, tuple(loggers))]
 
 
 def reject_overwritten_averages(
@@ -98,7 +118,7 @@ def append_to_csv_files(states: Sequence[Any]) -> Iterator[None]:
     for callback, state in states:
         if not isinstance(callback, keras.callbacks.CSVLogger) or "size" not in state:
             continue
-        size, path = state["size"], Path(callback.filename)
+        size, path = state["size"], Path(str(callback.filename))
         received = path.stat().st_size if path.is_file() else 0
         if received < size:
             warnings.warn(
@@ -187,7 +207,7 @@ def _summary(value):
     return type(value).__name__, id(value)
 
 
-def _copy(value):
+def _copy(value: Any) -> Any:
     """Returns a nested value with copies of its lists and dicts."""
     if isinstance(value, dict):
         return {key: _copy(each) for key, each in value.items()}

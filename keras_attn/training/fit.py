@@ -1,3 +1,4 @@
+import contextlib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -7,11 +8,11 @@ from typing import Any
 import keras
 
 from keras_attn._backend.private_names import build_symbolically
-from keras_attn._backend.workers import explain_lost_workers, is_chief
+from keras_attn._backend.workers import explain_lost_workers, is_chief, num_workers
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.training.build_from_data import build_from_data
-from keras_attn.training.callback_states import reject_callbacks
+from keras_attn.training.callback_states import callbacks_of_worker, reject_callbacks
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.replica_steps import replica_steps
 from keras_attn.training.resumed_callbacks import ResumedCallbacks
@@ -70,9 +71,9 @@ def fit(
     number of epochs, the directory, the callbacks, the metrics and a numeric learning rate.
 
     If several workers train the model (see `strategy`), every worker must call `fit` with the same
-    arguments. Worker 0 writes the files and shows the progress. The other workers read the files,
-    so all machines must share the directory. If a worker fails, `fit` raises an error in the other
-    workers. Start all workers again to resume from the last saved state.
+    arguments. Worker 0 writes the files and logs, and shows the progress. The other workers read
+    the files, so all machines must share the directory. If a worker fails, `fit` raises an error in
+    the other workers. Start all workers again to resume from the last saved state.
 
     Only one training at a time can use the directory and the paths of callbacks, so `fit` locks
     them. The lock file names the process that holds the lock. The operating system releases the
@@ -115,7 +116,8 @@ def fit(
             distribution strategy is used; or if the fingerprint or the shapes of the saved state
             differ. With a `directory`, `fit` also rejects `keras.callbacks.BackupAndRestore`, which
             replaces the restored state by an older one, and `keras.callbacks.OrbaxCheckpoint`. It
-            also rejects a model that is not built and needs the values of a batch to be built.
+            also rejects a model that is not built and needs the values of a batch to be built. With
+            several workers, it rejects `keras.callbacks.ModelCheckpoint` (use `BestCheckpoint`).
             Under a strategy of TensorFlow, `fit` rejects a batch whose number of rows is not a
             multiple of the number of replicas if the model has a custom `train_step`,
             `compute_loss` or `compute_metrics`, `BatchNormalization`, losses or metrics that
@@ -142,7 +144,9 @@ def fit(
     _check_batches("batches", batches)
     if validation_batches is not None:
         _check_batches("validation_batches", validation_batches)
-    callbacks = _list_of_callbacks(callbacks)
+    callbacks = callbacks_of_worker(
+        _list_of_callbacks(callbacks), num_workers(model), is_chief(model)
+    )
     steps_per_epoch = batches.steps_per_epoch
     if steps_per_epoch % model.steps_per_execution:
         raise ValueError(
@@ -261,10 +265,12 @@ def _train(model, batches, epochs, step, validation_batches, callbacks):
 def _build_metrics(model, dataset):
     """Creates the variables of the metrics, whose values are restored before the first step.
 
-    On other backends and under a strategy, Keras creates them itself.
+    On other backends and under a strategy, Keras creates them itself. A model whose `call` does not
+    take the inputs of a batch, such as a GAN, has its own metrics.
     """
     for batch in dataset.take(1):
-        build_symbolically(model, batch)
+        with contextlib.suppress(Exception):
+            build_symbolically(model, batch)
 
 
 def _end_again(model, callbacks, logs):

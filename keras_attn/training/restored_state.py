@@ -79,8 +79,8 @@ class RestoredState:
             variable.assign(array)
 
     def _pairs(self, states):
-        keys = self.facts.get("callback_keys", self.facts.get("callback_names"))
-        return match_states(self.callbacks, keys, states)
+        name = "callback_keys" if "callback_keys" in self.facts else "callback_names"
+        return match_states(self.callbacks, self.facts[name], states)
 
 
 def saved_variables(model: keras.Model) -> list[Any]:

@@ -24,6 +24,8 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
         verbose: As in `model.fit`.
     """
 
+    model: Any
+
     def __init__(
         self,
         callbacks: Sequence[Any],
@@ -67,8 +69,9 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
             set_random_state(self._random)
             return
         self._has_begun = True
-        restored = None if self._checkpoint is None else self._checkpoint.restored
-        if restored is None:
+        checkpoint = self._checkpoint
+        restored = None if checkpoint is None else checkpoint.restored
+        if checkpoint is None or restored is None:
             super().on_train_begin(logs)
             return
         with append_to_csv_files(restored.callback_states()):
@@ -76,7 +79,7 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
         restored.apply_after_train_begin()
         for callback in self.callbacks:
             if isinstance(callback, keras.callbacks.History):
-                callback.epoch = list(range(self._checkpoint.step // self.params["steps"]))
+                callback.epoch = list(range(checkpoint.step // self.params["steps"]))
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         checkpoint = self._checkpoint
@@ -112,10 +115,13 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
             self._weights = [keras.ops.convert_to_numpy(each) for each in self._trained()]
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        if self._is_last_call or self.model.stop_training:
-            super().on_train_end(logs)
-        else:
+        if not self._is_last_call and not self.model.stop_training:
             self._random = get_random_state()
+            return
+        super().on_train_end(logs)
+        for callback in self.callbacks:
+            if isinstance(callback, keras.callbacks.CSVLogger):
+                callback.append_header = True  # as at first, if it is used for another training
 
     def _trained(self):
         return self.model.trainable_variables

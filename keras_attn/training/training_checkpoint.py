@@ -47,7 +47,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     saves the state every `save_steps` steps and at the end of each epoch after validation. It does
     not save states with NaN or infinite variables. The file is replaced atomically, and the
     previous file is kept. If several workers train the model, the chief worker writes the files,
-    and all workers read the files in `restore`.
+    and all workers read the files in `restore`. With `EarlyStopping(restore_best_weights=True)`,
+    the file also contains the best weights.
 
     `keras_attn.training.fit` adds this callback. In `model.fit`, it must be the last callback in
     the list, so that it saves the changes of all other callbacks. During training, the callback

@@ -69,6 +69,38 @@ def test_metrics_have_directions():
     assert found["loss"] is None
 
 
+def test_metrics_are_built_before_the_first_step():
+    model = keras.Sequential([keras.Input((3,)), layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=["mae"])
+    before = len(model.metrics_variables)
+    private_names.build_symbolically(
+        model, (np.ones((2, 3), "float32"), np.ones((2, 1), "float32"))
+    )
+    assert len(model.metrics_variables) == before + 2
+
+
+def test_global_seed_state_determines_random_numbers():
+    keras.utils.set_random_seed(0)
+    assert private_names.global_seed_state() is None
+    keras.random.uniform(())
+    state = ops.convert_to_numpy(private_names.global_seed_state())
+    expected = float(keras.random.uniform(()))
+    private_names.set_global_seed_state(state)
+    assert float(keras.random.uniform(())) == expected
+    private_names.set_global_seed_state(None)
+    assert private_names.global_seed_state() is None
+
+
+def test_callbacks_have_the_attributes_of_their_state(tmp_path):
+    path = str(tmp_path / "a.weights.h5")
+    arguments = {"ModelCheckpoint": (path, "loss", 0, False, True), "CSVLogger": (path,)}
+    for name, attributes in private_names.CALLBACK_ATTRIBUTES.items():
+        callback = getattr(keras.callbacks, name)(*arguments.get(name, ()))
+        if name in ("EarlyStopping", "ReduceLROnPlateau"):
+            callback.on_train_begin()
+        assert set(attributes) <= set(vars(callback)), name
+
+
 def test_adam_moments_belong_to_the_variable():
     first, second = keras.Variable([0.0]), keras.Variable([0.0, 0.0])
     optimizer = keras.optimizers.Adam(beta_1=0.5, beta_2=0.5)

@@ -43,6 +43,7 @@ def train_by_package(directory, index, kill_step):
     callbacks = [
         BestCheckpoint(directory / "best.keras", monitor="val_loss"),
         AverageWeights(directory / "average", num_epochs=2),
+        keras.callbacks.CSVLogger(directory / "log.csv"),
         KillAt(kill_step if index == 1 else 0),
     ]
     history = fit(
@@ -60,7 +61,7 @@ def train_by_package(directory, index, kill_step):
     report = {
         "history": history.history,
         "best": callbacks[0].get_state(),
-        "steps_run": callbacks[2].steps_run,
+        "steps_run": callbacks[3].steps_run,
     }
     return report, weights, model.get_weights()
 
