@@ -290,9 +290,7 @@ ARGUMENTS = {
     "OneHotIoU": {"num_classes": CLASSES, "target_class_ids": [0, 2]},
     "OneHotMeanIoU": {"num_classes": CLASSES},
 }
-AT_VALUES = (
-    "PrecisionAtRecall RecallAtPrecision SensitivityAtSpecificity SpecificityAtSensitivity"
-)
+AT_VALUES = "PrecisionAtRecall RecallAtPrecision SensitivityAtSpecificity SpecificityAtSensitivity"
 
 
 def metrics_of(labels):
@@ -393,8 +391,8 @@ def train(case, kind, devices, by_keras):
             history = fit(
                 model,
                 batches,
-                2,
-                validation_batches=validation,
+                epochs=2,
+                validation_data=validation,
                 callbacks=[logs],
                 verbose=0,
             )
