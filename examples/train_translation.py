@@ -129,7 +129,7 @@ def train(args):
         training,
         epochs=args.epochs,
         directory=args.run_dir / "state",
-        validation_batches=validation,
+        validation_data=validation,
         callbacks=[average, best, clock],
         verbose=2,
         # These schedules depend on the number of epochs, so they may differ from the saved state.

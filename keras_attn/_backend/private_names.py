@@ -21,6 +21,7 @@ table changes, or if a workaround is no longer necessary.
 | `Model._symbolic_build` | variables of a model, its metrics and optimizer before its saved state is restored and before uneven batches | Keras 3.15 | a public method builds the model, its metrics and its optimizer |
 | `global_seed_generator` | the state of unseeded `keras.random` functions | Keras 3.15 | a public function returns it |
 | attributes in `CALLBACK_ATTRIBUTES` | the state of Keras' callbacks | Keras 3.15 | these callbacks return their state |
+| `DataAdapter` | batches of any shapes that `model.fit` reads without further arguments | Keras 3.15 | a `PyDataset` can state the shapes of its batches, and a generator can yield single arrays |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
 | `TimeDistributed.call`, replaced on copies | merging of the time axis and the batch axis | Keras 3.15 | Keras traces an unknown number of steps correctly |
 | `in_symbolic_scope` | unknown sizes, for which PyTorch gets placeholders | Keras 3.15 | sizes stay unknown in the shape inference on PyTorch |
@@ -270,6 +271,13 @@ def infers_shapes() -> bool:
     from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
     return in_symbolic_scope()
+
+
+def data_adapter_class() -> Any:
+    """Returns the base class of data that `model.fit` reads as they are."""
+    from keras.src.trainers.data_adapters.data_adapter import DataAdapter
+
+    return DataAdapter
 
 
 # TensorFlow

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from keras_attn._backend.data_adapters import EpochBatches
 from keras_attn._layer.argument_checks import (
     accepts_numpy_numbers,
     check_number,
@@ -30,7 +31,7 @@ _PAIRS_PER_CHUNK = 2**15
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 
-class LengthBucketedBatches:
+class LengthBucketedBatches(EpochBatches):
     """Groups sentence pairs of similar lengths into batches of about the same number of tokens.
 
     The pairs are sorted by the padded length of the longer sentence, then by the difference of the
@@ -40,7 +41,8 @@ class LengthBucketedBatches:
     epochs have the same number of steps. The content of step n only depends on the seed and n, so a
     training can resume at any step, even in the middle of an epoch. The object needs 8 bytes of
     memory per pair (about 32 bytes while it creates the buckets, and 16 bytes after it has shuffled
-    an epoch). The ids remain in the files of the corpus.
+    an epoch). The ids remain in the files of the corpus. Train with `keras_attn.training.fit(model,
+    batches)` or `model.fit(batches)`.
 
     With `tokenizers`, the lengths are different in each epoch. Each epoch processes the corpus in
     chunks of up to 32,768 randomly selected pairs. In each chunk, the segmentations are sampled,
@@ -247,7 +249,7 @@ class LengthBucketedBatches:
 
         The batches are global: with `MirroredStrategy`, `fit` divides each batch among the replicas
         (set `batch_multiple`). The auto-shard policy is DATA: with several workers, each worker
-        creates all batches and keeps its rows of each batch. Call `fit` with `shuffle=False`,
+        creates all batches and keeps its rows of each batch. Call `model.fit` with `shuffle=False`,
         otherwise Keras warns that it does not shuffle a dataset.
 
         Args:

@@ -50,7 +50,7 @@ class BestCheckpoint(keras.callbacks.Callback):
     Example:
 
     ```python
-    fit(trainer, batches, epochs=20, validation_batches=validation,
+    fit(trainer, batches, epochs=20, validation_data=validation,
         callbacks=[BestCheckpoint("best.keras", saved_model=translator)])
     ```
     """

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from keras_attn._backend.data_adapters import EpochBatches
 from keras_attn._layer.argument_checks import (
     check_label,
     check_positive_integer,
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 
-class ConsecutiveWindows:
+class ConsecutiveWindows(EpochBatches):
     """Batches of consecutive windows of a long sequence, for truncated backpropagation.
 
         inputs_k[b] = ids[b L + k W : b L + k W + W]         (L = W * steps_per_epoch)
@@ -26,7 +27,7 @@ class ConsecutiveWindows:
     the callback `CarryStates`, this is truncated backpropagation through time ([Williams and Peng,
     1990](https://doi.org/10.1162/neco.1990.2.4.490)): a window starts from the final state of the
     previous window, and backpropagation stops at the first step of the window. An epoch contains
-    all windows once.
+    all windows once. Train with `fit(model, windows)` or `model.fit(windows)`.
 
     Args:
         ids: One-dimensional int array or list, the sequence of token ids.

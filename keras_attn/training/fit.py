@@ -6,32 +6,72 @@ from os import PathLike
 from typing import Any
 
 import keras
+from keras.utils import PyDataset
 
+from keras_attn._backend.data_adapters import StreamAdapter
 from keras_attn._backend.private_names import build_symbolically
+from keras_attn._backend.replicas import num_data_replicas
 from keras_attn._backend.workers import explain_lost_workers, is_chief, num_workers
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn.training.array_batches import ArrayBatches, is_dense
 from keras_attn.training.build_from_data import build_from_data
 from keras_attn.training.callback_states import callbacks_of_worker, reject_callbacks
+from keras_attn.training.dataset_batches import DatasetBatches
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.replica_steps import replica_steps
 from keras_attn.training.resumed_callbacks import ResumedCallbacks
 from keras_attn.training.strategy import refuse_gradient_accumulation
 from keras_attn.training.training_checkpoint import TrainingCheckpoint
+from keras_attn.training.training_data import (
+    check_data,
+    is_step_object,
+    resumable_data,
+    split_for_validation,
+    validation_arguments,
+)
 
 
 def fit(
     model: keras.Model,
-    batches: Any,
-    epochs: int,
+    x: Any = None,
+    y: Any = None,
+    batch_size: int | None = None,
+    epochs: int = 1,
+    verbose: int | str = "auto",
+    callbacks: Sequence[keras.callbacks.Callback] | None = None,
+    validation_split: float = 0.0,
+    validation_data: Any = None,
+    shuffle: bool | str = True,
+    class_weight: dict[int, float] | None = None,
+    sample_weight: Any = None,
+    initial_epoch: int = 0,
+    steps_per_epoch: int | None = None,
+    validation_steps: int | None = None,
+    validation_batch_size: int | None = None,
+    validation_freq: int | Sequence[int] = 1,
+    *,
     directory: str | PathLike[str] | None = None,
     save_steps: int = 1000,
-    validation_batches: Any = None,
-    callbacks: Sequence[keras.callbacks.Callback] = (),
-    verbose: int | str = "auto",
     on_mismatch: str = "error",
 ) -> keras.callbacks.History:
     """Trains a model like `model.fit`, and resumes interrupted trainings.
+
+    The arguments before `directory` have the names, order and meaning of `model.fit`. Without a
+    directory, `fit` takes all data that `model.fit` takes, and also objects whose batches depend on
+    the number of the step, such as `keras_attn.text.LengthBucketedBatches`.
+
+    With a directory, the data must be readable from any step:
+
+    - Arrays, tensors and pandas objects, also nested ones. The order of the rows in an epoch
+      depends on the number of the epoch and a seed in the saved state, which `fit` draws from the
+      global random generator of NumPy.
+    - A `keras.utils.PyDataset`. When the training resumes, `fit` repeats the calls of
+      `on_epoch_begin` and `on_epoch_end`. Between two calls, the content of a batch must depend
+      only on its index. The two methods may use the global random generators of NumPy and Python,
+      which `fit` seeds there. Create the dataset with the same arguments and seeds before each call
+      of `fit`.
+    - Objects whose batches depend on the number of the step.
 
     With a `directory`, `fit` saves the state during training (see `TrainingCheckpoint`). After an
     interruption, call `fit` again with the same arguments: it restores the last saved state,
@@ -64,7 +104,7 @@ def fit(
 
     The state also contains a fingerprint of the training: the configuration of the model, the
     optimizer and its settings, the loss and its weights, the number of steps per epoch, checksums
-    of two batches, and the settings that change a step: the backend, `floatx`, `epsilon`,
+    of the data, and the settings that change a step: the backend, `floatx`, `epsilon`,
     `jit_compile`, `run_eagerly`, the dtype policies, and the methods of your layers and models. The
     fingerprint describes functions by their code and the values that they use. If it has changed
     when a training resumes, `fit` raises an error that names the differences. You may change the
@@ -85,22 +125,49 @@ def fit(
     Args:
         model: Compiled `keras.Model`, see `compile_for_training`. With a `directory`, a model that
             is not built is built from the shapes of the first batch.
-        batches: Object with `steps_per_epoch`, `dataset(start_step)` (on TensorFlow: an infinite
-            `tf.data.Dataset`) and `stream(start_step)` (on other backends: an infinite iterator),
-            such as `keras_attn.text.LengthBucketedBatches`. The content of a batch must depend only
-            on the number of the step. On several devices (a distribution strategy of TensorFlow, or
-            `keras.distribution.DataParallel` on JAX), the devices divide the rows of each batch. If
-            the number of rows is not a multiple of the number of devices, the step is equal to that
-            of one device. On TensorFlow, this is not possible for each model, see `Raises`.
-        epochs: Positive int, total number of epochs, including those of earlier calls.
+        x: Inputs of the model: arrays, a `keras.utils.PyDataset`, an object with `steps_per_epoch`,
+            `dataset(start_step)` (on TensorFlow: an infinite `tf.data.Dataset`) and
+            `stream(start_step)` (on other backends: an infinite iterator), or without a directory a
+            generator, `tf.data.Dataset` or `torch.utils.data.DataLoader`. On several devices
+            (a distribution strategy of TensorFlow, or `keras.distribution.DataParallel` on JAX),
+            the devices divide the rows of each batch. If the number of rows is not a multiple of
+            the number of devices, the step is equal to that of one device. On TensorFlow, this is
+            not possible for each model, see `Raises`.
+        y: Labels, if `x` is arrays. Defaults to `None`: `x` returns complete batches, or the model
+            needs no labels.
+        batch_size: Positive int, number of rows in a batch of arrays. Defaults to `None`: 32, or
+            the number of rows divided by `steps_per_epoch`.
+        epochs: Positive int, total number of epochs, including those of earlier calls with the same
+            directory. Defaults to `1`.
+        verbose: As in `model.fit`. Defaults to `"auto"`.
+        callbacks: List of callbacks. Defaults to `None`: no callbacks.
+        validation_split: Float in [0, 1), share of the rows at the end of the arrays that are used
+            for validation. Defaults to `0.0`.
+        validation_data: Data for validation: `(x, y)` or `(x, y, sample_weight)`, or one of the
+            objects that `x` may be. Of an object with `steps_per_epoch`, the first epoch is read.
+            With a directory, the data must return the same batches in each epoch, so it cannot be a
+            generator. Defaults to `None`: no validation.
+        shuffle: Bool, whether to shuffle the rows of arrays and the batches of a
+            `keras.utils.PyDataset` in each epoch; or `"batch"`, which shuffles the rows within each
+            batch. Other data are not shuffled. Defaults to `True`.
+        class_weight: Dict from classes (ints) to weights (floats) of their rows in the loss. A
+            class that is missing has the weight 1. Defaults to `None`.
+        sample_weight: Array of the weights of the rows, or one array for each output. Defaults to
+            `None`.
+        initial_epoch: Int >= 0, number of the first epoch. With a directory, it must be 0, because
+            the saved state contains the epoch. Defaults to `0`.
+        steps_per_epoch: Positive int, number of batches in an epoch. With a directory, it must
+            divide the number of batches of arrays, and be the number of batches of a
+            `keras.utils.PyDataset` that is not endless. Defaults to `None`: all batches.
+        validation_steps: Positive int, number of batches for each validation. Defaults to `None`:
+            all batches.
+        validation_batch_size: Positive int. Defaults to `None`: `batch_size`.
+        validation_freq: Positive int, number of epochs between two validations; or a list of the
+            epochs, counted from 1, that end with a validation. Defaults to `1`.
         directory: Path of the directory for the saved state. Defaults to `None`: the state is not
             saved.
         save_steps: Positive int, number of steps between two saves. The state is also saved at the
             end of each epoch. Defaults to `1000`.
-        validation_batches: Object with the same methods as `batches`. The batches of its first
-            epoch are the validation set. Defaults to `None`: no validation.
-        callbacks: List of callbacks. Defaults to `()`.
-        verbose: As in `model.fit`. Defaults to `"auto"`.
         on_mismatch: String, `"error"` or `"warn"`, what to do if the fingerprint of the saved state
             differs. With `"warn"`, the training continues if the variables have the same shapes. If
             the number of steps per epoch has changed, it continues after the last finished epoch.
@@ -110,13 +177,16 @@ def fit(
         `keras.callbacks.History` of all epochs, including those of earlier calls.
 
     Raises:
-        ValueError: If `epochs` is not a positive integer; if `batches` or `callbacks` have the
-            wrong type; if the model is not compiled; if `batches.steps_per_epoch` is not a multiple
-            of the model's `steps_per_execution`; if the optimizer accumulates gradients and a
-            distribution strategy is used; or if the fingerprint or the shapes of the saved state
-            differ. With a `directory`, `fit` also rejects `keras.callbacks.BackupAndRestore`, which
-            replaces the restored state by an older one, and `keras.callbacks.OrbaxCheckpoint`. It
-            also rejects a model that is not built and needs the values of a batch to be built. With
+        ValueError: If an argument has the wrong type or does not fit to the type of `x`; if the
+            numbers of rows of arrays differ; if the model is not compiled; if the number of steps
+            per epoch is not a multiple of the model's `steps_per_execution`; if the optimizer
+            accumulates gradients and a distribution strategy is used; or if the fingerprint or the
+            shapes of the saved state differ. With a `directory`, `fit` also rejects data that it
+            cannot read again: generators, a `tf.data.Dataset`, a `torch.utils.data.DataLoader`, and
+            a `keras.utils.PyDataset` that returns different batches for the same index or is used
+            with several replicas. It also rejects `keras.callbacks.BackupAndRestore`, which
+            replaces the restored state by an older one, and `keras.callbacks.OrbaxCheckpoint`, and
+            a model that is not built and needs the values of a batch to be built. With
             several workers, it rejects `keras.callbacks.ModelCheckpoint` (use `BestCheckpoint`).
             Under a strategy of TensorFlow, `fit` rejects a batch whose number of rows is not a
             multiple of the number of replicas if the model has a custom `train_step`,
@@ -132,7 +202,7 @@ def fit(
     ```python
     with strategy("auto").scope():
         model = compile_for_training(build_model())
-    fit(model, batches, epochs=20, directory="run", validation_batches=validation_batches)
+    fit(model, batches, epochs=20, directory="run", validation_data=validation_batches)
     ```
     """
     check_positive_integer("epochs", epochs)
@@ -141,18 +211,49 @@ def fit(
             f"Expected a compiled model. Received: model={model}. Compile it with "
             "keras_attn.training.compile_for_training(model)."
         )
-    _check_batches("batches", batches)
-    if validation_batches is not None:
-        _check_batches("validation_batches", validation_batches)
+    check_data(x, y, sample_weight, class_weight, batch_size, steps_per_epoch, validation_split)
     callbacks = callbacks_of_worker(
         _list_of_callbacks(callbacks), num_workers(model), is_chief(model)
     )
-    steps_per_epoch = batches.steps_per_epoch
-    if steps_per_epoch % model.steps_per_execution:
+    if directory is not None and initial_epoch:
+        raise ValueError(
+            "Expected initial_epoch=0 with a directory, whose saved state contains the epoch. "
+            f"Received: initial_epoch={initial_epoch}. Remove initial_epoch."
+        )
+    batches = None  # Keras reads the data itself, unless they must be resumed or padded
+    if directory is not None or num_data_replicas(model) > 1 or is_step_object(x):
+        if validation_split and validation_data is None and is_dense((x, y, sample_weight)):
+            (x, y, sample_weight), validation_data = split_for_validation(
+                x, y, sample_weight, validation_split
+            )
+            validation_split = 0.0
+        batches = resumable_data(
+            model,
+            x,
+            y,
+            sample_weight,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            class_weight=class_weight,
+            steps_per_epoch=steps_per_epoch,
+            on_mismatch=on_mismatch,
+            must_resume=directory is not None,
+        )
+    validation_batches, validation = validation_arguments(
+        model,
+        validation_data,
+        batch_size=validation_batch_size or batch_size,
+        steps=validation_steps,
+        on_mismatch=on_mismatch,
+        must_resume=directory is not None,
+        is_padded=batches is not None and num_data_replicas(model) > 1,
+    )
+    validation["validation_freq"] = validation_freq
+    if batches is not None and batches.steps_per_epoch % model.steps_per_execution:
         raise ValueError(
             "Expected steps_per_execution to divide steps_per_epoch. Received: "
-            f"steps_per_execution={model.steps_per_execution}, steps_per_epoch={steps_per_epoch}. "
-            "Compile the model with a different steps_per_execution."
+            f"steps_per_execution={model.steps_per_execution}, steps_per_epoch="
+            f"{batches.steps_per_epoch}. Compile the model with a different steps_per_execution."
         )
     refuse_gradient_accumulation(model)
     if directory is not None:
@@ -162,14 +263,16 @@ def fit(
     if history is None:
         history = keras.callbacks.History()
         all_callbacks.append(history)
-    if directory is None:
+    if directory is None or batches is None:
         checkpoint = None
         all_callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
     else:
         reject_callbacks(all_callbacks)
+        steps = batches.steps_per_epoch
         checkpoint = TrainingCheckpoint(
-            directory, steps_per_epoch, epochs, save_steps, all_callbacks, batches, on_mismatch
+            directory, steps, epochs, save_steps, all_callbacks, batches, on_mismatch
         )
+        checkpoint.data = [batches, validation_batches]
         all_callbacks.append(checkpoint)
     if not is_chief(model):
         verbose = 0
@@ -177,10 +280,30 @@ def fit(
         for callback in all_callbacks:
             if is_chief(model) and isinstance(getattr(callback, "lock", None), PathLock):
                 locks.enter_context(callback.lock)
+        if batches is None:
+            fit_by_keras: Any = model.fit
+            with explain_lost_workers(model):
+                fit_by_keras(
+                    x,
+                    y,
+                    batch_size=batch_size,
+                    epochs=epochs,
+                    verbose=verbose,
+                    callbacks=all_callbacks,
+                    validation_split=validation_split,
+                    # Keras warns about other data, which it does not shuffle.
+                    shuffle=shuffle if is_dense(x) or isinstance(x, PyDataset) else False,
+                    class_weight=class_weight,
+                    sample_weight=sample_weight,
+                    initial_epoch=initial_epoch,
+                    steps_per_epoch=steps_per_epoch,
+                    **validation,
+                )
+            return history
         running = ResumedCallbacks(
-            all_callbacks, checkpoint, model, epochs, steps_per_epoch, verbose
+            all_callbacks, checkpoint, model, epochs, batches.steps_per_epoch, verbose
         )
-        step = 0
+        step = initial_epoch * batches.steps_per_epoch
         if checkpoint is not None and checkpoint.restore(model):
             for each in filter(_is_history, all_callbacks):
                 each.history = {name: list(values) for name, values in checkpoint.history.items()}
@@ -190,23 +313,12 @@ def fit(
                 logs = {name: values[-1] for name, values in checkpoint.history.items()}
                 _end_again(model, running, logs)
                 return history
-            with replica_steps(model, batches, validation_batches) as (padded, validation):
+            with replica_steps(model, batches, validation_batches) as (padded, padded_validation):
+                if padded_validation is not None:
+                    steps = validation.get("validation_steps")
+                    validation["validation_data"] = _validation_data(padded_validation, steps)
                 _train(model, padded, epochs, step, validation, running)
     return history
-
-
-def _check_batches(name, batches):
-    """Raises a `ValueError` unless an object has the attributes that `fit` needs."""
-    method = "dataset" if keras.backend.backend() == "tensorflow" else "stream"
-    steps = getattr(batches, "steps_per_epoch", None)
-    if steps is None or not callable(getattr(batches, method, None)):
-        raise ValueError(
-            f"Expected {name} with the attribute steps_per_epoch and the method "
-            f"{method}(start_step), such as keras_attn.text.LengthBucketedBatches. Received: "
-            f"{name} of type {type(batches).__name__}. Write a class with both members, or "
-            "use model.fit, which cannot resume."
-        )
-    check_positive_integer(f"{name}.steps_per_epoch", steps)
 
 
 def _list_of_callbacks(callbacks):
@@ -226,13 +338,9 @@ def _is_history(callback):
     return isinstance(callback, keras.callbacks.History)
 
 
-def _train(model, batches, epochs, step, validation_batches, callbacks):
+def _train(model, batches, epochs, step, validation, callbacks):
     """Calls `model.fit` from a step to the end of the last epoch."""
     steps_per_epoch = batches.steps_per_epoch
-    validation = {}
-    if validation_batches is not None:
-        validation["validation_data"] = _validation_data(validation_batches)
-        validation["validation_steps"] = validation_batches.steps_per_epoch
     # Keras gives all epochs of a call the same number of steps. The rest of an interrupted epoch
     # therefore needs its own call.
     epoch, offset = divmod(step, steps_per_epoch)
@@ -245,12 +353,17 @@ def _train(model, batches, epochs, step, validation_batches, callbacks):
     ends = [epochs] if offset == 0 or epoch + 1 == epochs else [epoch + 1, epochs]
     for end in ends:
         data = _training_data(batches, epoch * steps_per_epoch + offset)
-        if offset and hasattr(data, "element_spec"):
+        is_dataset = isinstance(data, PyDataset)
+        if offset and is_dataset:
+            build_symbolically(model, data[0])
+        elif offset and hasattr(data, "element_spec"):
             _build_metrics(model, data)
+        num_steps = steps_per_epoch - offset
         callbacks.prepare_call(offset, is_last=end == epochs)
         model.fit(
             data,
-            steps_per_epoch=steps_per_epoch - offset,
+            # Keras reads whole epochs of a PyDataset only between its two methods.
+            steps_per_epoch=None if is_dataset and data.num_batches == num_steps else num_steps,
             initial_epoch=epoch,
             epochs=end,
             shuffle=False,
@@ -282,28 +395,33 @@ def _end_again(model, callbacks, logs):
 
 
 def _training_data(batches, start_step):
-    if keras.backend.backend() != "tensorflow":
-        # Keras accepts generators, but not other iterators.
-        return (batch for batch in batches.stream(start_step))
-    return batches.dataset(start_step)
+    if isinstance(batches, DatasetBatches):
+        return batches.reader(start_step)
+    if keras.backend.backend() == "tensorflow":
+        return batches.dataset(start_step)
+    if isinstance(batches, ArrayBatches):
+        return StreamAdapter(lambda: batches.stream(start_step))
+    # Keras accepts generators, but not other iterators.
+    return (batch for batch in batches.stream(start_step))
 
 
-def _validation_data(batches):
+def _validation_data(batches, steps):
+    if isinstance(batches, DatasetBatches):
+        return batches.validation_reader()
     if keras.backend.backend() != "tensorflow":
-        return _OneEpoch(batches)
+        return _OneEpoch(batches, steps)
     import tensorflow as tf
 
-    steps = batches.steps_per_epoch
     # If the cardinality is unknown, Keras reads beyond the last step.
     return batches.dataset(0).take(steps).apply(tf.data.experimental.assert_cardinality(steps))
 
 
-class _OneEpoch(keras.utils.PyDataset):
+class _OneEpoch(PyDataset):
     """Dataset of the batches of the first epoch, which Keras can read repeatedly."""
 
-    def __init__(self, batches: Any) -> None:
+    def __init__(self, batches: Any, steps: int) -> None:
         super().__init__()
-        self._batches = list(islice(batches.stream(0), batches.steps_per_epoch))
+        self._batches = list(islice(batches.stream(0), steps))
 
     def __len__(self) -> int:
         return len(self._batches)

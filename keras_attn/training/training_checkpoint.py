@@ -76,6 +76,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         stopped: Bool, whether a callback stopped the training early (`model.stop_training`).
         finished: Bool, whether all epochs have finished or the training was stopped.
         history: Dict from names to lists, the logs of the finished epochs.
+        data: List of objects that `fit` reads. The state of those with `get_state()` and
+            `set_state(state)` is saved.
         restored: The restored state until the next epoch begins, otherwise `None`.
         epoch_begin: The result of `epoch_begin_state`, or `None`.
         first_batch: Int, the number of the first batch in the next epoch. Defaults to 0.
@@ -136,6 +138,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self.step = 0
         self.stopped = False
         self.history = {}
+        self.data: list[Any] = []
         self._all_callbacks = list(callbacks)
         self._unsaved = UnsavedAttributes(callbacks)
         self._saved_step = 0
@@ -252,6 +255,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             "fingerprint": self._current_fingerprint(),
             "callback_keys": [state_key(callback) for callback in self.callbacks],
             "callbacks": [get_state(callback) for callback in self.callbacks],
+            "data": [data.get_state() for data in self._data_with_state()],
             "unsaved_attributes": self._unsaved.names(),
             "random": get_random_state(),
             "metrics": metrics,
@@ -332,6 +336,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         is_within_epoch = self.step % self.steps_per_epoch != 0
         self.restored = RestoredState(self.model, self.callbacks, arrays, facts, is_within_epoch)
         self.restored.apply()
+        for data, state in zip(self._data_with_state(), facts.get("data", ()), strict=False):
+            data.set_state(state)
         self._warn_of_incomplete_state(path, facts)
         self._saved_step = self.step
         self.stopped = facts["stopped"]
@@ -386,6 +392,9 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 "metrics of an interrupted epoch. They begin again.",
                 stacklevel=6,
             )
+
+    def _data_with_state(self):
+        return [data for data in self.data if hasattr(data, "get_state")]
 
     def _current_fingerprint(self):
         if self._fingerprint is None:

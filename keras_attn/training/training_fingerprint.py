@@ -53,7 +53,7 @@ def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, A
         model: Compiled `keras.Model`.
         batches: The `batches` of `keras_attn.training.fit`, or `None`. The fingerprint contains the
             SHA-256 of the first batch and of the middle batch of the first epoch, and the number of
-            steps per epoch.
+            steps per epoch. An object with the method `fingerprint()` describes itself.
 
     Returns:
         JSON-compatible dict with the keys `"model"`, `"optimizer"`, `"loss"`, `"loss_weights"`,
@@ -221,6 +221,8 @@ def _loss_weights(model):
 
 
 def _data(batches):
+    if hasattr(batches, "fingerprint"):
+        return batches.fingerprint()
     steps = batches.steps_per_epoch
     return {
         "steps_per_epoch": steps,
@@ -231,14 +233,21 @@ def _data(batches):
 def _checksum_of_batch(batches, step):
     stream = batches.stream(step) if hasattr(batches, "stream") else batches.dataset(step)
     for batch in stream:
-        checksum = hashlib.sha256()
-        for path, value in keras.tree.flatten_with_path(batch):
-            array = np.asarray(keras.ops.convert_to_numpy(value))
-            checksum.update(f"{path} {array.dtype} {array.shape} ".encode())
-            content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
-            checksum.update(content)
-        return checksum.hexdigest()
+        return checksum_of_batch(batch)
     return None  # fewer batches than this step
+
+
+def checksum_of_batch(batch: Any) -> str:
+    """Returns the SHA-256 of the shapes and contents of nested arrays or tensors."""
+    checksum = hashlib.sha256()
+    for path, value in keras.tree.flatten_with_path(batch):
+        if value is None:
+            continue
+        array = np.asarray(keras.ops.convert_to_numpy(value))
+        checksum.update(f"{path} {array.dtype} {array.shape} ".encode())
+        content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
+        checksum.update(content)
+    return checksum.hexdigest()
 
 
 def _plain(value):

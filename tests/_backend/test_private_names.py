@@ -132,6 +132,27 @@ def test_pytorch_infers_shapes_with_placeholder_sizes():
         assert [size for _, size in seen] == [83, 89]
 
 
+def test_model_fit_reads_data_adapters_as_they_are():
+    class OneBatch(private_names.data_adapter_class()):
+        num_batches = 1
+
+        def get_jax_iterator(self):
+            yield keras.ops.ones((2, 1)), keras.ops.ones((2, 1))
+
+        get_torch_dataloader = get_jax_iterator
+
+        def get_tf_dataset(self):
+            import tensorflow as tf
+
+            return tf.data.Dataset.from_tensors(next(self.get_jax_iterator()))
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    model.compile(keras.optimizers.SGD(0.5), "mse")
+    model.layers[0].kernel.assign([[0.0]])
+    model.fit(OneBatch(), verbose=0)
+    assert keras.ops.convert_to_numpy(model.layers[0].kernel) == 1  # 0 - 0.5 * 2 * (0 - 1)
+
+
 def test_graph_records_refer_to_layers():
     inputs = keras.Input((3,))
     dense = layers.Dense(2)

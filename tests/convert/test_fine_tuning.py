@@ -179,7 +179,15 @@ def test_an_interrupted_training_continues_with_equal_weights(folder, tmp_path, 
             trainer.encoder.trainable = False
         compile_for_training(trainer, 0.01, ignore_class=PAD)
         initial = arrays(trainer.trainable_variables)
-        fit(trainer, Batches(), 3, directory, save_steps=1, callbacks=callbacks, verbose=0)
+        fit(
+            trainer,
+            Batches(),
+            epochs=3,
+            directory=directory,
+            save_steps=1,
+            callbacks=callbacks,
+            verbose=0,
+        )
         return trainer, initial
 
     unbroken, initial = train(tmp_path / "unbroken")
@@ -218,7 +226,7 @@ def test_a_converted_model_is_trained(folder, policy, dtype, accumulation, froze
     fixed = [each for each in trainer.variables if not each.trainable and "seed" not in each.path]
     assert bool(fixed) == (frozen != "nothing")
     before, moving = arrays(fixed), arrays(trainer.trainable_variables)
-    losses = fit(trainer, Batches(), 8, verbose=0).history["loss"]
+    losses = fit(trainer, Batches(), epochs=8, verbose=0).history["loss"]
     assert losses[-1] < losses[0] - 0.3
     assert int(trainer.optimizer.iterations) == 8 * STEPS // (accumulation or 1)
     assert_equal(arrays(fixed), before)

@@ -47,16 +47,24 @@ def by_package(devices, directory):
     model = new_model(devices, compile_with_clipping)
     steps = LogsOfEachStep()
     batches, validation = ToyBatches(SIZES), ToyBatches(SIZES[1:4], seed=1)
-    fit(model, batches, NUM_EPOCHS, directory, callbacks=[steps], verbose=0)
+    fit(model, batches, epochs=NUM_EPOCHS, directory=directory, callbacks=[steps], verbose=0)
     shutil.copytree(directory, f"{directory}-copy")
-    epochs = fit(model, batches, NUM_EPOCHS + 2, directory, 1000, validation, verbose=0).history
+    epochs = fit(
+        model,
+        batches,
+        epochs=NUM_EPOCHS + 2,
+        directory=directory,
+        save_steps=1000,
+        validation_data=validation,
+        verbose=0,
+    ).history
     return {**steps.logs, **epochs}, model.get_weights()
 
 
 def resumed(devices, directory):
     """Returns the weights of a new model that resumed a state of `by_package` before its end."""
     model = new_model(devices, compile_with_clipping)
-    fit(model, ToyBatches(SIZES), NUM_EPOCHS + 2, f"{directory}-copy", verbose=0)
+    fit(model, ToyBatches(SIZES), epochs=NUM_EPOCHS + 2, directory=f"{directory}-copy", verbose=0)
     return model.get_weights()
 
 

@@ -35,7 +35,7 @@ def run(kind, shape, parts=None, search=False):
     keras.distribution.set_distribution(distribution)
     encoder, decoder = make_parts(kind)
     model = compile_for_training(keras_attn.TrainingModel(encoder, decoder), 0.02)
-    losses = fit(model, ToyBatches(sizes), 2, verbose=0).history["loss"]
+    losses = fit(model, ToyBatches(sizes), epochs=2, verbose=0).history["loss"]
     token_ids = found_ids(encoder, decoder) if search else None
     shards = {}
     for variable in [*model.variables, *model.optimizer.variables]:

@@ -24,7 +24,7 @@ def train(make, devices):
     if devices:
         place_parts(encoder, decoder, devices)
     model = compile_for_training(keras_attn.TrainingModel(encoder, decoder), 0.02)
-    history = fit(model, ToyBatches((4, 5, 1, 3, 4)), 4, verbose=0).history
+    history = fit(model, ToyBatches((4, 5, 1, 3, 4)), epochs=4, verbose=0).history
     search = keras_attn.BeamDecoder(decoder, beam_width=2, max_length=6)
     translator = keras_attn.GenerationModel(encoder, search)
     ids = translator.predict(ToyBatches((4,)).batch(0)[0]["source_ids"], verbose=0)

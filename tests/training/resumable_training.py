@@ -37,7 +37,7 @@ def main(directory, kill_step):
         epochs=3,
         directory=directory / "state",
         save_steps=3,
-        validation_batches=ToyBatches(sizes=(5, 2), seed=1),
+        validation_data=ToyBatches(sizes=(5, 2), seed=1),
         callbacks=[best, average, counter],
         verbose=0,
     )

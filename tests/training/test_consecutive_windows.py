@@ -140,13 +140,13 @@ def test_gradients_of_a_window_equal_finite_differences_with_a_fixed_state(cell)
 def test_fit_resumes_with_the_states_of_the_interrupted_window(tmp_path):
     windows = ConsecutiveWindows(IDS, 5, 3)
     model = compiled(make_model())
-    fit(model, windows, 3, verbose=0, callbacks=[CarryStates()])
+    fit(model, windows, epochs=3, verbose=0, callbacks=[CarryStates()])
     interrupted = compiled(make_model())
     arguments = {"directory": tmp_path, "save_steps": 2, "verbose": 0}
     with pytest.raises(KeyboardInterrupt):
-        fit(interrupted, windows, 3, callbacks=[CarryStates(), InterruptAt(9)], **arguments)
+        fit(interrupted, windows, epochs=3, callbacks=[CarryStates(), InterruptAt(9)], **arguments)
     resumed = compiled(make_model())
-    fit(resumed, windows, 3, callbacks=[CarryStates()], **arguments)
+    fit(resumed, windows, epochs=3, callbacks=[CarryStates()], **arguments)
     for received, expected in zip(resumed.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(received, expected)
     assert not any(state.any() for state in CarryStates.states(resumed))
@@ -158,7 +158,7 @@ def test_carry_states_validates_from_zero_states():
     windows, validation = ConsecutiveWindows(IDS, 5, 3), ConsecutiveWindows(IDS[::-1], 5, 3)
     model = compiled(make_model())
     history = fit(
-        model, windows, 2, validation_batches=validation, verbose=0, callbacks=[CarryStates()]
+        model, windows, epochs=2, validation_data=validation, verbose=0, callbacks=[CarryStates()]
     ).history
     logits = np.concatenate([numpy(model(inputs)) for inputs, _ in validation], axis=1)
     labels = np.concatenate([labels for _, labels in validation], axis=1)

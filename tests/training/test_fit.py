@@ -38,7 +38,7 @@ def test_trains_and_validates():
     model = compile_for_training(toy_translator(), learning_rate=0.02)
     validation = ToyBatches(seed=1)
     history = fit(
-        model, ToyBatches(), 8, validation_batches=validation, callbacks=None, verbose=0
+        model, ToyBatches(), epochs=8, validation_data=validation, callbacks=None, verbose=0
     )  # None as in Keras
     losses = history.history["loss"]
     assert len(losses) == len(history.history["val_loss"]) == 8
@@ -66,7 +66,7 @@ def test_the_callbacks_of_a_finished_training_know_their_model(model, tmp_path):
     for trained in (model, compile_for_training(toy_model(), learning_rate=0.01)):
         average = AverageWeights(tmp_path / "average", num_epochs=2)
         directory = tmp_path / "state"
-        fit(trained, ToyBatches(), 2, directory, callbacks=[average], verbose=0)
+        fit(trained, ToyBatches(), epochs=2, directory=directory, callbacks=[average], verbose=0)
         average.apply()
         averaged.append(weights_of(trained))
     for first, second in zip(*averaged, strict=True):
@@ -103,7 +103,7 @@ class StopAtEnd(keras.callbacks.Callback):
 
 def test_a_training_that_a_callback_stopped_is_finished(model, tmp_path):
     for _ in range(2):
-        fit(model, ToyBatches(), 5, directory=tmp_path, callbacks=[StopAtEnd(1)], verbose=0)
+        fit(model, ToyBatches(), epochs=5, directory=tmp_path, callbacks=[StopAtEnd(1)], verbose=0)
         assert model.optimizer.iterations == 2 * STEPS
     checkpoint = TrainingCheckpoint(tmp_path, STEPS, 5)
     assert checkpoint.restore(model)
@@ -117,7 +117,15 @@ class StopAtBatch(keras.callbacks.Callback):
 
 
 def test_a_training_stopped_inside_an_epoch_goes_on_from_its_last_save(model, tmp_path):
-    fit(model, ToyBatches(), 2, tmp_path, save_steps=2, callbacks=[StopAtBatch()], verbose=0)
+    fit(
+        model,
+        ToyBatches(),
+        epochs=2,
+        directory=tmp_path,
+        save_steps=2,
+        callbacks=[StopAtBatch()],
+        verbose=0,
+    )
     checkpoint = TrainingCheckpoint(tmp_path, STEPS, 2)
     assert checkpoint.restore(model)
     assert checkpoint.step == 2
@@ -132,7 +140,7 @@ def make_nan(model):
 def test_nan_weights_are_not_saved(tmp_path):
     """A diverged training resumes from the last state without NaN."""
     model = compile_for_training(toy_model(), learning_rate=0.02)
-    fit(model, ToyBatches(), 1, tmp_path, verbose=0)
+    fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
     saved = weights_of(model)
     kept = sorted((path.name, path.stat().st_mtime_ns) for path in tmp_path.iterdir())
     checkpoint = TrainingCheckpoint(tmp_path, STEPS, 2)
@@ -154,7 +162,7 @@ def test_nan_weights_are_not_saved(tmp_path):
 def test_nan_weights_are_reported_once(model, tmp_path, saved):
     make_nan(model)
     with pytest.warns(UserWarning) as warned:
-        fit(model, ToyBatches(), 3, tmp_path if saved else None, verbose=0)
+        fit(model, ToyBatches(), epochs=3, directory=tmp_path if saved else None, verbose=0)
     (message,) = [str(each.message) for each in warned if each.category is UserWarning]
     assert "Weights became NaN or infinite" in message
 
@@ -205,7 +213,14 @@ def test_infinite_moving_variance_is_reported_and_not_saved(tmp_path, saved):
     # With PyTorch, other weights of the layer become NaN in the same epoch.
     with pytest.warns(UserWarning, match="batch_normalization.* very large values"):
         callbacks = [best, average]
-        fit(make_vector_model(), VectorBatches(), 2, directory, callbacks=callbacks, verbose=0)
+        fit(
+            make_vector_model(),
+            VectorBatches(),
+            epochs=2,
+            directory=directory,
+            callbacks=callbacks,
+            verbose=0,
+        )
     assert best.best_epoch == 0 and average.kept_epochs == [0]  # although one weight contains -inf
     if saved:
         model = make_vector_model()
@@ -238,9 +253,9 @@ def test_where_nothing_can_be_written_is_known_before_the_training(model, tmp_pa
     before = weights_of(model)
     with pytest.raises(OSError, match="file"):
         if what == "state":
-            fit(model, ToyBatches(), 1, tmp_path / "file", verbose=0)
+            fit(model, ToyBatches(), epochs=1, directory=tmp_path / "file", verbose=0)
         else:
-            fit(model, ToyBatches(), 1, callbacks=[best], verbose=0)
+            fit(model, ToyBatches(), epochs=1, callbacks=[best], verbose=0)
     for expected, received in zip(before, weights_of(model), strict=True):
         np.testing.assert_array_equal(received, expected)
 
@@ -270,7 +285,7 @@ def test_a_directory_is_no_place_for_the_best_model(model, tmp_path):
     (tmp_path / "best.keras").mkdir()
     callbacks = [BestCheckpoint(tmp_path / "best.keras", "loss")]
     with pytest.raises(FileExistsError, match="path to be a file.*best.keras"):
-        fit(model, ToyBatches(), 1, callbacks=callbacks, verbose=0)
+        fit(model, ToyBatches(), epochs=1, callbacks=callbacks, verbose=0)
 
 
 class NoMoreThan(ToyBatches):
@@ -443,10 +458,10 @@ def test_resume_names_what_changed(saved_state, tmp_path, change):
             pytest.warns(UserWarning, match=message),
             pytest.raises(ValueError, match="shape|variables"),
         ):
-            fit(model, batches, 2, directory, verbose=0, on_mismatch="warn")
+            fit(model, batches, epochs=2, directory=directory, verbose=0, on_mismatch="warn")
         return
     with pytest.warns(UserWarning, match=message):
-        history = fit(model, batches, 2, directory, verbose=0, on_mismatch="warn")
+        history = fit(model, batches, epochs=2, directory=directory, verbose=0, on_mismatch="warn")
     assert len(history.history["loss"]) == 2
     # The saved state belongs to the changed training.
     fit(model, batches, epochs=2, directory=directory, verbose=0)
@@ -467,11 +482,17 @@ def test_resume_accepts_changes_that_do_not_matter(saved_state, tmp_path):
     model.compile(SGD(0.5, name="other"), loss=loss, metrics=["accuracy"], jit_compile=False)
     best = BestCheckpoint(tmp_path / "best.weights.h5", "loss")
     history = fit(
-        model, ToyBatches(), 3, directory, save_steps=1, callbacks=[Counter(), best], verbose=0
+        model,
+        ToyBatches(),
+        epochs=3,
+        directory=directory,
+        save_steps=1,
+        callbacks=[Counter(), best],
+        verbose=0,
     )
     assert len(history.history["loss"]) == 3 and best.best is not None
     best = BestCheckpoint(tmp_path / "best.weights.h5", "loss")
-    fit(model, ToyBatches(), 3, directory, callbacks=[best], verbose=0)
+    fit(model, ToyBatches(), epochs=3, directory=directory, callbacks=[best], verbose=0)
     assert best.best is not None  # found by name, although the other callback is missing
 
 
@@ -489,7 +510,7 @@ def test_state_of_another_model_is_refused(model, tmp_path):
     before = (tmp_path / "training.npz").read_bytes()
     other = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     with pytest.raises(ValueError, match="model.class_name: saved 'Functional', now 'Sequential'"):
-        fit(compile_for_training(other), ToyBatches(), 1, directory=tmp_path, verbose=0)
+        fit(compile_for_training(other), ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
     assert (tmp_path / "training.npz").read_bytes() == before
 
 
@@ -516,7 +537,14 @@ def test_two_trainings_cannot_write_the_same_path(model, tmp_path, what):
         ]
         trained = compiled(toy_model())
         directory = tmp_path / ("state" if what == "state" else f"state-{name}")
-        fit(trained, ToyBatches(), 1, directory, callbacks=[*callbacks, *extra], verbose=0)
+        fit(
+            trained,
+            ToyBatches(),
+            epochs=1,
+            directory=directory,
+            callbacks=[*callbacks, *extra],
+            verbose=0,
+        )
 
     second = SecondTraining(lambda: train("second"))
     train("first", [second])
@@ -533,12 +561,21 @@ def test_failed_training_releases_its_directory(model, tmp_path):
     for _ in range(2):
         with pytest.raises(KeyError, match="failed"):
             average = AverageWeights(tmp_path / "average")
-            fit(model, ToyBatches(), 1, tmp_path, callbacks=[average, Fail()], verbose=0)
+            fit(
+                model,
+                ToyBatches(),
+                epochs=1,
+                directory=tmp_path,
+                callbacks=[average, Fail()],
+                verbose=0,
+            )
 
 
 def test_checkpoint_locks_its_directory_in_the_fit_of_keras(model, tmp_path):
     checkpoint = TrainingCheckpoint(tmp_path, STEPS, 1)
-    second = SecondTraining(lambda: fit(model, ToyBatches(), 1, tmp_path, verbose=0))
+    second = SecondTraining(
+        lambda: fit(model, ToyBatches(), epochs=1, directory=tmp_path, verbose=0)
+    )
     stream = (batch for batch in ToyBatches().stream())
     callbacks = [second, checkpoint]
     model.fit(stream, steps_per_epoch=STEPS, shuffle=False, callbacks=callbacks, verbose=0)
@@ -547,31 +584,27 @@ def test_checkpoint_locks_its_directory_in_the_fit_of_keras(model, tmp_path):
 
 
 def test_arguments_of_another_kind_are_refused_with_a_remedy(model, tmp_path):
-    arrays = ToyBatches().batch(0)
-    for name in ("batches", "validation_batches"):
-        for wrong in (arrays, iter([arrays]), {"steps_per_epoch": 4}, None):
-            if (name, wrong) == ("validation_batches", None):
-                continue
-            arguments = {"batches": ToyBatches(), name: wrong}
-            message = f"{name} with the attribute .*LengthBucketed.*type {type(wrong).__name__}"
-            with pytest.raises(ValueError, match=message):
-                fit(model, epochs=1, **arguments)
+    generator = (ToyBatches().batch(0) for _ in range(9))
+    for name in ("x", "validation_data"):
+        message = f"Expected {name} to be arrays, .*PyDataset, .*LengthBucketed.*type generator"
+        with pytest.raises(ValueError, match=message):
+            fit(model, **{"x": ToyBatches(), name: generator}, directory=tmp_path / "state")
     batches = ToyBatches()
     batches.steps_per_epoch = 0
-    with pytest.raises(ValueError, match="Received: batches.steps_per_epoch=0"):
-        fit(model, batches, 1)
+    with pytest.raises(ValueError, match="Received: x.steps_per_epoch=0"):
+        fit(model, batches)
     for epochs in ("3", 1.5, None):
         with pytest.raises(ValueError, match=f"positive integer. Received: epochs={epochs!r}"):
-            fit(model, ToyBatches(), epochs)
+            fit(model, ToyBatches(), epochs=epochs)
     with pytest.raises(ValueError, match="Received: save_steps='1'"):
-        fit(model, ToyBatches(), 1, tmp_path, save_steps="1")
+        fit(model, ToyBatches(), epochs=1, directory=tmp_path, save_steps="1")
     for callbacks in (BestCheckpoint, BestCheckpoint("best.keras"), [BestCheckpoint]):
         with pytest.raises(ValueError, match="to be a list of keras.callbacks.Callback"):
-            fit(model, ToyBatches(), 1, callbacks=callbacks)
+            fit(model, ToyBatches(), epochs=1, callbacks=callbacks)
     (tmp_path / "file").write_text("")
     for directory in (tmp_path / "file", tmp_path / "file" / "state"):
         with pytest.raises(NotADirectoryError, match="Expected the path of a directory.*Choose"):
-            fit(model, ToyBatches(), 1, directory)
+            fit(model, ToyBatches(), epochs=1, directory=directory)
 
 
 def test_bad_arguments(model, tmp_path):
@@ -626,10 +659,10 @@ def test_gradient_accumulation_under_a_strategy_is_refused_before_training(where
                 compile_for_training(model, gradient_accumulation_steps=2)
             else:
                 model.compile(SGD(gradient_accumulation_steps=2), "mse")
-                fit(model, ToyBatches(), 1, verbose=0)
+                fit(model, ToyBatches(), epochs=1, verbose=0)
 
 
 def test_gradient_accumulation_on_one_device(model):
     compile_for_training(model, gradient_accumulation_steps=2)
-    fit(model, ToyBatches(), 1, verbose=0)
+    fit(model, ToyBatches(), epochs=1, verbose=0)
     assert int(model.optimizer.iterations) == STEPS // 2

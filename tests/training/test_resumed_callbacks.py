@@ -187,7 +187,7 @@ class Trainer:
             Batches(),
             epochs=epochs,
             directory=directory,
-            validation_batches=Batches(1),
+            validation_data=Batches(1),
             callbacks=callbacks,
             **{"verbose": 0, "save_steps": 1, **arguments},
         )
@@ -334,7 +334,7 @@ def test_metrics_continue_in_a_new_model(trainer, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         trainer.resumable([Interrupt(step=3)], tmp_path)
     new = make_model()
-    history = fit(new, Batches(), 1, tmp_path, validation_batches=Batches(1), verbose=0)
+    history = fit(new, Batches(), epochs=1, directory=tmp_path, validation_data=Batches(1), verbose=0)
     assert history.history == {name: values[:1] for name, values in truth["history"].items()}
 
 
@@ -345,7 +345,7 @@ def test_changed_metrics_give_a_warning(trainer, tmp_path):
     model = make_model()
     model.compile(model.optimizer, model.loss, metrics=["mae"], jit_compile=BACKEND == "jax")
     with pytest.warns(UserWarning, match="cover only its later steps"):
-        fit(model, Batches(), 1, tmp_path, verbose=0)
+        fit(model, Batches(), epochs=1, directory=tmp_path, verbose=0)
 
 
 class Counter(keras.callbacks.Callback):
@@ -447,7 +447,7 @@ def test_steps_per_execution_must_divide_the_finished_steps(tmp_path):
     model = make_model()
     with pytest.raises(KeyboardInterrupt):
         callbacks = [Interrupt(step=2)]
-        fit(model, FourSteps(), 1, tmp_path, save_steps=1, callbacks=callbacks, verbose=0)
+        fit(model, FourSteps(), epochs=1, directory=tmp_path, save_steps=1, callbacks=callbacks, verbose=0)
     model.compile(model.optimizer, "binary_crossentropy", steps_per_execution=2)
     with pytest.raises(ValueError, match="steps_per_execution=2, and a saved state after 1 steps"):
-        fit(model, FourSteps(), 1, tmp_path, verbose=0, on_mismatch="warn")
+        fit(model, FourSteps(), epochs=1, directory=tmp_path, verbose=0, on_mismatch="warn")

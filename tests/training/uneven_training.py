@@ -400,8 +400,8 @@ def train(case, kind, devices, by_keras):
             history = fit(
                 model,
                 batches,
-                2,
-                validation_batches=validation,
+                epochs=2,
+                validation_data=validation,
                 callbacks=[logs],
                 verbose=0,
             )

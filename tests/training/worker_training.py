@@ -52,7 +52,7 @@ def train_by_package(directory, index, kill_step):
         epochs=NUM_EPOCHS,
         directory=directory / "state",
         save_steps=4,
-        validation_batches=ToyBatches(SIZES[1:4], seed=1),
+        validation_data=ToyBatches(SIZES[1:4], seed=1),
         callbacks=callbacks,
         verbose=0,
     )
