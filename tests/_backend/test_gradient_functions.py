@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn import MultiHeadAttention
 from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._drop_ins import layer_normalization
 from keras_attn.attention.additive_score import additive_score
 from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn.training import SequenceCrossentropy, crossentropy_per_token, linear_crossentropy
-from tests.backend import requires_tensorflow
 from tests.contracts import numpy
 
 BACKEND = keras.backend.backend()
@@ -229,11 +227,11 @@ def torch_transformations():
         "functional.hessian": functional,
         "functional.hessian, vectorized": functools.partial(functional, vectorize=True),
         "func.hessian": lambda loss: lambda x, v, *i: func.hessian(loss)(x, *i) @ v,
-        "func.jacfwd twice": lambda loss: lambda x, v, *i: (
-            func.jacfwd(func.jacfwd(loss))(x, *i) @ v
+        "func.jacfwd twice": lambda loss: (
+            lambda x, v, *i: func.jacfwd(func.jacfwd(loss))(x, *i) @ v
         ),
-        "func.jacrev(func.jacfwd)": lambda loss: lambda x, v, *i: (
-            func.jacrev(func.jacfwd(loss))(x, *i) @ v
+        "func.jacrev(func.jacfwd)": lambda loss: (
+            lambda x, v, *i: func.jacrev(func.jacfwd(loss))(x, *i) @ v
         ),
     }
     return first, second

@@ -334,7 +334,9 @@ def test_metrics_continue_in_a_new_model(trainer, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         trainer.resumable([Interrupt(step=3)], tmp_path)
     new = make_model()
-    history = fit(new, Batches(), epochs=1, directory=tmp_path, validation_data=Batches(1), verbose=0)
+    history = fit(
+        new, Batches(), epochs=1, directory=tmp_path, validation_data=Batches(1), verbose=0
+    )
     assert history.history == {name: values[:1] for name, values in truth["history"].items()}
 
 
@@ -446,8 +448,8 @@ def test_steps_per_execution_must_divide_the_finished_steps(tmp_path):
 
     model = make_model()
     with pytest.raises(KeyboardInterrupt):
-        callbacks = [Interrupt(step=2)]
-        fit(model, FourSteps(), epochs=1, directory=tmp_path, save_steps=1, callbacks=callbacks, verbose=0)
+        options = {"directory": tmp_path, "save_steps": 1, "callbacks": [Interrupt(step=2)]}
+        fit(model, FourSteps(), epochs=1, verbose=0, **options)
     model.compile(model.optimizer, "binary_crossentropy", steps_per_execution=2)
     with pytest.raises(ValueError, match="steps_per_execution=2, and a saved state after 1 steps"):
         fit(model, FourSteps(), epochs=1, directory=tmp_path, verbose=0, on_mismatch="warn")
