@@ -273,7 +273,8 @@ def test_info_describes_the_file(tokenizer_model, write, capsys):
     assert inputs["source_ids"]["shape"] == [4, None] and inputs["seeds"]["dtype"] == "int32"
     assert found["settings"]["search"]["beam_width"] == 5
     assert found["versions"] == {"keras_attn": "0.1.0"} and found["format"] == 2
-    assert found["tokenizers"] == {"source": {"bytes": len(tokenizer_model)}}
+    expected = {"bytes": len(tokenizer_model), "parse_special_tokens": False}
+    assert found["tokenizers"] == {"source": expected}
     assert found["checksum"] == "matches the file" and "metadata" not in found
     assert main(["info", str(path)]) == 0
     lines = capsys.readouterr().out.splitlines()
