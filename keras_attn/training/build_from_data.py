@@ -22,7 +22,7 @@ def build_from_data(model: keras.Model, batches: Any) -> None:
     Raises:
         ValueError: If the model cannot be built without values of its inputs.
     """
-    if all(layer.built for layer in flatten_layers([model]) if not _only_has_parts(layer)):
+    if all(layer.built for layer in flatten_layers([model]) if not only_has_parts(layer)):
         return
     try:
         with scope_of(model):
@@ -44,8 +44,8 @@ def scope_of(model: keras.Model) -> Any:
     return contextlib.nullcontext()
 
 
-def _only_has_parts(layer):
-    """Returns whether a model without `call`, such as a GAN, only has models as attributes."""
+def only_has_parts(layer: keras.layers.Layer) -> bool:
+    """Returns whether a layer is a model without `call`, such as a GAN, which has built parts."""
     return isinstance(layer, keras.Model) and type(layer).call is keras.Model.call
 
 
