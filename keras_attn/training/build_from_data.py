@@ -51,7 +51,7 @@ def only_has_parts(layer: keras.layers.Layer) -> bool:
 
 def _symbolic_batch(batches):
     """Returns the first batch as nested `KerasTensor`s."""
-    if keras.backend.backend() == "tensorflow" and hasattr(batches, "dataset"):
+    if keras.backend.backend() == "tensorflow" and callable(getattr(batches, "dataset", None)):
         batch = batches.dataset(0).element_spec
     else:
         batch = next(iter(batches.stream(0)))
