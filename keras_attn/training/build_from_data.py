@@ -22,7 +22,7 @@ def build_from_data(model: keras.Model, batches: Any) -> None:
     Raises:
         ValueError: If the model cannot be built without values of its inputs.
     """
-    if all(layer.built for layer in flatten_layers([model]) if not _only_has_parts(layer)):
+    if all(layer.built for layer in flatten_layers([model]) if not only_has_parts(layer)):
         return
     try:
         with scope_of(model):
@@ -44,14 +44,14 @@ def scope_of(model: keras.Model) -> Any:
     return contextlib.nullcontext()
 
 
-def _only_has_parts(layer):
-    """Returns whether a model without `call`, such as a GAN, only has models as attributes."""
+def only_has_parts(layer: keras.layers.Layer) -> bool:
+    """Returns whether a layer is a model without `call`, such as a GAN, which has built parts."""
     return isinstance(layer, keras.Model) and type(layer).call is keras.Model.call
 
 
 def _symbolic_batch(batches):
     """Returns the first batch as nested `KerasTensor`s."""
-    if keras.backend.backend() == "tensorflow" and hasattr(batches, "dataset"):
+    if keras.backend.backend() == "tensorflow" and callable(getattr(batches, "dataset", None)):
         batch = batches.dataset(0).element_spec
     else:
         batch = next(iter(batches.stream(0)))

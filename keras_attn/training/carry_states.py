@@ -64,13 +64,16 @@ class CarryStates(keras.callbacks.Callback):
                 f"model={model}. Pass stateful=True to the recurrent layers."
             )
 
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._in_epoch = False  # after an interruption
+
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._assign(self._restored)
-        self._restored = None
         self._in_epoch = True
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._assign(None)
+        self._restored = None
         self._in_epoch = False
 
     def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -86,8 +89,9 @@ class CarryStates(keras.callbacks.Callback):
         return {"states": states}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Restores a state that `get_state` returned, at the beginning of the next epoch."""
+        """Restores a state that `get_state` returned, now and if an epoch begins."""
         self._restored = state["states"]
+        self._assign(self._restored)
 
     def _assign(self, states):
         """Sets the states of the layers to arrays, or to zero if `states` is `None`."""

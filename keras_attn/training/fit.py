@@ -15,7 +15,7 @@ from keras_attn._backend.workers import explain_lost_workers, is_chief, num_work
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.training.array_batches import ArrayBatches, is_dense
-from keras_attn.training.build_from_data import build_from_data
+from keras_attn.training.build_from_data import build_from_data, only_has_parts
 from keras_attn.training.callback_states import callbacks_of_worker, reject_callbacks
 from keras_attn.training.dataset_batches import DatasetBatches
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
@@ -354,9 +354,10 @@ def _train(model, batches, epochs, step, validation, callbacks):
     for end in ends:
         data = _training_data(batches, epoch * steps_per_epoch + offset)
         is_dataset = isinstance(data, PyDataset)
-        if offset and is_dataset:
+        needs_metrics = offset and not only_has_parts(model)
+        if needs_metrics and is_dataset:
             build_symbolically(model, data[0])
-        elif offset and hasattr(data, "element_spec"):
+        elif needs_metrics and hasattr(data, "element_spec"):
             _build_metrics(model, data)
         num_steps = steps_per_epoch - offset
         callbacks.prepare_call(offset, is_last=end == epochs)

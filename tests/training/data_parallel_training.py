@@ -24,7 +24,7 @@ def train(devices):
     sizes = ToyBatches(SIZES), ToyBatches(SIZES[:3], seed=1)
     logs = fit(model, sizes[0], epochs=3, validation_data=sizes[1], verbose=0).history
     x, y = ToyBatches((8,)).batch(0)
-    arrays = fit(model, x, epochs=y, batch_size=5, shuffle=False, verbose=0).history
+    arrays = fit(model, x, y, batch_size=5, shuffle=False, verbose=0).history
     logs |= {f"{name} of arrays": values for name, values in arrays.items()}
     kernel = model.trainable_variables[0].value
     return {"logs": logs, "devices": len(kernel.sharding.device_set)}
