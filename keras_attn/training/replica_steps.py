@@ -52,7 +52,7 @@ def replica_steps(model: keras.Model, batches: Any, validation_batches: Any) -> 
         example = next(iter(batches.dataset(0).take(1)))
         with model.distribute_strategy.scope():
             support = find_row_support(model, example)
-        methods = {
+        methods: dict[str, Any] = {
             name: _step_of_replica(step, counts_rows=name in support.steps)
             for name, step in steps.items()
         }
