@@ -211,7 +211,7 @@ def _compute_metrics(model, original):
             variable.assign(ops.where(rows.real > 0, variable, value))
         # Keras averages the results of the replicas in the logs of a batch.
         variables = [each for each in variables if each.aggregation == "sum"]
-        totals = sum_over_replicas([ops.convert_to_tensor(each) for each in variables])
+        totals = sum_over_replicas([ops.copy(each) for each in variables])
         with keras.StatelessScope(state_mapping=list(zip(variables, totals, strict=True))):
             return model.get_metrics_result()
 
