@@ -49,6 +49,12 @@ def replica_steps(model: keras.Model, batches: Any, validation_batches: Any) -> 
         return
     steps: dict[str, Any] = {"train_step": model.train_step, "test_step": model.test_step}
     if keras.backend.backend() == "tensorflow":
+        if model.steps_per_execution > 1:
+            raise ValueError(
+                "Expected steps_per_execution=1 under a strategy of TensorFlow, because several "
+                "steps fail in Keras. Received: "
+                f"steps_per_execution={model.steps_per_execution}. Compile the model without it."
+            )
         example = next(iter(batches.dataset(0).take(1)))
         with model.distribute_strategy.scope():
             support = find_row_support(model, example)
