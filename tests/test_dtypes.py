@@ -24,6 +24,7 @@ from keras_attn import (
 from tests.backend import precision, requires_tensorflow
 from tests.contracts import assert_close, numpy
 from tests.public_layers import LAYERS, layer_and_inputs, public_layers
+from tests.slow_cases import all_slow_but
 
 FLOAT32_OUTPUTS = {
     *("AlibiBias", "TiedMLMHead"),
@@ -173,10 +174,41 @@ def _moved(arrays, directions, step):
 
 
 FLOAT64_LAYERS = sorted(set(LAYERS) - FLOAT32_OUTPUTS) + ["AlibiBias"]
+if keras.backend.backend() == "jax":  # the GRU cell of Keras has a tanh in float32
+    FLOAT64_LAYERS = sorted(
+        set(FLOAT64_LAYERS) - {"AttentionRNN", "AttentionRNNCell", "RNNEncoder"}
+    )
+# Layers with functions that lose precision on JAX.
+FLOAT64_ON_JAX = [
+    *("BahdanauAttention", "CombinedAttention", "CoverageAttention", "LocalAttention", "RNNCell"),
+    *("RotaryPositions", "SinusoidalPositions", "StateBridge"),
+]
 
 
-@requires_tensorflow("JAX has float64 only where a global setting allows it")
-@pytest.mark.parametrize("name", FLOAT64_LAYERS)
+@pytest.fixture
+def allow_float64():
+    """JAX has float64 only where a global setting allows it."""
+    if keras.backend.backend() != "jax":
+        yield
+        return
+    import jax
+
+    before = jax.config.jax_enable_x64
+    jax.config.update("jax_enable_x64", True)
+    yield
+    jax.config.update("jax_enable_x64", before)
+
+
+needs_float64 = pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="`ops.matmul` computes in float32 on PyTorch"
+)
+
+
+@needs_float64
+@pytest.mark.usefixtures("allow_float64")
+@pytest.mark.parametrize(
+    "name", all_slow_but(*FLOAT64_LAYERS, cases=FLOAT64_LAYERS, on_jax=FLOAT64_ON_JAX)
+)
 def test_float64_layer_has_the_precision_of_float64(name):
     """Finite differences of two step sizes agree: rounding to float32 would make them noise."""
     with precision("float64"):
@@ -201,7 +233,20 @@ def test_float64_layer_has_the_precision_of_float64(name):
     np.testing.assert_allclose(slope(1e-6), slope(2e-6), rtol=0, atol=1e-6)
 
 
-@requires_tensorflow("JAX has float64 only where a global setting allows it")
+@needs_float64
+@pytest.mark.usefixtures("allow_float64")
+def test_float64_decoder_has_float64_states():
+    with precision("float64"):
+        decoder, inputs = layer_and_inputs("RNNDecoder")
+        assert {dtype for _, dtype in floats(decoder(**inputs))} == {"float32"}
+        memory = decoder.prepare_memory(inputs["encoder_outputs"], inputs["encoder_mask"])
+        state = decoder.initial_state(memory)
+        _, next_state = decoder.step(inputs["token_ids"][:, 0], state, memory)
+    for each in (memory, state, next_state):
+        assert {dtype for _, dtype in floats(each)} <= {"float64"}
+
+
+@requires_tensorflow("Keras' layer computes in float32 on JAX")
 @pytest.mark.parametrize("flash", [None, True])
 def test_float64_multi_head_attention_equals_keras(flash):
     x = np.random.default_rng(0).normal(size=(2, 5, 8))
@@ -214,7 +259,7 @@ def test_float64_multi_head_attention_equals_keras(flash):
     assert_close(numpy(ours(x)), expected, 1e-14)
 
 
-@requires_tensorflow("JAX has float64 only where a global setting allows it")
+@requires_tensorflow("a GradientTape")
 def test_float64_additive_attention_in_chunks_has_float64_gradients():
     import tensorflow as tf
 

@@ -95,7 +95,7 @@ def implicit_mask(tensor: Tensor) -> Any:
     return getattr(tensor, "_keras_mask", None)
 
 
-def set_implicit_mask(tensor: Tensor, mask: Any) -> None:
+def set_implicit_mask(tensor: Any, mask: Any) -> None:
     """Attaches an implicit mask to a tensor."""
     tensor._keras_mask = mask
 

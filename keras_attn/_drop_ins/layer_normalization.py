@@ -5,6 +5,7 @@ import keras
 from keras import ops
 
 from keras_attn._backend.custom_gradient import custom_gradient
+from keras_attn._backend.float64 import mean
 from keras_attn._backend.row_sum import sum_over_rows
 from keras_attn._types import Tensor
 
@@ -46,12 +47,15 @@ class LayerNormalization(keras.layers.LayerNormalization):
     def call(self, inputs: Tensor, training: bool = False) -> Any:
         (axis, *more_axes) = cast(list[int], self.axis)  # a list after the layer is built
         over_last_axis = axis in (-1, len(inputs.shape) - 1) and not more_axes
+        is_plain = over_last_axis and self.scale and self.center and not self.rms_scaling
+        if is_plain and self.compute_dtype == "float64" and keras.backend.backend() == "jax":
+            # The layer of Keras rounds the variance to float32.
+            return _normalize(inputs, self.gamma, self.beta, self.epsilon)[0]
         if (
             not training
             or keras.backend.backend() != "tensorflow"
             or self.compute_dtype == "float64"
-            or not (over_last_axis and self.scale and self.center)
-            or self.rms_scaling
+            or not is_plain
         ):
             return super().call(inputs)
         normalize = custom_gradient(functools.partial(_normalize, epsilon=self.epsilon), _gradients)
@@ -61,8 +65,8 @@ class LayerNormalization(keras.layers.LayerNormalization):
 
 
 def _normalize(x, gamma, beta, epsilon):
-    centered = x - ops.mean(x, axis=-1, keepdims=True)  # (..., D)
-    variance = ops.mean(ops.square(centered), axis=-1, keepdims=True)  # (..., 1)
+    centered = x - mean(x, axis=-1, keepdims=True)  # (..., D)
+    variance = mean(ops.square(centered), axis=-1, keepdims=True)  # (..., 1)
     scale = ops.rsqrt(variance + epsilon)  # (..., 1)
     normalized = centered * scale  # (..., D)
     return normalized * gamma + beta, (normalized, scale)
@@ -71,8 +75,8 @@ def _normalize(x, gamma, beta, epsilon):
 def _gradients(residuals, upstream, gamma, **_):
     normalized, scale = residuals
     inner = upstream * gamma  # (..., D)
-    of_mean = ops.mean(inner, axis=-1, keepdims=True)  # (..., 1)
-    of_scale = ops.mean(inner * normalized, axis=-1, keepdims=True)  # (..., 1)
+    of_mean = mean(inner, axis=-1, keepdims=True)  # (..., 1)
+    of_scale = mean(inner * normalized, axis=-1, keepdims=True)  # (..., 1)
     return {
         "x": (inner - of_mean - normalized * of_scale) * scale,  # (..., D)
         "gamma": sum_over_rows(upstream * normalized),  # (D,)

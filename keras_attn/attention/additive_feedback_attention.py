@@ -2,6 +2,7 @@ from typing import Any
 
 from keras import ops
 
+from keras_attn._backend.float64 import tanh
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._types import Tensor, TensorDict
 from keras_attn.attention.feedback_attention import FeedbackAttention
@@ -74,7 +75,7 @@ class AdditiveFeedbackAttention(FeedbackAttention):
         features = self.compute_features(ops.cast(before, self.compute_dtype))  # (B, K, S, U)
         query = ops.matmul(query, self.query_kernel) + self.bias  # (B, K, U)
         hidden = query[:, :, None] + memory["keys"][:, None] + features  # (B, K, S, U)
-        scores = ops.matmul(ops.tanh(hidden), self.vector)[..., 0]  # (B, K, S)
+        scores = ops.matmul(tanh(hidden), self.vector)[..., 0]  # (B, K, S)
         weights = PROBABILITY_FUNCTIONS[self.probability_fn](scores, memory["mask"])
         alignments = ops.cast(weights, before.dtype)
         return weights, {"alignments": before + alignments if self.cumulative else alignments}

@@ -1,6 +1,7 @@
 from keras import ops
 
 from keras_attn._backend.custom_gradient import custom_gradient
+from keras_attn._backend.float64 import tanh
 from keras_attn._backend.sequential_loops import (
     add_same_shape,
     at_least_one,
@@ -59,7 +60,7 @@ def additive_score(
 
 
 def _hidden(query, keys):
-    return ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(keys, 1))  # (B, T, S, U)
+    return tanh(ops.expand_dims(query, 2) + ops.expand_dims(keys, 1))  # (B, T, S, U)
 
 
 def _chunked_scores(query, chunks, vector):

@@ -34,8 +34,9 @@ class BahdanauAttention(AttentionMechanism):
         kernel_initializer: Initializer of W_q, W_k and v. Defaults to `"glorot_uniform"`.
         chunk_size: Positive int, number of keys that are scored at a time. Chunks save memory if
             many queries attend to a long sequence: the layer then never creates a tensor of shape
-            `(batch, target, source, units)`, in inference and in training. Defaults to `None`: all
-            keys at once.
+            `(batch, target, source, units)`, in inference and in training. On JAX, forward mode
+            (`jax.jvp`, `jax.jacfwd`) then raises a `TypeError`. Defaults to `None`: all keys at
+            once.
         probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.

@@ -5,6 +5,7 @@ import keras
 from keras import ops
 
 from keras_attn import masks
+from keras_attn._backend.float64 import tanh
 from keras_attn._layer.argument_checks import (
     check_compute_dtype,
     check_positive_integer,
@@ -235,7 +236,7 @@ class CombinedAttention(AttentionSteps, Layer):
             return ops.concatenate(contexts, axis=-1)
         query = ops.matmul(ops.cast(query, self.compute_dtype), self.query_kernel)  # (..., U)
         scores = [
-            ops.matmul(ops.tanh(query + ops.matmul(context, kernel)), self.vector)
+            ops.matmul(tanh(query + ops.matmul(context, kernel)), self.vector)
             for context, kernel in zip(contexts, self.score_kernels, strict=True)
         ]
         shares = ops.softmax(ops.concatenate(scores, axis=-1), axis=-1)  # (..., n)

@@ -3,6 +3,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
+from keras_attn._backend.float64 import tanh
 from keras_attn._backend.gather import gather_rows
 from keras_attn._backend.sequential_loops import at_least_one
 from keras_attn._decoding_state.beam_axis import merge_beams, split_beams
@@ -235,7 +236,7 @@ class LocalAttention(AttentionMechanism):
         Returns:
             Tensor of shape `(batch, target)` in float32, or in float64 for a float64 layer.
         """
-        hidden = ops.tanh(ops.matmul(query, self.position_kernel))  # (B, T, U)
+        hidden = tanh(ops.matmul(query, self.position_kernel))  # (B, T, U)
         logits = ops.matmul(hidden, self.position_vector)[..., 0]  # (B, T)
         logits = ops.cast(logits, wide_dtype(logits))
         return ops.cast(lengths, logits.dtype)[:, None] * ops.sigmoid(logits)

@@ -73,7 +73,8 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
             linear in the length ([Rabe and Staats, 2021](https://arxiv.org/abs/2112.05682)).
             Blockwise attention supports neither `return_attention_scores` nor dropout. A
             `position_bias` must then be a layer whose result only depends on the distance of two
-            positions. Defaults to `None`: not in blocks.
+            positions. On JAX, forward mode (`jax.jvp`, `jax.jacfwd`) raises a `TypeError`: use
+            `jax.grad`, `jax.jacrev` or `jax.hessian`. Defaults to `None`: not in blocks.
         kernel_initializer: Initializer of the kernels of the projections. Defaults to
             `"glorot_uniform"`.
         bias_initializer: Initializer of the biases of the projections. Defaults to `"zeros"`.

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn._backend.float64 import mean
 from keras_attn._types import Mask, Tensor
 
 # This value is added to the score of a masked position. The value is far below every other score,
@@ -115,8 +116,8 @@ def masked_mean(values: Tensor, mask: Mask | None = None) -> Tensor:
         computed in float32 or float64, because sums of long sequences overflow in float16.
     """
     if mask is None:
-        return ops.mean(values, axis=1)
-    dtype = keras.backend.result_type(values.dtype, "float32")
+        return mean(values, axis=1)
+    dtype = wide_dtype(values)
     marks = ops.cast(mask, dtype)[:, :, None]  # (B, T, 1)
     counts = ops.maximum(ops.sum(marks, axis=1), 1.0)  # (B, 1)
     means = ops.sum(ops.cast(values, dtype) * marks, axis=1) / counts

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn._backend.float64 import cos, sin
 from keras_attn._layer.argument_checks import check_positive_number
 from keras_attn._layer.layer import Layer
 from keras_attn._types import StaticShape, Tensor
@@ -111,7 +112,7 @@ class RotaryPositions(Layer):
         angles = ops.cast(positions, wide_dtype(self.compute_dtype))
         frequencies = ops.convert_to_tensor(self.frequencies)
         angles = ops.expand_dims(angles, (1, 3)) * frequencies  # (1 or B, 1, T, d)
-        cosines, sines = ops.cos(angles), ops.sin(angles)  # (1 or B, 1, T, d) each
+        cosines, sines = cos(angles), sin(angles)  # (1 or B, 1, T, d) each
         magnitude = 1.0 if self.scaling is None else self.scaling.magnitude
         if magnitude != 1:
             cosines, sines = cosines * magnitude, sines * magnitude

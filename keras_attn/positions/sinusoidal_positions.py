@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_attn._backend.float64 import cos, sin
 from keras_attn._layer.argument_checks import (
     check_positive_number,
     check_sequence_shape,
@@ -114,7 +115,7 @@ class SinusoidalPositions(Layer):
         angles = ops.cast(positions, wide_dtype(self.compute_dtype))
         frequencies = ops.convert_to_tensor(self.frequencies)
         angles = ops.expand_dims(angles, 2) * frequencies  # (1 or B, T, ceil(D/2))
-        encoding = ops.concatenate([ops.sin(angles), ops.cos(angles)], axis=-1)
+        encoding = ops.concatenate([sin(angles), cos(angles)], axis=-1)
         if self.layout == "interleaved":
             encoding = ops.take(encoding, _interleaved(inputs.shape[-1]), axis=-1)  # (1 or B, T, D)
         return inputs + ops.cast(encoding, self.compute_dtype)

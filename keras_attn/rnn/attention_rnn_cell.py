@@ -4,6 +4,7 @@ from typing import Any, Self, cast
 import keras
 from keras import ops, tree
 
+from keras_attn._backend.float64 import activate
 from keras_attn._layer.argument_checks import (
     check_cell,
     check_compute_dtype,
@@ -152,7 +153,6 @@ class AttentionRNNCell(Layer):
         if attention is not None and attention_units is not None:
             self.attention_layer = keras.layers.Dense(
                 attention_units,
-                activation=self.attention_activation,
                 use_bias=False,
                 dtype=self.dtype_policy,
                 name="attention_layer",
@@ -406,7 +406,7 @@ class AttentionRNNCell(Layer):
         joined = ops.concatenate([output, context], axis=-1)
         if self.attention_layer is None:
             return joined, context
-        vector = self.attention_layer(joined)
+        vector = activate(self.attention_activation, self.attention_layer(joined))
         return vector, vector
 
     def get_config(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn._backend.float64 import activate
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.ensure_built import build_activation
 from keras_attn._layer.layer import Layer
@@ -94,8 +95,9 @@ class RNNCell(Layer):
 
     def call(self, inputs: Tensor, states: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
         (state,) = states
-        state = self.activation(
-            ops.matmul(inputs, self.kernel) + ops.matmul(state, self.recurrent_kernel) + self.bias
+        state = activate(
+            self.activation,
+            ops.matmul(inputs, self.kernel) + ops.matmul(state, self.recurrent_kernel) + self.bias,
         )  # (B, units)
         return ops.matmul(state, self.output_kernel), [state]  # (B, output_units)
 

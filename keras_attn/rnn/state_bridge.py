@@ -3,6 +3,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from keras_attn._backend.float64 import tanh
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.plain_lists import plain_lists
@@ -67,7 +68,7 @@ class StateBridge(Layer):
         self.dense_layers = []
         if mode == "dense":
             self.dense_layers = [
-                keras.layers.Dense(size, activation="tanh", dtype=self.dtype_policy)
+                keras.layers.Dense(size, dtype=self.dtype_policy)
                 for size in tree.flatten(state_size)
             ]
 
@@ -118,7 +119,7 @@ class StateBridge(Layer):
                 )
                 states = [masked_mean(encoder_outputs, encoder_mask)]
             joined = ops.concatenate(states, axis=-1)
-            states = [layer(joined) for layer in self.dense_layers]
+            states = [tanh(layer(joined)) for layer in self.dense_layers]
         return tree.pack_sequence_as(plain_lists(self.state_size), states)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> None:

@@ -64,7 +64,7 @@ class GlobalLoss:
         if reduction == "sum":
             return num_replicas() * global_mean(total, ops.ones_like(total))
         weights = sample_weight if reduction == "mean_with_sample_weight" else None
-        ones = ops.ones_like(values)
+        ones: Any = ops.ones_like(values)
         ones_sum = _reduce("sum", ones, mask, weights)
         # The mean of ones is `ones_sum / divisor`, divided by the number of replicas.
         mean = num_replicas() * _reduce(reduction, ones, mask, weights)
@@ -89,12 +89,12 @@ class GlobalLoss:
                 return f"the loss {self.name!r} of a row depends on other rows"
         return None
 
-    def _of_real_rows(self, value):
+    def _of_real_rows(self, value: Any) -> Any:
         """Returns 0 on a replica without real rows."""
         rows = replica_rows.get()
         return value if rows is None else ops.where(rows.real > 0, value, 0)
 
-    def _values(self, y_true, y_pred):
+    def _values(self, y_true: Any, y_pred: Any) -> Any:
         dtype = self.loss.dtype
         return self.loss.call(ops.convert_to_tensor(y_true, dtype), _keep_mask(y_pred, dtype))
 
@@ -118,7 +118,7 @@ class _Reduction(keras.losses.Loss):
         return y_pred
 
 
-def _reduce(reduction, values, mask, sample_weight):
+def _reduce(reduction: Any, values: Any, mask: Any, sample_weight: Any) -> Any:
     values = ops.copy(values)
     set_implicit_mask(values, mask)
     return _Reduction(reduction=reduction, dtype=values.dtype)(values, values, sample_weight)

@@ -55,7 +55,9 @@ def linear_crossentropy(
         dE = sum over tokens of w * (g - e) h^T
 
     Only the terms with g are expensive. The function always computes these terms together with the
-    loss, so `crossentropy_per_token` is faster if no gradient is needed.
+    loss, so `crossentropy_per_token` is faster if no gradient is needed. Second derivatives are
+    exact. On JAX, forward mode (`jax.jvp`, `jax.jacfwd`) raises a `TypeError`: use `jax.grad`,
+    `jax.jacrev` or `jax.hessian`.
 
     Args:
         labels: Int tensor of shape `(...)`, in [0, V).

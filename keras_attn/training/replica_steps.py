@@ -49,10 +49,16 @@ def replica_steps(model: keras.Model, batches: Any, validation_batches: Any) -> 
         return
     steps: dict[str, Any] = {"train_step": model.train_step, "test_step": model.test_step}
     if keras.backend.backend() == "tensorflow":
+        if model.steps_per_execution > 1:
+            raise ValueError(
+                "Expected steps_per_execution=1 under a strategy of TensorFlow, because several "
+                "steps fail in Keras. Received: "
+                f"steps_per_execution={model.steps_per_execution}. Compile the model without it."
+            )
         example = next(iter(batches.dataset(0).take(1)))
         with model.distribute_strategy.scope():
             support = find_row_support(model, example)
-        methods = {
+        methods: dict[str, Any] = {
             name: _step_of_replica(step, counts_rows=name in support.steps)
             for name, step in steps.items()
         }
@@ -211,7 +217,7 @@ def _compute_metrics(model, original):
             variable.assign(ops.where(rows.real > 0, variable, value))
         # Keras averages the results of the replicas in the logs of a batch.
         variables = [each for each in variables if each.aggregation == "sum"]
-        totals = sum_over_replicas([ops.convert_to_tensor(each) for each in variables])
+        totals = sum_over_replicas([ops.copy(each) for each in variables])
         with keras.StatelessScope(state_mapping=list(zip(variables, totals, strict=True))):
             return model.get_metrics_result()
 

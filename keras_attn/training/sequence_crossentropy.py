@@ -32,6 +32,9 @@ class SequenceCrossentropy(keras.losses.Loss):
     replicas have different numbers of tokens. The losses of Keras first compute a mean on each
     replica, so the tokens of a replica with more padding have a higher weight.
 
+    Second derivatives are exact, for example for a gradient penalty. On JAX, forward mode
+    (`jax.jvp`, `jax.jacfwd`) raises a `TypeError`: use `jax.grad`, `jax.jacrev` or `jax.hessian`.
+
     With `fused=True`, a training step of a `TrainingModel` or a `masked_language_model` does not
     store the logits of all tokens:
 

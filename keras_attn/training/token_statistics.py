@@ -24,13 +24,13 @@ class TokenStatistics:
 def token_statistics(labels: Tensor, logits: Tensor) -> Any:
     """Computes the statistics of logits that the losses and metrics of this package need.
 
-    On TensorFlow, the normalizer is computed from the largest logit and the largest probability,
-    which is at least 1/V and therefore has a finite logarithm:
+    Unless it is differentiated, the normalizer is computed from the largest logit and the largest
+    probability, which is at least 1/V and therefore has a finite logarithm:
 
         log sum over v of exp x[v] = max x - log max softmax(x)
 
     This is faster than a second pass over exponentials, but the maxima have no second derivative
-    where two logits are equal. On TensorFlow, the losses never need this derivative.
+    where two logits are equal.
 
     Args:
         labels: Int32 tensor of shape `(...)`, in [0, V).
@@ -47,7 +47,7 @@ def token_statistics(labels: Tensor, logits: Tensor) -> Any:
     probabilities = ops.softmax(logits)  # (..., V)
     # Without the initial values, a maximum fails for batches without tokens.
     largest = ops.max(logits, axis=-1, initial=-math.inf)  # (...)
-    if keras.backend.backend() == "tensorflow":
+    if not _is_differentiated():
         of_largest = ops.max(probabilities, axis=-1, initial=0.0)  # (...)
         normalizer = largest - ops.log(of_largest)
     else:
@@ -59,6 +59,15 @@ def token_statistics(labels: Tensor, logits: Tensor) -> Any:
         "largest": largest,
     }
     return statistics, probabilities
+
+
+def _is_differentiated() -> bool:
+    """Returns whether the backend may differentiate statistics automatically."""
+    if keras.backend.backend() == "torch":
+        import torch  # pyright: ignore[reportMissingImports]
+
+        return torch.is_grad_enabled()  # `False` in a function with its own gradient
+    return keras.backend.backend() == "jax"
 
 
 def at_labels(values: Tensor, labels: Tensor) -> Any:

@@ -4,6 +4,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attn._backend.float64 import activate, tanh
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._drop_ins.low_rank_adaptation import LowRankAdaptation
 from keras_attn._layer.argument_checks import (
@@ -110,7 +111,7 @@ class FeedForward(LowRankAdaptation, Layer):
             gate, hidden = ops.split(hidden, 2, axis=-1)
             hidden = GATES[self.activation](gate) * hidden  # (..., I)
         else:
-            hidden = self.activation(hidden)
+            hidden = activate(self.activation, hidden)
         return self._apply_dense("contraction", self.dropout_layer(hidden))  # (..., D)
 
     def _apply_dense(self, name, inputs):
@@ -165,7 +166,7 @@ def tanh_gelu(x: Tensor) -> Tensor:
     GPT-2, T5 1.1 and Gemma use this function. In Hugging Face's transformers, its names are
     "gelu_new" and "gelu_pytorch_tanh".
     """
-    return 0.5 * x * (1.0 + ops.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
+    return 0.5 * x * (1.0 + tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
 
 
 GATES = {"swiglu": ops.silu, "geglu": tanh_gelu, "reglu": ops.relu}
