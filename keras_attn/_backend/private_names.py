@@ -9,6 +9,7 @@ table changes, or if a workaround is no longer necessary.
 | `Operation._remat_mode` | recomputation of our layers | Keras 3.15 | `rematerialized_call` passes on keyword arguments |
 | `Optimizer._clip_gradients` | clipping of the gradients after they are summed over replicas | Keras 3.15 | Keras clips after the sum, or has a public hook |
 | `Adam._momentums`, `_velocities`, `_get_variable_index` | Adam update with one operator | Keras 3.15 | Keras' Adam uses `ResourceApplyAdam` |
+| `Optimizer._trainable_variables` | detection of weights that were frozen after the first step | Keras 3.15 | Keras on JAX raises its error before it takes the weights out of the model |
 | `tensor._keras_mask` | implicit masks in the export of a step | Keras 3.15 | a public function returns implicit masks |
 | `CompileLoss._flat_losses`, `Trainer._compile_loss`, `_loss_tracker` | losses over the rows of all replicas | Keras 3.15 | Keras reduces losses over the global batch |
 | `Layer._flatten_layers` | layers that combine the rows of a batch | Keras 3.15 | a public method returns nested layers |
@@ -82,6 +83,11 @@ class GradientClipping:
 
     def _clip_gradients(self, grads):
         return self.clip_gradients(grads)
+
+
+def trained_variables(optimizer: Any) -> list[Any]:
+    """Returns the variables that an optimizer was built for."""
+    return optimizer._trainable_variables
 
 
 def adam_moments(optimizer: Any, variable: Any) -> tuple[Any, Any]:

@@ -26,7 +26,7 @@ def get_random_state() -> dict[str, Any]:
         "keras": None if seed is None else keras.ops.convert_to_numpy(seed),
     }
     if keras.backend.backend() == "torch":
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         state["torch"] = torch.get_rng_state().numpy()
         if torch.cuda.is_initialized():
@@ -41,7 +41,7 @@ def set_random_state(state: dict[str, Any]) -> None:
     np.random.set_state(state["numpy"])
     set_global_seed_state(state["keras"])
     if "torch" in state and keras.backend.backend() == "torch":
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
 
         torch.set_rng_state(torch.from_numpy(np.array(state["torch"])))
         if len(state.get("cuda", ())) == torch.cuda.device_count() > 0:

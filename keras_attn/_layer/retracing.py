@@ -19,6 +19,7 @@ from typing import Any
 
 import keras
 
+from keras_attn._backend.private_names import trained_variables
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
 
@@ -67,7 +68,7 @@ def _require_same_trainable_weights(model):
     optimizer = getattr(model, "optimizer", None)
     if keras.backend.backend() != "jax" or optimizer is None or not optimizer.built:
         return
-    trained = optimizer._trainable_variables  # noqa: SLF001
+    trained = trained_variables(optimizer)
     current = model.trainable_variables
     if [id(each) for each in trained] != [id(each) for each in current]:
         raise ValueError(

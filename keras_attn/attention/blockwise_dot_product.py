@@ -120,8 +120,9 @@ def blockwise_dot_product(
 def _contexts(blocks, keys, values, distance_bias, **positions):
     """Returns the contexts `(N, B, H, t, dv)` of all blocks."""
 
-    def attend(block):
-        return _weigh(*block, blocks, keys, values, distance_bias, **positions)[0]
+    def attend(numbered):
+        number, block = numbered
+        return _weigh(number, block, blocks, keys, values, distance_bias, **positions)[0]
 
     numbers = ops.arange(ops.shape(blocks)[0], dtype="int32")
     return map_sequentially(attend, (numbers, blocks)), ()

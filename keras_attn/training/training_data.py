@@ -211,7 +211,7 @@ def split_for_validation(
     return split_rows(as_arrays((x, y, sample_weight)), validation_split)
 
 
-def _named(data):
+def _named(data: Any) -> dict[str, Any]:
     return dict(zip(("x", "y", "sample_weight"), data, strict=True))
 
 

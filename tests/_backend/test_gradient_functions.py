@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_attn import MultiHeadAttention
 from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._drop_ins import layer_normalization
 from keras_attn.attention.additive_score import additive_score
