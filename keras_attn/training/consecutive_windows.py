@@ -1,4 +1,5 @@
 import numbers
+import warnings
 from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -34,16 +35,16 @@ class ConsecutiveWindows(EpochBatches):
         window: Positive int, number W of steps in a window.
         batch_size: Positive int, number of rows of each batch. The `batch_size` of the
             `keras.Input` must be the same.
-        pad_token_id: Int, the label that the loss and the metrics ignore, which must not occur in
-            `ids`. Pass `None` if they ignore no label. Defaults to `0`.
+        pad_token_id: Int, the label that the loss and the metrics ignore. If it occurs in `ids`, a
+            warning names its position. Pass `None` if they ignore no label. Defaults to `0`.
 
     Attributes:
         steps_per_epoch: Int, number of windows in each row. Up to `batch_size * window` ids at the
             end of the sequence are not used.
 
     Raises:
-        ValueError: If `ids` has the wrong shape or dtype, is too short, or contains a negative id
-            or `pad_token_id`; or if another argument is not a positive integer.
+        ValueError: If `ids` has the wrong shape or dtype, is too short, or contains a negative
+            id; or if another argument is not a positive integer.
 
     Example:
 
@@ -80,15 +81,19 @@ class ConsecutiveWindows(EpochBatches):
                 "Expected ids to be a one-dimensional array of integers. Received: ids of shape "
                 f"{array.shape} and dtype {array.dtype}."
             )
-        is_wrong = array < 0
-        if pad_token_id is not None:
-            is_wrong = is_wrong | (array == pad_token_id)
-        if is_wrong.any():
-            position = int(is_wrong.argmax())
+        if (array < 0).any():
+            position = int((array < 0).argmax())
             raise ValueError(
-                f"Expected ids of at least 0, without the padding id {pad_token_id}, which losses "
-                f"ignore. Received: ids[{position}]={array[position]}. Remove the padding, or pass "
-                "pad_token_id=None if the loss ignores no label."
+                f"Expected ids of at least 0. Received: ids[{position}]={array[position]}. Remove "
+                "the negative ids."
+            )
+        if pad_token_id is not None and (array == pad_token_id).any():
+            position = int((array == pad_token_id).argmax())
+            warnings.warn(
+                f"Expected ids without the padding id {pad_token_id}, which losses ignore by "
+                f"default. Received: ids[{position}]={array[position]}. Remove the padding, or pass "
+                "pad_token_id=None if the loss ignores no label.",
+                stacklevel=2,
             )
         self.window = int(window)
         self.batch_size = int(batch_size)

@@ -1,4 +1,5 @@
 import contextlib
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -205,6 +206,14 @@ def fit(
     fit(model, batches, epochs=20, directory="run", validation_data=validation_batches)
     ```
     """
+    if is_step_object(x) and isinstance(y, int):
+        warnings.warn(
+            f"Expected fit(model, batches, epochs={y}, directory=...). Received: the number of "
+            "epochs as the third argument, and the directory as the fourth. Write their names.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        epochs, directory, y, batch_size = y, batch_size or directory, None, None
     check_positive_integer("epochs", epochs)
     if not getattr(model, "compiled", False):
         raise ValueError(

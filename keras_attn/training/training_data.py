@@ -48,11 +48,6 @@ def check_data(
     kind = type(x).__name__
     is_object = is_step_object(x)
     steps = getattr(x, "steps_per_epoch", None)
-    if is_object and isinstance(y, int):
-        raise ValueError(
-            f"Expected y=None with x of type {kind}, which contains the labels. Received: y={y}. "
-            f"Pass the number of epochs as epochs={y}."
-        )
     is_array_like = isinstance(x, (dict, list, tuple)) or hasattr(x, "shape")
     given: dict[str, Any] = {} if is_array_like else {"y": y, "sample_weight": sample_weight}
     if is_object:

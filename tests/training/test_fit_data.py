@@ -381,7 +381,6 @@ WRONG = {
     "'x': [17], 'y': [16]": {"y": Y[1:]},
     "y of type ndarray": {"x": ShuffledRows()},
     "sample_weight of type ndarray": {"x": ShuffledRows(), "y": None, "sample_weight": WEIGHTS},
-    "y=20. Pass the number of epochs as epochs=20": {"x": ToyRows(), "y": 20},
     "batch_size of type int": {"x": ToyRows(), "y": None, "batch_size": 4},
     "class_weight of type dict": {"x": ToyRows(), "y": None, "class_weight": {0: 2.0}},
     "steps_per_epoch of type int": {"x": ToyRows(), "y": None, "steps_per_epoch": 3},
@@ -405,6 +404,13 @@ def test_wrong_data_is_refused_before_anything_is_written(restart, tmp_path, mes
     with pytest.raises(ValueError, match=re.escape(message)):
         fit(restart(), **arguments, directory=tmp_path / "state")
     assert not (tmp_path / "state").exists()
+
+
+def test_former_order_of_arguments_warns_and_trains(restart, tmp_path):
+    with pytest.warns(DeprecationWarning, match="epochs=2, directory"):
+        history = fit(restart(), ToyRows(), 2, tmp_path, verbose=0)
+    assert len(history.history["loss"]) == 2
+    assert (tmp_path / "training.npz").exists()
 
 
 def test_without_a_directory_generators_train(restart):
