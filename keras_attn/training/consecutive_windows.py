@@ -91,8 +91,8 @@ class ConsecutiveWindows(EpochBatches):
             position = int((array == pad_token_id).argmax())
             warnings.warn(
                 f"Expected ids without the padding id {pad_token_id}, which losses ignore by "
-                f"default. Received: ids[{position}]={array[position]}. Remove the padding, or pass "
-                "pad_token_id=None if the loss ignores no label.",
+                f"default. Received: ids[{position}]={array[position]}. Remove the padding, or "
+                "pass pad_token_id=None if the loss ignores no label.",
                 stacklevel=2,
             )
         self.window = int(window)
