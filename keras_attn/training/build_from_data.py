@@ -9,10 +9,10 @@ from keras_attn._types import StaticShape
 
 
 def build_from_data(model: keras.Model, batches: Any) -> None:
-    """Builds a model like the first step of `model.fit`, so that its weights can be restored.
+    """Builds a model and its optimizer like the first step of `model.fit`.
 
-    The weights have the same initial values as in `model.fit`. Nothing changes if all layers are
-    built.
+    Afterwards, a saved state can be restored. The weights have the same initial values as in
+    `model.fit`. Layers that are built do not change.
 
     Args:
         model: Compiled `keras.Model`.
@@ -22,8 +22,15 @@ def build_from_data(model: keras.Model, batches: Any) -> None:
     Raises:
         ValueError: If the model cannot be built without values of its inputs.
     """
-    if all(layer.built for layer in flatten_layers([model]) if not only_has_parts(layer)):
-        return
+    if not all(layer.built for layer in flatten_layers([model]) if not only_has_parts(layer)):
+        _build_layers(model, batches)
+    optimizer: Any = model.optimizer
+    if not optimizer.built:  # LossScaleOptimizer.build does not check this itself
+        with scope_of(model):
+            optimizer.build(model.trainable_variables)
+
+
+def _build_layers(model: keras.Model, batches: Any) -> None:
     try:
         with scope_of(model):
             build_symbolically(model, _symbolic_batch(batches))

@@ -21,6 +21,7 @@ from keras_attn.training.callback_states import callbacks_of_worker, reject_call
 from keras_attn.training.dataset_batches import DatasetBatches
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.replica_steps import replica_steps
+from keras_attn.training.restored_state import reject_unbuilt_optimizers
 from keras_attn.training.resumed_callbacks import ResumedCallbacks
 from keras_attn.training.strategy import refuse_gradient_accumulation
 from keras_attn.training.training_checkpoint import TrainingCheckpoint
@@ -187,7 +188,8 @@ def fit(
             a `keras.utils.PyDataset` that returns different batches for the same index or is used
             with several replicas. It also rejects `keras.callbacks.BackupAndRestore`, which
             replaces the restored state by an older one, and `keras.callbacks.OrbaxCheckpoint`, and
-            a model that is not built and needs the values of a batch to be built. With
+            a model that is not built and needs the values of a batch to be built, and optimizers
+            without state that are attributes of the model, as in a GAN (call their `build`). With
             several workers, it rejects `keras.callbacks.ModelCheckpoint` (use `BestCheckpoint`).
             Under a strategy of TensorFlow, `fit` rejects a batch whose number of rows is not a
             multiple of the number of replicas if the model has a custom `train_step`,
@@ -213,7 +215,8 @@ def fit(
             DeprecationWarning,
             stacklevel=2,
         )
-        epochs, directory, y, batch_size = y, batch_size or directory, None, None
+        former_directory: Any = batch_size
+        epochs, directory, y, batch_size = y, former_directory or directory, None, None
     check_positive_integer("epochs", epochs)
     if not getattr(model, "compiled", False):
         raise ValueError(
@@ -277,6 +280,7 @@ def fit(
         all_callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
     else:
         reject_callbacks(all_callbacks)
+        reject_unbuilt_optimizers(model)
         steps = batches.steps_per_epoch
         checkpoint = TrainingCheckpoint(
             directory, steps, epochs, save_steps, all_callbacks, batches, on_mismatch

@@ -27,7 +27,7 @@ class RestoredState:
         self,
         model: keras.Model,
         callbacks: list[Any],
-        arrays: list[Any],
+        arrays: list[np.ndarray],
         facts: dict[str, Any],
         is_within_epoch: bool,
     ) -> None:
@@ -83,15 +83,36 @@ class RestoredState:
         return match_states(self.callbacks, self.facts[name], states)
 
 
-def saved_variables(model: keras.Model) -> list[Any]:
-    """Returns the variables of a model and its optimizer, in the order in which they are saved."""
-    return [*model.variables, *model.optimizer.variables]
+def saved_variables(model: keras.Model) -> list[keras.Variable]:
+    """Returns the variables of a model and its optimizers, in the order in which they are saved."""
+    optimizers = [model.optimizer, *other_optimizers(model).values()]
+    return [*model.variables, *(each for optimizer in optimizers for each in optimizer.variables)]
 
 
-def epoch_begin_scalars(model: keras.Model) -> list[Any]:
+def other_optimizers(model: keras.Model) -> dict[str, keras.Optimizer]:
+    """Returns the optimizers that are attributes of a model, such as `d_optimizer` of a GAN."""
+    return {
+        name: value
+        for name, value in vars(model).items()
+        if isinstance(value, keras.Optimizer) and value is not model.optimizer
+    }
+
+
+def reject_unbuilt_optimizers(model: keras.Model) -> None:
+    """Raises a `ValueError` if the state of an optimizer cannot be restored before the training."""
+    for name, optimizer in other_optimizers(model).items():
+        if not optimizer.built:
+            raise ValueError(
+                "Expected built optimizers as attributes of a model, so that a training can resume "
+                f"with their state. Received: {name}={type(optimizer).__name__} that is not built. "
+                f"Call model.{name}.build(variables) with the variables that it trains before fit."
+            )
+
+
+def epoch_begin_scalars(model: keras.Model) -> list[bool | int | float]:
     """Returns the values of all scalars, such as the learning rate, for `RestoredState`."""
     return [np.asarray(keras.ops.convert_to_numpy(each)).item() for each in _scalars(model)]
 
 
-def _scalars(model):
+def _scalars(model: keras.Model) -> list[keras.Variable]:
     return [variable for variable in saved_variables(model) if tuple(variable.shape) == ()]

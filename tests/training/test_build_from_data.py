@@ -67,8 +67,24 @@ class WithoutCall(keras.Model):
         with tf.GradientTape() as tape:
             loss = keras.ops.mean((self.part(x) - y) ** 2)
         variables = self.part.trainable_variables
-        self.optimizer.apply(tape.gradient(loss, variables), variables)
+        self.update(tape.gradient(loss, variables), variables)
         return {"loss": loss}
+
+    def update(self, gradients, variables):
+        self.optimizer.apply(gradients, variables)
+
+
+class TwoOptimizers(WithoutCall):
+    """Has an optimizer besides that of `compile`, as a GAN."""
+
+    def __init__(self, is_built=True):
+        super().__init__()
+        self.second = keras.optimizers.Adam(0.1)
+        if is_built:
+            self.second.build(self.part.trainable_variables)
+
+    def update(self, gradients, variables):
+        self.second.apply(gradients, variables)
 
 
 class Interrupt(keras.callbacks.Callback):
@@ -81,7 +97,8 @@ def compiled(make, **settings):
     keras.utils.set_random_seed(3)
     model = make()
     optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
-    model.compile(optimizer, None if make is WithoutCall else "mse", **settings)
+    loss = None if isinstance(model, WithoutCall) else "mse"
+    model.compile(optimizer, loss, **settings)
     return model
 
 
@@ -114,8 +131,16 @@ def test_unbuilt_model_resumes_with_the_weights_of_keras(make, tmp_path):
 
 
 @requires_tensorflow("Keras builds the model itself on other backends, which needs `call`")
-def test_model_without_call_resumes(tmp_path):
-    assert_resumes(WithoutCall, tmp_path)
+@pytest.mark.parametrize("make", [WithoutCall, TwoOptimizers])
+def test_model_without_call_resumes(make, tmp_path):
+    assert_resumes(make, tmp_path)
+
+
+@requires_tensorflow("Keras builds the model itself on other backends, which needs `call`")
+def test_optimizer_without_state_is_rejected_with_a_directory(tmp_path):
+    model = compiled(lambda: TwoOptimizers(is_built=False))
+    with pytest.raises(ValueError, match=r"second=Adam that is not built.*model.second.build"):
+        fit(model, SumBatches(), epochs=1, directory=tmp_path, verbose=0)
 
 
 @pytest.mark.slow
