@@ -96,7 +96,9 @@ def resumable_data(
     if is_step_object(x):
         return x
     has_replicas = num_data_replicas(model) > 1
-    seed = gather_from_workers(model, int(np.random.randint(2**31 - 1)))[0]
+    generator = np.random.RandomState()  # a copy: the caller's next random numbers do not change
+    generator.set_state(np.random.get_state())
+    seed = gather_from_workers(model, int(generator.randint(2**31 - 1)))[0]
     if isinstance(x, keras.utils.PyDataset) and not has_replicas:
         dataset = DatasetBatches(x, shuffle, class_weight, steps_per_epoch, seed, on_mismatch)
         dataset.check_repeatable()
