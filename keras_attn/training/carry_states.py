@@ -12,8 +12,7 @@ class CarryStates(keras.callbacks.Callback):
     Within an epoch, such a layer starts each batch from its final states of the previous batch. The
     callback sets the states to zero at the beginning and end of each epoch, and at the beginning of
     each validation. A validation within an epoch does not change the states of the training. If
-    `fit` resumes an interrupted epoch, the callback restores the states. (`fit` alone does not
-    restore the states, because Keras does not count them as variables of the model.) List the
+    `fit` resumes an interrupted epoch, it continues with the states of the interruption. List the
     callback after callbacks that call the model at the beginning of an epoch. Within an epoch, a
     callback must not call the model itself, because that changes the states: let it call a second
     model with the same weights. Use `CarryStates` with `ConsecutiveWindows`. JAX is not supported,
