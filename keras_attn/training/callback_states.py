@@ -160,23 +160,23 @@ def match_states(callbacks: Sequence[Any], keys: Sequence[str], states: Sequence
 
 
 class UnsavedAttributes:
-    """Finds the attributes of users' callbacks that change during training and are not saved.
+    """Finds the attributes of users' objects that change during training and are not saved.
 
     Args:
-        callbacks: List of callbacks.
+        objects: List of callbacks, models, layers, metrics and losses.
     """
 
-    def __init__(self, callbacks: Sequence[Any]) -> None:
-        self._callbacks = [each for each in callbacks if not hasattr(each, "get_state")]
-        self._before = [_summaries(each) for each in self._callbacks]
+    def __init__(self, objects: Sequence[object]) -> None:
+        self._objects = [each for each in objects if not hasattr(each, "get_state")]
+        self._before = [_summaries(each) for each in self._objects]
 
     def names(self) -> list[str]:
         """Returns the names of the changed attributes, such as `"MyCallback.counter"`."""
         names = []
-        for callback, before in zip(self._callbacks, self._before, strict=True):
-            for name, summary in _summaries(callback).items():
+        for each, before in zip(self._objects, self._before, strict=True):
+            for name, summary in _summaries(each).items():
                 if summary != before.get(name):
-                    names.append(f"{type(callback).__name__}.{name}")
+                    names.append(f"{type(each).__name__}.{name}")
         return sorted(set(names))
 
 
@@ -190,13 +190,22 @@ def _keras_attributes(callback):
     ]
 
 
-def _summaries(callback):
+def _summaries(each):
     """Returns the value, the length or the identity of the attributes that Keras does not use."""
-    parents = [each for each in type(callback).__mro__ if each.__module__.startswith("keras.")]
-    functions = [each for parent in parents for each in vars(parent).values() if isfunction(each)]
+    parents = [parent for parent in type(each).__mro__ if parent.__module__.startswith("keras.")]
+    functions = [
+        value for parent in parents for value in vars(parent).values() if isfunction(value)
+    ]
     used = {name for function in functions for name in function.__code__.co_names}
-    attributes = vars(callback).items()
-    return {name: _summary(value) for name, value in attributes if name not in used}
+    attributes = {name: value for name, value in vars(each).items() if name not in used}
+    if not isinstance(each, keras.callbacks.Callback):
+        # The other attributes of layers, such as tensors of the last call, are no state.
+        attributes = {
+            name: value
+            for name, value in attributes.items()
+            if isinstance(value, (bool, int, float, str, list, dict, set)) and name[0] != "_"
+        }
+    return {name: _summary(value) for name, value in attributes.items()}
 
 
 def _summary(value):

@@ -47,7 +47,7 @@ class CarryStates(keras.callbacks.Callback):
     @staticmethod
     def states(model: keras.Model) -> list[np.ndarray]:
         """Returns the states of all layers with `stateful=True`, arrays `(batch, units)`."""
-        return [keras.ops.convert_to_numpy(variable) for variable in state_variables(model)]
+        return [keras.ops.convert_to_numpy(variable) for variable in _variables(model)]
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
@@ -94,7 +94,7 @@ class CarryStates(keras.callbacks.Callback):
 
     def _assign(self, states):
         """Sets the states of the layers to arrays, or to zero if `states` is `None`."""
-        variables = state_variables(self.model)
+        variables = _variables(self.model)
         if states is None:
             states = [np.zeros(variable.shape) for variable in variables]
         for variable, state in zip(variables, states, strict=True):
@@ -106,8 +106,7 @@ def _stateful_layers(model):
     return [each for each in layers if each.stateful]
 
 
-def state_variables(model: keras.Model) -> list[keras.Variable]:
-    """Returns the states of layers with `stateful=True`. `model.variables` lacks them."""
+def _variables(model):
     layers = _stateful_layers(model)
     # The layers of a model that is not built have no states.
     built = [layer.states for layer in layers if layer.states is not None]

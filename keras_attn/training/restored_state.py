@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_attn._backend.random_state import set_random_state
 from keras_attn.training.callback_states import match_states, set_state
-from keras_attn.training.carry_states import state_variables
+from keras_attn.training.untracked_state import untracked_variables
 
 
 class RestoredState:
@@ -87,9 +87,8 @@ class RestoredState:
 def saved_variables(model: keras.Model) -> list[keras.Variable]:
     """Returns the variables of a model and its optimizers, in the order in which they are saved."""
     optimizers = [model.optimizer, *other_optimizers(model).values()]
-    variables = [*model.variables, *(each for every in optimizers for each in every.variables)]
-    # On JAX, Keras does not carry states from batch to batch.
-    return variables if keras.backend.backend() == "jax" else variables + state_variables(model)
+    of_optimizers = [each for optimizer in optimizers for each in optimizer.variables]
+    return [*model.variables, *of_optimizers, *untracked_variables(model)]
 
 
 def other_optimizers(model: keras.Model) -> dict[str, keras.Optimizer]:

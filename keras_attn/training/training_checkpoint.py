@@ -35,6 +35,7 @@ from keras_attn.training.training_fingerprint import (
     fingerprint_differences,
     training_fingerprint,
 )
+from keras_attn.training.untracked_state import objects_of_user
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
@@ -140,7 +141,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self.history = {}
         self.data: list[Any] = []
         self._all_callbacks = list(callbacks)
-        self._unsaved = UnsavedAttributes(callbacks)
+        self._unsaved = UnsavedAttributes(())
         self._saved_step = 0
         self._newest_is_damaged = False
         self._fingerprint = None
@@ -167,7 +168,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._release_at_end = is_chief(self.model) and self.lock.acquire()
         self._current_fingerprint()  # training may change attributes of the loss
         self._warned = False
-        self._unsaved = UnsavedAttributes(self._all_callbacks)
+        self._unsaved = UnsavedAttributes([*self._all_callbacks, *objects_of_user(self.model)])
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._release_at_end:
@@ -376,13 +377,15 @@ class TrainingCheckpoint(keras.callbacks.Callback):
 
     def _warn_of_incomplete_state(self, path, facts):
         """Warns if a part of the training is not in the saved state and begins again."""
-        names = {type(callback).__name__ for callback in self._all_callbacks}
+        objects = [*self._all_callbacks, *objects_of_user(self.model)]
+        names = {type(each).__name__ for each in objects}
         lost = [each for each in facts.get("unsaved_attributes", ()) if each.split(".")[0] in names]
         if lost:
             warnings.warn(
-                "Expected callbacks whose state is saved. Received: changed attributes "
-                f"{', '.join(lost)}, which begin again. Write the methods get_state() and "
-                "set_state(state) of the callback.",
+                "Expected callbacks, models, layers, metrics and losses whose state is saved. "
+                f"Received: changed attributes {', '.join(lost)}, which begin again. Write the "
+                "methods get_state() and set_state(state) of a callback, and use variables "
+                "(`add_weight`) in the other objects.",
                 stacklevel=6,
             )
         if "random" not in facts:

@@ -1,0 +1,62 @@
+"""State of a training that Keras does not track: variables and attributes of users' objects."""
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn.training.described_code import is_of_library
+
+
+def untracked_variables(model: keras.Model) -> list[keras.Variable]:
+    """Returns the variables that a training step may change and that Keras does not know.
+
+    These are attributes of layers and losses, such as the states of recurrent layers with
+    `stateful=True` or a `tf.Variable`, and variables that a loss function reads from its module or
+    an enclosing function. JAX cannot change them in a compiled step.
+
+    Args:
+        model: Compiled `keras.Model`.
+
+    Returns:
+        List of `keras.Variable` or `tf.Variable`, in a fixed order.
+    """
+    if keras.backend.backend() == "jax":
+        return []
+    kinds = _kinds_of_variables()
+    found: list[Any] = [*model.variables, *model.metrics_variables]
+    num_known = len(found)
+    for value in _values(model):
+        if isinstance(value, kinds) and not any(value is each for each in found):
+            found.append(value)
+    return found[num_known:]
+
+
+def objects_of_user(model: keras.Model) -> list[object]:
+    """Returns the model, layers, metrics and losses whose classes are not of a library."""
+    objects = [*flatten_layers([model]), *model.metrics, *_losses(model)]
+    return [each for each in objects if hasattr(each, "__dict__") and not is_of_library(type(each))]
+
+
+def _values(model: keras.Model) -> Iterator[object]:
+    for each in [*flatten_layers([model]), *_losses(model)]:
+        attributes = vars(each).values() if hasattr(each, "__dict__") else ()
+        if inspect.isfunction(each):
+            used = inspect.getclosurevars(each)
+            attributes = [*used.nonlocals.values(), *used.globals.values()]
+        for value in attributes:
+            yield from value if isinstance(value, (list, tuple)) else (value,)
+
+
+def _losses(model: keras.Model) -> list[object]:
+    return [each for each in keras.tree.flatten(model.loss) if each is not None]
+
+
+def _kinds_of_variables():
+    if keras.backend.backend() != "tensorflow":
+        return (keras.Variable,)
+    import tensorflow as tf
+
+    return keras.Variable, tf.Variable

@@ -1,0 +1,101 @@
+"""Variables and attributes that Keras does not track, in trainings that resume."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_attn.training import fit
+from tests.training.toy_training import SumBatches
+
+not_on_jax = pytest.mark.skipif(
+    keras.backend.backend() == "jax", reason="compiled steps of JAX cannot change such variables"
+)
+
+
+class InterruptAt(keras.callbacks.Callback):
+    def __init__(self, step):
+        super().__init__()
+        self.remaining = step
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.remaining -= 1
+        if not self.remaining:
+            raise KeyboardInterrupt
+
+
+class LossWithState(keras.losses.Loss):
+    """Weights the loss by a number that each step changes, as a center loss moves its centers."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = keras.Variable(1.0, trainable=False, name="weight")
+
+    def call(self, y_true, y_pred):
+        self.weight.assign(self.weight * 0.9)
+        return self.weight * keras.ops.mean((y_true - y_pred) ** 2, axis=-1)
+
+
+class Anneal(keras.callbacks.Callback):
+    def __init__(self, variable):
+        super().__init__()
+        self.variable = variable
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.variable.assign(self.variable * 0.5)
+
+
+def loss_with_state():
+    return LossWithState(), []
+
+
+def annealed_loss():
+    weight = keras.Variable(1.0, trainable=False, name="weight")
+
+    def loss(y_true, y_pred):
+        return weight * keras.ops.mean((y_true - y_pred) ** 2, axis=-1)
+
+    return loss, [Anneal(weight)]
+
+
+def compiled(make, kind=keras.Sequential):
+    keras.utils.set_random_seed(3)
+    loss, callbacks = make()
+    model = kind([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.01), loss)
+    return model, callbacks
+
+
+@not_on_jax
+@pytest.mark.parametrize("make", [loss_with_state, annealed_loss])
+def test_variables_that_keras_does_not_track_are_restored(make, tmp_path):
+    arguments = {"epochs": 3, "save_steps": 1, "verbose": 0}
+    plain, callbacks = compiled(make)
+    history = fit(plain, SumBatches(), callbacks=callbacks, **arguments).history
+    arguments["directory"] = tmp_path
+    interrupted, callbacks = compiled(make)
+    step = SumBatches.steps_per_epoch + 2
+    with pytest.raises(KeyboardInterrupt):
+        fit(interrupted, SumBatches(), callbacks=[*callbacks, InterruptAt(step)], **arguments)
+    resumed, callbacks = compiled(make)
+    received = fit(resumed, SumBatches(), callbacks=callbacks, **arguments).history
+    np.testing.assert_array_equal(received["loss"], history["loss"])
+    for one, other in zip(resumed.get_weights(), plain.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+class Counting(keras.Sequential):
+    num_calls = 0
+
+    def reset_metrics(self):
+        self.num_calls += 1
+        super().reset_metrics()
+
+
+def test_changed_attributes_of_a_model_are_named(tmp_path):
+    arguments = {"epochs": 1, "directory": tmp_path, "save_steps": 1, "verbose": 0}
+    model, _ = compiled(lambda: ("mse", []), Counting)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, SumBatches(), callbacks=[InterruptAt(2)], **arguments)
+    model, _ = compiled(lambda: ("mse", []), Counting)
+    with pytest.warns(UserWarning, match=r"changed attributes Counting.num_calls"):
+        fit(model, SumBatches(), **arguments)
