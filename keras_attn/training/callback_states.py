@@ -192,7 +192,8 @@ def _keras_attributes(callback):
 
 def _summaries(each):
     """Returns the value, the length or the identity of the attributes that Keras does not use."""
-    parents = [parent for parent in type(each).__mro__ if parent.__module__.startswith("keras.")]
+    libraries = ("keras.", "torch.")
+    parents = [parent for parent in type(each).__mro__ if parent.__module__.startswith(libraries)]
     functions = [
         value for parent in parents for value in vars(parent).values() if isfunction(value)
     ]

@@ -17,8 +17,9 @@ from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.training.array_batches import ArrayBatches, is_dense
 from keras_attn.training.build_from_data import build_from_data, only_has_parts
-from keras_attn.training.callback_states import callbacks_of_worker, reject_callbacks
+from keras_attn.training.callback_states import callbacks_of_worker, has_state, reject_callbacks
 from keras_attn.training.dataset_batches import DatasetBatches
+from keras_attn.training.described_code import is_of_library
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.replica_steps import replica_steps
 from keras_attn.training.restored_state import reject_unbuilt_optimizers
@@ -401,8 +402,14 @@ def _build_metrics(model, dataset):
 
 
 def _end_again(model, callbacks, logs):
-    """Repeats the end of a finished training, at which callbacks may change the weights."""
+    """Repeats the end of a finished training, at which callbacks may change the weights.
+
+    Callbacks of users without a state are left out: they do not know what they did.
+    """
     model.stop_training = False
+    callbacks.callbacks = [
+        each for each in callbacks.callbacks if has_state(each) or is_of_library(type(each))
+    ]
     callbacks.on_train_begin()
     model.optimizer.finalize_variable_values(model.trainable_variables)
     callbacks.on_train_end(logs)

@@ -35,7 +35,7 @@ from keras_attn.training.training_fingerprint import (
     fingerprint_differences,
     training_fingerprint,
 )
-from keras_attn.training.untracked_state import objects_of_user
+from keras_attn.training.untracked_state import TrainedLayers, objects_of_user
 
 
 class TrainingCheckpoint(keras.callbacks.Callback):
@@ -142,6 +142,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self.data: list[Any] = []
         self._all_callbacks = list(callbacks)
         self._unsaved = UnsavedAttributes(())
+        self._trained_layers: TrainedLayers | None = None
         self._saved_step = 0
         self._newest_is_damaged = False
         self._fingerprint = None
@@ -169,6 +170,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._current_fingerprint()  # training may change attributes of the loss
         self._warned = False
         self._unsaved = UnsavedAttributes([*self._all_callbacks, *objects_of_user(self.model)])
+        self._trained_layers = TrainedLayers(self.model)
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._release_at_end:
@@ -258,6 +260,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             "callbacks": [get_state(callback) for callback in self.callbacks],
             "data": [data.get_state() for data in self._data_with_state()],
             "unsaved_attributes": self._unsaved.names(),
+            "trained_layers": self._trained_layers.changes() if self._trained_layers else [],
             "random": get_random_state(),
             "metrics": metrics,
             "epoch_begin": None if metrics is None else self.epoch_begin,
@@ -376,7 +379,14 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             )
 
     def _warn_of_incomplete_state(self, path, facts):
-        """Warns if a part of the training is not in the saved state and begins again."""
+        """Warns or raises an error if a part of the training is not in the saved state."""
+        changed = facts.get("trained_layers")
+        if changed and facts["step"] < self.epochs * facts["steps_per_epoch"]:
+            raise ValueError(
+                "Expected a training without callbacks that compile the model or set "
+                f"layer.trainable. Received: {str(path)!r}, saved after changes of "
+                f"{', '.join(changed)}. Call fit once for each phase, with its own directory."
+            )
         objects = [*self._all_callbacks, *objects_of_user(self.model)]
         names = {type(each).__name__ for each in objects}
         lost = [each for each in facts.get("unsaved_attributes", ()) if each.split(".")[0] in names]

@@ -34,6 +34,28 @@ def untracked_variables(model: keras.Model) -> list[keras.Variable]:
     return found[num_known:]
 
 
+class TrainedLayers:
+    """Notices that a callback compiles a model, or freezes or unfreezes its layers.
+
+    Args:
+        model: Compiled `keras.Model`, when the training begins.
+    """
+
+    def __init__(self, model: keras.Model) -> None:
+        self._model = model
+        self._optimizer = model.optimizer
+        self._flags = self._trainable()
+
+    def changes(self) -> list[str]:
+        """Returns the names of what has changed, such as `"dense.trainable"`."""
+        flags = self._trainable()
+        changed = [f"{name}.trainable" for name in flags if flags[name] != self._flags.get(name)]
+        return changed if self._model.optimizer is self._optimizer else ["optimizer", *changed]
+
+    def _trainable(self):
+        return {each.name: each.trainable for each in flatten_layers([self._model])}
+
+
 def objects_of_user(model: keras.Model) -> list[object]:
     """Returns the model, layers, metrics and losses whose classes are not of a library."""
     objects = [*flatten_layers([model]), *model.metrics, *_losses(model)]

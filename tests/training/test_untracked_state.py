@@ -60,7 +60,7 @@ def annealed_loss():
 def compiled(make, kind=keras.Sequential):
     keras.utils.set_random_seed(3)
     loss, callbacks = make()
-    model = kind([keras.Input((4,)), keras.layers.Dense(1)])
+    model = kind([keras.Input((4,)), keras.layers.Dense(1), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.01), loss)
     return model, callbacks
 
@@ -99,3 +99,40 @@ def test_changed_attributes_of_a_model_are_named(tmp_path):
     model, _ = compiled(lambda: ("mse", []), Counting)
     with pytest.warns(UserWarning, match=r"changed attributes Counting.num_calls"):
         fit(model, SumBatches(), **arguments)
+
+
+class Freeze(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        self.model.layers[0].trainable = False
+
+
+def test_training_whose_callback_freezes_layers_cannot_resume(tmp_path):
+    arguments = {"epochs": 1, "directory": tmp_path, "save_steps": 1, "verbose": 0}
+    with pytest.raises(KeyboardInterrupt):
+        callbacks = [Freeze(), InterruptAt(2)]
+        fit(compiled(annealed_loss)[0], SumBatches(), callbacks=callbacks, **arguments)
+    with pytest.raises(ValueError, match=r"trainable. Call fit once for each phase"):
+        fit(compiled(annealed_loss)[0], SumBatches(), callbacks=[Freeze()], **arguments)
+
+
+class KeepWeights(keras.callbacks.Callback):
+    """Begins with `None`, and needs a value in `on_train_end`."""
+
+    weights = None
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.weights = self.model.get_weights()
+
+    def on_train_end(self, logs=None):
+        self.model.set_weights(self.weights)
+
+
+def test_callback_without_state_is_not_called_for_a_finished_training(tmp_path):
+    arguments = {"epochs": 1, "directory": tmp_path, "verbose": 0}
+    model, _ = compiled(lambda: ("mse", []))
+    fit(model, SumBatches(), callbacks=[KeepWeights()], **arguments)
+    again, _ = compiled(lambda: ("mse", []))
+    with pytest.warns(UserWarning, match="KeepWeights.weights"):
+        fit(again, SumBatches(), callbacks=[KeepWeights()], **arguments)
+    for one, other in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
