@@ -4,7 +4,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from inspect import isfunction
+from inspect import isfunction, unwrap
 from pathlib import Path
 from typing import Any
 
@@ -194,9 +194,8 @@ def _summaries(each):
     """Returns the value, the length or the identity of the attributes that Keras does not use."""
     libraries = ("keras.", "torch.")
     parents = [parent for parent in type(each).__mro__ if parent.__module__.startswith(libraries)]
-    functions = [
-        value for parent in parents for value in vars(parent).values() if isfunction(value)
-    ]
+    values = [value for parent in parents for value in vars(parent).values()]
+    functions = [unwrap(value) for value in values if isfunction(value)]
     used = {name for function in functions for name in function.__code__.co_names}
     attributes = {name: value for name, value in vars(each).items() if name not in used}
     if not isinstance(each, keras.callbacks.Callback):

@@ -331,7 +331,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         self._compare(path, facts)
         _check(path, "the number of variables", len(variables), len(arrays))
         for variable, array in zip(variables, arrays, strict=True):
-            _check(path, f"the shape of {variable.path}", tuple(variable.shape), array.shape)
+            name = getattr(variable, "path", variable.name)  # a `tf.Variable` has no path
+            _check(path, f"the shape of {name}", tuple(variable.shape), array.shape)
         self.step = facts["step"]
         if facts["steps_per_epoch"] != self.steps_per_epoch:
             # Continue after the last finished epoch.

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -138,7 +139,8 @@ def _attributes(layer):
 
 def _config_of(layer):
     try:
-        return layer.get_config()
+        with warnings.catch_warnings(action="ignore"):  # of lambdas, which are not saved here
+            return layer.get_config()
     except Exception:  # get_config of a subclass can raise any error
         return None
 
