@@ -52,7 +52,8 @@ def custom_gradient(
     >>> np.array(root).tolist()
     [2.0, 3.0]
     """
-    apply = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}[keras.backend.backend()]
+    functions = {"tensorflow": _tensorflow, "jax": _jax, "torch": _torch}
+    apply = functions.get(keras.backend.backend(), _without_gradient)
 
     def call(**tensors):
         given = {
@@ -66,6 +67,10 @@ def custom_gradient(
         return output, tuple(map(ops.stop_gradient, residuals))
 
     return call
+
+
+def _without_gradient(forward, _, tensors):
+    return forward(**tensors)
 
 
 def _tensorflow(forward, backward, tensors):
