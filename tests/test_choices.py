@@ -26,10 +26,11 @@ IDS = np.array([[5, 6, 7, 2], [5, 2, 0, 0]], "int32")
 NO_CHOICES = {
     "keras_attn.CombinedAttention units": "names values of another argument",
     "keras_attn.EnsembleDecoder encoder_outputs": "names keys of a dict",
+    "keras_attn.export.export_onnx_text precision": "is that of export_onnx, whose tests run it",
     "keras_attn.text.SentencePieceTokenizer.sample alpha": "names values of another argument",
     "keras_attn.visualize.write_alignment_html examples": "names keys of a dict",
 }
-"""Arguments whose docstrings name several strings that are not values of the argument."""
+"""Arguments whose docstrings name strings that are no values, or values of a tested argument."""
 
 FORMATS = "tests/export/formats"
 TRANSLATE = "tests/runtime/test_command.py::test_every_choice_of_an_option_runs"

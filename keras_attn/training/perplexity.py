@@ -22,8 +22,8 @@ class Perplexity(TokenMetric):
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `"perplexity"`.
-        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`: `"float32"` (default) or
-            `"float64"`, the dtype of the sums.
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`, the dtype of the sums: float32
+            (default) or float64.
 
     Call arguments:
         y_true: Int labels of shape `(batch, target)`.

@@ -25,8 +25,8 @@ class TokenCrossentropy(TokenMetric):
             `SequenceCrossentropy`. Defaults to `0.0`.
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `"token_crossentropy"`.
-        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`: `"float32"` (default) or
-            `"float64"`, the dtype of the sums.
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`, the dtype of the sums: float32
+            (default) or float64.
 
     Call arguments:
         y_true: Int labels of shape `(batch, target)`.

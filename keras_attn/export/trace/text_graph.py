@@ -162,7 +162,9 @@ def add_text(
     from onnx import helper
 
     graph, target = model.graph, function.target
-    source = source_side(function.encoder, function.search, source_tokenizer)
+    source = function.source
+    if source is None:
+        source = source_side(function.encoder, function.search, source_tokenizer)
     sizes = {each.name: each.type for each in graph.output}["scores"]
     rename_values(graph, {"scores": "found_scores", "log_probs": "found_log_probs"})
     encode = _parse_encode(
