@@ -22,7 +22,7 @@ class Perplexity(TokenMetric):
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `"perplexity"`.
-        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`, the dtype of the sums: float32
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype` of the sums: float32
             (default) or float64.
 
     Call arguments:

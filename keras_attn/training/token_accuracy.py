@@ -21,7 +21,7 @@ class TokenAccuracy(TokenMetric):
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `"token_accuracy"`.
-        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`, the dtype of the sums: float32
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype` of the sums: float32
             (default) or float64.
 
     Call arguments:
