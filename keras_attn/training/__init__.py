@@ -1,6 +1,5 @@
 """Losses, metrics, schedules, callbacks and device strategies for training sequence models."""
 
-from keras_attn._backend.replicas import pad_to_replicas
 from keras_attn.training.average_weights import AverageWeights
 from keras_attn.training.best_checkpoint import BestCheckpoint
 from keras_attn.training.bleu_callback import BleuCallback
@@ -55,7 +54,6 @@ __all__ = [
     "layout_map",
     "linear_crossentropy",
     "merge_lora",
-    "pad_to_replicas",
     "place_parts",
     "strategy",
 ]

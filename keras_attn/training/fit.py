@@ -1,6 +1,6 @@
 import contextlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from os import PathLike
@@ -271,68 +271,88 @@ def fit(
     refuse_gradient_accumulation(model)
     if directory is not None:
         build_from_data(model, batches)
-    history = next(filter(_is_history, reversed(callbacks)), None)
-    all_callbacks: list[Any] = [*callbacks]
-    if history is None:
-        history = keras.callbacks.History()
-        all_callbacks.append(history)
+    if not any(map(_is_history, callbacks)):
+        callbacks.append(keras.callbacks.History())
+    history = next(filter(_is_history, reversed(callbacks)))
+    checkpoint = None
     if directory is None or batches is None:
-        checkpoint = None
-        all_callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
+        callbacks.append(_WarnOfNonfiniteWeights(FiniteWeights(model)))
     else:
-        reject_callbacks(all_callbacks)
+        reject_callbacks(callbacks)
         reject_unbuilt_optimizers(model)
-        steps = batches.steps_per_epoch
         checkpoint = TrainingCheckpoint(
-            directory, steps, epochs, save_steps, all_callbacks, batches, on_mismatch
+            directory, batches.steps_per_epoch, epochs, save_steps, callbacks, batches, on_mismatch
         )
         checkpoint.data = [batches, validation_batches]
-        all_callbacks.append(checkpoint)
+        callbacks.append(checkpoint)
     if not is_chief(model):
         verbose = 0
+    with _locks(model, callbacks):
+        if batches is not None:
+            running = ResumedCallbacks(
+                callbacks, checkpoint, model, epochs, batches.steps_per_epoch, verbose
+            )
+            step = initial_epoch * batches.steps_per_epoch
+            _fit_batches(
+                model, batches, validation_batches, validation, epochs, step, running, checkpoint
+            )
+            return history
+        fit_by_keras: Any = model.fit
+        with explain_lost_workers(model):
+            fit_by_keras(
+                x,
+                y,
+                batch_size=batch_size,
+                epochs=epochs,
+                verbose=verbose,
+                callbacks=callbacks,
+                validation_split=validation_split,
+                # Keras warns about other data, which it does not shuffle.
+                shuffle=shuffle if is_dense(x) or isinstance(x, PyDataset) else False,
+                class_weight=class_weight,
+                sample_weight=sample_weight,
+                initial_epoch=initial_epoch,
+                steps_per_epoch=steps_per_epoch,
+                **validation,
+            )
+    return history
+
+
+@contextlib.contextmanager
+def _locks(model: keras.Model, callbacks: list[Any]) -> Iterator[None]:
+    """Context in which the chief worker holds the locks of the callbacks."""
     with ExitStack() as locks:
-        for callback in all_callbacks:
+        for callback in callbacks:
             if is_chief(model) and isinstance(getattr(callback, "lock", None), PathLock):
                 locks.enter_context(callback.lock)
-        if batches is None:
-            fit_by_keras: Any = model.fit
-            with explain_lost_workers(model):
-                fit_by_keras(
-                    x,
-                    y,
-                    batch_size=batch_size,
-                    epochs=epochs,
-                    verbose=verbose,
-                    callbacks=all_callbacks,
-                    validation_split=validation_split,
-                    # Keras warns about other data, which it does not shuffle.
-                    shuffle=shuffle if is_dense(x) or isinstance(x, PyDataset) else False,
-                    class_weight=class_weight,
-                    sample_weight=sample_weight,
-                    initial_epoch=initial_epoch,
-                    steps_per_epoch=steps_per_epoch,
-                    **validation,
-                )
-            return history
-        running = ResumedCallbacks(
-            all_callbacks, checkpoint, model, epochs, batches.steps_per_epoch, verbose
-        )
-        step = initial_epoch * batches.steps_per_epoch
-        if checkpoint is not None and checkpoint.restore(model):
-            for each in filter(_is_history, all_callbacks):
-                each.history = {name: list(values) for name, values in checkpoint.history.items()}
-            step = checkpoint.step
-        with explain_lost_workers(model):
-            if checkpoint is not None and checkpoint.finished:
-                logs = {name: values[-1] for name, values in checkpoint.history.items()}
-                _end_again(model, running, logs)
-                return history
-            with replica_steps(model, batches, validation_batches) as (padded, padded_validation):
-                if padded_validation is not None:
-                    steps = validation.get("validation_steps")
-                    validation["validation_data"] = _validation_data(padded_validation, steps)
-                _train(model, padded, epochs, step, validation, running)
-    return history
+        yield
+
+
+def _fit_batches(
+    model: keras.Model,
+    batches,
+    validation_batches,
+    validation,
+    epochs: int,
+    step: int,
+    callbacks: ResumedCallbacks,
+    checkpoint: TrainingCheckpoint | None,
+) -> None:
+    """Restores the saved state, if there is one, and trains the remaining epochs."""
+    if checkpoint is not None and checkpoint.restore(model):
+        for each in filter(_is_history, callbacks.callbacks):
+            each.history = {name: list(values) for name, values in checkpoint.history.items()}
+        step = checkpoint.step
+    with explain_lost_workers(model):
+        if checkpoint is not None and checkpoint.finished:
+            logs = {name: values[-1] for name, values in checkpoint.history.items()}
+            _end_again(model, callbacks, logs)
+            return
+        with replica_steps(model, batches, validation_batches) as (padded, padded_validation):
+            if padded_validation is not None:
+                steps = validation.get("validation_steps")
+                validation["validation_data"] = _validation_data(padded_validation, steps)
+            _train(model, padded, epochs, step, validation, callbacks)
 
 
 def _list_of_callbacks(callbacks):
@@ -352,7 +372,7 @@ def _is_history(callback):
     return isinstance(callback, keras.callbacks.History)
 
 
-def _train(model, batches, epochs, step, validation, callbacks):
+def _train(model, batches, epochs: int, step: int, validation, callbacks: ResumedCallbacks) -> None:
     """Calls `model.fit` from a step to the end of the last epoch."""
     steps_per_epoch = batches.steps_per_epoch
     # Keras gives all epochs of a call the same number of steps. The rest of an interrupted epoch
@@ -401,7 +421,7 @@ def _build_metrics(model, dataset):
             build_symbolically(model, batch)
 
 
-def _end_again(model, callbacks, logs):
+def _end_again(model, callbacks: ResumedCallbacks, logs: dict[str, float]) -> None:
     """Repeats the end of a finished training, at which callbacks may change the weights.
 
     Callbacks of users without a state are left out: they do not know what they did.

@@ -4,7 +4,7 @@ import socket
 import keras
 import pytest
 
-from keras_attn.training import pad_to_replicas, strategy
+from keras_attn.training import strategy
 from tests.backend import requires_tensorflow
 
 
@@ -48,27 +48,6 @@ def test_unknown_or_repeated_devices(devices):
 def test_mirrored_without_devices():
     with pytest.raises(ValueError, match="at least one device"):
         strategy("mirrored", devices=[])
-
-
-@requires_tensorflow("tf.data")
-def test_pad_to_replicas():
-    import numpy as np
-    import tensorflow as tf
-
-    batch = {"a": tf.ones((5, 2), tf.int32)}, tf.ones((5, 3))
-    ((inputs, labels),) = pad_to_replicas(tf.data.Dataset.from_tensors(batch), 4)
-    np.testing.assert_array_equal(inputs["a"][:5], np.ones((5, 2)))
-    np.testing.assert_array_equal(inputs["a"][5:], [[1, 0]] * 3)
-    np.testing.assert_array_equal(labels, np.repeat([[1], [0]], [5, 3], axis=0) * [1, 1, 1])
-    batch = {"a": tf.constant([[0.5, 1.5]])}, tf.constant([[7]]), tf.constant([[1.0]])
-    dataset = tf.data.Dataset.from_tensors(batch)
-    ((inputs, labels, weights),) = pad_to_replicas(dataset, 2, ignore_class=-100)
-    np.testing.assert_array_equal(inputs["a"], [[0.5, 1.5]] * 2)
-    np.testing.assert_array_equal(labels, [[7], [-100]])
-    np.testing.assert_array_equal(weights, [[1.0], [0.0]])
-    assert pad_to_replicas(dataset, 1) is dataset
-    ((inputs, *_),) = pad_to_replicas(dataset, 5)
-    assert inputs["a"].shape == (5, 2)
 
 
 @requires_tensorflow("TF_CONFIG")
