@@ -85,7 +85,7 @@ class Tensor(Protocol):
 
 
 class TokenizerLike(Protocol):
-    """What a model uses of a tokenizer, see `keras_attn.text.Tokenizer`."""
+    """Tokenizer methods that a model uses, see `keras_attn.text.Tokenizer`."""
 
     @property
     def vocabulary_size(self) -> int: ...

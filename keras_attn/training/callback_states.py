@@ -46,7 +46,7 @@ def callbacks_of_worker(callbacks: Sequence[Any], num_workers: int, is_chief: bo
     )
     if num_workers > 1 and any(isinstance(each, checkpoint) for each in callbacks):
         raise ValueError(
-            "Expected callbacks of which one worker writes the files. Received: ModelCheckpoint in "
+            "Expected callbacks whose files only one worker writes. Received: ModelCheckpoint in "
             f"callbacks, with {num_workers} workers. Use keras_attn.training.BestCheckpoint."
         )
     if is_chief:

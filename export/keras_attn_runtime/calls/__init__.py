@@ -1,1 +1,1 @@
-"""One call of a model: its options, deadline, cancellation and threads."""
+"""Options, deadlines, cancellation and threads of model calls."""

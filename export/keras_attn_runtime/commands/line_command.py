@@ -78,7 +78,7 @@ class StandardInput:
 
     @property
     def is_interactive(self) -> bool:
-        """Whether the input is a terminal, so that a user waits for each answer."""
+        """Whether a user types the input in a terminal and waits for each answer."""
         return sys.stdin.isatty()
 
     def open(self, report: Callable[[str], None]) -> None:

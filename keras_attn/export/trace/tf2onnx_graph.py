@@ -1,4 +1,4 @@
-"""What the conversions of operators use of tf2onnx, which has no type information."""
+"""Types for the tf2onnx classes that operator conversions use. tf2onnx itself has none."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
