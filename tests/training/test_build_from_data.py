@@ -9,7 +9,7 @@ import pytest
 from keras_attn.training import fit
 from tests.backend import requires_tensorflow
 from tests.slow_cases import all_slow_but
-from tests.training.toy_training import SumBatches
+from tests.training.toy_training import InterruptAt, SumBatches
 
 STEPS = SumBatches.steps_per_epoch
 layers = keras.layers
@@ -87,12 +87,6 @@ class TwoOptimizers(WithoutCall):
         self.second.apply(gradients, variables)
 
 
-class Interrupt(keras.callbacks.Callback):
-    def on_train_batch_end(self, batch, logs=None):
-        if batch == 1:
-            raise KeyboardInterrupt
-
-
 def compiled(make, **settings):
     keras.utils.set_random_seed(3)
     model = make()
@@ -117,7 +111,7 @@ def assert_resumes(make, directory, scope=contextlib.nullcontext):
         interrupted = compiled(make)
     arguments = {"epochs": 2, "directory": directory, "save_steps": 1, "verbose": 0}
     with pytest.raises(KeyboardInterrupt):
-        fit(interrupted, SumBatches(), callbacks=[Interrupt()], **arguments)
+        fit(interrupted, SumBatches(), callbacks=[InterruptAt(2)], **arguments)
     with scope():
         resumed = compiled(make)
     fit(resumed, SumBatches(), **arguments)

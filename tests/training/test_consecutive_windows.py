@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_attn.training import CarryStates, ConsecutiveWindows, fit
 from tests.contracts import numpy
+from tests.training.toy_training import InterruptAt
 
 IDS = np.random.default_rng(0).integers(1, 9, 100)
 
@@ -19,19 +20,6 @@ not_on_torch = pytest.mark.skipif(
     keras.backend.backend() == "torch",
     reason="Keras overwrites the states of an RNN that the backward pass of PyTorch needs",
 )
-
-
-class InterruptAt(keras.callbacks.Callback):
-    """Raises `KeyboardInterrupt` after a number of steps."""
-
-    def __init__(self, step):
-        super().__init__()
-        self.remaining = step
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.remaining -= 1
-        if not self.remaining:
-            raise KeyboardInterrupt
 
 
 def make_model(window=5, rows=3, cell=keras.layers.GRU, dtype="float32"):

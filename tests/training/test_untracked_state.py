@@ -5,22 +5,11 @@ import numpy as np
 import pytest
 
 from keras_attn.training import fit
-from tests.training.toy_training import SumBatches
+from tests.training.toy_training import InterruptAt, SumBatches
 
 not_on_jax = pytest.mark.skipif(
     keras.backend.backend() == "jax", reason="Keras on JAX fails or does not change these variables"
 )
-
-
-class InterruptAt(keras.callbacks.Callback):
-    def __init__(self, step):
-        super().__init__()
-        self.remaining = step
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.remaining -= 1
-        if not self.remaining:
-            raise KeyboardInterrupt
 
 
 class LossWithState(keras.losses.Loss):

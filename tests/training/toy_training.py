@@ -12,6 +12,19 @@ import keras_attn
 VOCABULARY_SIZE = 12
 
 
+class InterruptAt(keras.callbacks.Callback):
+    """Raises `KeyboardInterrupt` after a number of steps."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.remaining = step
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.remaining -= 1
+        if not self.remaining:
+            raise KeyboardInterrupt
+
+
 class KillAt(keras.callbacks.Callback):
     """Counts the steps and kills the process after a number of steps."""
 
