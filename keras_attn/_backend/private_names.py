@@ -19,6 +19,7 @@ table changes, or if a workaround is no longer necessary.
 | `Functional._run_through_graph` | shared layers in `clone_model` | Keras 3.15 | `clone_model` keeps shared layers shared |
 | `CompileLoss._user_loss_weights` | a model with loss weights must not fuse the loss | Keras 3.15 | `Model` shows the weights of its losses |
 | `Metric._direction`, `CompileMetrics._flat_metrics`, `_flat_weighted_metrics` | whether a monitored value is better when it is lower or higher | Keras 3.15 | `Metric` has a public direction |
+| `Trainer._compile_metrics`, `CompileMetrics._user_metrics`, `_user_weighted_metrics` | attributes of users' metrics before the first step | Keras 3.15 | `Model.metrics` contains the metrics that are not built |
 | `Model._symbolic_build` | variables of a model, its metrics and optimizer before its saved state is restored and before uneven batches | Keras 3.15 | a public method builds the model, its metrics and its optimizer |
 | `global_seed_generator` | the state of unseeded `keras.random` functions | Keras 3.15 | a public function returns it |
 | attributes in `CALLBACK_ATTRIBUTES` | the state of Keras' callbacks | Keras 3.15 | these callbacks return their state |
@@ -163,6 +164,15 @@ def nested_layers(model: keras.Model) -> list[Any]:
 def set_direction(metric: Any, direction: str) -> None:
     """Tells the callbacks of Keras whether a metric improves `"up"` or `"down"`."""
     metric._direction = direction
+
+
+def compiled_metrics(model: keras.Model) -> list[keras.Metric]:
+    """Returns the metrics that were passed to `compile`, also before the first step."""
+    compiled = model._compile_metrics
+    if compiled is None:
+        return []
+    metrics = keras.tree.flatten([compiled._user_metrics, compiled._user_weighted_metrics])
+    return [metric for metric in metrics if isinstance(metric, keras.Metric)]
 
 
 def metric_directions(model: keras.Model) -> Iterator[tuple[str, str | None]]:

@@ -84,7 +84,7 @@ class RestoredState:
         return match_states(self.callbacks, self.facts[name], states)
 
 
-def saved_variables(model: keras.Model) -> list[keras.Variable]:
+def saved_variables(model: keras.Model) -> list[Any]:
     """Returns the variables of a model and its optimizers, in the order in which they are saved."""
     optimizers = [model.optimizer, *other_optimizers(model).values()]
     of_optimizers = [each for optimizer in optimizers for each in optimizer.variables]

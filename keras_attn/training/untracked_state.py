@@ -6,22 +6,24 @@ from typing import Any
 
 import keras
 
+from keras_attn._backend.private_names import compiled_metrics
+from keras_attn._backend.torch_buffers import torch_buffers
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.training.described_code import is_of_library
 
 
-def untracked_variables(model: keras.Model) -> list[keras.Variable]:
+def untracked_variables(model: keras.Model) -> list[Any]:
     """Returns the variables that a training step may change and that Keras does not know.
 
     These are attributes of layers and losses, such as the states of recurrent layers with
-    `stateful=True` or a `tf.Variable`, and variables that a loss function reads from its module or
-    an enclosing function. JAX cannot change them in a compiled step.
+    `stateful=True` or a `tf.Variable`, variables that a loss function reads from its module or an
+    enclosing function, and buffers of PyTorch modules. JAX cannot change them in a compiled step.
 
     Args:
         model: Compiled `keras.Model`.
 
     Returns:
-        List of `keras.Variable` or `tf.Variable`, in a fixed order.
+        List of `keras.Variable`, `tf.Variable` or `TorchBuffer`, in a fixed order.
     """
     if keras.backend.backend() == "jax":
         return []
@@ -31,7 +33,7 @@ def untracked_variables(model: keras.Model) -> list[keras.Variable]:
     for value in _values(model):
         if isinstance(value, kinds) and not any(value is each for each in found):
             found.append(value)
-    return found[num_known:]
+    return [*found[num_known:], *torch_buffers(flatten_layers([model]))]
 
 
 class TrainedLayers:
@@ -58,8 +60,13 @@ class TrainedLayers:
 
 def objects_of_user(model: keras.Model) -> list[object]:
     """Returns the model, layers, metrics and losses whose classes are not of a library."""
-    objects = [*flatten_layers([model]), *model.metrics, *_losses(model)]
-    return [each for each in objects if hasattr(each, "__dict__") and not is_of_library(type(each))]
+    metrics = [*model.metrics, *compiled_metrics(model)]
+    objects = {id(each): each for each in (*flatten_layers([model]), *metrics, *_losses(model))}
+    return [
+        each
+        for each in objects.values()
+        if hasattr(each, "__dict__") and not is_of_library(type(each))
+    ]
 
 
 def _values(model: keras.Model) -> Iterator[object]:

@@ -69,6 +69,14 @@ def test_metrics_have_directions():
     assert found["loss"] is None
 
 
+def test_compiled_metrics_include_those_that_are_not_built():
+    model = keras.Sequential([keras.Input((2,)), layers.Dense(1)])
+    metrics = [keras.metrics.MeanSquaredError(), keras.metrics.AUC(), keras.metrics.Mean()]
+    assert private_names.compiled_metrics(model) == []
+    model.compile("sgd", "mse", metrics=["mae", *metrics[:2]], weighted_metrics=[[metrics[2]]])
+    assert private_names.compiled_metrics(model) == metrics
+
+
 def test_metrics_are_built_before_the_first_step():
     model = keras.Sequential([keras.Input((3,)), layers.Dense(1)])
     model.compile("sgd", "mse", metrics=["mae"])

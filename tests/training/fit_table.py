@@ -449,7 +449,8 @@ def sgd(**options):
 
 def build_loss(name):
     kind = own(name) or getattr(keras.losses, name)
-    return kind()
+    # Circle's default gamma of 80 turns rounding errors into differences of 0.1 % within 8 steps.
+    return kind(gamma=1.0) if name == "Circle" else kind()
 
 
 def build_metric(name):

@@ -126,3 +126,64 @@ def test_callback_without_state_is_not_called_for_a_finished_training(tmp_path):
         fit(again, SumBatches(), callbacks=[KeepWeights()], **arguments)
     for one, other in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+class Subclassed(keras.Model):
+    def __init__(self, layers):
+        super().__init__()
+        self.parts = layers
+
+    def call(self, inputs):
+        for layer in self.parts:
+            inputs = layer(inputs)
+        return inputs
+
+
+class CountingMetric(keras.metrics.Mean):
+    def __init__(self):
+        super().__init__(name="count")
+        self.num_results = 0
+
+    def result(self):
+        self.num_results += 1
+        return super().result()
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        super().update_state(y_pred)
+
+
+def test_changed_attributes_of_a_compiled_metric_are_named(tmp_path):
+    def new():
+        model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse", metrics=[CountingMetric()])
+        return model
+
+    arguments = {"directory": tmp_path, "epochs": 2, "save_steps": 1, "verbose": 0}
+    with pytest.raises(KeyboardInterrupt):
+        fit(new(), SumBatches(), callbacks=[InterruptAt(2)], **arguments)
+    with pytest.warns(UserWarning, match=r"changed attributes CountingMetric.num_results"):
+        fit(new(), SumBatches(), **arguments)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "torch", reason="modules of PyTorch")
+@pytest.mark.parametrize("kind", [keras.Sequential, Subclassed])
+def test_buffers_of_pytorch_modules_are_restored(kind, tmp_path):
+    import torch
+
+    def train(directory=None, callbacks=()):
+        keras.utils.set_random_seed(3)
+        norm = keras.layers.TorchModuleWrapper(torch.nn.BatchNorm1d(4), output_shape=(None, 4))
+        model = kind([norm, keras.layers.Dense(1)])
+        model(np.ones((2, 4), "float32"))
+        model.compile(keras.optimizers.SGD(0.01), "mse")
+        arguments = {"directory": directory, "epochs": 3, "save_steps": 1, "verbose": 0}
+        fit(model, SumBatches(), callbacks=list(callbacks), **arguments)
+        return model.predict(np.ones((2, 4)), verbose=0), norm.module.state_dict()
+
+    expected, buffers = train()
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path, [InterruptAt(SumBatches.steps_per_epoch + 2)])
+    received, restored = train(tmp_path)
+    np.testing.assert_array_equal(received, expected)
+    for name, buffer in buffers.items():
+        assert torch.equal(restored[name], buffer), name
