@@ -82,7 +82,9 @@ def decoder_parts(name):
 def search_model(name, search_class, options):
     encoder, decoder = decoder_parts(name)
     model = GenerationModel(encoder, search_class(decoder, **options))
-    randomize(model, scale=0.7, seed=3)
+    # Predicted positions are chaotic with larger weights: if these change by a factor of 1 + 2e-7,
+    # scores change by 0.02 in Keras itself.
+    randomize(model, scale=0.35 if name == "gru, local" else 0.7, seed=3)
     return model
 
 
