@@ -12,7 +12,10 @@ leave them. The result of a condition is one of these:
     DIFFERENT  they differ without an error
     ERROR      `fit` raises another error, or after the first step
 
-The program prints a JSON dict from items to dicts from conditions to results.
+The program prints a JSON dict from items to dicts from conditions to results. From files with this
+output, one for each backend, it makes the table in docs/training.md:
+
+    python -m tests.training.fit_table --summarize tensorflow.json jax.json torch.json
 """
 
 import contextlib
@@ -33,13 +36,16 @@ import keras_attn.training as ours
 
 NUM_EPOCHS, STEPS_PER_EPOCH, EVEN, UNEVEN = 2, 4, 8, 7
 BACKEND = keras.backend.backend()
-CONDITIONS = ["uninterrupted", "interrupted", "validation", "two outputs"]
-if BACKEND != "torch":
-    CONDITIONS += [
-        "two devices",
-        "two devices, uneven batches",
-        "two devices, uneven batches, two outputs",
-    ]
+ALL_CONDITIONS = [
+    "uninterrupted",
+    "interrupted",
+    "validation",
+    "two outputs",
+    "two devices",
+    "two devices, uneven batches",
+    "two devices, uneven batches, two outputs",
+]
+CONDITIONS = ALL_CONDITIONS[:4] if BACKEND == "torch" else ALL_CONDITIONS
 
 random = np.random.default_rng(0)
 X = random.normal(size=(EVEN * STEPS_PER_EPOCH, 6, 5)).astype("float32")
@@ -542,7 +548,41 @@ def show(item, condition):
     return kind
 
 
+def summary(tables):
+    """Returns a Markdown table of the conditions, and one of the items that are not equal.
+
+    Args:
+        tables: Dict from the names of backends to tables.
+    """
+    backends = list(tables)
+    lines = [f"| condition | {' | '.join(backends)} |", "|---" * (len(tables) + 1) + "|"]
+    for condition in ALL_CONDITIONS:
+        cells = [condition]
+        for table in tables.values():
+            results = [each[condition] for each in table.values() if condition in each]
+            counts = {kind: results.count(kind) for kind in sorted(set(results))}
+            cells.append(", ".join(f"{number} {kind}" for kind, number in counts.items()) or "-")
+        lines.append(f"| {' | '.join(cells)} |")
+    exceptions = {}
+    for backend, table in tables.items():
+        for item, results in table.items():
+            for condition, kind in results.items():
+                if kind != "equal":
+                    exceptions.setdefault((backend, condition, kind), []).append(item)
+    grouped = {}
+    for (backend, condition, kind), names in exceptions.items():
+        grouped.setdefault((backend, kind, ", ".join(names)), []).append(condition)
+    lines += ["", "| backend | result | conditions | items |", "|---|---|---|---|"]
+    for (backend, kind, names), found in grouped.items():
+        lines.append(f"| {backend} | {kind} | {'; '.join(found)} | {names} |")
+    return "\n".join(lines)
+
+
 def main(names):
+    if names[:1] == ["--summarize"]:
+        paths = [Path(name) for name in names[1:]]
+        print(summary({path.stem: json.loads(path.read_text()) for path in paths}))
+        return
     if BACKEND == "tensorflow":
         import tensorflow as tf
 

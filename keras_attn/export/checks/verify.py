@@ -144,7 +144,8 @@ def precision_batches(batches: Iterable[Arrays], search: Search) -> Iterator[Arr
     """
     for inputs in batches:
         if search.is_stochastic:
-            inputs = {**inputs, "max_length": np.minimum(inputs["max_length"], DRAWN_TOKENS)}
+            limit = min(int(inputs["max_length"]), DRAWN_TOKENS)
+            inputs = {**inputs, "max_length": np.array(limit, "int32")}
         yield inputs
 
 

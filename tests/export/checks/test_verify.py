@@ -11,7 +11,12 @@ from keras_attn.export.checks.parity_sources import IdSources, pad
 from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.checks.token_budget import TokenBudget
-from keras_attn.export.checks.verify import compare_translations, translated_batches
+from keras_attn.export.checks.verify import (
+    DRAWN_TOKENS,
+    compare_translations,
+    precision_batches,
+    translated_batches,
+)
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.models.side import Side
 
@@ -287,3 +292,13 @@ def test_weights_that_changed_a_little_are_found_at_large_logits(change):
     else:
         report = comparison.compare(SearchFunction(model).runner(), expected)
         assert report.scale > 3
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(3, 3), (DRAWN_TOKENS + 5, DRAWN_TOKENS)])
+def test_precision_batches_limit_the_length_of_samples(limit, expected):
+    batch = {"source_ids": np.ones((2, 3), "int32"), "max_length": np.array(limit, "int32")}
+    search = types.SimpleNamespace(is_stochastic=True)
+    (inputs,) = precision_batches([batch], search)
+    # ONNX Runtime accepts arrays, but not NumPy scalars.
+    assert isinstance(inputs["max_length"], np.ndarray) and inputs["max_length"].dtype == "int32"
+    assert inputs["max_length"] == expected and inputs["source_ids"] is batch["source_ids"]
