@@ -19,7 +19,6 @@ from keras_attn.training.array_batches import ArrayBatches, is_dense
 from keras_attn.training.build_from_data import build_from_data, only_has_parts
 from keras_attn.training.callback_states import callbacks_of_worker, has_state, reject_callbacks
 from keras_attn.training.dataset_batches import DatasetBatches
-from keras_attn.training.described_code import is_of_library
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.replica_steps import replica_steps
 from keras_attn.training.restored_state import reject_unbuilt_optimizers
@@ -33,6 +32,7 @@ from keras_attn.training.training_data import (
     split_for_validation,
     validation_arguments,
 )
+from keras_attn.training.untracked_state import is_of_library
 
 
 def fit(
@@ -108,10 +108,10 @@ def fit(
     The state also contains a fingerprint of the training: the configuration of the model, the
     optimizer and its settings, the loss and its weights, the number of steps per epoch, checksums
     of the data, and the settings that change a step: the backend, `floatx`, `epsilon`,
-    `jit_compile`, `run_eagerly`, the dtype policies, and the methods of your layers and models. The
-    fingerprint describes functions by their code and the values that they use. If it has changed
-    when a training resumes, `fit` raises an error that names the differences. You may change the
-    number of epochs, the directory, the callbacks, the metrics and a numeric learning rate.
+    `jit_compile`, `run_eagerly` and the dtype policies. If it has changed when a training resumes,
+    `fit` raises an error that names the differences. The fingerprint contains only the names of
+    your functions and classes, so `fit` does not notice that you edited their code. You may change
+    the number of epochs, the directory, the callbacks, the metrics and a numeric learning rate.
 
     If several workers train the model (see `strategy`), every worker must call `fit` with the same
     arguments. Worker 0 writes the files and logs, and shows the progress. The other workers read

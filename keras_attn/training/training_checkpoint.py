@@ -24,17 +24,17 @@ from keras_attn.training.callback_states import (
     reject_overwritten_averages,
     state_key,
 )
+from keras_attn.training.fingerprint_differences import (
+    differences_in_one_line,
+    fingerprint_differences,
+)
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.restored_state import (
     RestoredState,
     epoch_begin_scalars,
     saved_variables,
 )
-from keras_attn.training.training_fingerprint import (
-    differences_in_one_line,
-    fingerprint_differences,
-    training_fingerprint,
-)
+from keras_attn.training.training_fingerprint import training_fingerprint
 from keras_attn.training.untracked_state import TrainedLayers, objects_of_user
 
 

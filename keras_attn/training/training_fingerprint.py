@@ -4,24 +4,14 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
+from keras_attn._backend.private_names import loss_weights
 from keras_attn._drop_ins.low_rank_adaptation import LowRankAdaptation
 from keras_attn._layer.flatten_layers import flatten_layers
-from keras_attn.training.described_code import (
-    CODE,
-    LONG,
-    described,
-    described_dump,
-    functions_of_user,
-    is_of_library,
-    methods_checksum,
-)
-from keras_attn.training.step_settings import step_settings
 
 _LEFT_OUT = {
     "module",
@@ -38,7 +28,8 @@ _LEFT_OUT = {
 _REFERENCES = {"name", "keras_history", "input_layers", "output_layers"}
 """Keys of a configuration whose values contain layer names."""
 
-_MOST_SHOWN = 5
+_LONG = 64
+"""Sequences of more numbers are described by a checksum."""
 
 
 def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, Any]:
@@ -47,8 +38,7 @@ def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, A
     The fingerprint excludes a numeric learning rate, the metrics, the callbacks, and the numbers
     that Keras appends to layer names. It also excludes the seeds and initializers of layers,
     because these only affect the values of variables, and the variables are saved. Functions, such
-    as a loss or an activation, are described by their code and the values that they use, see
-    `described`.
+    as a loss, are described by their names.
 
     Args:
         model: Compiled `keras.Model`.
@@ -58,43 +48,19 @@ def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, A
 
     Returns:
         JSON-compatible dict with the keys `"model"`, `"optimizer"`, `"loss"`, `"loss_weights"`,
-        `"step"` (see `step_settings`) and, if `batches` is given, `"data"`.
+        `"step"` and, if `batches` is given, `"data"`.
     """
     parts = {
         "model": _model_config(model),
         "optimizer": _optimizer_config(model.optimizer),
         "loss": _loss_config(model.loss),
         "loss_weights": _loss_weights(model),
-        "step": step_settings(model),
+        "step": _step_settings(model),
     }
     if batches is not None:
         parts["data"] = _data(batches)
     # Convert to values that are equal after a round trip: JSON has no tuples and only string keys.
     return json.loads(json.dumps(parts, default=repr))
-
-
-def fingerprint_differences(saved: dict[str, Any], current: dict[str, Any]) -> list[str]:
-    """Lists the differences between two fingerprints.
-
-    Args:
-        saved: Dict, see `training_fingerprint`.
-        current: Dict, see `training_fingerprint`. Top-level keys that only one of the dicts has are
-            not compared.
-
-    Returns:
-        List of strings such as `"model.hidden.activation: saved 'tanh', now 'relu'"`.
-    """
-    differences = []
-    for part in saved.keys() & current.keys():
-        differences += _differences(part, saved[part], current[part])
-    return sorted(differences)
-
-
-def differences_in_one_line(differences: Sequence[str]) -> str:
-    """Returns the first differences and the number of further differences."""
-    shown = "; ".join(differences[:_MOST_SHOWN])
-    more = len(differences) - _MOST_SHOWN
-    return f"{shown}; and {more} more" if more > 0 else shown
 
 
 def _model_config(model):
@@ -107,13 +73,6 @@ def _model_config(model):
         ]
         variables = model.trainable_variables
         config["weights"] = [[list(each.shape), each.dtype] for each in variables]
-    functions = [
-        {"name": f"{type(layer).__name__}.{name}", "function": description}
-        for layer in flatten_layers([model])
-        for name, description in functions_of_user(_attributes(layer)).items()
-    ]
-    if functions:  # the configuration of a layer contains only the names of its functions
-        config["functions"] = functions
     lora = [
         {"rank": layer.lora_rank, "alpha": layer.lora_alpha, "kernels": layer.lora_kernels}
         for layer in flatten_layers([model])
@@ -121,20 +80,6 @@ def _model_config(model):
     ]
     normalized: Any = _normalized(_plain(config))
     return {**normalized, "lora": _plain(lora)} if lora else normalized
-
-
-def _attributes(layer):
-    """Returns the attributes of a layer, except for two kinds.
-
-    These are the methods that Keras wraps, such as `build`, and the loss of a compiled model, which
-    has its own part of the fingerprint.
-    """
-    compiled = ("loss",) if isinstance(layer, keras.Model) else ()
-    return {
-        name: value
-        for name, value in vars(layer).items()
-        if not hasattr(type(layer), name) and name not in compiled
-    }
 
 
 def _config_of(layer):
@@ -163,13 +108,18 @@ def _optimizer_attributes(optimizer):
     rate = attributes.pop("_learning_rate", None)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) or callable(rate):
         attributes["learning_rate"] = rate
-    known = {name: described(value) for name, value in attributes.items() if _is_setting(value)}
-    known = {name: value for name, value in known.items() if name not in ("name", "built")}
-    return {"class_name": type(optimizer).__name__, "config": known}
+    config = {
+        name: _name(value) if callable(value) else _plain(value)
+        for name, value in attributes.items()
+        if name not in ("name", "built")
+        and (value is None or isinstance(value, (bool, int, float, str, dict)) or callable(value))
+    }
+    return {"class_name": type(optimizer).__name__, "config": config}
 
 
-def _is_setting(value):
-    return value is None or isinstance(value, (bool, int, float, str, dict)) or callable(value)
+def _name(function):
+    """Returns the name of a function, or of the class of another callable object."""
+    return getattr(function, "__qualname__", type(function).__qualname__)
 
 
 def _without_rates(value):
@@ -196,30 +146,32 @@ def _loss_config(loss):
     if isinstance(loss, keras.losses.Loss):
         config = _config_of(loss) or {}
         config = {key: value for key, value in config.items() if key != "name"}
-        attributes = {name: value for name, value in vars(loss).items() if name != "name"}
-        parts = {"class_name": type(loss).__name__, "config": _plain(config)}
-        if is_of_library(type(loss)):
-            functions = functions_of_user(attributes)
-            return {**parts, "functions": functions} if functions else parts
-        attributes = {
-            name: described(value)
-            for name, value in attributes.items()
-            if name not in config and name not in vars(keras.losses.Loss())
-        }
-        code = methods_checksum(type(loss), ("call", "__call__"))
-        return {**parts, "attributes": attributes, CODE: code}
-    return described(loss)
+        return {"class_name": type(loss).__name__, "config": _plain(config)}
+    return _name(loss)
 
 
 def _loss_weights(model):
     """Returns the `loss_weights` of `model.compile`, or `None` if all are 1."""
-    # A private attribute of Keras since 3.0. The public get_compile_config() also serializes all
-    # metrics and losses. It warns about each lambda and fails for some objects.
-    compiled = getattr(model, "_compile_loss", None)
-    weights = getattr(compiled, "_user_loss_weights", None)
-    if all(each == 1 for each in keras.tree.flatten(weights)):
-        return None
-    return _plain(weights)
+    weights = loss_weights(model)
+    return None if all(each == 1 for each in keras.tree.flatten(weights)) else _plain(weights)
+
+
+def _step_settings(model):
+    """Returns the settings that change a training step but belong to no layer, optimizer or loss.
+
+    Settings that only change when values are computed or reported are left out:
+    `steps_per_execution`, metrics and `weighted_metrics`. `auto_scale_loss` changes the optimizer.
+    The number of devices is left out, because a training may continue on other devices.
+    """
+    layers = [layer for layer in flatten_layers([model]) if not isinstance(layer, keras.Model)]
+    return {
+        "backend": keras.config.backend(),
+        "floatx": keras.config.floatx(),
+        "epsilon": keras.config.epsilon(),
+        "jit_compile": model.jit_compile,
+        "run_eagerly": model.run_eagerly,
+        "dtype_policies": sorted({layer.dtype_policy.name for layer in layers}),
+    }
 
 
 def _data(batches):
@@ -255,9 +207,11 @@ def checksum_of_batch(batch: Any) -> str:
 def _plain(value):
     """Converts a configuration to dicts, lists and JSON values, with checksums of arrays."""
     if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in _without_files(value).items()}
+        if _is_lambda(value):
+            return {}
+        return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        if len(value) > LONG and all(isinstance(each, (int, float)) for each in value):
+        if len(value) > _LONG and all(isinstance(each, (int, float)) for each in value):
             return _checksum(np.asarray(value))
         return [_plain(each) for each in value]
     if isinstance(value, np.ndarray):
@@ -272,14 +226,11 @@ def _plain(value):
         return type(value).__name__
 
 
-def _without_files(config):
-    """Removes file names and line numbers from the code of a lambda in a configuration."""
-    if config.keys() == {"code", "defaults", "closure"}:
-        return {**config, CODE: described_dump(config[CODE])}
-    value = config.get("value")
-    if config.keys() == {"value"} and isinstance(value, (list, tuple)) and len(value) == 3:
-        return {CODE: described_dump(value[0]), "defaults": value[1], "closure": value[2]}
-    return config
+def _is_lambda(config):
+    """Returns whether a configuration contains the byte code of a lambda."""
+    code = config.get("value") if config.keys() == {"value"} else None
+    is_tuple = isinstance(code, (list, tuple)) and len(code) == 3
+    return is_tuple or config.keys() == {"code", "defaults", "closure"}
 
 
 def _checksum(array):
@@ -332,38 +283,3 @@ def _collect_names(value, names):
 def _snake_case(name):
     name = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", re.sub(r"\W+", "", name))
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
-
-
-def _differences(path, saved, current):
-    if isinstance(saved, dict) and isinstance(current, dict):
-        keys = saved.keys() | current.keys()
-        if path.endswith(f".{CODE}"):  # compare only the same Python version
-            keys = saved.keys() & current.keys()
-        return [
-            difference
-            for key in sorted(keys)
-            for difference in _differences(
-                path if key == "config" else f"{path}.{key}", saved.get(key), current.get(key)
-            )
-        ]
-    if isinstance(saved, list) and isinstance(current, list) and len(saved) == len(current):
-        return [
-            difference
-            for index, (one, other) in enumerate(zip(saved, current, strict=True))
-            for difference in _differences(f"{path}.{_label(one, other, index)}", one, other)
-        ]
-    if saved == current or (saved != saved and current != current):  # both nan
-        return []
-    return [f"{path}: saved {_short(saved)}, now {_short(current)}"]
-
-
-def _label(one, other, index):
-    """Returns the name of a list item if both runs have the same name, otherwise its index."""
-    names = [each.get("name") if isinstance(each, dict) else None for each in (one, other)]
-    return names[0].removesuffix("#0") if names[0] and names[0] == names[1] else index
-
-
-def _short(value):
-    if isinstance(value, (dict, list)):
-        return f"{json.dumps(value)[:60]}..."
-    return repr(value)

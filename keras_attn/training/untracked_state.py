@@ -1,6 +1,7 @@
 """State of a training that Keras does not track: variables and attributes of users' objects."""
 
 import inspect
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +10,8 @@ import keras
 from keras_attn._backend.private_names import compiled_metrics
 from keras_attn._backend.torch_buffers import torch_buffers
 from keras_attn._layer.flatten_layers import flatten_layers
-from keras_attn.training.described_code import is_of_library
+
+_LIBRARIES = {"keras", "keras_attn", "tensorflow", "jax", "jaxlib", "torch", "numpy", "ml_dtypes"}
 
 
 def untracked_variables(model: keras.Model) -> list[Any]:
@@ -67,6 +69,12 @@ def objects_of_user(model: keras.Model) -> list[object]:
         for each in objects.values()
         if hasattr(each, "__dict__") and not is_of_library(type(each))
     ]
+
+
+def is_of_library(value: object) -> bool:
+    """Returns whether a function or class belongs to a library that Keras uses, or to Python."""
+    root = (getattr(value, "__module__", None) or "builtins").partition(".")[0]
+    return root in _LIBRARIES or (root in sys.stdlib_module_names and root != "__main__")
 
 
 def _values(model: keras.Model) -> Iterator[object]:
