@@ -16,15 +16,13 @@ from keras_attn.training.layout_map import layout_map
 from keras_attn.training.linear_crossentropy import linear_crossentropy
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
 from keras_attn.training.model_card import ModelCard
-from keras_attn.training.perplexity import Perplexity
 from keras_attn.training.place_parts import device_report, place_parts
 from keras_attn.training.run_directory import RunDirectory
 from keras_attn.training.scheduled_sampling import ScheduledSampling
 from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
 from keras_attn.training.series_columns import SeriesColumns
 from keras_attn.training.strategy import strategy
-from keras_attn.training.token_accuracy import TokenAccuracy
-from keras_attn.training.token_crossentropy import TokenCrossentropy
+from keras_attn.training.token_metrics import Perplexity, TokenAccuracy, TokenCrossentropy
 from keras_attn.training.training_checkpoint import TrainingCheckpoint
 
 __all__ = [

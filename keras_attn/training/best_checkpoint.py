@@ -1,5 +1,6 @@
 import contextlib
 import math
+import re
 import tempfile
 from os import PathLike
 from pathlib import Path
@@ -8,13 +9,17 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_attn._backend.private_names import metric_directions
 from keras_attn._backend.workers import is_chief
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._files.path_lock import PathLock
 from keras_attn._types import TensorDict
 from keras_attn.training.finite_weights import FiniteWeights
-from keras_attn.training.monitored_direction import monitored_direction
 from keras_attn.training.run_directory import RunDirectory
+
+_LOWER = ("loss", "perplexity", "crossentropy")
+_HIGHER = ("bleu", "accuracy")
+"""Ends of names whose direction is known, also if they are not metrics of the model."""
 
 
 class BestCheckpoint(keras.callbacks.Callback):
@@ -185,3 +190,29 @@ class BestCheckpoint(keras.callbacks.Callback):
         """Restores a state that `get_state` returned."""
         self.best = state["best"]
         self.best_epoch = state["best_epoch"]
+
+
+def monitored_direction(model: keras.Model, monitor: str) -> str | None:
+    """Returns the direction in which a value in the logs improves.
+
+    As in `keras.callbacks.ModelCheckpoint`, the metric of this name has a direction. Metrics of one
+    of several outputs are found by their keys in the logs, such as `val_decoder_accuracy`.
+
+    Args:
+        model: Compiled `keras.Model`. Keras creates its metrics before or in the first step.
+        monitor: String, key in the logs of an epoch.
+
+    Returns:
+        String `"min"` or `"max"`, or `None` if the direction is unknown.
+    """
+    name = monitor.removeprefix("val_")
+    directions = list(metric_directions(model))
+    for key in (name, re.sub(r"_\d+$", "", name)):  # Keras numbers metrics of the same name
+        found = {direction for each, direction in directions if each == key} - {None}
+        if len(found) == 1:
+            return "max" if found == {"up"} else "min"
+        if found:
+            return None
+    if name.endswith(_LOWER):
+        return "min"
+    return "max" if name.endswith(_HIGHER) else None

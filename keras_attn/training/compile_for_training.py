@@ -7,11 +7,9 @@ from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.training.clipped_adam import ClippedAdam
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
-from keras_attn.training.perplexity import Perplexity
 from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
 from keras_attn.training.strategy import refuse_gradient_accumulation
-from keras_attn.training.token_accuracy import TokenAccuracy
-from keras_attn.training.token_crossentropy import TokenCrossentropy
+from keras_attn.training.token_metrics import Perplexity, TokenAccuracy, TokenCrossentropy
 
 _WITH_ACTIVATION = (
     *(keras.layers.Activation, keras.layers.Conv1D),

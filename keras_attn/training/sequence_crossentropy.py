@@ -9,7 +9,7 @@ from keras_attn._types import Tensor
 from keras_attn.output_layers.projection import projection_operands
 from keras_attn.training.crossentropy_per_token import crossentropy_per_token
 from keras_attn.training.linear_crossentropy import linear_crossentropy
-from keras_attn.training.token_metric import TokenMetric
+from keras_attn.training.token_metrics import TokenMetric
 from keras_attn.training.token_statistics import (
     TokenStatistics,
     of_real_tokens,
