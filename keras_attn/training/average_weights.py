@@ -1,34 +1,30 @@
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
 
 from keras_attn._backend.workers import is_chief, wait_for_workers
-from keras_attn._files.checkpoint_file import (
-    read_checkpoint,
-    write_checkpoint,
-)
+from keras_attn._files.checkpoint_file import read_checkpoint, write_checkpoint
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._types import TensorDict
-from keras_attn.training.finite_weights import FiniteWeights
+from keras_attn.training.locked_callback import LockedCallback
 
 
-class AverageWeights(keras.callbacks.Callback):
+class AverageWeights(LockedCallback):
     """Averages the weights of the last epochs.
 
         weights = (weights_1 + ... + weights_n) / n
 
-    Here `weights_1` to `weights_n` are the weights at the end of each of the last n epochs.
-    [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 6.1, introduced this average
-    for Transformers. It often improves BLEU by some tenths of a point, especially with little
-    training data. Epochs that end with NaN or infinite weights are skipped. During training, the
-    callback locks the directory, so no other training can write to it.
+    Here `weights_1` to `weights_n` are the weights at the ends of the last n epochs. [Vaswani et
+    al., 2017](https://arxiv.org/abs/1706.03762), section 6.1, introduced this average for
+    Transformers. It often improves BLEU by some tenths of a point, especially with little training
+    data. Epochs that end with NaN or infinite weights are skipped. During training, the callback
+    locks the directory, so no other training can write to it.
 
     Args:
-        directory: Path of the directory for the weights. It contains one file for each of the last
+        directory: Path of the directory for the weights. It contains a file for each of the last
             `num_epochs + 1` epochs, because a training that resumes may repeat the last epoch.
         num_epochs: Positive int, number of epochs to average. Defaults to `5`.
 
@@ -44,31 +40,14 @@ class AverageWeights(keras.callbacks.Callback):
     ```
     """
 
-    model: Any
-
     def __init__(self, directory: str | PathLike[str], num_epochs: int = 5) -> None:
-        super().__init__()
+        super().__init__(PathLock(directory, "weights"))
         check_positive_integer("num_epochs", num_epochs)
         self.directory = Path(directory)
         self.num_epochs = num_epochs
-        self.kept_epochs = []
-        self._finite_weights: Any = None
-        self.lock = PathLock(directory, "weights")
+        self.kept_epochs: list[int] = []
 
-    def set_model(self, model: keras.Model) -> None:
-        super().set_model(model)
-        self._finite_weights = FiniteWeights.of(model, self._finite_weights)
-
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        # Acquiring the lock needs write access. An unwritable directory therefore raises an error
-        # before the first epoch. `acquire` returns False if `fit` already holds the lock.
-        self._release_at_end = is_chief(self.model) and self.lock.acquire()
-
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        if self._release_at_end:
-            self.lock.release()
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         if self._finite_weights.first_nonfinite(self.model) is not None:
             return
         if is_chief(self.model):
@@ -96,7 +75,7 @@ class AverageWeights(keras.callbacks.Callback):
                 "Expected at least one finished epoch with finite weights before `apply`. "
                 "Received: kept_epochs=[]. Train the model first."
             )
-        changed: Any = self.model if model is None else model
+        changed = self.model if model is None else model
         wait_for_workers(changed)  # the chief worker writes the files
         kept = self.kept_epochs[-self.num_epochs :]
         epochs = [read_checkpoint(self._path(epoch))[0] for epoch in kept]
@@ -104,14 +83,11 @@ class AverageWeights(keras.callbacks.Callback):
             [np.mean(weights, axis=0, dtype="float64") for weights in zip(*epochs, strict=True)]
         )
 
-    def _path(self, epoch):
+    def _path(self, epoch: int) -> Path:
         return self.directory / f"weights-{epoch:04d}.npz"
 
-    def get_state(self) -> dict[str, Any]:
-        """Returns the indices of the epochs whose weights are kept.
-
-        `TrainingCheckpoint` saves this dict.
-        """
+    def get_state(self) -> TensorDict:
+        """Returns the kept epochs, which `TrainingCheckpoint` saves."""
         return {"kept_epochs": list(self.kept_epochs)}
 
     def set_state(self, state: TensorDict) -> None:

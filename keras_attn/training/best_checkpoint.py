@@ -2,9 +2,10 @@ import contextlib
 import math
 import re
 import tempfile
+from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypeAlias
 
 import keras
 import numpy as np
@@ -14,33 +15,35 @@ from keras_attn._backend.workers import is_chief
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._files.path_lock import PathLock
 from keras_attn._types import TensorDict
-from keras_attn.training.finite_weights import FiniteWeights
+from keras_attn.training.locked_callback import LockedCallback
 from keras_attn.training.run_directory import RunDirectory
+
+Direction: TypeAlias = Literal["min", "max"]
 
 _LOWER = ("loss", "perplexity", "crossentropy")
 _HIGHER = ("bleu", "accuracy")
 """Ends of names whose direction is known, also if they are not metrics of the model."""
 
 
-class BestCheckpoint(keras.callbacks.Callback):
+class BestCheckpoint(LockedCallback):
     """Saves a model whenever an epoch improves on the best monitored value so far.
 
-    The file is replaced atomically: if the process is killed during a save, the file of the
-    previous best model remains. There are two differences from `keras.callbacks.ModelCheckpoint`.
-    The saved model can be different from the trained model, for example a `GenerationModel` with
-    the same layers. And `keras_attn.training.fit` restores the best value when a training resumes.
-    Epochs that end with NaN or infinite weights are skipped. During training, the callback locks
-    the path, so no other training can write to it.
+    The file is replaced atomically: if the process is killed during a save, the previous file
+    remains. There are two differences from `keras.callbacks.ModelCheckpoint`. The saved model can
+    be different from the trained model, for example a `GenerationModel` with the same layers. And
+    `keras_attn.training.fit` restores the best value when a training resumes. Epochs that end with
+    NaN or infinite weights are skipped. During training, the callback locks the path, so no other
+    training can write to it.
 
     Args:
         path: Path that ends with `.keras` (to save the model) or `.weights.h5` (to save its
             weights); or a `RunDirectory`, to save its model.
         monitor: String, key in the logs of an epoch. Defaults to `"val_perplexity"`.
-        mode: String, `"min"`, `"max"` or `"auto"`. With `"auto"`, the metrics of Keras and of this
-            package choose the mode, as in `keras.callbacks.ModelCheckpoint`. If no metric of this
-            name has a direction, the mode is `"min"` for keys that end with `loss`, `perplexity` or
-            `crossentropy`, and `"max"` for `bleu` and `accuracy`. All other keys need `"min"` or
-            `"max"`. Defaults to `"auto"`.
+        mode: String, `"min"`, `"max"` or `"auto"`. With `"auto"`, metrics from Keras and this
+            package choose the mode, as in `keras.callbacks.ModelCheckpoint`. For other keys, the
+            mode is `"min"` for keys that end with `loss`, `perplexity` or `crossentropy`, and
+            `"max"` for `bleu` and `accuracy`. Otherwise pass `"min"` or `"max"`. Defaults to
+            `"auto"`.
         saved_model: `keras.Model` to save. Defaults to `None`: the trained model.
 
     Attributes:
@@ -60,19 +63,16 @@ class BestCheckpoint(keras.callbacks.Callback):
     ```
     """
 
-    model: Any
-
     def __init__(
         self,
         path: str | PathLike[str] | RunDirectory,
         monitor: str = "val_perplexity",
-        mode: str = "auto",
+        mode: Literal["auto", "min", "max"] = "auto",
         saved_model: keras.Model | None = None,
     ) -> None:
-        super().__init__()
         self._run = path if isinstance(path, RunDirectory) else None
-        if isinstance(path, RunDirectory):
-            path = path.model_path
+        path = path.model_path if isinstance(path, RunDirectory) else path
+        super().__init__(PathLock(path, Path(path).name, is_file=True), saved_model)
         if not str(path).endswith((".keras", ".weights.h5")):
             raise ValueError(
                 "Expected path to end with .keras (model) or .weights.h5 (weights). Received: "
@@ -84,19 +84,11 @@ class BestCheckpoint(keras.callbacks.Callback):
             )
         self.path = path
         self.monitor = monitor
-        self.mode = mode
-        self.saved_model = saved_model
-        self.best = None
-        self.best_epoch = None
-        self._finite_weights: Any = None
-        self.lock = PathLock(path, Path(path).name, is_file=True)
+        self.mode: Direction | Literal["auto"] = mode
+        self.best: float | None = None
+        self.best_epoch: int | None = None
 
-    def set_model(self, model: keras.Model) -> None:
-        super().set_model(model)
-        saved = model if self.saved_model is None else self.saved_model
-        self._finite_weights = FiniteWeights.of(saved, self._finite_weights)
-
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         if Path(self.path).is_dir():
             raise FileExistsError(
                 f"Expected path to be a file. Received: path={str(self.path)!r}, a directory. "
@@ -104,15 +96,9 @@ class BestCheckpoint(keras.callbacks.Callback):
             )
         if all(getattr(metric, "built", True) for metric in self.model.metrics):
             self._direction()  # On TensorFlow, the first step may build the metrics.
-        # Acquiring the lock needs write access. An unwritable path therefore raises an error before
-        # the first epoch. `acquire` returns False if `fit` already holds the lock.
-        self._release_at_end = is_chief(self.model) and self.lock.acquire()
+        super().on_train_begin(logs)
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        if self._release_at_end:
-            self.lock.release()
-
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         logs = logs or {}
         if self.monitor not in logs:
             raise ValueError(
@@ -139,8 +125,8 @@ class BestCheckpoint(keras.callbacks.Callback):
         self.best_epoch = epoch
 
     @contextlib.contextmanager
-    def _file(self):
-        """Yields the path of a file to write. Only the chief worker keeps its file.
+    def _file(self) -> Iterator[Path]:
+        """Yields a path to write the file. Only the chief worker keeps its file.
 
         All workers must save the model, because on JAX saving is a collective operation.
         """
@@ -154,14 +140,14 @@ class BestCheckpoint(keras.callbacks.Callback):
             with tempfile.TemporaryDirectory() as directory:
                 yield Path(directory) / Path(self.path).name
 
-    def _is_better(self, value, direction):
+    def _is_better(self, value: float, direction: Direction) -> bool:
         if math.isnan(value):
             return False
         if self.best is None:
             return True
         return value > self.best if direction == "max" else value < self.best
 
-    def _direction(self):
+    def _direction(self) -> Direction:
         if self.mode != "auto":
             return self.mode
         direction = monitored_direction(self.model, self.monitor)
@@ -173,7 +159,7 @@ class BestCheckpoint(keras.callbacks.Callback):
             )
         return direction
 
-    def _number(self, value):
+    def _number(self, value: float) -> float:
         if np.ndim(value):
             raise ValueError(
                 f"Expected monitor to be a number. Received: monitor={self.monitor!r}, an array of "
@@ -182,7 +168,7 @@ class BestCheckpoint(keras.callbacks.Callback):
             )
         return float(value)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> TensorDict:
         """Returns `best` and `best_epoch`, which `TrainingCheckpoint` saves."""
         return {"best": self.best, "best_epoch": self.best_epoch}
 
@@ -192,11 +178,12 @@ class BestCheckpoint(keras.callbacks.Callback):
         self.best_epoch = state["best_epoch"]
 
 
-def monitored_direction(model: keras.Model, monitor: str) -> str | None:
+def monitored_direction(model: keras.Model, monitor: str) -> Direction | None:
     """Returns the direction in which a value in the logs improves.
 
-    As in `keras.callbacks.ModelCheckpoint`, the metric of this name has a direction. Metrics of one
-    of several outputs are found by their keys in the logs, such as `val_decoder_accuracy`.
+    As in `keras.callbacks.ModelCheckpoint`, the metric of this name determines the direction. If
+    the model has several outputs, their metrics are found by their keys in the logs, such as
+    `val_decoder_accuracy`.
 
     Args:
         model: Compiled `keras.Model`. Keras creates its metrics before or in the first step.
@@ -208,11 +195,9 @@ def monitored_direction(model: keras.Model, monitor: str) -> str | None:
     name = monitor.removeprefix("val_")
     directions = list(metric_directions(model))
     for key in (name, re.sub(r"_\d+$", "", name)):  # Keras numbers metrics of the same name
-        found = {direction for each, direction in directions if each == key} - {None}
-        if len(found) == 1:
-            return "max" if found == {"up"} else "min"
-        if found:
-            return None
+        of_key = {direction for name, direction in directions if name == key} - {None}
+        if of_key:
+            return None if len(of_key) > 1 else "max" if of_key == {"up"} else "min"
     if name.endswith(_LOWER):
         return "min"
     return "max" if name.endswith(_HIGHER) else None

@@ -69,7 +69,7 @@ class BleuCallback(keras.callbacks.Callback):
         metrics: Any = sacrebleu.metrics
         self._metric = metrics.BLEU(tokenize="13a", lowercase=False)
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         translations = list(self.translate(self.sources))
         if len(translations) != len(self.sources):
             raise ValueError(

@@ -1,15 +1,16 @@
 import contextlib
-from typing import Any
+from contextlib import AbstractContextManager
 
 import keras
 
 from keras_attn._backend.private_names import build_symbolically
 from keras_attn._layer.flatten_layers import flatten_layers
-from keras_attn._types import StaticShape
+from keras_attn._types import StaticShape, Tensor
+from keras_attn.training.dataset_batches import Batches, DatasetBatches
 
 
-def build_from_data(model: keras.Model, batches: Any) -> None:
-    """Builds a model and its optimizer like the first step of `model.fit`.
+def build_from_data(model: keras.Model, batches: Batches) -> None:
+    """Builds a model and its optimizer like the first step in `model.fit`.
 
     Afterwards, a saved state can be restored. The weights have the same initial values as in
     `model.fit`. Layers that are built do not change.
@@ -24,13 +25,17 @@ def build_from_data(model: keras.Model, batches: Any) -> None:
     """
     if not all(layer.built for layer in flatten_layers([model]) if not only_has_parts(layer)):
         _build_layers(model, batches)
-    optimizer: Any = model.optimizer
-    if not optimizer.built:  # LossScaleOptimizer.build does not check this itself
+    build_optimizer(model)
+
+
+def build_optimizer(model: keras.Model) -> None:
+    """Creates the variables of a model's optimizer if they do not exist."""
+    if not model.optimizer.built:  # LossScaleOptimizer.build does not check this itself
         with scope_of(model):
-            optimizer.build(model.trainable_variables)
+            model.optimizer.build(model.trainable_variables)
 
 
-def _build_layers(model: keras.Model, batches: Any) -> None:
+def _build_layers(model: keras.Model, batches: Batches) -> None:
     try:
         with scope_of(model):
             build_symbolically(model, _symbolic_batch(batches))
@@ -44,7 +49,7 @@ def _build_layers(model: keras.Model, batches: Any) -> None:
         ) from error
 
 
-def scope_of(model: keras.Model) -> Any:
+def scope_of(model: keras.Model) -> AbstractContextManager:
     """Returns the scope of the model's strategy, in which its variables must be created."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.scope()
@@ -56,14 +61,14 @@ def only_has_parts(layer: keras.layers.Layer) -> bool:
     return isinstance(layer, keras.Model) and type(layer).call is keras.Model.call
 
 
-def _symbolic_batch(batches):
+def _symbolic_batch(batches: Batches) -> object:
     """Returns the first batch as nested `KerasTensor`s."""
-    if keras.backend.backend() == "tensorflow" and callable(getattr(batches, "dataset", None)):
+    if keras.backend.backend() == "tensorflow" and not isinstance(batches, DatasetBatches):
         batch = batches.dataset(0).element_spec
     else:
-        batch = next(iter(batches.stream(0)))
+        batch = next(batches.stream(0))
 
-    def symbolic(value):
+    def symbolic(value: Tensor | None) -> keras.KerasTensor | None:
         if value is None:
             return None
         shape: StaticShape = tuple(value.shape)

@@ -1,4 +1,4 @@
-"""States of callbacks: those of Keras, of this package and of users."""
+"""States of callbacks from Keras, this package and users."""
 
 import contextlib
 import os
@@ -9,21 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import keras
+from keras.callbacks import Callback
 
 from keras_attn._backend.private_names import CALLBACK_ATTRIBUTES
+from keras_attn._types import TensorDict
+from keras_attn.training.saved_state import SavedFacts
 
 REJECTED = {
     "BackupAndRestore": "Remove it: fit saves and restores the training itself.",
     "OrbaxCheckpoint": "Use keras.callbacks.ModelCheckpoint or keras_attn.training.BestCheckpoint.",
 }
-"""Callbacks of Keras that cannot resume, and what to use instead."""
+"""Keras callbacks that cannot resume, and what to use instead."""
 
 
-def reject_callbacks(callbacks: Sequence[Any]) -> None:
+def reject_callbacks(callbacks: Sequence[Callback]) -> None:
     """Raises a `ValueError` if a callback cannot resume.
 
     `BackupAndRestore` replaces the restored state by an older one. A resumed `OrbaxCheckpoint`
-    would write the checkpoint of a step twice.
+    would write a checkpoint twice.
     """
     for callback in callbacks:
         for name, remedy in REJECTED.items():
@@ -34,8 +37,10 @@ def reject_callbacks(callbacks: Sequence[Any]) -> None:
                 )
 
 
-def callbacks_of_worker(callbacks: Sequence[Any], num_workers: int, is_chief: bool) -> list[Any]:
-    """Returns the callbacks of one of several workers. The chief worker alone writes logs.
+def callbacks_of_worker(
+    callbacks: Sequence[Callback], num_workers: int, is_chief: bool
+) -> list[Callback]:
+    """Returns the callbacks for one of several workers. Only the chief worker writes logs.
 
     Raises:
         ValueError: If several workers would write the same file.
@@ -44,55 +49,56 @@ def callbacks_of_worker(callbacks: Sequence[Any], num_workers: int, is_chief: bo
         getattr(keras.callbacks, name)
         for name in ("ModelCheckpoint", "CSVLogger", "TensorBoard", "RemoteMonitor")
     )
-    if num_workers > 1 and any(isinstance(each, checkpoint) for each in callbacks):
+    if num_workers > 1 and any(isinstance(callback, checkpoint) for callback in callbacks):
         raise ValueError(
             "Expected callbacks whose files only one worker writes. Received: ModelCheckpoint in "
             f"callbacks, with {num_workers} workers. Use keras_attn.training.BestCheckpoint."
         )
     if is_chief:
         return list(callbacks)
-    return [each for each in callbacks if not isinstance(each, tuple(loggers))]
+    return [callback for callback in callbacks if not isinstance(callback, tuple(loggers))]
 
 
 def reject_overwritten_averages(
-    callbacks: Sequence[Any], facts: dict[str, Any], epochs: int
+    callbacks: Sequence[Callback], facts: SavedFacts, epochs: int
 ) -> None:
-    """Raises a `ValueError` if a finished training of `SwapEMAWeights` gets more epochs.
+    """Raises a `ValueError` if a finished training with `SwapEMAWeights` gets more epochs.
 
     After the last epoch, the callback replaces the moving averages by the weights.
     """
-    last = facts["step"] == facts["steps_per_epoch"] * facts.get("epochs", 0)
+    saved_epochs = facts.get("epochs", 0)
+    is_finished = facts["step"] == facts["steps_per_epoch"] * saved_epochs
     for callback in callbacks:
         swaps = isinstance(callback, keras.callbacks.SwapEMAWeights) and callback.swap_on_epoch
-        if swaps and last and epochs > facts["epochs"]:
+        if swaps and is_finished and epochs > saved_epochs:
             raise ValueError(
                 "Expected the number of epochs of the saved training, whose moving averages "
                 "SwapEMAWeights(swap_on_epoch=True) replaced after the last epoch. Received: "
-                f"epochs={epochs}, saved epochs={facts['epochs']}. Use a new directory."
+                f"epochs={epochs}, saved epochs={saved_epochs}. Use a new directory."
             )
 
 
-def has_state(callback: Any) -> bool:
-    """Returns whether the state of a callback is saved."""
+def has_state(callback: Callback) -> bool:
+    """Returns whether a callback's state is saved."""
     return hasattr(callback, "get_state") or bool(_keras_attributes(callback))
 
 
-def get_state(callback: Any) -> Any:
-    """Returns the state of a callback, a nested value of JSON values and arrays.
+def get_state(callback: Any) -> TensorDict:
+    """Returns a callback's state: nested lists and dicts with JSON values and arrays.
 
-    The result has its own lists and dicts. Arrays are not copied.
+    Lists and dicts are copied, arrays are not.
     """
-    own = callback.get_state() if hasattr(callback, "get_state") else None
+    custom = callback.get_state() if hasattr(callback, "get_state") else None
     names = _keras_attributes(callback)
     if not names:
-        return _copy(own)
-    state = {"attributes": {name: getattr(callback, name, None) for name in names}, "own": own}
+        return _copy(custom)
+    state = {"attributes": {name: getattr(callback, name, None) for name in names}, "own": custom}
     if isinstance(callback, keras.callbacks.CSVLogger) and os.path.exists(callback.filename):
         state["size"] = os.path.getsize(callback.filename)
     return _copy(state)
 
 
-def set_state(callback: Any, state: Any) -> None:
+def set_state(callback: Any, state: TensorDict) -> None:
     """Restores a state that `get_state` returned."""
     names = _keras_attributes(callback)
     if not names:
@@ -106,13 +112,13 @@ def set_state(callback: Any, state: Any) -> None:
 
 
 @contextlib.contextmanager
-def append_to_csv_files(states: Sequence[Any]) -> Iterator[None]:
-    """Context in which each `CSVLogger` opens its file without losing the rows of its saved state.
+def append_to_csv_files(states: Sequence[tuple[Callback, TensorDict]]) -> Iterator[None]:
+    """Context in which each `CSVLogger` opens its file without losing the saved rows.
 
-    Rows that were written after the state was saved are removed, because they are written again.
+    Later rows are removed, because they are written again.
 
     Args:
-        states: List of pairs of a callback and its saved state.
+        states: List of tuples of a callback and its saved state.
     """
     appended = []
     for callback, state in states:
@@ -136,52 +142,54 @@ def append_to_csv_files(states: Sequence[Any]) -> Iterator[None]:
         callback.append = append
 
 
-def state_key(callback: Any) -> str:
+def state_key(callback: Callback) -> str:
     """Returns a string that identifies a callback: its class, what it monitors and its file."""
     values = [getattr(callback, name, None) for name in ("monitor", "filename", "filepath")]
     parts = [Path(value).name for value in values if isinstance(value, str)]
     return " ".join([type(callback).__name__, *parts])
 
 
-def match_states(callbacks: Sequence[Any], keys: Sequence[str], states: Sequence[Any]) -> list[Any]:
-    """Returns pairs of a callback and its saved state. Callbacks without a saved state are missing.
+def match_states(
+    callbacks: Sequence[Callback], keys: Sequence[str], states: Sequence[TensorDict]
+) -> list[tuple[Callback, TensorDict]]:
+    """Returns tuples of a callback and its saved state, without callbacks that have none.
 
-    States with equal keys belong to the callbacks in their order. Earlier versions used the name of
-    the class as the key.
+    States with equal keys belong to the callbacks in their order. Earlier versions used the class
+    name as the key.
     """
     remaining, pairs = list(zip(keys, states, strict=True)), []
     for callback in callbacks:
         names = (state_key(callback), type(callback).__name__)
-        found = next((pair for pair in remaining if pair[0] in names), None)
-        if found is not None:
-            remaining.remove(found)
-            pairs.append((callback, found[1]))
+        match = next((pair for pair in remaining if pair[0] in names), None)
+        if match is not None:
+            remaining.remove(match)
+            pairs.append((callback, match[1]))
     return pairs
 
 
 class UnsavedAttributes:
-    """Finds the attributes of users' objects that change during training and are not saved.
+    """Finds attributes of users' objects that change during training and are not saved.
 
     Args:
         objects: List of callbacks, models, layers, metrics and losses.
     """
 
     def __init__(self, objects: Sequence[object]) -> None:
-        self._objects = [each for each in objects if not hasattr(each, "get_state")]
-        self._before = [_summaries(each) for each in self._objects]
+        self._objects = [item for item in objects if not hasattr(item, "get_state")]
+        self._before = list(map(_summaries, self._objects))
 
     def names(self) -> list[str]:
         """Returns the names of the changed attributes, such as `"MyCallback.counter"`."""
         names = []
-        for each, before in zip(self._objects, self._before, strict=True):
-            for name, summary in _summaries(each).items():
+        for user_object, before in zip(self._objects, self._before, strict=True):
+            for name, summary in _summaries(user_object).items():
                 if summary != before.get(name):
-                    names.append(f"{type(each).__name__}.{name}")
+                    names.append(f"{type(user_object).__name__}.{name}")
         return sorted(set(names))
 
 
-def _keras_attributes(callback):
-    """Returns the names of the attributes that are the state of a callback of Keras."""
+def _keras_attributes(callback: Callback) -> list[str]:
+    """Returns the names of the attributes that a Keras callback changes."""
     return [
         name
         for class_name, names in CALLBACK_ATTRIBUTES.items()
@@ -190,15 +198,17 @@ def _keras_attributes(callback):
     ]
 
 
-def _summaries(each):
+def _summaries(user_object: object) -> dict[str, object]:
     """Returns the value, the length or the identity of the attributes that Keras does not use."""
     libraries = ("keras.", "torch.")
-    parents = [parent for parent in type(each).__mro__ if parent.__module__.startswith(libraries)]
+    parents = [
+        parent for parent in type(user_object).__mro__ if parent.__module__.startswith(libraries)
+    ]
     values = [value for parent in parents for value in vars(parent).values()]
     functions = [unwrap(value) for value in values if isfunction(value)]
     used = {name for function in functions for name in function.__code__.co_names}
-    attributes = {name: value for name, value in vars(each).items() if name not in used}
-    if not isinstance(each, keras.callbacks.Callback):
+    attributes = {name: value for name, value in vars(user_object).items() if name not in used}
+    if not isinstance(user_object, Callback):
         # The other attributes of layers, such as tensors of the last call, are no state.
         attributes = {
             name: value
@@ -208,7 +218,7 @@ def _summaries(each):
     return {name: _summary(value) for name, value in attributes.items()}
 
 
-def _summary(value):
+def _summary(value: object) -> object:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple, dict, set, bytearray)):
@@ -217,9 +227,9 @@ def _summary(value):
 
 
 def _copy(value: Any) -> Any:
-    """Returns a nested value with copies of its lists and dicts."""
+    """Copies the lists and dicts in a nested value."""
     if isinstance(value, dict):
-        return {key: _copy(each) for key, each in value.items()}
+        return {key: _copy(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_copy(each) for each in value]
+        return [_copy(item) for item in value]
     return value

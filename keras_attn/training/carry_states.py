@@ -1,23 +1,26 @@
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
+from numpy.typing import ArrayLike
 
 from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn._types import TensorDict
 
 
 class CarryStates(keras.callbacks.Callback):
-    """Resets and restores the states of recurrent layers with `stateful=True` during training.
+    """Resets and restores states of recurrent layers with `stateful=True` during training.
 
-    Within an epoch, such a layer starts each batch from its final states of the previous batch. The
+    Within an epoch, such a layer starts each batch from the final states of the previous one. The
     callback sets the states to zero at the beginning and end of each epoch, and at the beginning of
-    each validation. A validation within an epoch does not change the states of the training. If
-    `fit` resumes an interrupted epoch, it continues with the states of the interruption. List the
-    callback after callbacks that call the model at the beginning of an epoch. Within an epoch, a
-    callback must not call the model itself, because that changes the states: let it call a second
-    model with the same weights. Use `CarryStates` with `ConsecutiveWindows`. JAX is not supported,
-    because a training step that JAX has compiled cannot change these states. On PyTorch, Keras
-    cannot train an LSTM or GRU with `stateful=True`.
+    each validation. A validation within an epoch does not change the training states. If `fit`
+    resumes an interrupted epoch, it continues with the saved states. List the callback after
+    callbacks that call the model at the beginning of an epoch. Within an epoch, a callback must not
+    call the model itself, because that changes the states: let it call a second model with the same
+    weights. Use `CarryStates` with `ConsecutiveWindows`. JAX is not supported, because a training
+    step that JAX has compiled cannot change these states. On PyTorch, Keras cannot train an LSTM or
+    GRU with `stateful=True`.
 
     Raises:
         ValueError: If the model has no layer with `stateful=True`.
@@ -41,8 +44,8 @@ class CarryStates(keras.callbacks.Callback):
     def __init__(self) -> None:
         super().__init__()
         self._in_epoch = False
-        self._restored: Any = None
-        self._before_validation: Any = None
+        self._restored: Sequence[ArrayLike] | None = None
+        self._before_validation: list[np.ndarray] | None = None
 
     @staticmethod
     def states(model: keras.Model) -> list[np.ndarray]:
@@ -63,36 +66,36 @@ class CarryStates(keras.callbacks.Callback):
                 f"model={model}. Pass stateful=True to the recurrent layers."
             )
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         self._in_epoch = False  # after an interruption
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         self._assign(self._restored)
         self._in_epoch = True
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         self._assign(None)
         self._restored = None
         self._in_epoch = False
 
-    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_test_begin(self, logs: dict[str, float] | None = None) -> None:
         self._before_validation = self.states(self.model) if self._in_epoch else None
         self._assign(None)
 
-    def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_test_end(self, logs: dict[str, float] | None = None) -> None:
         self._assign(self._before_validation)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> TensorDict:
         """Returns the states of the layers as nested lists, or `None` between two epochs."""
         states = [state.tolist() for state in self.states(self.model)] if self._in_epoch else None
         return {"states": states}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: TensorDict) -> None:
         """Restores a state that `get_state` returned, now and if an epoch begins."""
         self._restored = state["states"]
         self._assign(self._restored)
 
-    def _assign(self, states):
+    def _assign(self, states: Sequence[ArrayLike] | None) -> None:
         """Sets the states of the layers to arrays, or to zero if `states` is `None`."""
         variables = _variables(self.model)
         if states is None:
@@ -101,12 +104,12 @@ class CarryStates(keras.callbacks.Callback):
             variable.assign(np.asarray(state, variable.dtype))
 
 
-def _stateful_layers(model):
-    layers = (each for each in flatten_layers([model]) if isinstance(each, keras.layers.RNN))
-    return [each for each in layers if each.stateful]
+def _stateful_layers(model: keras.Model) -> list[keras.layers.RNN]:
+    layers = flatten_layers([model])
+    return [layer for layer in layers if isinstance(layer, keras.layers.RNN) and layer.stateful]
 
 
-def _variables(model):
+def _variables(model: keras.Model) -> list[keras.Variable]:
     layers = _stateful_layers(model)
     # The layers of a model that is not built have no states.
     built = [layer.states for layer in layers if layer.states is not None]

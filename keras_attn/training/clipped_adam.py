@@ -1,4 +1,5 @@
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import keras
 from keras import ops
@@ -10,11 +11,17 @@ from keras_attn._layer.argument_checks import (
     check_positive_integer,
     check_share,
 )
+from keras_attn._types import Tensor
+
+LearningRate: TypeAlias = (
+    float | keras.optimizers.schedules.LearningRateSchedule | Callable[[], float | Tensor]
+)
+"""Argument `learning_rate` of Keras' optimizers."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class ClippedAdam(GradientClipping, keras.optimizers.Adam):
-    """Adam that clips the gradient of the global batch.
+    """Adam that clips the global batch's gradient.
 
         g = clip(sum of the gradients over all replicas)
         m = beta_1 m + (1 - beta_1) g,    v = beta_2 v + (1 - beta_2) g^2
@@ -24,14 +31,14 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
     2015](https://arxiv.org/abs/1412.6980)). On TensorFlow, it differs from that class in three
     ways:
 
-    - Keras clips the gradients of each replica, and sums them afterwards. `ClippedAdam` clips the
+    - Keras clips the gradients on each replica, and sums them afterwards. `ClippedAdam` clips the
       sum, so training on two devices gives the same result as training on one device.
     - A token that occurs several times in a batch has one embedding gradient for each occurrence.
       For the global norm and the second moment, Keras squares each of these gradients.
       `ClippedAdam` first sums the gradients of a token, and then squares the sum.
     - An update takes about half the time of Keras' update, because one operator replaces ten.
 
-    Clipping by the global norm is algorithm 1 of [Pascanu et al.,
+    Clipping by the global norm is algorithm 1 in [Pascanu et al.,
     2013](https://arxiv.org/abs/1211.5063).
 
     Args:
@@ -42,18 +49,18 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         epsilon: Float, added to the denominator. Defaults to `1e-7`.
         amsgrad: Bool, whether to use the AMSGrad variant. Defaults to `False`.
         weight_decay: Float, decoupled weight decay. Defaults to `None`: no weight decay.
-        clipnorm: Float, maximum norm of the gradient of each weight. Defaults to `None`: no limit.
+        clipnorm: Float, maximum gradient norm of each weight. Defaults to `None`: no limit.
         clipvalue: Float, maximum absolute value of each gradient element. Defaults to `None`: no
             limit.
-        global_clipnorm: Float, maximum norm of the gradient of all weights together. Defaults to
-            `None`: no limit.
-        use_ema: Bool, whether to keep an exponential moving average of the weights. Defaults to
+        global_clipnorm: Float, maximum gradient norm of all weights together. Defaults to `None`:
+            no limit.
+        use_ema: Bool, whether to keep exponential moving averages of the weights. Defaults to
             `False`.
-        ema_momentum: Float, momentum of the moving average. Defaults to `0.99`.
-        ema_overwrite_frequency: Int n. The weights are replaced by their moving average every n
-            steps. Defaults to `None`: only at the end of the training.
+        ema_momentum: Float, their momentum. Defaults to `0.99`.
+        ema_overwrite_frequency: Int n. The moving averages replace the weights every n steps.
+            Defaults to `None`: only at the end of the training.
         loss_scale_factor: Float. The loss is multiplied by this factor, and the gradients are
-            divided by this factor. Defaults to `None`: no scaling.
+            divided by it. Defaults to `None`: no scaling.
         gradient_accumulation_steps: Int, number of steps whose gradients are averaged before each
             update. Defaults to `None`: no accumulation.
         name: String, name of the optimizer. Defaults to `None`.
@@ -72,7 +79,7 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
 
     def __init__(
         self,
-        learning_rate: Any = 0.001,
+        learning_rate: LearningRate = 0.001,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
         epsilon: float = 1e-7,
@@ -101,7 +108,7 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         if learning_rate is None or epsilon is None:
             check_nonnegative_number(learning_rate=learning_rate, epsilon=epsilon)
         check_nonnegative_number(
-            **{name: each for name, each in numbers.items() if each is not None}
+            **{name: number for name, number in numbers.items() if number is not None}
         )
         for rate_name, rate in (("beta_1", beta_1), ("beta_2", beta_2)):
             check_share(rate_name, rate)
@@ -133,11 +140,11 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
             **kwargs,
         )
 
-    def clip_gradients(self, gradients: list[Any]) -> list[Any]:
-        """Clips the sum of the gradients over all replicas.
+    def clip_gradients(self, gradients: list[Tensor]) -> list[Tensor]:
+        """Clips the gradients, summed over all replicas.
 
         Args:
-            gradients: List of gradients of this replica.
+            gradients: List of gradients on this replica.
 
         Returns:
             List of clipped gradients, divided by the number of replicas.
@@ -150,7 +157,7 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         # Keras sums the gradients over the replicas afterwards, so each replica returns its share.
         return [gradient / replicas for gradient in clipped]
 
-    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+    def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
         """Updates one variable. On TensorFlow without AMSGrad, the update is a single operator."""
         if keras.backend.backend() != "tensorflow" or self.amsgrad:
             return super().update_step(gradient, variable, learning_rate)
@@ -174,7 +181,7 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
         )
 
 
-def _dense(gradient):
+def _dense(gradient: Tensor) -> Tensor:
     """Converts the sparse gradient of an embedding on TensorFlow to a dense tensor."""
     if keras.backend.backend() != "tensorflow":
         return gradient

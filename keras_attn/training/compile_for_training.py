@@ -5,22 +5,24 @@ import keras
 
 from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn._layer.flatten_layers import flatten_layers
-from keras_attn.training.clipped_adam import ClippedAdam
+from keras_attn.training.clipped_adam import ClippedAdam, LearningRate
 from keras_attn.training.loss_scale_optimizer import LossScaleOptimizer
 from keras_attn.training.sequence_crossentropy import SequenceCrossentropy
-from keras_attn.training.strategy import refuse_gradient_accumulation
+from keras_attn.training.strategy import reject_gradient_accumulation
 from keras_attn.training.token_metrics import Perplexity, TokenAccuracy, TokenCrossentropy
 
 _WITH_ACTIVATION = (
-    *(keras.layers.Activation, keras.layers.Conv1D),
-    *(keras.layers.Dense, keras.layers.EinsumDense),
+    keras.layers.Activation,
+    keras.layers.Conv1D,
+    keras.layers.Dense,
+    keras.layers.EinsumDense,
 )
 
 
 @accepts_numpy_numbers
 def compile_for_training(
     model: keras.Model,
-    learning_rate: Any = 0.001,
+    learning_rate: LearningRate = 0.001,
     global_clipnorm: float | None = 1.0,
     label_smoothing: float = 0.1,
     ignore_class: int = 0,
@@ -42,8 +44,7 @@ def compile_for_training(
     - XLA: off on TensorFlow, because XLA would compile the training step again for each sequence
       length.
 
-    The function warns if the model ends with a softmax or sigmoid, because the loss expects
-    logits.
+    The function warns if the model ends with a softmax or sigmoid, because the loss expects logits.
 
     If the model was built in the scope of a strategy, call this function in the same scope.
 
@@ -79,7 +80,7 @@ def compile_for_training(
     ('SequenceCrossentropy', 'ClippedAdam')
     """
     _check_outputs(model)
-    halves = [each for each in model.trainable_variables if each.dtype.endswith("float16")]
+    halves = [weight for weight in model.trainable_variables if weight.dtype.endswith("float16")]
     if halves:
         raise ValueError(
             f"Expected weights in float32. Received: {len(halves)} weights in half precision, such "
@@ -99,18 +100,18 @@ def compile_for_training(
         weighted_metrics=None if model.losses else [mean_loss],
         jit_compile=False if keras.backend.backend() == "tensorflow" else "auto",
     )
-    refuse_gradient_accumulation(model)
+    reject_gradient_accumulation(model)
     optimizer.build(model.trainable_variables)
     return model
 
 
-def _check_outputs(model):
+def _check_outputs(model: keras.Model) -> None:
     """Raises a `ValueError` for several outputs, and warns of an output that is not logits."""
     outputs = getattr(model, "outputs", None) or []  # a subclassed model has no symbolic outputs
     if len(outputs) > 1:
         raise ValueError(
             "Expected a model with one output, the logits. Received: model with the outputs "
-            f"{[each.name for each in outputs]}. Use model.compile with one loss for each output."
+            f"{[output.name for output in outputs]}. Use model.compile with one loss per output."
         )
     for layer in _last_layers(model):
         activation = layer.activation if isinstance(layer, _WITH_ACTIVATION) else layer
@@ -123,16 +124,16 @@ def _check_outputs(model):
             )
 
 
-def _last_layers(model):
+def _last_layers(model: keras.Model) -> list[Any]:
     """Returns the layer or operation of the only output, with the layers that it wraps."""
     if isinstance(model, keras.Sequential):
-        found = model.layers[-1:]
+        layers = model.layers[-1:]
     else:  # A subclassed model does not tell which of its layers is the last.
         names = getattr(model, "output_names", ())
-        found = [each for each in getattr(model, "operations", ()) if each.name in names]
-    for layer in list(found):
+        layers = [layer for layer in getattr(model, "operations", ()) if layer.name in names]
+    for layer in list(layers):
         if isinstance(layer, keras.Model):
             return _last_layers(layer)
         inner = (getattr(layer, name, None) for name in ("output_layer", "layer"))
-        found += [each for each in inner if isinstance(each, keras.layers.Layer)]
-    return found
+        layers += [part for part in inner if isinstance(part, keras.layers.Layer)]
+    return layers

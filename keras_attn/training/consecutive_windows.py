@@ -17,34 +17,34 @@ if TYPE_CHECKING:
 
 
 class ConsecutiveWindows(EpochBatches):
-    """Batches of consecutive windows of a long sequence, for truncated backpropagation.
+    """Batches of consecutive windows in a long sequence, for truncated backpropagation.
 
         inputs_k[b] = ids[b L + k W : b L + k W + W]         (L = W * steps_per_epoch)
         labels_k[b] = ids[b L + k W + 1 : b L + k W + W + 1]
 
-    Here b is a row, k is the number of a batch, W is `window`, and L is the number of ids in a row.
-    The sequence is divided into `batch_size` parts, one for each row of a batch. Row b of batch k+1
+    Here b is a row, k is the batch number, W is `window`, and L is the number of ids in a row. The
+    sequence is divided into `batch_size` parts, one for each row in a batch. Row b of batch k+1
     continues row b of batch k. With recurrent layers that keep their state (`stateful=True`) and
     the callback `CarryStates`, this is truncated backpropagation through time ([Williams and Peng,
-    1990](https://doi.org/10.1162/neco.1990.2.4.490)): a window starts from the final state of the
-    previous window, and backpropagation stops at the first step of the window. An epoch contains
-    all windows once. Train with `fit(model, windows)` or `model.fit(windows)`.
+    1990](https://doi.org/10.1162/neco.1990.2.4.490)): a window starts from the previous window's
+    final state, and backpropagation stops at its first step. An epoch contains all windows once.
+    Train with `fit(model, windows)` or `model.fit(windows)`.
 
     Args:
-        ids: One-dimensional int array or list, the sequence of token ids.
-        window: Positive int, number W of steps in a window.
-        batch_size: Positive int, number of rows of each batch. The `batch_size` of the
-            `keras.Input` must be the same.
+        ids: One-dimensional int array or list, the token ids.
+        window: Positive int, number W of steps per window.
+        batch_size: Positive int, number of rows per batch. `keras.Input` must have the same
+            `batch_size`.
         pad_token_id: Int, the label that the loss and the metrics ignore. If it occurs in `ids`, a
             warning names its position. Pass `None` if they ignore no label. Defaults to `0`.
 
     Attributes:
-        steps_per_epoch: Int, number of windows in each row. Up to `batch_size * window` ids at the
-            end of the sequence are not used.
+        steps_per_epoch: Int, number of windows per row. Up to `batch_size * window` ids at the end
+            of the sequence are not used.
 
     Raises:
-        ValueError: If `ids` has the wrong shape or dtype, is too short, or contains a negative
-            id; or if another argument is not a positive integer.
+        ValueError: If `ids` has the wrong shape or dtype, is too short, or contains a negative id;
+            or if another argument is not a positive integer.
 
     Example:
 
@@ -111,14 +111,14 @@ class ConsecutiveWindows(EpochBatches):
         return self.steps_per_epoch
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Iterates over the batches of one epoch."""
+        """Iterates over the batches in one epoch."""
         return map(self.batch, range(self.steps_per_epoch))
 
     def batch(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the batch of a training step.
+        """Returns the batch for a training step.
 
         Args:
-            step: Int >= 0, the number of the step since the beginning of the training.
+            step: Int >= 0, the step number since the beginning of the training.
 
         Returns:
             Tuple of inputs and labels, int32 `(batch_size, window)`.
@@ -132,15 +132,15 @@ class ConsecutiveWindows(EpochBatches):
         return rows[:, :-1], rows[:, 1:]
 
     def stream(self, start_step: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Iterates over the batches of all steps from `start_step`, without end."""
+        """Iterates over the batches for all steps from `start_step`, without end."""
         _check_step("start_step", start_step)
         return map(self.batch, count(start_step))
 
     def dataset(self, start_step: int = 0) -> "tf.data.Dataset":
-        """Returns an infinite `tf.data.Dataset` of the batches from `start_step`.
+        """Returns the batches from `start_step` as an infinite `tf.data.Dataset`.
 
         Args:
-            start_step: Int >= 0, number of the first step. Defaults to `0`.
+            start_step: Int >= 0, first step. Defaults to `0`.
 
         Returns:
             Dataset of pairs of int32 tensors of shape `(batch_size, window)`.

@@ -1,7 +1,7 @@
 from keras import ops
 
 from keras_attn._backend.custom_gradient import custom_gradient
-from keras_attn._types import Tensor
+from keras_attn._types import Tensor, TensorDict
 from keras_attn.training.token_statistics import (
     at_labels,
     check_num_classes,
@@ -56,22 +56,24 @@ def crossentropy_per_token(labels: Tensor, logits: Tensor, label_smoothing: floa
     labels = labels_of(labels, logits)
     num_classes = logits.shape[-1]
     check_num_classes(num_classes, "logits", logits.shape)
-    others = label_smoothing / (num_classes - 1)  # probability of each wrong class
+    wrong_class = label_smoothing / (num_classes - 1)  # its probability
 
-    def forward(logits, labels):
+    def forward(logits: Tensor, labels: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         statistics, probabilities = token_statistics(labels, ops.cast(logits, "float32"))
         losses = crossentropy_of(statistics, num_classes, label_smoothing)  # (...)
         return losses, (probabilities, statistics["of_labels"])
 
-    def backward(residuals, upstream, logits, labels):
-        probabilities, logits_of_labels = residuals
+    def backward(
+        residuals: tuple[Tensor, Tensor], upstream: Tensor, logits: Tensor, labels: Tensor
+    ) -> TensorDict:
+        probabilities, label_logits = residuals
         factors = ops.expand_dims(upstream, -1)  # (..., 1)
         gradients = probabilities * factors  # (..., V)
-        if others:
-            gradients -= others * factors  # (..., V)
-        of_labels = (at_labels(probabilities, labels) - 1.0 + label_smoothing) * upstream
-        of_labels = nan_where_unknown(of_labels, logits_of_labels, upstream)
-        gradients = put_at_labels(gradients, labels, of_labels)  # (..., V)
+        if wrong_class:
+            gradients -= wrong_class * factors  # (..., V)
+        label_gradients = (at_labels(probabilities, labels) - 1.0 + label_smoothing) * upstream
+        label_gradients = nan_where_unknown(label_gradients, label_logits, upstream)
+        gradients = put_at_labels(gradients, labels, label_gradients)  # (..., V)
         return {"logits": ops.cast(gradients, logits.dtype)}
 
     losses, _ = custom_gradient(forward, backward)(logits=logits, labels=labels)

@@ -5,49 +5,51 @@ import random
 import warnings
 from collections.abc import Iterator
 from itertools import count
-from typing import Any
+from typing import Literal, TypeAlias
 
 import keras
 import numpy as np
 
+from keras_attn._types import TensorDict
 from keras_attn.training.array_batches import class_weights
-from keras_attn.training.training_fingerprint import checksum_of_batch
+from keras_attn.training.nested_arrays import checksum_of_batch
+from keras_attn.training.step_batches import OnMismatch, Shuffle, StepBatches
 
-_NOTHING: dict[str, Any] = {"calls": "", "checksum": None}
-"""State of a dataset that was not read before."""
+_NOTHING: TensorDict = {"calls": "", "checksum": None}
+"""State of an unread dataset."""
 
 
 class DatasetBatches:
     """Reads a `keras.utils.PyDataset` so that a training can resume at any step.
 
     Keras calls `on_epoch_begin` and `on_epoch_end` of the dataset, which may change its batches.
-    The state contains these calls. When the training resumes, they are repeated. The random numbers
-    of NumPy and Python that they use are generated from a seed and the number of the call. Between
-    two calls, the content of a batch must depend only on its index.
+    The state contains these calls. When the training resumes, they are repeated. The two methods
+    may use the global random generators of NumPy and Python, which are seeded for each call.
+    Between two calls, a batch must depend only on its index.
 
     Args:
         dataset: `keras.utils.PyDataset`.
-        shuffle: Bool, whether to shuffle the order of the batches in each epoch.
+        shuffle: Bool, whether to shuffle the batches in each epoch.
         class_weight: Dict from classes to weights, or `None`.
-        steps_per_epoch: Positive int or `None`. A dataset without end needs it. Otherwise it must
-            be the number of batches of the dataset.
-        seed: Int >= 0, seed of the order and of the random numbers in the calls.
-        on_mismatch: String, `"error"` or `"warn"`: what happens if the dataset returns a different
-            batch when the training resumes.
+        steps_per_epoch: Positive int or `None`. An endless dataset needs it. Otherwise it must be
+            the dataset's number of batches.
+        seed: Int >= 0, seed for the batch order and the calls.
+        on_mismatch: String, `"error"` or `"warn"`: what happens if the resumed training reads a
+            different batch.
 
     Raises:
-        ValueError: If `steps_per_epoch` does not fit to the dataset, or if an endless dataset has
-            one of the two methods, because Keras reads it ahead of the calls.
+        ValueError: If `steps_per_epoch` does not fit to the dataset, or if an endless dataset
+            overrides one of the two methods, because Keras reads it ahead of the calls.
     """
 
     def __init__(
         self,
         dataset: keras.utils.PyDataset,
-        shuffle: bool | str = False,
+        shuffle: Shuffle = False,
         class_weight: dict[int, float] | None = None,
         steps_per_epoch: int | None = None,
         seed: int = 0,
-        on_mismatch: str = "error",
+        on_mismatch: OnMismatch = "error",
     ) -> None:
         self.dataset = dataset
         self.shuffle = bool(shuffle) and dataset.num_batches is not None
@@ -58,17 +60,17 @@ class DatasetBatches:
         self._calls = ""  # "B" and "E": on_epoch_begin and on_epoch_end
         self._saved = _NOTHING
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> TensorDict:
         """Returns the seed, the calls so far and a checksum, for `TrainingCheckpoint`."""
         return {"seed": self.seed, "calls": self._calls, "checksum": self._checksum()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: TensorDict) -> None:
         """Stores the state that `reader` restores."""
         self.seed = state["seed"]
         self._saved = state
 
-    def fingerprint(self) -> dict[str, Any]:
-        """Describes the dataset by a JSON value. The state contains a checksum of a batch."""
+    def fingerprint(self) -> dict[str, object]:
+        """Describes the dataset by a JSON value. Its state contains a checksum."""
         return {"steps_per_epoch": self.steps_per_epoch, "shuffle": self.shuffle}
 
     def check_repeatable(self) -> None:
@@ -90,17 +92,17 @@ class DatasetBatches:
             )
 
     def reader(self, start_step: int = 0) -> keras.utils.PyDataset:
-        """Returns a dataset for one call of `model.fit` that begins at a step."""
+        """Returns a dataset for one call of `model.fit`, beginning at a step."""
         within_epoch = start_step % self.steps_per_epoch > 0
         self._restore(within_epoch)
         return _Reader(self, start_step, not self._calls, within_epoch)
 
     def validation_reader(self) -> keras.utils.PyDataset:
-        """Returns a dataset for the evaluations in one call of `model.fit`."""
+        """Returns a dataset for the validations in one call of `model.fit`."""
         self._restore(False)
         return _Reader(self, 0, True, False)
 
-    def _restore(self, within_epoch):
+    def _restore(self, within_epoch: bool) -> None:
         saved, self._saved = self._saved, _NOTHING
         # If the number of steps has changed, the training continues at the beginning of an epoch.
         calls = saved["calls"] if within_epoch else saved["calls"].rstrip("B")
@@ -109,14 +111,14 @@ class DatasetBatches:
         if calls == saved["calls"] and saved["checksum"] not in (None, self._checksum()):
             self._report_mismatch()
 
-    def call(self, name: str) -> None:
-        """Calls `on_epoch_begin` (`"B"`) or `on_epoch_end` (`"E"`) of the dataset."""
+    def call(self, name: Literal["B", "E"]) -> None:
+        """Calls the dataset's `on_epoch_begin` (`"B"`) or `on_epoch_end` (`"E"`)."""
         with _seeded((self.seed, len(self._calls))):
             self.dataset.on_epoch_begin() if name == "B" else self.dataset.on_epoch_end()
         self._calls += name
 
-    def batch(self, index: int) -> Any:
-        """Returns the batch with an index, as `model.fit` trains it."""
+    def batch(self, index: int) -> object:
+        """Returns a batch as `model.fit` trains it."""
         batch = self.dataset[index]
         batch = tuple(batch) if isinstance(batch, list) else batch
         if self._class_weight is not None and isinstance(batch, tuple):
@@ -130,14 +132,14 @@ class DatasetBatches:
                 batch = (*batch, class_weights(labels, self._class_weight))
         return batch
 
-    def stream(self, start_step: int = 0) -> Iterator[Any]:
-        """Yields batches in the order of their indices, to read their shapes."""
+    def stream(self, start_step: int = 0) -> Iterator[object]:
+        """Yields batches in index order, to read their shapes."""
         return map(self.batch, count(start_step))
 
-    def _checksum(self):
+    def _checksum(self) -> str:
         return checksum_of_batch(self.dataset[0])
 
-    def _report_mismatch(self):
+    def _report_mismatch(self) -> None:
         message = (
             "Expected a PyDataset that returns the batches of the interrupted training. Received: "
             f"{type(self.dataset).__name__}, whose batch 0 differs. Create the dataset anew with "
@@ -148,6 +150,10 @@ class DatasetBatches:
         warnings.warn(
             f'{message}The training continues because of on_mismatch="warn".', stacklevel=5
         )
+
+
+Batches: TypeAlias = StepBatches | DatasetBatches
+"""Data that `fit` reads from any step."""
 
 
 class _Reader(keras.utils.PyDataset):
@@ -168,17 +174,17 @@ class _Reader(keras.utils.PyDataset):
         self._has_begun = has_begun  # whether on_epoch_begin of the first epoch was called
         self._start_epoch(start_step)
 
-    def _start_epoch(self, start_step):
+    def _start_epoch(self, start_step: int) -> None:
         self._start_step = start_step
         steps = self._batches.steps_per_epoch
         self._epoch, self._offset = divmod(start_step, steps)
-        self._order: Any = None
+        self._order: np.ndarray | None = None
         if self._batches.shuffle:
             order = np.random.default_rng((self._batches.seed, self._epoch))
             self._order = order.permutation(steps)
 
     @property
-    def num_batches(self) -> Any:
+    def num_batches(self) -> int:
         return self._batches.dataset.num_batches
 
     def on_epoch_begin(self) -> None:
@@ -200,7 +206,7 @@ class _Reader(keras.utils.PyDataset):
             if self.num_batches is not None:
                 self._start_epoch((self._epoch + 1) * self._batches.steps_per_epoch)
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int) -> object:
         if self._is_first:  # Keras reads the shapes of two batches
             return self._batches.batch(index)
         if self.num_batches is None:
@@ -210,7 +216,7 @@ class _Reader(keras.utils.PyDataset):
         return self._batches.batch(index if self._order is None else int(self._order[index]))
 
 
-def _checked_steps(dataset, steps_per_epoch):
+def _checked_steps(dataset: keras.utils.PyDataset, steps_per_epoch: int | None) -> int:
     num_batches = dataset.num_batches
     if num_batches is None:
         hooks = [name for name in ("on_epoch_begin", "on_epoch_end") if _overrides(dataset, name)]
@@ -234,13 +240,13 @@ def _checked_steps(dataset, steps_per_epoch):
     return steps_per_epoch or num_batches
 
 
-def _overrides(dataset, method):
+def _overrides(dataset: keras.utils.PyDataset, method: str) -> bool:
     return getattr(type(dataset), method) is not getattr(keras.utils.PyDataset, method)
 
 
 @contextlib.contextmanager
 def _seeded(seed: tuple[int, int]) -> Iterator[None]:
-    """Seeds the global random generators of NumPy and Python in a context."""
+    """Context with seeded global random generators of NumPy and Python."""
     numpy_state, python_state = np.random.get_state(), random.getstate()
     first, second = np.random.SeedSequence(seed).generate_state(2)
     np.random.seed(first)

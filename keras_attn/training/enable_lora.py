@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any
+from typing import Literal, TypeAlias
 
 import keras
 
@@ -8,13 +8,15 @@ from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.attention.multi_head_attention import MultiHeadAttention
 
+AttentionKernel: TypeAlias = Literal["query", "key", "value", "output", "gate"]
+
 
 def enable_lora(
     model: keras.layers.Layer,
     rank: int = 8,
     lora_alpha: float | None = None,
-    attention_kernels: Sequence[str] | None = ("query", "value"),
-    feed_forward_kernels: Sequence[str] | None = None,
+    attention_kernels: Sequence[AttentionKernel] | None = ("query", "value"),
+    feed_forward_kernels: Sequence[Literal["expansion", "contraction"]] | None = None,
 ) -> list[keras.Variable]:
     """Freezes a model and adds trainable low-rank updates to its kernels (LoRA).
 
@@ -79,16 +81,17 @@ def enable_lora(
         )
     ]
     if not choices:
-        others = [
-            each.name
-            for each in flatten_layers([model])
-            if isinstance(each, keras.layers.MultiHeadAttention)
+        keras_layers = [
+            layer.name
+            for layer in flatten_layers([model])
+            if isinstance(layer, keras.layers.MultiHeadAttention)
         ]
         advice = (
             "Set trainable=True for these layers, or train without LoRA."
-            if not others
-            else f"The layers {others} are of Keras: use keras_attn.MultiHeadAttention, which "
-            "has the same arguments, or enable_lora(rank) of their query_dense and value_dense."
+            if not keras_layers
+            else f"The layers {keras_layers} are Keras layers: use keras_attn.MultiHeadAttention, "
+            "which has the same arguments, or enable_lora(rank) of their query_dense and "
+            "value_dense."
         )
         raise ValueError(
             "Expected a model with trainable keras_attn.MultiHeadAttention or FeedForward layers. "
@@ -149,7 +152,7 @@ def merge_lora(model: keras.layers.Layer) -> None:
         layer.merge_lora()
 
 
-def _adaptable_layers(model: keras.layers.Layer, frozen: bool = False) -> list[Any]:
+def _adaptable_layers(model: keras.layers.Layer, frozen: bool = False) -> list[LowRankAdaptation]:
     if not model.built:
         raise ValueError(
             f"Expected a built model. Received: {model.name!r}, built=False. Call the model once."

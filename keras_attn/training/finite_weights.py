@@ -1,5 +1,5 @@
 import warnings
-from typing import Any
+from collections.abc import Sequence
 
 import keras
 import numpy as np
@@ -20,18 +20,13 @@ class FiniteWeights:
 
     def __init__(self, model: keras.Model) -> None:
         self.model = model
-        self._constants = {}
+        self._constants: dict[int, np.ndarray] = {}
         trained = {id(variable) for variable in model.trainable_variables}
         for variable in model.variables:
             if id(variable) not in trained and _is_float(variable):
                 array = keras.ops.convert_to_numpy(variable)
                 if not np.isfinite(array).all() and not np.isnan(array).any():
                     self._constants[id(variable)] = array
-
-    @classmethod
-    def of(cls, model: keras.Model, previous: Any = None) -> Any:
-        """Returns `previous` if it belongs to the model, otherwise a new `FiniteWeights`."""
-        return cls(model) if previous is None or previous.model is not model else previous
 
     def first_nonfinite(self, model: keras.Model) -> str | None:
         """Returns the path of the first model variable with NaN or infinity, or `None`.
@@ -53,7 +48,7 @@ class FiniteWeights:
             path, what = self._first(model.optimizer.variables), "Variables of the optimizer"
         return None if path is None else f"{what} became NaN or infinite, the first one in {path!r}"
 
-    def _first(self, variables):
+    def _first(self, variables: Sequence[keras.Variable]) -> str | None:
         for variable in variables:
             if not _is_float(variable):
                 continue
@@ -62,7 +57,7 @@ class FiniteWeights:
                 return variable.path
         return None
 
-    def _is_constant(self, variable, array):
+    def _is_constant(self, variable: keras.Variable, array: np.ndarray) -> bool:
         constant = self._constants.get(id(variable))
         return constant is not None and np.array_equal(constant, array)
 
@@ -82,5 +77,5 @@ def warn_of_nonfinite_weights(problem: str, where: str) -> None:
     )
 
 
-def _is_float(variable):
+def _is_float(variable: keras.Variable) -> bool:
     return keras.backend.is_float_dtype(variable.dtype)

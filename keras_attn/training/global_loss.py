@@ -1,7 +1,7 @@
 import contextlib
 import contextvars
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -11,17 +11,18 @@ from keras import ops
 from keras_attn._backend.padded_batches import first_rows
 from keras_attn._backend.private_names import compiled_losses, implicit_mask, set_implicit_mask
 from keras_attn._backend.replicas import global_mean, num_replicas
+from keras_attn._types import Mask, Tensor
 
 
 @dataclasses.dataclass(frozen=True)
 class ReplicaRows:
-    """Numbers of rows of a replica: int32 scalar tensors."""
+    """Row numbers of a replica: int32 scalar tensors."""
 
-    real: Any
-    padded: Any
+    real: Tensor
+    padded: Tensor
 
     @property
-    def at_least_one(self) -> Any:
+    def at_least_one(self) -> Tensor:
         """Number of rows that losses and metrics receive, because not all accept an empty batch."""
         return ops.maximum(self.real, 1)
 
@@ -32,12 +33,12 @@ replica_rows = contextvars.ContextVar("replica_rows", default=None)
 
 
 class GlobalLoss:
-    """Loss of Keras that is reduced over the rows of all replicas instead of those of each replica.
+    """Keras loss that is reduced over the rows of all replicas.
 
-    The losses of Keras compute a mean on each replica and average the means. If the replicas have
+    Keras losses compute a mean on each replica and average the means. If the replicas have
     different numbers of rows, valid mask entries or sums of sample weights, the result differs from
-    the mean of the global batch. This class computes the values of the rows with `loss.call`, and
-    divides their sum by the sum of the divisors of all replicas.
+    the global batch's mean. This class computes the row values with `loss.call`, and divides their
+    sum by the sum of all replicas' divisors.
 
     Args:
         loss: `keras.losses.Loss` that does not override `__call__`.
@@ -53,24 +54,24 @@ class GlobalLoss:
         self.loss = loss
         self.name = loss.name
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Any:
         if num_replicas() == 1:
             return self.loss(y_true, y_pred, sample_weight)
         values = self._values(y_true, y_pred)  # (B, ...)
-        masks = [each for each in map(implicit_mask, (y_pred, values)) if each is not None]
+        masks = [mask for mask in map(implicit_mask, (y_pred, values)) if mask is not None]
         mask = None if not masks else masks[0] if len(masks) == 1 else masks[0] & masks[1]
         reduction = self.loss.reduction
         total = self._of_real_rows(_reduce("sum", values, mask, sample_weight))
         if reduction == "sum":
             return num_replicas() * global_mean(total, ops.ones_like(total))
         weights = sample_weight if reduction == "mean_with_sample_weight" else None
-        ones: Any = ops.ones_like(values)
+        ones = ops.ones_like(values)
         ones_sum = _reduce("sum", ones, mask, weights)
         # The mean of ones is `ones_sum / divisor`, divided by the number of replicas.
         mean = num_replicas() * _reduce(reduction, ones, mask, weights)
         return global_mean(total, self._of_real_rows(ops.divide_no_nan(ones_sum, mean)))
 
-    def problem(self, y_true: Any, y_pred: Any) -> str | None:
+    def problem(self, y_true: Tensor, y_pred: Tensor) -> str | None:
         """Returns why the loss has no value for each row, or `None`.
 
         Args:
@@ -89,24 +90,24 @@ class GlobalLoss:
                 return f"the loss {self.name!r} of a row depends on other rows"
         return None
 
-    def _of_real_rows(self, value: Any) -> Any:
+    def _of_real_rows(self, value: Tensor) -> Tensor:
         """Returns 0 on a replica without real rows."""
         rows = replica_rows.get()
         return value if rows is None else ops.where(rows.real > 0, value, 0)
 
-    def _values(self, y_true: Any, y_pred: Any) -> Any:
+    def _values(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         dtype = self.loss.dtype
         return self.loss.call(ops.convert_to_tensor(y_true, dtype), _keep_mask(y_pred, dtype))
 
 
 class LossOfRealRows:
-    """Loss of this package, which is reduced over all replicas and accepts an empty batch."""
+    """Loss from this package, which is reduced over all replicas and accepts an empty batch."""
 
     def __init__(self, loss: keras.losses.Loss) -> None:
         self.loss = loss
         self.name = loss.name
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Tensor | None) -> Any:
         rows = replica_rows.get()
         return self.loss(*(arguments if rows is None else first_rows(arguments, rows.real)))
 
@@ -114,17 +115,17 @@ class LossOfRealRows:
 class _Reduction(keras.losses.Loss):
     """Reduces values that are passed as `y_pred`."""
 
-    def call(self, y_true: Any, y_pred: Any) -> Any:
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         return y_pred
 
 
-def _reduce(reduction: Any, values: Any, mask: Any, sample_weight: Any) -> Any:
+def _reduce(reduction: str, values: Tensor, mask: Mask | None, sample_weight: Tensor | None) -> Any:
     values = ops.copy(values)
     set_implicit_mask(values, mask)
     return _Reduction(reduction=reduction, dtype=values.dtype)(values, values, sample_weight)
 
 
-def _keep_mask(tensor, dtype):
+def _keep_mask(tensor: Tensor, dtype: str) -> Tensor:
     converted = ops.convert_to_tensor(tensor, dtype)
     mask = implicit_mask(tensor)
     if mask is not None:
@@ -133,7 +134,7 @@ def _keep_mask(tensor, dtype):
 
 
 @contextlib.contextmanager
-def replaced_losses(model: keras.Model, losses: Sequence[Any]) -> Iterator[None]:
+def replaced_losses(model: keras.Model, losses: Sequence[Callable[..., Tensor]]) -> Iterator[None]:
     """Replaces the losses of a compiled model, unless the list of new losses is empty."""
     if not losses:
         yield

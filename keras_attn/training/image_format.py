@@ -1,6 +1,6 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 CHANNELS = {"gray": 1, "rgb": 3, "bgr": 3, "rgba": 4}
 """Number of channels for each value of `ImageFormat.channels`."""
@@ -25,7 +25,7 @@ class ImageFormat:
         offset: Float, or a sequence of floats, one per channel. Defaults to `0.0`.
         resize: String, the filter that resizes images of a different size to the input shape of the
             model: `"nearest"`, `"bilinear"` or `"bicubic"`. The aspect ratio is not preserved.
-            Defaults to `None`: images of a different size are refused.
+            Defaults to `None`: images of a different size are rejected.
 
     Raises:
         ValueError: If `channels` or `resize` is unknown, or `scale` or `offset` is not finite or
@@ -37,10 +37,10 @@ class ImageFormat:
     ImageFormat(channels='rgb', scale=0.00784313725490196, offset=-1.0, resize='bilinear')
     """
 
-    channels: str = "rgb"
+    channels: Literal["gray", "rgb", "bgr", "rgba"] = "rgb"
     scale: float | Sequence[float] = 1.0
     offset: float | Sequence[float] = 0.0
-    resize: str | None = None
+    resize: Literal["nearest", "bilinear", "bicubic"] | None = None
 
     def __post_init__(self) -> None:
         if self.channels not in CHANNELS:
@@ -67,22 +67,22 @@ class ImageFormat:
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: entries[name] for name in names if name in entries})
 
-    def entries(self) -> dict[str, Any]:
+    def entries(self) -> dict[str, object]:
         """Returns a dict of the values that JSON can represent."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in vars(self).items()
         }
 
-    def _numbers(self, name, value):
+    def _numbers(self, name: str, value: Any) -> float | tuple[float, ...]:
         """Returns a float, or a tuple with a float for each channel."""
         is_sequence = isinstance(value, (list, tuple))
         try:
-            numbers = [float(each) for each in (value if is_sequence else [value])]
+            numbers = [float(number) for number in (value if is_sequence else [value])]
         except (TypeError, ValueError):
             numbers = []
         # The difference of an infinite number or NaN to itself is NaN.
-        is_finite = all(each - each == 0 for each in numbers)
+        is_finite = all(number - number == 0 for number in numbers)
         if len(numbers) != (self.num_channels if is_sequence else 1) or not is_finite:
             raise ValueError(
                 f"Expected {name} to be a finite float, or a sequence of {self.num_channels} "

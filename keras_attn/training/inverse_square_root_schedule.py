@@ -15,19 +15,19 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
         learning_rate = peak * min(s / w, sqrt(w / s)),    s = step + 1,  w = warmup_steps
 
     The schedule was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762),
-    equation 3. In that paper, the peak depends on the width of the model; see `noam`. With
-    `total_steps` and `decay_steps`, the rate of the last `decay_steps` steps is additionally
-    multiplied by `(total_steps - step) / decay_steps`, so it decreases to nearly 0. This final
-    decay improves short trainings.
+    equation 3. In that paper, the peak depends on the model width; see `noam`. With `total_steps`
+    and `decay_steps`, the rate in the last `decay_steps` steps is additionally multiplied by
+    `(total_steps - step) / decay_steps`, so it decreases to nearly 0. This final decay improves
+    short trainings.
 
     Args:
-        peak_learning_rate: Positive float, learning rate at the end of the warmup.
+        peak_learning_rate: Positive float, learning rate after the warmup.
         warmup_steps: Positive int, number of warmup steps.
-        total_steps: Int, total number of training steps. The rate of later steps is 0. Defaults to
+        total_steps: Int, total number of training steps. Later steps have the rate 0. Defaults to
             `None`: no final decay.
-        decay_steps: Int in [1, `total_steps`], number of steps of the final decay. Required with
+        decay_steps: Int in [1, `total_steps`], number of final decay steps. Required with
             `total_steps`. Defaults to `None`.
-        name: String, name of the schedule. Defaults to `"inverse_square_root_schedule"`.
+        name: String, schedule name. Defaults to `"inverse_square_root_schedule"`.
 
     Raises:
         ValueError: If an argument is out of range, or only one of `total_steps` and `decay_steps`
@@ -72,14 +72,14 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 
     @classmethod
     def noam(cls, model_dim: int, warmup_steps: int, scale: float = 1.0, **kwargs: Any) -> Self:
-        """Returns the schedule of Vaswani et al.
+        """Returns the schedule from Vaswani et al.
 
             learning_rate = scale * d^-0.5 * min(s^-0.5, s * w^-1.5),    s = step + 1
 
         Args:
-            model_dim: Int, width d of the model.
+            model_dim: Int, model width d.
             warmup_steps: Int, number w of warmup steps.
-            scale: Float, factor of the rate. Defaults to `1.0`.
+            scale: Float, rate factor. Defaults to `1.0`.
             **kwargs: Further arguments of the class.
         """
         return cls(scale / math.sqrt(model_dim * warmup_steps), warmup_steps, **kwargs)

@@ -1,5 +1,5 @@
 from collections.abc import Iterable
-from typing import Any
+from typing import Literal
 
 import keras
 
@@ -27,23 +27,25 @@ LAYOUTS: dict[str, dict[str, tuple[str | None, ...]]] = {
 
 
 def layout_map(
-    device_mesh: Any, parts: Iterable[str] | None = None, axis: str = "model"
+    device_mesh: keras.distribution.DeviceMesh,
+    parts: Iterable[Literal["embedding", "attention", "feed_forward", "recurrent"]] | None = None,
+    axis: str = "model",
 ) -> keras.distribution.LayoutMap:
-    """Returns the layouts of the weights for `keras.distribution.ModelParallel` on JAX.
+    """Returns the weight layouts for `keras.distribution.ModelParallel` on JAX.
 
-    The weights of Transformers and recurrent layers are divided among the devices of one axis of
-    the mesh, as in [Shoeybi et al., 2019](https://arxiv.org/abs/1909.08053): attention kernels by
-    heads, feed-forward kernels by hidden features, recurrent kernels by units, and embeddings by
-    ids. The moments of the optimizer are divided like their weights. Each device has a copy of all
-    other weights. JAX adds the communication between the devices. The results of training and
-    searches equal the results on a single device.
+    The weights of Transformers and recurrent layers are divided among the devices on one mesh axis,
+    as in [Shoeybi et al., 2019](https://arxiv.org/abs/1909.08053): attention kernels by heads,
+    feed-forward kernels by hidden features, recurrent kernels by units, and embeddings by ids. The
+    optimizer moments are divided like their weights. Each device has a copy of all other weights.
+    JAX adds the communication between the devices. The results of training and searches equal the
+    results on a single device.
 
     Set the distribution before you create the model. The layouts select layers by name, so keep the
     default names of cells and attention layers, or use names that contain the default names.
 
     Args:
-        device_mesh: `keras.distribution.DeviceMesh` with the axis `axis`, for example of shape
-            `(1, 4)` and axis names `("batch", "model")`.
+        device_mesh: `keras.distribution.DeviceMesh` with the axis `axis`, for example with the axis
+            names `("batch", "model")` and the shape `(1, 4)`.
         parts: Iterable of strings from `"embedding"`, `"attention"`, `"feed_forward"` and
             `"recurrent"`, the weights to divide. The number of devices must divide the size of each
             divided axis: the vocabulary size, heads times head size, hidden features, and gates
@@ -52,7 +54,7 @@ def layout_map(
         axis: String, the axis of the mesh. Defaults to `"model"`.
 
     Returns:
-        `keras.distribution.LayoutMap`. You can add layouts of further weights.
+        `keras.distribution.LayoutMap`. You can add layouts for further weights.
 
     Raises:
         ValueError: If a part or the axis is unknown, or the backend is not JAX. On TensorFlow, use
@@ -84,5 +86,5 @@ def layout_map(
     layouts = keras.distribution.LayoutMap(device_mesh)
     for part in dict.fromkeys(selected):
         for pattern, layout in LAYOUTS[part].items():
-            layouts[pattern] = tuple(axis if each == "MODEL" else each for each in layout)
+            layouts[pattern] = tuple(axis if name == "MODEL" else name for name in layout)
     return layouts

@@ -1,12 +1,10 @@
-from typing import Any
-
 from keras import ops
 
 from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._backend.dynamic_shapes import dynamic_shapes
 from keras_attn._backend.gather import gather_rows
 from keras_attn._backend.scan import scan
-from keras_attn._types import Mask, Tensor
+from keras_attn._types import Mask, Tensor, TensorDict
 from keras_attn.training.token_statistics import (
     at_labels,
     check_num_classes,
@@ -37,17 +35,17 @@ def linear_crossentropy(
     weights: Tensor,
     label_smoothing: float = 0.0,
     mask: Mask | None = None,
-) -> Any:
-    """Weighted sum of the cross-entropy of tokens, computed without storing all logits.
+) -> tuple[Tensor, TensorDict]:
+    """Weighted sum of token cross-entropies, computed without storing all logits.
 
         x    = E h
         loss = sum over tokens of w * crossentropy_per_token(y, x, label_smoothing)
 
-    Here h are the features of a token, E is the kernel, y is the label and w is the weight of the
-    token. The function processes the tokens in chunks: it computes the logits x of a chunk, uses
-    them for the loss and the gradient, and discards them, as in [Hsu et al.,
+    Here h are the features of a token, E is the kernel, y is the label and w is the token's weight.
+    The function processes the tokens in chunks: it computes a chunk's logits x, uses them for the
+    loss and the gradient, and discards them, as in [Hsu et al.,
     2024](https://arxiv.org/abs/2410.10989) (Liger Kernel, "fused linear cross entropy"). The logits
-    of all tokens never exist at the same time. With `p = softmax(x)`, `e = label_smoothing / (V -
+    for all tokens never exist at the same time. With `p = softmax(x)`, `e = label_smoothing / (V -
     1)` and `a = 1 - label_smoothing - e`, the gradient is:
 
         g  = p - a * onehot(y)
@@ -61,19 +59,20 @@ def linear_crossentropy(
 
     Args:
         labels: Int tensor of shape `(...)`, in [0, V).
-        features: Float tensor of shape `(..., D)`. Its dtype is the dtype of the matrix products.
-            In float16, the sum of the gradients of a chunk (some hundred tokens) must not overflow.
+        features: Float tensor of shape `(..., D)`. The matrix products have its dtype. In float16,
+            the summed gradients in a chunk (some hundred tokens) must not overflow.
         kernel: Float tensor of shape `(V, D)`, V >= 2, in the dtype of `features`. To use a bias,
             append it to the kernel as a column, and append a feature that is always 1.
-        weights: Float32 tensor of shape `(...)`, the weight of each token. A token with the weight
-            0 may have any label.
-        label_smoothing: Float in [0, 1), total probability of the wrong classes. Defaults to `0.0`.
+        weights: Float32 tensor of shape `(...)`, the token weights. A token with the weight 0 may
+            have any label.
+        label_smoothing: Float in [0, 1), total probability for the wrong classes. Defaults to
+            `0.0`.
         mask: Boolean tensor of shape `(...)`; `True` marks tokens that contribute to the loss. All
             other tokens must have the weight 0. Backends with dynamic shapes skip these tokens.
             Defaults to `None`: all tokens contribute.
 
     Returns:
-        Tuple of the loss and a dict of statistics. The loss is a float32 scalar in nats, with
+        Tuple of the loss and a statistics dict. The loss is a float32 scalar in nats, with
         gradients for features, kernel and weights. The statistics are float32 tensors of shape
         `(...)` without gradients: `normalizer` (log of the sum of `exp x`), `of_labels` (logit of
         the label), `of_all` (sum of the logits) and `largest` (largest logit). They are undefined
@@ -100,27 +99,35 @@ def linear_crossentropy(
         mask = ops.reshape(mask, (-1,))  # (N,)
     num_classes = kernel.shape[0]
     check_num_classes(num_classes, "kernel", kernel.shape)
-    others = label_smoothing / (num_classes - 1)
-    of_label = 1.0 - label_smoothing - others
+    wrong_class = label_smoothing / (num_classes - 1)  # its probability
+    label_factor = 1.0 - label_smoothing - wrong_class
 
-    def forward(labels, features, kernel, weights, mask):
-        found = _of_counted(labels, features, kernel, weights, of_label, mask)
+    def forward(
+        labels: Tensor, features: Tensor, kernel: Tensor, weights: Tensor, mask: Mask | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        results = _unmasked(labels, features, kernel, weights, label_factor, mask)
         all_classes = ops.sum(ops.cast(kernel, "float32"), axis=0)  # (D,)
         tokens = ops.cast(features, "float32")  # (N, D)
-        statistics = {name: found[name] for name in STATISTICS[:-1]}
+        statistics = {name: results[name] for name in STATISTICS[:-1]}
         statistics["of_all"] = ops.matmul(tokens, all_classes)  # (N,)
         losses = crossentropy_of(statistics, num_classes, label_smoothing)  # (N,)
         factors = ops.expand_dims(weights, -1)  # (N, 1)
         counted = factors * tokens  # (N, D)
         residuals = (
-            found["features"] - others * factors * all_classes,  # (N, D)
-            found["kernel"] - others * ops.sum(counted, axis=0),  # (V, D)
+            results["features"] - wrong_class * factors * all_classes,  # (N, D)
+            results["kernel"] - wrong_class * ops.sum(counted, axis=0),  # (V, D)
             losses,
             *(statistics[name] for name in STATISTICS),
         )
         return ops.sum(weighted(losses, weights)), residuals
 
-    def backward(residuals, upstream, features, kernel, **_):
+    def backward(
+        residuals: tuple[Tensor, ...],
+        upstream: Tensor,
+        features: Tensor,
+        kernel: Tensor,
+        **_: object,
+    ) -> TensorDict:
         feature_gradient, kernel_gradient, losses = residuals[:3]
         return {
             "features": ops.cast(upstream * feature_gradient, features.dtype),
@@ -135,31 +142,40 @@ def linear_crossentropy(
     return total, {name: ops.reshape(value, shape) for name, value in statistics}
 
 
-def _of_counted(labels, features, kernel, weights, of_label, mask):
+def _unmasked(
+    labels: Tensor,
+    features: Tensor,
+    kernel: Tensor,
+    weights: Tensor,
+    label_factor: float,
+    mask: Mask | None,
+) -> TensorDict:
     """Calls `_in_chunks` for the tokens whose mask is `True`.
 
-    The results of all other tokens are 0. Backends without dynamic shapes process all tokens.
+    All other tokens have the results 0. Backends without dynamic shapes process all tokens.
     """
     if mask is None or not dynamic_shapes():
-        return _in_chunks(labels, features, kernel, weights, of_label)
+        return _in_chunks(labels, features, kernel, weights, label_factor)
     num_tokens = ops.shape(labels)[0]
     counted = ops.cast(ops.nonzero(mask)[0], "int32")  # (n,)
     labels, features, weights = (
         gather_rows(values, counted) for values in (labels, features, weights)
     )
-    found = _in_chunks(labels, features, kernel, weights, of_label)
-    kernel_gradient = found.pop("kernel")
+    results = _in_chunks(labels, features, kernel, weights, label_factor)
+    kernel_gradient = results.pop("kernel")
     indices = ops.expand_dims(counted, -1)  # (n, 1)
     return {
         "kernel": kernel_gradient,
         **{
             name: ops.scatter(indices, values, (num_tokens, *values.shape[1:]))
-            for name, values in found.items()
+            for name, values in results.items()
         },
     }
 
 
-def _in_chunks(labels, features, kernel, weights, of_label):
+def _in_chunks(
+    labels: Tensor, features: Tensor, kernel: Tensor, weights: Tensor, label_factor: float
+) -> TensorDict:
     """Computes all results that need logits, in chunks of tokens.
 
     Args:
@@ -167,7 +183,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
         features: Tensor of shape `(N, D)`.
         kernel: Tensor of shape `(V, D)`.
         weights: Float32 tensor of shape `(N,)`.
-        of_label: Float, the factor a in `linear_crossentropy`.
+        label_factor: Float, the factor a in `linear_crossentropy`.
 
     Returns:
         Dict of float32 tensors. `features` `(N, D)` and `kernel` `(V, D)` are the terms of `dh` and
@@ -181,17 +197,17 @@ def _in_chunks(labels, features, kernel, weights, of_label):
     rows = (num_tokens + num_chunks - 1) // num_chunks  # R
     padding = num_chunks * rows - num_tokens
 
-    def chunks(values):
+    def chunks(values: Tensor) -> Tensor:
         """Reshapes `(N, ...)` to `(C, R, ...)`, with padding."""
         values = ops.pad(values, [(0, padding)] + [(0, 0)] * (len(values.shape) - 1))
         return ops.reshape(values, (num_chunks, rows, *values.shape[1:]))
 
-    def step(carry, chunk):
+    def step(carry: TensorDict, chunk: tuple[Tensor, Tensor, Tensor]) -> TensorDict:
         labels, features, weights = chunk
         logits = ops.cast(ops.matmul(features, ops.transpose(kernel)), "float32")  # (R, V)
         statistics, probabilities = token_statistics(labels, logits)
         # Subtract in float32: half precision would round probabilities near 1.
-        difference = at_labels(probabilities, labels) - of_label  # (R,)
+        difference = at_labels(probabilities, labels) - label_factor  # (R,)
         difference = nan_where_unknown(difference, statistics["of_labels"], weights)
         logit_gradient = put_at_labels(probabilities, labels, difference)  # (R, V)
         logit_gradient = ops.cast(logit_gradient, kernel.dtype)
@@ -205,7 +221,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
             **{name: statistics[name] for name in STATISTICS[:-1]},
         }
 
-    def of_tokens(carry):
+    def token_results(carry: TensorDict) -> TensorDict:
         return {name: value for name, value in carry.items() if name != "kernel"}
 
     start = {
@@ -214,7 +230,7 @@ def _in_chunks(labels, features, kernel, weights, of_label):
         **dict.fromkeys(STATISTICS[:-1], ops.zeros((rows,), "float32")),
     }
     inputs = chunks(labels), chunks(features), chunks(weights)
-    last, collected = scan(step, start, inputs, of_tokens)
+    last, collected = scan(step, start, inputs, token_results)
     joined = {
         name: ops.reshape(value, (-1, *value.shape[2:]))[:num_tokens]
         for name, value in collected.items()

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attn._backend.replicas import sum_over_replicas
 from keras_attn._layer.argument_checks import check_positive_integer, check_positive_number
+from keras_attn._types import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -41,7 +42,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
 
     def __init__(
         self,
-        inner_optimizer: Any,
+        inner_optimizer: keras.optimizers.Optimizer,
         initial_scale: float = 2.0**15,
         dynamic_growth_steps: int = 2000,
         name: str | None = None,
@@ -57,7 +58,7 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
         check_positive_integer("dynamic_growth_steps", dynamic_growth_steps)
         super().__init__(inner_optimizer, initial_scale, dynamic_growth_steps, name=name, **kwargs)
 
-    def check_finite(self, grads: list[Any]) -> Any:
+    def check_finite(self, grads: list[Tensor]) -> Tensor:
         is_finite: Any = super().check_finite(grads)
         overflows = ops.cast(ops.logical_not(is_finite), "float32")
         return ops.equal(sum_over_replicas([overflows])[0], 0)

@@ -1,7 +1,7 @@
 import collections
 import functools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -9,6 +9,9 @@ from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.multi_head_attention import MultiHeadAttention
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 PARTS = ("encoder", "attention", "decoder")
 METHODS = (
@@ -24,13 +27,15 @@ METHODS = (
 """Methods in which layers create operations. Layers create variables in `build`."""
 
 
-def place_parts(encoder: Any, decoder: Any, devices: Mapping[str, str]) -> None:
-    """Places the encoder, the attention and the decoder of a model on different devices.
+def place_parts(
+    encoder: keras.layers.Layer | None, decoder: keras.layers.Layer, devices: Mapping[str, str]
+) -> None:
+    """Places a model's encoder, attention and decoder on different devices.
 
-    Use this function for a model that does not fit into the memory of one device. Each device
-    stores the variables of its part and the optimizer moments of these variables, and runs the
-    operations of its part in training, in searches and in `predict`. The results are the same as on
-    one device. The devices work one after the other, not in parallel.
+    Use this function if a model does not fit into the memory of one device. Each device stores the
+    variables of its part with their optimizer moments, and runs its operations in training, in
+    searches and in `predict`. The results are the same as on one device. The devices work one after
+    the other, not in parallel.
 
     Call this function before the layers are built, that is, before you create a model from them.
     Compile the model with `jit_compile=False`, as `compile_for_training` does, because XLA compiles
@@ -66,7 +71,7 @@ def place_parts(encoder: Any, decoder: Any, devices: Mapping[str, str]) -> None:
     if unknown:
         raise ValueError(f"Expected parts out of {list(PARTS)}. Received: devices with {unknown}")
     devices = {part: _checked_device(device) for part, device in devices.items()}
-    parts = {
+    parts: dict[str, list[Any]] = {
         "encoder": [] if encoder is None else [encoder],
         "decoder": [decoder],
         "attention": [
@@ -93,14 +98,14 @@ def place_parts(encoder: Any, decoder: Any, devices: Mapping[str, str]) -> None:
 
 
 def device_report(model: keras.Model) -> dict[str, dict[str, int]]:
-    """Returns the size of a model's variables and the number of its operations on each device.
+    """Returns the sizes of a model's variables and the numbers of its operations by device.
 
     Args:
-        model: Built model on TensorFlow. If the model is compiled, the bytes include the variables
-            of the optimizer.
+        model: Built model on TensorFlow. If it is compiled, the bytes include the optimizer
+            variables.
 
     Returns:
-        Dict from names of devices, such as `"CPU:1"`, to dicts with the ints `"bytes"` and
+        Dict from device names, such as `"CPU:1"`, to dicts with the ints `"bytes"` and
         `"operations"`. `"operations"` is the number of operations of `model.call`, including loop
         bodies, that were placed on a device explicitly. To see where TensorFlow places all
         operations of a run, call `tf.debugging.set_log_device_placement(True)`.
@@ -113,15 +118,17 @@ def device_report(model: keras.Model) -> dict[str, dict[str, int]]:
     """
     import tensorflow as tf
 
-    report: Any = collections.defaultdict(lambda: {"bytes": 0, "operations": 0})
+    report: dict[str, dict[str, int]] = collections.defaultdict(
+        lambda: {"bytes": 0, "operations": 0}
+    )
     optimizer = getattr(model, "optimizer", None)
     variables = [*model.variables, *(optimizer.variables if optimizer is not None else ())]
-    for variable in {id(each): each for each in variables}.values():
+    for variable in {id(variable): variable for variable in variables}.values():
         value: Any = variable.value
         size = tf.as_dtype(value.dtype).size * value.shape.num_elements()
         report[_short_name(value.device)]["bytes"] += size
 
-    def specification(tensor):
+    def specification(tensor: keras.KerasTensor) -> "tf.TensorSpec":
         return tf.TensorSpec(tensor.shape, tensor.dtype)
 
     inputs = keras.tree.map_structure(specification, model.input)
@@ -136,22 +143,22 @@ def device_report(model: keras.Model) -> dict[str, dict[str, int]]:
     return {name: report[name] for name in sorted(report)}
 
 
-def _checked_device(device):
-    """Returns the short name of a device, such as "CPU:1", and checks that it exists."""
+def _checked_device(device: str) -> str:
+    """Returns a device's short name, such as "CPU:1", and checks that it exists."""
     import tensorflow as tf
 
-    known = [_short_name(each.name) for each in tf.config.list_logical_devices()]
+    existing = [_short_name(logical.name) for logical in tf.config.list_logical_devices()]
     name = _short_name(device) if isinstance(device, str) else device
-    if name not in known:
-        raise ValueError(f"Expected devices out of {known}. Received: {device!r}")
+    if name not in existing:
+        raise ValueError(f"Expected devices out of {existing}. Received: {device!r}")
     return name
 
 
-def _short_name(name):
+def _short_name(name: str) -> str:
     return name.upper().split("DEVICE:")[-1].lstrip("/")
 
 
-def _check_layer(part, layer):
+def _check_layer(part: str, layer: keras.layers.Layer) -> None:
     if not isinstance(layer, Layer):
         raise ValueError(
             f"Expected a layer of keras_attn for {part!r}. Received: {type(layer).__name__}"
@@ -165,8 +172,8 @@ def _check_layer(part, layer):
 
 
 @functools.cache
-def _placed_class(layer_class):
-    """Returns a subclass of a layer class whose methods run on the device `placed_on`."""
+def _placed_class(layer_class: type[keras.layers.Layer]) -> type[keras.layers.Layer]:
+    """Returns a subclass whose methods run on the device `placed_on`."""
     if getattr(layer_class, "is_placed", False):
         return layer_class
     methods = {
@@ -180,23 +187,23 @@ def _placed_class(layer_class):
     # So register both classes under this name, the original class last.
     package, _, name = keras.saving.get_registered_name(layer_class).rpartition(">")
     if package:
-        for each in (placed, layer_class):
-            keras.saving.register_keras_serializable(package, name)(each)
+        for registered in (placed, layer_class):
+            keras.saving.register_keras_serializable(package, name)(registered)
     return placed
 
 
-def _build_on(device, build):
+def _build_on(device: str, build: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(build)
-    def placed(*args, **kwargs):
+    def placed(*args: object, **kwargs: object) -> None:
         with keras.device(device):
             return build(*args, **kwargs)
 
     return placed
 
 
-def _on_device(method):
+def _on_device(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
-    def placed(self, *args, **kwargs):
+    def placed(self: keras.layers.Layer, *args: object, **kwargs: object) -> object:
         device = self.__dict__.get("placed_on")
         if device is None:  # a copy of a placed layer has no device
             return method(self, *args, **kwargs)

@@ -2,8 +2,8 @@
 
 import contextlib
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 import keras
 from keras import ops
@@ -22,12 +22,22 @@ from keras_attn._backend.replicas import (
     rows_of_worker,
     sum_over_replicas,
 )
+from keras_attn._types import Tensor, TensorDict
+from keras_attn.training.dataset_batches import Batches
 from keras_attn.training.global_loss import ReplicaRows, replaced_losses, replica_rows
 from keras_attn.training.row_support import RowSupport, find_row_support
+from keras_attn.training.step_batches import StepBatches
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 @contextlib.contextmanager
-def replica_steps(model: keras.Model, batches: Any, validation_batches: Any) -> Iterator[Any]:
+def replica_steps(
+    model: keras.Model,
+    batches: Batches,
+    validation_batches: Batches | None,
+) -> Iterator[tuple[Batches, Batches | None]]:
     """Context in which `model.fit` accepts batches that the replicas cannot divide evenly.
 
     The batches are padded with copies of the last row. On JAX, each step first removes these rows,
@@ -47,7 +57,10 @@ def replica_steps(model: keras.Model, batches: Any, validation_batches: Any) -> 
     if replicas == 1:
         yield batches, validation_batches
         return
-    steps: dict[str, Any] = {"train_step": model.train_step, "test_step": model.test_step}
+    # On several devices, `fit` rejects the data of `DatasetBatches`.
+    batches = cast(StepBatches, batches)
+    validation_batches = cast(StepBatches | None, validation_batches)
+    steps = {"train_step": model.train_step, "test_step": model.test_step}
     if keras.backend.backend() == "tensorflow":
         if model.steps_per_execution > 1:
             raise ValueError(
@@ -58,7 +71,7 @@ def replica_steps(model: keras.Model, batches: Any, validation_batches: Any) -> 
         example = next(iter(batches.dataset(0).take(1)))
         with model.distribute_strategy.scope():
             support = find_row_support(model, example)
-        methods: dict[str, Any] = {
+        methods = {
             name: _step_of_replica(step, counts_rows=name in support.steps)
             for name, step in steps.items()
         }
@@ -92,20 +105,20 @@ class _PaddedBatches:
         problem: String, why a batch cannot be padded, or `None`.
     """
 
-    def __init__(self, batches: Any, replicas: int, problem: str | None) -> None:
+    def __init__(self, batches: StepBatches, replicas: int, problem: str | None) -> None:
         self.batches = batches
         self.steps_per_epoch = batches.steps_per_epoch
         self.replicas = replicas
         self.problem = problem
 
-    def stream(self, start_step: int = 0) -> Iterator[Any]:
+    def stream(self, start_step: int = 0) -> Iterator[object]:
         for batch in self.batches.stream(start_step):
             yield rows_of_worker(pad_batch(batch, self.replicas))
 
-    def dataset(self, start_step: int = 0) -> Any:
+    def dataset(self, start_step: int = 0) -> "tf.data.Dataset":
         import tensorflow as tf
 
-        def check(rows):
+        def check(rows: "tf.Tensor") -> "tf.Operation | None":
             if self.problem is None:
                 return None
             message = f"Expected batches of a multiple of {self.replicas} rows, because "
@@ -121,7 +134,7 @@ class _PaddedBatches:
 
 
 @contextlib.contextmanager
-def _clear_errors():
+def _clear_errors() -> Iterator[None]:
     """Raises a `ValueError` instead of the error of the assertion in `_PaddedBatches.dataset`."""
     try:
         yield
@@ -140,7 +153,9 @@ def _clear_errors():
 
 
 @contextlib.contextmanager
-def _replaced_methods(model, methods):
+def _replaced_methods(
+    model: keras.Model, methods: Mapping[str, Callable[..., object]]
+) -> Iterator[None]:
     """Replaces methods of a model. Keras compiles the steps again before and after."""
     before = {name: vars(model)[name] for name in methods if name in vars(model)}
     for name, method in methods.items():
@@ -159,22 +174,22 @@ def _replaced_methods(model, methods):
 # JAX
 
 
-def _step_without_padding(step):
+def _step_without_padding(step: Callable[..., object]) -> Callable[..., object]:
     return lambda state, data: step(state, without_padding(data))
 
 
 # TensorFlow
 
 
-def _step_of_replica(step, counts_rows):
+def _step_of_replica(step: Callable[..., object], counts_rows: bool) -> Callable[..., object]:
     """Returns a step of a replica, in which losses and metrics only receive the real rows."""
 
-    def step_of_replica(data):
+    def step_of_replica(data: object) -> object:
         data, is_real = unpack(data)
         if not counts_rows:  # all rows are real
             return step(data)
         inputs = data[0] if isinstance(data, tuple) else data
-        first = next(each for each in keras.tree.flatten(inputs) if each is not None)
+        first = next(leaf for leaf in keras.tree.flatten(inputs) if leaf is not None)
         padded = ops.shape(first)[0]
         rows = ReplicaRows(padded if is_real is None else ops.sum(is_real), padded)
         token = replica_rows.set(rows)
@@ -186,8 +201,14 @@ def _step_of_replica(step, counts_rows):
     return step_of_replica
 
 
-def _compute_loss(model, original):
-    def compute_loss(x=None, y=None, y_pred=None, sample_weight=None, training=True):
+def _compute_loss(model: keras.Model, original: Callable[..., Any]) -> Callable[..., Tensor]:
+    def compute_loss(
+        x: object = None,
+        y: object = None,
+        y_pred: object = None,
+        sample_weight: object = None,
+        training: bool = True,
+    ) -> Tensor:
         rows = replica_rows.get()
         if rows is None:
             return original(x, y, y_pred, sample_weight, training=training)
@@ -205,20 +226,24 @@ def _compute_loss(model, original):
     return compute_loss
 
 
-def _compute_metrics(model, original):
-    def compute_metrics(x, y, y_pred, sample_weight=None):
+def _compute_metrics(
+    model: keras.Model, original: Callable[..., TensorDict]
+) -> Callable[..., TensorDict]:
+    def compute_metrics(
+        x: object, y: object, y_pred: object, sample_weight: object = None
+    ) -> TensorDict:
         rows = replica_rows.get()
         if rows is None:
             return original(x, y, y_pred, sample_weight)
-        variables = [each for metric in model.metrics for each in metric.variables]
-        before = [ops.copy(each) for each in variables]
+        variables = [variable for metric in model.metrics for variable in metric.variables]
+        before = [ops.copy(variable) for variable in variables]
         original(*first_rows((x, y, y_pred, sample_weight), rows.at_least_one))
         for variable, value in zip(variables, before, strict=True):
             variable.assign(ops.where(rows.real > 0, variable, value))
         # Keras averages the results of the replicas in the logs of a batch.
-        variables = [each for each in variables if each.aggregation == "sum"]
-        totals = sum_over_replicas([ops.copy(each) for each in variables])
-        with keras.StatelessScope(state_mapping=list(zip(variables, totals, strict=True))):
+        sums = [variable for variable in variables if variable.aggregation == "sum"]
+        totals = sum_over_replicas([ops.copy(variable) for variable in sums])
+        with keras.StatelessScope(state_mapping=list(zip(sums, totals, strict=True))):
             return model.get_metrics_result()
 
     return compute_metrics

@@ -1,11 +1,15 @@
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 import numpy as np
+from keras.callbacks import Callback
 
 from keras_attn._backend.random_state import set_random_state
+from keras_attn._types import TensorDict
 from keras_attn.training.callback_states import match_states, set_state
+from keras_attn.training.saved_state import SavedFacts
 from keras_attn.training.untracked_state import untracked_variables
 
 
@@ -27,9 +31,9 @@ class RestoredState:
     def __init__(
         self,
         model: keras.Model,
-        callbacks: list[Any],
+        callbacks: list[Callback],
         arrays: list[np.ndarray],
-        facts: dict[str, Any],
+        facts: SavedFacts,
         is_within_epoch: bool,
     ) -> None:
         self.model = model
@@ -38,7 +42,7 @@ class RestoredState:
         self.facts = facts
         self.is_within_epoch = is_within_epoch
 
-    def callback_states(self) -> list[Any]:
+    def callback_states(self) -> list[tuple[Callback, TensorDict]]:
         """Returns pairs of a callback and its saved state."""
         return self._pairs(self.facts["callbacks"])
 
@@ -69,7 +73,8 @@ class RestoredState:
             return
         self.apply()
         variables, arrays = self.model.metrics_variables, self.facts.get("metrics") or []
-        if [tuple(each.shape) for each in variables] != [array.shape for array in arrays]:
+        shapes = [tuple(variable.shape) for variable in variables]
+        if shapes != [array.shape for array in arrays]:
             warnings.warn(
                 "Expected the metrics of the saved state. Received: a model with different "
                 "metrics. The logs of the interrupted epoch cover only its later steps.",
@@ -79,16 +84,16 @@ class RestoredState:
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
 
-    def _pairs(self, states):
-        name = "callback_keys" if "callback_keys" in self.facts else "callback_names"
-        return match_states(self.callbacks, self.facts[name], states)
+    def _pairs(self, states: Sequence[TensorDict]) -> list[tuple[Callback, TensorDict]]:
+        keys = self.facts.get("callback_keys") or self.facts.get("callback_names", [])
+        return match_states(self.callbacks, keys, states)
 
 
 def saved_variables(model: keras.Model) -> list[Any]:
     """Returns the variables of a model and its optimizers, in the order in which they are saved."""
     optimizers = [model.optimizer, *other_optimizers(model).values()]
-    of_optimizers = [each for optimizer in optimizers for each in optimizer.variables]
-    return [*model.variables, *of_optimizers, *untracked_variables(model)]
+    optimizer_variables = [variable for part in optimizers for variable in part.variables]
+    return [*model.variables, *optimizer_variables, *untracked_variables(model)]
 
 
 def other_optimizers(model: keras.Model) -> dict[str, keras.Optimizer]:
@@ -113,7 +118,8 @@ def reject_unbuilt_optimizers(model: keras.Model) -> None:
 
 def epoch_begin_scalars(model: keras.Model) -> list[bool | int | float]:
     """Returns the values of all scalars, such as the learning rate, for `RestoredState`."""
-    return [np.asarray(keras.ops.convert_to_numpy(each)).item() for each in _scalars(model)]
+    scalars = map(keras.ops.convert_to_numpy, _scalars(model))
+    return [np.asarray(scalar).item() for scalar in scalars]
 
 
 def _scalars(model: keras.Model) -> list[keras.Variable]:

@@ -2,8 +2,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
+from keras.callbacks import Callback
 
 from keras_attn._backend.random_state import get_random_state, set_random_state
+from keras_attn._types import TensorDict, Verbosity
 from keras_attn.training.callback_states import append_to_csv_files
 from keras_attn.training.training_checkpoint import TrainingCheckpoint
 
@@ -28,12 +31,12 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
 
     def __init__(
         self,
-        callbacks: Sequence[Any],
+        callbacks: Sequence[Callback],
         checkpoint: TrainingCheckpoint | None,
         model: keras.Model,
         epochs: int,
         steps: int,
-        verbose: int | str,
+        verbose: Verbosity,
     ) -> None:
         super().__init__(
             callbacks,
@@ -44,13 +47,14 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
             epochs=epochs,
             steps=steps,
         )
-        self._checkpoint = checkpoint
+        self.checkpoint = checkpoint
+        self.epochs = epochs
         self._offset = 0
         self._is_last_call = True
         self._has_begun = False
         # Restored where Keras uses random numbers for its own purposes, as for a new iterator.
-        self._random: Any = None
-        self._weights: Any = None
+        self._random: TensorDict | None = None
+        self._weights: list[np.ndarray] = []
 
     def prepare_call(self, offset: int, is_last: bool) -> None:
         """Is called before each call of `model.fit`.
@@ -62,14 +66,15 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
         self._offset = offset
         self._is_last_call = is_last
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         if self._has_begun:
             for variable, array in zip(self._trained(), self._weights, strict=True):
                 variable.assign(array)
-            set_random_state(self._random)
+            if self._random is not None:
+                set_random_state(self._random)
             return
         self._has_begun = True
-        checkpoint = self._checkpoint
+        checkpoint = self.checkpoint
         restored = None if checkpoint is None else checkpoint.restored
         if checkpoint is None or restored is None:
             super().on_train_begin(logs)
@@ -81,8 +86,8 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
             if isinstance(callback, keras.callbacks.History):
                 callback.epoch = list(range(checkpoint.step // self.params["steps"]))
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        checkpoint = self._checkpoint
+    def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        checkpoint = self.checkpoint
         restored = None if checkpoint is None else checkpoint.restored
         if checkpoint is not None:
             checkpoint.first_batch = self._offset
@@ -96,25 +101,25 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
         if restored is not None or self._random is not None:
             self._random = get_random_state()
 
-    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: dict[str, float] | None = None) -> None:
         if self._random is not None:
             set_random_state(self._random)
             self._random = None
-        if self._checkpoint is not None:
+        if self.checkpoint is not None:
             # Before the callbacks change their state, because a training that resumes calls them.
-            self._checkpoint.on_train_batch_begin(batch + self._offset)
+            self.checkpoint.on_train_batch_begin(batch + self._offset)
         super().on_train_batch_begin(batch + self._offset, logs)
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
         super().on_train_batch_end(batch + self._offset, logs)
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         super().on_epoch_end(epoch, logs)
         if not self._is_last_call:
             # At the end of a call, an optimizer with use_ema=True replaces the weights.
-            self._weights = [keras.ops.convert_to_numpy(each) for each in self._trained()]
+            self._weights = list(map(keras.ops.convert_to_numpy, self._trained()))
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_end(self, logs: dict[str, float] | None = None) -> None:
         if not self._is_last_call and not self.model.stop_training:
             self._random = get_random_state()
             return
@@ -123,5 +128,5 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
             if isinstance(callback, keras.callbacks.CSVLogger):
                 callback.append_header = True  # as at first, if it is used for another training
 
-    def _trained(self):
+    def _trained(self) -> list[keras.Variable]:
         return self.model.trainable_variables

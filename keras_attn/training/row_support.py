@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -18,10 +19,12 @@ from keras_attn._backend.private_names import (
     metrics_of_losses,
     nested_layers,
 )
+from keras_attn._types import Tensor
 from keras_attn.training.global_loss import GlobalLoss, LossOfRealRows, replaced_losses
+from keras_attn.training.nested_arrays import map_arrays
 
 _NUM_ROWS = 4
-"""Number of rows with which losses and metrics are tried."""
+"""Number of rows in the examples for losses and metrics."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,19 +32,19 @@ class RowSupport:
     """What a model supports.
 
     Attributes:
-        steps: Tuple of the names of the steps that compute the losses and metrics of `compile`.
+        steps: Names of the steps that compute the losses and metrics of `compile`.
         losses: Tuple of losses that replace those of the compiled model, or an empty tuple.
-        problems: Dict from the name of a step to the reason why replicas with different numbers of
-            rows do not compute the same as one device.
+        problems: Dict from step names to the reasons why replicas with different numbers of rows
+            differ from one device.
     """
 
     steps: tuple[str, ...] = ()
-    losses: tuple[Any, ...] = ()
+    losses: tuple[Callable[..., Tensor], ...] = ()
     problems: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
-def find_row_support(model: keras.Model, batch: Any) -> RowSupport:
-    """Tries the layers, losses and metrics of a model with a few rows.
+def find_row_support(model: keras.Model, batch: object) -> RowSupport:
+    """Tries a model's layers, losses and metrics with a few rows.
 
     Args:
         model: Compiled model. Its variables and those of its metrics are created.
@@ -52,7 +55,7 @@ def find_row_support(model: keras.Model, batch: Any) -> RowSupport:
     """
     steps = ("train_step", "test_step")
     rows = np.arange(_NUM_ROWS) % int(num_rows(batch))
-    data = keras.tree.map_structure(lambda each: ops.take(each, rows, axis=0), batch)
+    data = keras.tree.map_structure(lambda array: ops.take(array, rows, axis=0), batch)
     build_symbolically(model, data)
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     for name in ("compute_loss", "compute_metrics"):
@@ -82,39 +85,41 @@ def find_row_support(model: keras.Model, batch: Any) -> RowSupport:
             for name in ("clipnorm", "clipvalue", "global_clipnorm")
             if getattr(optimizer, name, None) is not None
         ]
-    found = {"train_step": [*problems, *in_training], "test_step": problems}
+    reasons = {"train_step": [*problems, *in_training], "test_step": problems}
     for name in steps:
         if _overrides(model, name):
-            found[name] = [f"the model overrides {name}"]
+            reasons[name] = [f"the model overrides {name}"]
     return RowSupport(
         tuple(name for name in steps if not _overrides(model, name)),
         losses,
-        {name: " and ".join(reasons) for name, reasons in found.items() if reasons},
+        {name: " and ".join(texts) for name, texts in reasons.items() if texts},
     )
 
 
-def _overrides(model, name):
-    """Returns whether a method of `keras.Model` is overridden outside of Keras and this package."""
+def _overrides(model: keras.Model, name: str) -> bool:
+    """Returns whether a method is overridden outside of Keras and this package."""
     module = getattr(type(model), name).__module__
     return name in vars(model) or not module.startswith(("keras.", "keras_attn."))
 
 
-def _forward(model, x):
+def _forward(model: keras.Model, x: object) -> tuple[object, bool]:
     """Returns the outputs for inputs, and whether layers add losses that depend on them."""
     takes_training = "training" in inspect.signature(model.call).parameters
-    y_pred, _, losses = model.stateless_call(
-        [ops.convert_to_tensor(each) for each in model.trainable_variables],
-        [ops.convert_to_tensor(each) for each in model.non_trainable_variables],
+    results: Any = model.stateless_call(
+        [ops.convert_to_tensor(variable) for variable in model.trainable_variables],
+        [ops.convert_to_tensor(variable) for variable in model.non_trainable_variables],
         x,
         return_losses=True,
         **{"training": True} if takes_training else {},
     )
-    return y_pred, len(losses) > sum(
-        each.regularizer is not None for each in model.trainable_weights
-    )
+    y_pred, _, losses = results
+    num_regularizers = sum(weight.regularizer is not None for weight in model.trainable_weights)
+    return y_pred, len(losses) > num_regularizers
 
 
-def _global_losses(model, y, y_pred, sample_weight):
+def _global_losses(
+    model: keras.Model, y: object, y_pred: object, sample_weight: object
+) -> tuple[tuple[Callable[..., Tensor], ...], list[str]]:
     """Returns losses for all replicas, and the problems of those that stay as they are."""
     recorders = [_Recorder() for _ in compiled_losses(model)]
     if not recorders:
@@ -143,20 +148,23 @@ def _global_losses(model, y, y_pred, sample_weight):
 class _Recorder:
     """Stores the labels and outputs that a loss receives."""
 
-    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: object = None) -> Tensor:
         self.arguments = y_true, y_pred
         return ops.zeros(())
 
 
-def _metric_problems(model, y, y_pred, sample_weight):
-    """Returns the problems of metrics whose states cannot be added up over replicas."""
+def _metric_problems(
+    model: keras.Model, y: object, y_pred: object, sample_weight: object
+) -> list[str]:
+    """Returns why metric states cannot be added up over replicas."""
     trackers = [loss_tracker(model), *metrics_of_losses(model)]
-    metrics = [each for each in model.metrics if not any(each is other for other in trackers)]
-    groups = [each for each in metrics if hasattr(each, "metrics")]  # of `compile`
+    tracker_ids = set(map(id, trackers))
+    metrics = [metric for metric in model.metrics if id(metric) not in tracker_ids]
+    groups = [metric for metric in metrics if hasattr(metric, "metrics")]  # of `compile`
     problems = [
-        f"the metric {each.name!r} is not a metric of `compile`"
-        for each in metrics
-        if each not in groups
+        f"the metric {metric.name!r} is not a metric of `compile`"
+        for metric in metrics
+        if metric not in groups
     ]
     for group in groups:
         additive = _is_additive(group, (y, y_pred, sample_weight))
@@ -168,23 +176,21 @@ def _metric_problems(model, y, y_pred, sample_weight):
     return problems
 
 
-def _is_additive(metric, arguments):
-    """Returns a dict from the id of each variable of a metric to whether its values are sums."""
+def _is_additive(metric: keras.metrics.Metric, arguments: tuple[object, ...]) -> dict[int, bool]:
+    """Returns for the id of each metric variable whether its values are sums."""
     with keras.StatelessScope() as scope:
         metric.reset_state()
-        initial = [scope.get_current_value(each) for each in metric.variables]
-    pairs = zip(initial, metric.variables, strict=True)
+        values = [scope.get_current_value(variable) for variable in metric.variables]
+    pairs = zip(values, metric.variables, strict=True)
     initial = [ops.zeros_like(variable) if value is None else value for value, variable in pairs]
 
-    def state(rows):
-        part = keras.tree.map_structure(
-            lambda each: None if each is None else each[rows], arguments
-        )
+    def state(rows: slice) -> list[np.ndarray]:
+        part = map_arrays(arguments, lambda array: array[rows])
         values = metric.stateless_update_state(initial, *part)
-        return [np.asarray(ops.convert_to_numpy(each), "float64") for each in values]
+        return [np.asarray(ops.convert_to_numpy(value), "float64") for value in values]
 
     parts = [state(rows) for rows in (slice(_NUM_ROWS), slice(1), slice(1, _NUM_ROWS))]
     return {
-        id(variable): np.allclose(first + others, all_rows, rtol=1e-4, equal_nan=True)
-        for variable, all_rows, first, others in zip(metric.variables, *parts, strict=True)
+        id(variable): np.allclose(first + rest, all_rows, rtol=1e-4, equal_nan=True)
+        for variable, all_rows, first, rest in zip(metric.variables, *parts, strict=True)
     }

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import keras
 
@@ -12,23 +12,26 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.model_card import ModelCard
 from keras_attn.training.series_columns import SeriesColumns
+from keras_attn.training.tokenizer_file import TokenizerFile, describe_tokenizer
 from keras_attn_checks.run_folder import file_checksum, read_run, require_kind, require_part
+
+if TYPE_CHECKING:
+    from keras_attn.training.tokenizer_file import RunTokenizer
 
 FORMAT = 1
 DESCRIPTION = "run.json"
 MODEL = "model.keras"
 SIDES = ("source", "target")
-IDS = ("pad_token_id", "start_token_id", "end_token_id")
-SIZE, LANGUAGES = "vocabulary_size", "languages"
 CHECKSUMS = "checksums"
-OPTIONS = ("parse_special_tokens", "added_tokens", "space_token_id", "clean_up_spaces")
-"""Arguments of tokenizers that `keras_attn.text.tokenizer.tokenizer_options` returns."""
+
+Checksums: TypeAlias = dict[str, list[str]]
+"""Dict from file names to their permitted SHA-256 checksums."""
 
 
 class RunDirectory:
-    """Directory of a training run: a model, its tokenizers, and `run.json`.
+    """Training run directory: a model, its tokenizers, and `run.json`.
 
-    Training programs write the directory, and the commands of `keras-attn` read it. The directory
+    Training programs write the directory, and `keras-attn` commands read it. The directory
     contains:
 
         run.json                  kind, file names, special token ids, model card
@@ -45,16 +48,16 @@ class RunDirectory:
     the tokenizers and the other files to lists of permitted SHA-256 checksums. `RunDirectory`
     ignores other keys.
 
-    A directory contains the files of one training only. `create` removes the model of another
-    training, and files that do not have their checksum are refused. Directories of earlier versions
-    have no checksums, and their files are not compared.
+    A directory contains files from one training only. `create` removes another training's model,
+    and files with a different checksum are rejected. Directories of earlier versions have no
+    checksums, and their files are not compared.
 
     Args:
         path: Path of the directory.
 
     Attributes:
         path: `Path` of the directory.
-        kind: String, type of the model: `"generation"` for a `GenerationModel`, `"series"` for a
+        kind: String, model type: `"generation"` for a `GenerationModel`, `"series"` for a
             forecaster (`keras-attn export` accepts these two), or any other string, such as
             `"classification"`.
         model_path: `Path` of the model. Training programs write this file with `save_model` or
@@ -62,7 +65,7 @@ class RunDirectory:
         source_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`, or `None`.
         target_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`, or `None` if the run
             has no target tokenizer or the target uses `source_tokenizer`.
-        files: Dict from the purpose of each additional file to its `Path`.
+        files: Dict from the purposes of additional files to their `Path`s.
         card: `ModelCard`.
         image_format: `ImageFormat`, or `None`.
         series: `SeriesColumns`, or `None`.
@@ -99,14 +102,19 @@ class RunDirectory:
             self._checksums = _checksums(description)
             series = description.get("series")
             self.series = None if series is None else SeriesColumns.from_entries(series)
-            sides = [self._tokenizer_arguments(description.get(side, {})) for side in SIDES]
+            tokenizer_files = [
+                TokenizerFile.from_description(description.get(side, {})) for side in SIDES
+            ]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"Expected a description of a training run in {str(self.path / DESCRIPTION)!r}. "
                 f"Received: {error!r}. Write it with keras_attn.training.RunDirectory.create."
             ) from error
+        for file in tokenizer_files:
+            if file is not None:
+                require_part(self.path, file.name, self._checksums)
         self.source_tokenizer, self.target_tokenizer = (
-            self._load_tokenizer(arguments) for arguments in sides
+            None if file is None else file.load(self.path) for file in tokenizer_files
         )
 
     @classmethod
@@ -114,8 +122,8 @@ class RunDirectory:
         cls,
         path: str | PathLike[str],
         kind: str,
-        source_tokenizer: Any = None,
-        target_tokenizer: Any = None,
+        source_tokenizer: "RunTokenizer | None" = None,
+        target_tokenizer: "RunTokenizer | None" = None,
         files: Mapping[str, str] | None = None,
         card: ModelCard | None = None,
         image_format: ImageFormat | None = None,
@@ -126,46 +134,36 @@ class RunDirectory:
         If the directory contains a run with a different kind, different tokenizers or different
         files, its model is removed. Otherwise the model is kept: an interrupted training resumes.
         If the process is killed at any moment, the directory contains the old run, or a new run
-        that is refused because it is incomplete.
+        that is rejected because it is incomplete.
 
         Args:
             path: Path of the directory. It is created if it does not exist.
-            kind: String, type of the model, see the attributes.
+            kind: String, model type, see the attributes.
             source_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`. Defaults to
                 `None`: no tokenizer.
             target_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`. Defaults to
                 `None`: no tokenizer, or the target uses `source_tokenizer`.
-            files: Dict from the purpose of each additional file to its name in the directory, for
+            files: Dict from the purposes of additional files to their names in the directory, for
                 example `{"vocabulary": "vocabulary.txt"}`. Defaults to `None`: no additional files.
             card: `ModelCard`. Defaults to `None`: an empty card.
-            image_format: `ImageFormat` of the images that the model reads, for the exported file.
-                Defaults to `None`.
-            series: `SeriesColumns` of a forecaster, for the exported file. Defaults to `None`.
+            image_format: `ImageFormat` for the exported file, if the model reads images. Defaults
+                to `None`.
+            series: `SeriesColumns` for the exported file, if the model is a forecaster. Defaults to
+                `None`.
 
         Returns:
             The `RunDirectory`.
         """
-        # `import keras_attn` must not load keras_attn.text.
-        from keras_attn.text.tokenizer import tokenizer_options
-
         path = Path(path)
         path.mkdir(parents=True, exist_ok=True)
         description: dict[str, Any] = {"format": FORMAT, "kind": kind, "model": MODEL}
-        tokenizers: dict[str, Any] = {}
+        tokenizers: dict[str, RunTokenizer] = {}
         for side, tokenizer in zip(SIDES, (source_tokenizer, target_tokenizer), strict=True):
             description[side] = {"tokenizer": "none"}
             if tokenizer is not None:
                 file = f"{side}{tokenizer.suffix}"
                 tokenizers[file] = tokenizer
-                ids = {name: getattr(tokenizer, name) for name in IDS}
-                if tokenizer.has_extra_pieces:
-                    ids[SIZE] = tokenizer.vocabulary_size
-                if tokenizer.languages:
-                    ids[LANGUAGES] = {
-                        name: each.entries() for name, each in tokenizer.languages.items()
-                    }
-                options = tokenizer_options(tokenizer)
-                description[side] = {"tokenizer": tokenizer.format, "file": file, **ids, **options}
+                description[side] = describe_tokenizer(tokenizer, file)
         description["files"] = dict(files or {})
         description["card"] = {} if card is None else card.entries()
         if image_format is not None:
@@ -188,7 +186,7 @@ class RunDirectory:
         return cls(path)
 
     def save_model(self, model: keras.Model) -> None:
-        """Saves the model atomically, and records the checksums of model and files."""
+        """Saves the model atomically, and records the checksums of all files."""
         with self.replace_model() as partial:
             model.save(partial)
 
@@ -214,10 +212,10 @@ class RunDirectory:
             self._record({**files, model: self._checksums_on_disk().get(model, []) + new})
         self._record({**files, model: new})
 
-    def _checksums_on_disk(self):
+    def _checksums_on_disk(self) -> Checksums:
         return _checksums(read_run(self.path)) or {}
 
-    def _record(self, checksums):
+    def _record(self, checksums: Checksums) -> None:
         """Adds checksums to `run.json`, unless the directory is of an earlier version."""
         description = read_run(self.path)
         if _checksums(description) is not None:
@@ -248,51 +246,19 @@ class RunDirectory:
                 require_part(self.path, name, self._checksums)
         return keras.saving.load_model(self.model_path, compile=False)
 
-    def _tokenizer_arguments(self, side):
-        """Returns file name, format and arguments of a tokenizer, or `None` without a tokenizer."""
-        kind = side.get("tokenizer", "none")
-        if kind == "none":
-            return None
-        if kind not in ("sentencepiece", "tokenizers"):
-            raise ValueError(
-                "Expected tokenizer to be one of ('sentencepiece', 'tokenizers', 'none'). "
-                f"Received: tokenizer={kind!r}."
-            )
-        names = (*IDS, SIZE) if SIZE in side else IDS
-        arguments = {name: int(side[name]) for name in names}
-        arguments |= {name: side[name] for name in OPTIONS if name in side}
-        if kind == "tokenizers":  # earlier versions always parsed special tokens
-            arguments.setdefault("parse_special_tokens", True)
-        return _string(side["file"]), kind, {**arguments, LANGUAGES: side.get(LANGUAGES, {})}
 
-    def _load_tokenizer(self, arguments):
-        if arguments is None:
-            return None
-        name, kind, arguments = arguments
-        require_part(self.path, name, self._checksums)
-        # `import keras_attn` must not load keras_attn.text.
-        from keras_attn.text.added_tokens import AddedToken
-        from keras_attn.text.hugging_face_tokenizer import HuggingFaceTokenizer
-        from keras_attn.text.language import Language
-        from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
-
-        languages = {name: Language(**each) for name, each in arguments[LANGUAGES].items()}
-        if "added_tokens" in arguments:
-            arguments["added_tokens"] = [AddedToken(**each) for each in arguments["added_tokens"]]
-        formats = {"sentencepiece": SentencePieceTokenizer, "tokenizers": HuggingFaceTokenizer}
-        return formats[kind].load(self.path / name, **{**arguments, LANGUAGES: languages})
-
-
-def _checksums(description):
-    """Returns the checksums by file name, or `None` if the directory is of an earlier version."""
+def _checksums(description: dict[str, Any]) -> Checksums | None:
+    """Returns the checksums by file name, or `None` in a directory of an earlier version."""
     checksums = description.get(CHECKSUMS)
     if checksums is None:
         return None
-    return {name: [_string(each) for each in values] for name, values in checksums.items()}
+    return {name: [_string(checksum) for checksum in values] for name, values in checksums.items()}
 
 
-def _checksums_of_kept_model(path, description, checksums):
-    """Returns the entry of a model that was trained with the same tokenizers, kind and files.
+def _checksums_of_kept_model(
+    path: Path, description: dict[str, Any], checksums: Checksums
+) -> Checksums:
+    """Returns the checksums of an existing model with the same tokenizers, kind and files.
 
     Returns:
         Dict with the checksums of the model, and of the files of its training; empty if the
@@ -300,30 +266,30 @@ def _checksums_of_kept_model(path, description, checksums):
     """
     try:
         old = read_run(path)
-        known = _checksums(old)
-        if known is None:
-            known = {name: [file_checksum(path / name)] for name in (MODEL, *checksums)}
+        old_checksums = _checksums(old)
+        if old_checksums is None:
+            old_checksums = {name: [file_checksum(path / name)] for name in (MODEL, *checksums)}
     except (AttributeError, OSError, TypeError, ValueError):  # no run, or a damaged one
         return {}
     is_same = (
-        MODEL in known
+        MODEL in old_checksums
         and (path / MODEL).is_file()
-        and all(known.get(file) == values for file, values in checksums.items())
+        and all(old_checksums.get(file) == values for file, values in checksums.items())
         and all(
             description.get(name) == old.get(name)
             for name in (description.keys() | old.keys()) - {"card", CHECKSUMS}
         )
     )
     kept = {MODEL, *description["files"].values()} if is_same else ()
-    return {name: values for name, values in known.items() if name in kept}
+    return {name: values for name, values in old_checksums.items() if name in kept}
 
 
-def _write_description(path, description):
+def _write_description(path: Path, description: dict[str, Any]) -> None:
     with atomic_replace(path / DESCRIPTION) as partial:
         partial.write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
 
 
-def _string(value):
+def _string(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"Expected a string. Received: {value!r}.")
     return value

@@ -35,7 +35,7 @@ class ScheduledSampling(Layer):
     2015](https://arxiv.org/abs/1506.03099). This layer implements the parallel form of [Duckworth
     et al., 2019](https://arxiv.org/abs/1906.04331). It needs no loop over time steps and supports
     every decoder: each pass i runs the decoder once, without gradient and dropout. Outside of
-    training, the layer returns the output of the decoder.
+    training, the layer returns the decoder's output.
 
     Use this layer in place of the decoder for training, and pass the decoder itself to the search:
 
@@ -46,16 +46,15 @@ class ScheduledSampling(Layer):
 
     Args:
         decoder: `StepDecoder` of token ids.
-        probability: Float in [0, 1], the probability e of a replacement. Or a function of the
-            number of previous training steps (int32 scalar) that returns e, such as a
+        probability: Float in [0, 1], the replacement probability e. Or a function that takes the
+            number of previous training steps (int32 scalar) and returns e, such as a
             `keras.optimizers.schedules.LearningRateSchedule`: `PolynomialDecay(0.0, 10_000, 0.25)`
-            increases linearly from 0 to 0.25 in 10,000 steps. The result of the function is clipped
-            to [0, 1].
+            increases linearly from 0 to 0.25 in 10,000 steps. Its result is clipped to [0, 1].
         num_passes: Positive int, number of sampling passes. The second pass runs the decoder on the
-            tokens that the first pass returns. Defaults to `1`.
-        pad_token_id: Int, id of the padding token. Padding is not replaced and never replaces a
-            token. Defaults to `0`.
-        seed: Int, seed of the random numbers. Defaults to `None`: a random seed.
+            tokens from the first pass. Defaults to `1`.
+        pad_token_id: Int, padding id. Padding is not replaced and never replaces a token. Defaults
+            to `0`.
+        seed: Int, random seed. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -66,13 +65,13 @@ class ScheduledSampling(Layer):
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
             attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
         encoder_state: Nested lists of tensors, the final state of the encoder. Defaults to `None`.
-        query_features: Tensor of shape `(batch, features)`, see the class of the decoder. Defaults
-            to `None`.
+        query_features: Tensor of shape `(batch, features)`, see the decoder's class. Defaults to
+            `None`.
         training: Bool, whether to replace tokens and apply dropout. Defaults to `False`.
-        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit Keras mask of
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit Keras mask for
             `encoder_outputs`. Keras passes this argument.
-        return_features: Bool, whether to return the inputs of the output layer instead of logits.
-            Not all decoders support this argument. Defaults to `False`.
+        return_features: Bool, whether to return the output layer's inputs instead of logits. Not
+            all decoders support this argument. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(batch, target, vocabulary)`.
@@ -96,7 +95,7 @@ class ScheduledSampling(Layer):
     def __init__(
         self,
         decoder: StepDecoder,
-        probability: float | Callable[..., Any],
+        probability: float | Callable[[Tensor], float | Tensor],
         num_passes: int = 1,
         pad_token_id: int = 0,
         seed: int | None = None,
@@ -130,7 +129,7 @@ class ScheduledSampling(Layer):
         return self.decoder.output_layer
 
     @property
-    def output_bias(self) -> Any:
+    def output_bias(self) -> Tensor | None:
         return self.decoder.output_bias
 
     def build(
@@ -164,32 +163,32 @@ class ScheduledSampling(Layer):
         training: bool = False,
         encoder_outputs_mask: Mask | None = None,
         return_features: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         encoder_mask = join(
             encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
         )
-        given = {
+        arguments = {
             "encoder_outputs": encoder_outputs,
             "encoder_mask": encoder_mask,
             "encoder_state": encoder_state,
             "query_features": query_features,
         }
-        given = {name: value for name, value in given.items() if value is not None}
+        arguments = {name: value for name, value in arguments.items() if value is not None}
         if training:
             probability = self.probability
             if callable(probability):
                 probability = ops.clip(ops.cast(probability(self.num_steps), "float32"), 0.0, 1.0)
             self.num_steps.assign_add(1)
-            shown = token_ids
+            inputs = token_ids
             for _ in range(self.num_passes):
-                logits = self.decoder(shown, **given, training=False)  # (B, T, V)
-                shown = self._mix(token_ids, ops.stop_gradient(logits), probability)  # (B, T)
-            token_ids = shown
+                logits = self.decoder(inputs, **arguments, training=False)  # (B, T, V)
+                inputs = self._mix(token_ids, ops.stop_gradient(logits), probability)  # (B, T)
+            token_ids = inputs
         if return_features:
-            given["return_features"] = True
-        return self.decoder(token_ids, **given, training=training)
+            arguments["return_features"] = True
+        return self.decoder(token_ids, **arguments, training=training)
 
-    def _mix(self, token_ids, logits, probability):
+    def _mix(self, token_ids: Tensor, logits: Tensor, probability: float | Tensor) -> Tensor:
         """Replaces random tokens by tokens that are sampled from the previous position's logits.
 
         Args:
@@ -206,11 +205,12 @@ class ScheduledSampling(Layer):
         drawn = ops.reshape(draw_index(probs, uniforms[:, :2]), shape)  # (B, T)
         is_drawn = ops.reshape(uniforms[:, 2] < probability, shape)
         token_ids = ops.cast(token_ids, "int32")
-        before, known = drawn[:, :-1], token_ids[:, 1:]  # (B, T-1)
-        replaced = is_drawn[:, :-1] & (known != self.pad_token_id) & (before != self.pad_token_id)
-        return ops.concatenate([token_ids[:, :1], ops.where(replaced, before, known)], axis=1)
+        samples, targets = drawn[:, :-1], token_ids[:, 1:]  # (B, T-1)
+        is_token = (targets != self.pad_token_id) & (samples != self.pad_token_id)
+        replaced = is_drawn[:, :-1] & is_token
+        return ops.concatenate([token_ids[:, :1], ops.where(replaced, samples, targets)], axis=1)
 
-    def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
+    def compute_mask(self, inputs: object, previous_mask: object) -> Mask | None:
         return None  # the outputs of the decoder have no mask either
 
     def get_config(self) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-from typing import Any
+from typing import Any, Literal
 
 import keras
 from keras import ops
 
 from keras_attn._backend.replicas import global_mean
 from keras_attn._layer.argument_checks import check_label, check_label_smoothing, check_mean_loss
-from keras_attn._types import Tensor
+from keras_attn._types import Tensor, TensorLike
 from keras_attn.output_layers.projection import projection_operands
 from keras_attn.training.crossentropy_per_token import crossentropy_per_token
 from keras_attn.training.linear_crossentropy import linear_crossentropy
@@ -20,17 +20,17 @@ from keras_attn.training.token_statistics import (
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SequenceCrossentropy(keras.losses.Loss):
-    """Cross-entropy of logits, averaged over the tokens of the global batch.
+    """Cross-entropy from logits, averaged over the tokens in the global batch.
 
         loss = sum over tokens of crossentropy_per_token(y, logits) / number of tokens
 
-    The loss ignores tokens with the label `ignore_class`. It does not use Keras masks. If a batch
-    only contains padding, its loss is 0.
+    The loss ignores tokens with the label `ignore_class`. It does not use Keras masks. The loss is
+    0 for a batch that only contains padding.
 
-    The global batch consists of the batches of all replicas of a `tf.distribute` strategy. A step
+    The global batch consists of the batches on all replicas in a `tf.distribute` strategy. A step
     on two devices has the same loss and gradient as the same step on one device, even if the
-    replicas have different numbers of tokens. The losses of Keras first compute a mean on each
-    replica, so the tokens of a replica with more padding have a higher weight.
+    replicas contain different numbers of tokens. Keras losses first compute a mean on each replica,
+    so they give tokens on a replica with more padding a higher weight.
 
     Second derivatives are exact, for example for a gradient penalty. On JAX, forward mode
     (`jax.jvp`, `jax.jacfwd`) raises a `TypeError`: use `jax.grad`, `jax.jacrev` or `jax.hessian`.
@@ -45,15 +45,15 @@ class SequenceCrossentropy(keras.losses.Loss):
 
     `TrainingModel.compute_loss` passes the features and the output layer to `from_features`, which
     calls `linear_crossentropy`. This is faster, needs less memory, and skips positions without a
-    label, which are most positions of a masked language model. The model output has no gradient in
-    such a step. If a metric of Keras needs logits, the step computes them for the metric. The loss
-    is computed from logits despite `fused=True` in these cases: the backend is not TensorFlow, the
+    label, which are most positions in a masked language model. The model output has no gradient in
+    such a step. If a Keras metric needs logits, the step computes them for the metric. The loss is
+    computed from logits despite `fused=True` in these cases: the backend is not TensorFlow, the
     model is compiled with `run_eagerly` or `loss_weights`, the dtype is float16, or the output
     layer has an activation.
 
     Args:
-        label_smoothing: Float in [0, 1), total probability of the wrong classes. Each wrong class
-            has the probability `label_smoothing / (V - 1)`. Defaults to `0.0`.
+        label_smoothing: Float in [0, 1), total probability for the wrong classes. Each of them has
+            the probability `label_smoothing / (V - 1)`. Defaults to `0.0`.
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the loss. Defaults to `"sequence_crossentropy"`.
         fused: Bool, whether `TrainingModel` and `masked_language_model` may compute the loss
@@ -64,9 +64,9 @@ class SequenceCrossentropy(keras.losses.Loss):
     Call arguments:
         y_true: Int labels of shape `(batch, target)`.
         y_pred: Float logits of shape `(batch, target, V)`, V >= 2. The loss is computed in float32.
-        sample_weight: Float weights of the tokens, of shape `(batch, target)` or `(batch, 1)`. The
-            weighted sum is still divided by the number of tokens, not by the sum of the weights.
-            Defaults to `None`.
+        sample_weight: Float token weights of shape `(batch, target)` or `(batch, 1)`. The weighted
+            sum is still divided by the number of tokens, not by the sum of the weights. Defaults to
+            `None`.
 
     Returns:
         Float32 scalar, in nats. With a strategy, each replica returns the global loss divided by
@@ -75,7 +75,7 @@ class SequenceCrossentropy(keras.losses.Loss):
 
     Raises:
         ValueError: If `label_smoothing` is out of range, `reduction` or `dtype` differs, or the
-            shapes of labels, logits and weights do not match.
+            shapes of labels, logits and weights differ.
 
     Example:
 
@@ -91,8 +91,8 @@ class SequenceCrossentropy(keras.losses.Loss):
         ignore_class: int = 0,
         name: str = "sequence_crossentropy",
         fused: bool = True,
-        reduction: str = "sum_over_batch_size",
-        dtype: Any = None,
+        reduction: Literal["sum_over_batch_size"] = "sum_over_batch_size",
+        dtype: Literal["float32"] | None = None,
     ) -> None:
         check_mean_loss(reduction, dtype)
         super().__init__(name=name, dtype="float32")
@@ -110,27 +110,29 @@ class SequenceCrossentropy(keras.losses.Loss):
         """
         return self.fused and type(self).call is SequenceCrossentropy.call
 
-    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Any:
+    def __call__(
+        self, y_true: TensorLike, y_pred: Tensor, sample_weight: TensorLike | None = None
+    ) -> Tensor:
         labels, _, weights, num_tokens = self._weigh(y_true, sample_weight)
         loss_sum = ops.sum(weighted(self.call(labels, y_pred), weights))
         return global_mean(loss_sum, num_tokens)
 
     def from_features(
         self,
-        y_true: Tensor,
+        y_true: TensorLike,
         features: Tensor,
         output_layer: keras.layers.Layer,
         bias: Tensor | None = None,
-        sample_weight: Tensor | None = None,
-    ) -> tuple[Any, TokenStatistics]:
-        """Computes the loss of the logits `output_layer(features) + bias` in chunks of tokens.
+        sample_weight: TensorLike | None = None,
+    ) -> tuple[Tensor, TokenStatistics]:
+        """Computes the loss from the logits `output_layer(features) + bias` in token chunks.
 
         Args:
             y_true: See the call arguments.
             features: Float tensor of shape `(batch, target, features)`.
             output_layer: `keras.layers.Dense` without activation, or a
                 `keras.layers.ReversibleEmbedding`, called with `reverse=True`.
-            bias: Tensor of shape `(V,)`, added to the output of `output_layer`, or `None`.
+            bias: Tensor of shape `(V,)`, added to the output, or `None`.
             sample_weight: See the call arguments.
 
         Returns:
@@ -147,10 +149,11 @@ class SequenceCrossentropy(keras.losses.Loss):
 
     def has_statistics_for(self, metric: keras.metrics.Metric) -> bool:
         """Returns whether a metric accepts the statistics of `from_features` instead of logits."""
-        is_of_tokens = isinstance(metric, TokenMetric)
-        return is_of_tokens and metric.ignore_class == self.ignore_class
+        return isinstance(metric, TokenMetric) and metric.ignore_class == self.ignore_class
 
-    def _weigh(self, y_true, sample_weight):
+    def _weigh(
+        self, y_true: TensorLike, sample_weight: TensorLike | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Returns labels, mask, weights, and the number of labels that are not padding.
 
         Labels, mask and weights have the shape `(B, T)`. The mask is `False` at padding.
@@ -163,7 +166,7 @@ class SequenceCrossentropy(keras.losses.Loss):
             weights = weights * weights_of_tokens(sample_weight)
         return labels, is_real, weights, num_tokens
 
-    def call(self, y_true: Tensor, y_pred: Tensor) -> Any:
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         losses = crossentropy_per_token(y_true, y_pred, self.label_smoothing)  # (B, T)
         return of_real_tokens(losses, y_true, self.ignore_class)  # (B, T)
 

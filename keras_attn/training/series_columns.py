@@ -61,6 +61,6 @@ class SeriesColumns:
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: entries[name] for name in names if name in entries})
 
-    def entries(self) -> dict[str, Any]:
+    def entries(self) -> dict[str, object]:
         """Returns a dict of the known values."""
         return {name: value for name, value in vars(self).items() if value is not None}

@@ -1,45 +1,48 @@
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import keras
 
 from keras_attn._backend.multi_worker_strategy import multi_worker_strategy
 from keras_attn._backend.worker_cluster import WorkerCluster
 
-NAMES = ("auto", "none", "mirrored", "multi_worker")
+if TYPE_CHECKING:
+    import tensorflow as tf
 
+NAMES = ("auto", "none", "mirrored", "multi_worker")
 DEFAULT_JOIN_TIMEOUT = 300
 
 
-class SingleDevice:
-    """Strategy for a single device. Its scope is empty."""
+class Strategy(Protocol):
+    """A `tf.distribute.Strategy`, or an object with the same two attributes."""
 
-    num_replicas_in_sync = 1
+    @property
+    def num_replicas_in_sync(self) -> int: ...
 
-    def scope(self) -> Any:
-        return contextlib.nullcontext()
+    def scope(self) -> AbstractContextManager: ...
 
 
-class DataParallelScope:
-    """Strategy for JAX. Its scope is empty: a `keras.distribution` applies to the whole process."""
+@dataclasses.dataclass(frozen=True)
+class EmptyScope:
+    """Strategy without a scope, for one device, or for JAX with a `keras.distribution`."""
 
-    def __init__(self, distribution: Any) -> None:
-        self.distribution = distribution
-        self.num_replicas_in_sync = distribution.num_model_replicas
+    num_replicas_in_sync: int = 1
 
-    def scope(self) -> Any:
+    def scope(self) -> AbstractContextManager:
         return contextlib.nullcontext()
 
 
 def strategy(
-    name: str = "auto",
+    name: Literal["auto", "none", "mirrored", "multi_worker"] = "auto",
     devices: Sequence[str] | None = None,
     *,
     join_timeout: float = DEFAULT_JOIN_TIMEOUT,
-) -> Any:
-    """Returns a strategy for training. Build and compile the model in the scope of the strategy.
+) -> Strategy:
+    """Returns a strategy for training. Build and compile the model in its scope.
 
     With `"multi_worker"`, every process (worker) runs the same program and must create the strategy
     before it computes anything. `keras-attn launch` starts the processes on one machine and sets
@@ -49,7 +52,7 @@ def strategy(
 
     Args:
         name: String. `"none"`: the default device. `"mirrored"`: `tf.distribute.MirroredStrategy`;
-            each device holds all weights and computes a part of each batch. `"multi_worker"`: like
+            each device stores all weights and computes a part of each batch. `"multi_worker"`: like
             `"mirrored"`, with the devices of several processes on one or more machines. It uses
             `tf.distribute.MultiWorkerMirroredStrategy` on TensorFlow and
             `keras.distribution.DataParallel` on JAX. `"auto"`: `"multi_worker"` if the environment
@@ -97,20 +100,20 @@ def strategy(
                 'Expected the TensorFlow backend for name="mirrored". Received: '
                 f"backend={keras.backend.backend()!r}. Use keras.distribution.DataParallel on JAX."
             )
-        return SingleDevice()
+        return EmptyScope()
     import tensorflow as tf
 
     gpus = [device.name.split("device:")[-1] for device in tf.config.list_logical_devices("GPU")]
     if name == "none" or (name == "auto" and len(gpus) < 2):
-        return SingleDevice()
+        return EmptyScope()
     return _mirrored(tuple(_checked_devices(gpus if devices is None else devices)))
 
 
-_multi_worker_strategies: list[Any] = []
+_multi_worker_strategies: list[Strategy] = []
 """Cache of the multi-worker strategy of this process. It has at most one item."""
 
 
-def _multi_worker(cluster, join_timeout):
+def _multi_worker(cluster: WorkerCluster | None, join_timeout: float) -> Strategy:
     """Returns the multi-worker strategy. A process can create it only once."""
     if cluster is None:
         raise ValueError(
@@ -130,12 +133,12 @@ def _multi_worker(cluster, join_timeout):
             # `keras_attn.training.fit` selects the rows of each process.
             distribution = keras.distribution.DataParallel(auto_shard_dataset=False)
             keras.distribution.set_distribution(distribution)
-            created = DataParallelScope(distribution)
+            created = EmptyScope(distribution.num_model_replicas)
         _multi_worker_strategies.append(created)
     return _multi_worker_strategies[0]
 
 
-def _checked_devices(devices):
+def _checked_devices(devices: Sequence[str]) -> list[str]:
     import tensorflow as tf
 
     if not devices:
@@ -143,23 +146,23 @@ def _checked_devices(devices):
             'Expected at least one device for name="mirrored", by default all GPUs. Received: no '
             'devices. Use name="auto", or pass devices such as ["CPU:0"].'
         )
-    known = [device.name.split("device:")[-1] for device in tf.config.list_logical_devices()]
+    existing = [device.name.split("device:")[-1] for device in tf.config.list_logical_devices()]
     names = [device.upper().split("DEVICE:")[-1].lstrip("/") for device in devices]
-    if not set(names) <= set(known) or len(set(names)) < len(names):
+    if not set(names) <= set(existing) or len(set(names)) < len(names):
         raise ValueError(
-            f"Expected different devices from {known}. Received: devices={list(devices)}."
+            f"Expected different devices from {existing}. Received: devices={list(devices)}."
         )
     return names
 
 
 @functools.cache
-def _mirrored(devices):
+def _mirrored(devices: tuple[str, ...]) -> "tf.distribute.Strategy":
     import tensorflow as tf
 
     return tf.distribute.MirroredStrategy(list(devices))
 
 
-def refuse_gradient_accumulation(model: keras.Model) -> None:
+def reject_gradient_accumulation(model: keras.Model) -> None:
     """Raises a `ValueError` if a model accumulates gradients with a `tf.distribute` strategy.
 
     Keras fails in the first step of such a training, even with one replica.

@@ -6,6 +6,7 @@ from keras import ops
 from keras_attn._backend.private_names import set_direction
 from keras_attn._backend.replicas import sum_over_replicas
 from keras_attn._layer.argument_checks import check_label, check_label_smoothing
+from keras_attn._types import Tensor, TensorDict, TensorLike
 from keras_attn.training.token_statistics import (
     TokenStatistics,
     check_num_classes,
@@ -21,27 +22,27 @@ from keras_attn.training.token_statistics import (
 class TokenMetric(keras.metrics.Metric):
     """Base class of metrics that compute the mean of a value over all tokens.
 
-    The mean is over the tokens of all batches and replicas since the last reset, not over the means
-    of the batches. The result is the same on every replica, even on a replica without tokens.
-    Subclasses implement `values`.
+    The mean is over all tokens in all batches and replicas since the last reset, not over batch
+    means. Every replica returns the same result, even one without tokens. Subclasses implement
+    `values`.
 
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `None`.
         **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`: `"float32"` (default) or
-            `"float64"`, the dtype of the sums.
+            `"float64"`, the dtype for the sums.
 
-    Call arguments (of `update_state`):
+    Call arguments (for `update_state`):
         y_true: Int labels of shape `(batch, target)`.
         y_pred: Float logits of shape `(batch, target, classes)`. Or the `TokenStatistics` of a
             `SequenceCrossentropy` with `fused=True` and the same `ignore_class`.
         sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`, or `None`.
 
-    Returns (of `result`):
-        Scalar in the dtype of the metric; 0 if there are no tokens.
+    Returns (from `result`):
+        Scalar in the metric's dtype; 0 if there are no tokens.
 
     Raises:
-        ValueError: If `sample_weight` has the wrong rank, or `dtype` has half precision.
+        ValueError: If `sample_weight` has the wrong rank, or `dtype` is half precision.
     """
 
     def __init__(self, ignore_class: int = 0, name: str | None = None, **kwargs: Any) -> None:
@@ -57,8 +58,8 @@ class TokenMetric(keras.metrics.Metric):
         self.total = self.add_variable(name="total", **arguments)
         self.num_tokens = self.add_variable(name="num_tokens", **arguments)
 
-    def values(self, statistics: Any, num_classes: int) -> Any:
-        """Returns the value of each token. The metric ignores the values of padding.
+    def values(self, statistics: TensorDict, num_classes: int) -> Tensor:
+        """Returns a value for each token. The metric ignores the values at padding.
 
         Args:
             statistics: Dict, see `token_statistics`.
@@ -69,7 +70,12 @@ class TokenMetric(keras.metrics.Metric):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `values`.")
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+    def update_state(
+        self,
+        y_true: TensorLike,
+        y_pred: TensorLike | TokenStatistics,
+        sample_weight: TensorLike | None = None,
+    ) -> None:
         labels = ops.convert_to_tensor(y_true)
         weights = of_real_tokens(1.0, labels, self.ignore_class)  # (B, T)
         if sample_weight is not None:
@@ -81,7 +87,7 @@ class TokenMetric(keras.metrics.Metric):
         self.total.assign_add(ops.sum(weighted(values, weights)))
         self.num_tokens.assign_add(ops.sum(weights))
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         total, num_tokens = sum_over_replicas(
             [ops.convert_to_tensor(self.total), ops.convert_to_tensor(self.num_tokens)]
         )
@@ -93,19 +99,19 @@ class TokenMetric(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TokenAccuracy(TokenMetric):
-    """Fraction of the tokens whose label has the highest logit.
+    """Fraction of tokens whose label has the highest logit.
 
         accuracy = mean over the tokens of [logits[label] = max logits]
 
     A tie counts as correct. The decoder predicts each token from the previous target tokens
-    (teacher forcing), so the metric does not measure the accuracy of generated sequences. It
-    ignores tokens with the label `ignore_class`. The mean is over all other tokens of all batches
+    (teacher forcing), so the metric does not measure how accurate generated sequences are. It
+    ignores tokens with the label `ignore_class`. The mean is over all other tokens in all batches
     and replicas since the last reset.
 
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `"token_accuracy"`.
-        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype` of the sums: float32
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype` for the sums: float32
             (default) or float64.
 
     Call arguments:
@@ -114,10 +120,10 @@ class TokenAccuracy(TokenMetric):
         sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
 
     Returns:
-        Scalar in the dtype of the metric in [0, 1]; 0 if there are no tokens.
+        Scalar in [0, 1], in the metric's dtype; 0 if there are no tokens.
 
     Raises:
-        ValueError: If `sample_weight` or `y_pred` has the wrong shape, or `dtype` has half
+        ValueError: If `sample_weight` or `y_pred` has the wrong shape, or `dtype` is half
             precision.
 
     Example:
@@ -132,7 +138,7 @@ class TokenAccuracy(TokenMetric):
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
         set_direction(self, "up")
 
-    def values(self, statistics: Any, num_classes: int) -> Any:
+    def values(self, statistics: TensorDict, num_classes: int) -> Tensor:
         # Speed: on CPUs, an argmax over the vocabulary is many times slower than a maximum.
         is_best = ops.equal(statistics["of_labels"], statistics["largest"])  # (B, T)
         return ops.cast(is_best, "float32")
@@ -145,17 +151,16 @@ class TokenCrossentropy(TokenMetric):
         mean over the tokens of crossentropy_per_token(labels, logits, label_smoothing)
 
     If `label_smoothing` has the same value as in `SequenceCrossentropy`, this metric is the exact
-    loss of an epoch. The `loss` that Keras reports is different: Keras weights the loss of each
-    batch by the number of sentences instead of tokens. The metric ignores tokens with the label
-    `ignore_class`. The mean is over all other tokens of all batches and replicas since the last
-    reset.
+    loss in an epoch. The `loss` that Keras reports is different: it weights batch losses by the
+    number of sentences instead of tokens. The metric ignores tokens with the label `ignore_class`.
+    The mean is over all other tokens in all batches and replicas since the last reset.
 
     Args:
         label_smoothing: Float in [0, 1), total probability of the wrong classes, as in
             `SequenceCrossentropy`. Defaults to `0.0`.
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `"token_crossentropy"`.
-        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype` of the sums: float32
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype` for the sums: float32
             (default) or float64.
 
     Call arguments:
@@ -164,10 +169,10 @@ class TokenCrossentropy(TokenMetric):
         sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
 
     Returns:
-        Scalar in the dtype of the metric; 0 if there are no tokens.
+        Scalar in the metric's dtype; 0 if there are no tokens.
 
     Raises:
-        ValueError: If `sample_weight` or `y_pred` has the wrong shape, or `dtype` has half
+        ValueError: If `sample_weight` or `y_pred` has the wrong shape, or `dtype` is half
             precision.
 
     Example:
@@ -190,7 +195,7 @@ class TokenCrossentropy(TokenMetric):
         check_label_smoothing(label_smoothing)
         self.label_smoothing = label_smoothing
 
-    def values(self, statistics: Any, num_classes: int) -> Any:
+    def values(self, statistics: TensorDict, num_classes: int) -> Tensor:
         return crossentropy_of(statistics, num_classes, self.label_smoothing)  # (B, T)
 
     def get_config(self) -> dict[str, Any]:
@@ -201,17 +206,17 @@ class TokenCrossentropy(TokenMetric):
 class Perplexity(TokenMetric):
     """Perplexity per token.
 
-        perplexity = exp(mean cross-entropy of the tokens)
+        perplexity = exp(mean cross-entropy per token)
 
     The cross-entropy does not use label smoothing. A model that predicts a uniform distribution
     over n tokens has the perplexity n. The metric ignores tokens with the label `ignore_class`. The
-    mean is over all other tokens of all batches and replicas since the last reset. If there are no
-    such tokens, the result is 1.
+    mean is over all other tokens in all batches and replicas since the last reset. Without such
+    tokens, the result is 1.
 
     Args:
         ignore_class: Int, label of padding. Defaults to `0`.
         name: String, name of the metric. Defaults to `"perplexity"`.
-        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype` of the sums: float32
+        **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype` for the sums: float32
             (default) or float64.
 
     Call arguments:
@@ -220,10 +225,10 @@ class Perplexity(TokenMetric):
         sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
 
     Returns:
-        Scalar in the dtype of the metric.
+        Scalar in the metric's dtype.
 
     Raises:
-        ValueError: If `sample_weight` or `y_pred` has the wrong shape, or `dtype` has half
+        ValueError: If `sample_weight` or `y_pred` has the wrong shape, or `dtype` is half
             precision.
 
     Example:
@@ -237,17 +242,15 @@ class Perplexity(TokenMetric):
         super().__init__(ignore_class=ignore_class, name=name, **kwargs)
         set_direction(self, "down")
 
-    def values(self, statistics: Any, num_classes: int) -> Any:
+    def values(self, statistics: TensorDict, num_classes: int) -> Tensor:
         return crossentropy_of(statistics, num_classes)  # (B, T)
 
-    def result(self) -> Any:
+    def result(self) -> Tensor:
         return ops.exp(super().result())
 
 
-def _statistics_of_logits(labels, logits):
-    if not hasattr(logits, "shape"):
-        logits = ops.convert_to_tensor(logits)
+def _statistics_of_logits(labels: Tensor, logits: TensorLike) -> TokenStatistics:
+    logits = ops.cast(logits, "float32")
     num_classes = logits.shape[-1]
     check_num_classes(num_classes, "logits", logits.shape)
-    logits = ops.cast(logits, "float32")
     return TokenStatistics(token_statistics(labels_of(labels, logits), logits)[0], num_classes)

@@ -3,20 +3,19 @@ import warnings
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
+import numpy as np
+from keras.callbacks import Callback
 
 from keras_attn._backend.random_state import get_random_state
 from keras_attn._backend.workers import gather_from_workers, is_chief
-from keras_attn._files.checkpoint_file import (
-    read_checkpoint,
-    write_checkpoint,
-)
+from keras_attn._files.checkpoint_file import read_checkpoint, write_checkpoint
 from keras_attn._files.path_lock import PathLock
 from keras_attn._layer.argument_checks import check_positive_integer
-from keras_attn._types import Tensor
-from keras_attn.training.build_from_data import scope_of
+from keras_attn._types import TensorDict
+from keras_attn.training.build_from_data import build_optimizer
 from keras_attn.training.callback_states import (
     UnsavedAttributes,
     get_state,
@@ -24,67 +23,73 @@ from keras_attn.training.callback_states import (
     reject_overwritten_averages,
     state_key,
 )
-from keras_attn.training.fingerprint_differences import (
-    differences_in_one_line,
-    fingerprint_differences,
-)
-from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
+from keras_attn.training.dataset_batches import Batches
+from keras_attn.training.finite_weights import warn_of_nonfinite_weights
+from keras_attn.training.locked_callback import LockedCallback
 from keras_attn.training.restored_state import (
     RestoredState,
     epoch_begin_scalars,
     saved_variables,
 )
+from keras_attn.training.saved_state import (
+    EpochBeginState,
+    SavedFacts,
+    check_completeness,
+    check_fingerprint,
+    check_variables,
+)
+from keras_attn.training.step_batches import OnMismatch
 from keras_attn.training.training_fingerprint import training_fingerprint
 from keras_attn.training.untracked_state import TrainedLayers, objects_of_user
 
 
-class TrainingCheckpoint(keras.callbacks.Callback):
-    """Saves the complete state of a training, so that the training can resume after a crash.
+class TrainingCheckpoint(LockedCallback):
+    """Saves the complete training state, so that the training can resume after a crash.
 
-    The state consists of all variables of the model (including the seeds of dropout), the optimizer
-    and, within an epoch, the metrics; the number of steps, the logs of the finished epochs, the
-    states of `callbacks`, the global random generators of Python, NumPy, Keras and PyTorch, and a
+    The state consists of all variables of the model (including dropout seeds), the optimizer and,
+    within an epoch, the metrics; the number of steps, the logs of the finished epochs, the states
+    of `callbacks`, the global random generators of Python, NumPy, Keras and PyTorch, and a
     fingerprint of model, optimizer, loss and data (see `keras_attn.training.fit`). The callback
     saves the state every `save_steps` steps and at the end of each epoch after validation. It does
-    not save states with NaN or infinite variables. The file is replaced atomically, and the
-    previous file is kept. If several workers train the model, the chief worker writes the files,
-    and all workers read the files in `restore`. With `EarlyStopping(restore_best_weights=True)`,
-    the file also contains the best weights.
+    not save NaN or infinite variables. The file is replaced atomically, and the previous file is
+    kept. If several workers train the model, the chief worker writes the files, and all workers
+    read them in `restore`. With `EarlyStopping(restore_best_weights=True)`, the file also contains
+    the best weights.
 
     `keras_attn.training.fit` adds this callback. In `model.fit`, it must be the last callback in
     the list, so that it saves the changes of all other callbacks. During training, the callback
     locks the directory, so no other training can write to it.
 
-    `fit` restores the states of callbacks after they begin. In `model.fit`, `restore` is called
-    before, and some callbacks of Keras, such as `EarlyStopping`, begin with an empty state again.
+    `fit` restores callback states after the callbacks begin. In `model.fit`, `restore` is called
+    before, and some Keras callbacks, such as `EarlyStopping`, begin with an empty state again.
 
     Args:
         directory: Path of the directory for `training.npz` and `training-previous.npz`.
         steps_per_epoch: Positive int, number of batches per epoch.
         epochs: Positive int, total number of epochs.
         save_steps: Positive int, number of steps between two saves. Defaults to `1000`.
-        callbacks: List of callbacks whose state is saved: callbacks of Keras, and callbacks with
-            the methods `get_state()` and `set_state(state)`. `get_state` must return nested lists
-            and dicts of values that JSON can represent and NumPy arrays. A callback that is missing
+        callbacks: List of callbacks whose state is saved: Keras callbacks, and callbacks with the
+            methods `get_state()` and `set_state(state)`. `get_state` must return nested lists and
+            dicts with NumPy arrays and values that JSON can represent. A callback that is missing
             in the saved state keeps its initial state. Defaults to `()`.
         batches: The `batches` of `fit`, for the fingerprint. Defaults to `None`: the fingerprint
             does not include the data.
-        on_mismatch: String, `"error"` or `"warn"`: what `restore` does if the fingerprint of the
-            saved state differs. Defaults to `"error"`.
+        on_mismatch: String, `"error"` or `"warn"`: what `restore` does if the saved fingerprint
+            differs. Defaults to `"error"`.
 
     Attributes:
         step: Int, number of steps since the beginning of the training.
         stopped: Bool, whether a callback stopped the training early (`model.stop_training`).
         finished: Bool, whether all epochs have finished or the training was stopped.
         history: Dict from names to lists, the logs of the finished epochs.
-        data: List of objects that `fit` reads. The state of those with `get_state()` and
-            `set_state(state)` is saved.
+        data: List of objects that `fit` reads. They are saved if they have the methods
+            `get_state()` and `set_state(state)`.
         restored: The restored state until the next epoch begins, otherwise `None`.
         epoch_begin: The result of `epoch_begin_state`, or `None`.
-        first_batch: Int, the number of the first batch in the next epoch. Defaults to 0.
+        first_batch: Int, number of the first batch in the next epoch. Defaults to 0.
 
     Raises:
-        ValueError: If an int is not positive, `on_mismatch` is invalid or an epoch does not have
+        ValueError: If an int is not positive, `on_mismatch` is invalid or an epoch does not contain
             `steps_per_epoch` batches.
         OSError: If the directory cannot be written.
         RuntimeError: If another training uses the directory.
@@ -104,19 +109,17 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     (True, 2, True)
     """
 
-    model: Any
-
     def __init__(
         self,
         directory: str | PathLike[str],
         steps_per_epoch: int,
         epochs: int,
         save_steps: int = 1000,
-        callbacks: Sequence[Any] = (),
-        batches: Any = None,
-        on_mismatch: str = "error",
+        callbacks: Sequence[Callback] = (),
+        batches: Batches | None = None,
+        on_mismatch: OnMismatch = "error",
     ) -> None:
-        super().__init__()
+        super().__init__(PathLock(directory, "training"))
         check_positive_integer("steps_per_epoch", steps_per_epoch)
         check_positive_integer("epochs", epochs)
         check_positive_integer("save_steps", save_steps)
@@ -126,28 +129,26 @@ class TrainingCheckpoint(keras.callbacks.Callback):
                 f"on_mismatch={on_mismatch!r}."
             )
         self.directory = Path(directory)
-        self.lock = PathLock(directory, "training")
         self.batches = batches
-        self.on_mismatch = on_mismatch
+        self.on_mismatch: OnMismatch = on_mismatch
         self.steps_per_epoch = steps_per_epoch
         self.epochs = epochs
         self.save_steps = save_steps
         self.callbacks = [callback for callback in callbacks if has_state(callback)]
         self.restored: RestoredState | None = None
         self.first_batch = 0
-        self.epoch_begin: Any = None
+        self.epoch_begin: EpochBeginState | None = None
         self.step = 0
         self.stopped = False
-        self.history = {}
-        self.data: list[Any] = []
+        self.history: dict[str, list[float]] = {}
+        self.data: Sequence[object] = []
         self._all_callbacks = list(callbacks)
         self._unsaved = UnsavedAttributes(())
         self._trained_layers: TrainedLayers | None = None
         self._saved_step = 0
         self._newest_is_damaged = False
-        self._fingerprint = None
-        self._finite_weights: Any = None
-        self._release_at_end = self._warned = False
+        self._fingerprint: TensorDict | None = None
+        self._warned = False
 
     @property
     def finished(self) -> bool:
@@ -156,47 +157,36 @@ class TrainingCheckpoint(keras.callbacks.Callback):
     async_safe = True
     """Allows Keras to call `on_train_batch_end` without waiting for the device."""
 
-    def set_model(self, model: keras.Model) -> None:
-        super().set_model(model)
-        self._finite_weights = FiniteWeights.of(model, self._finite_weights)
-
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         params: Any = self.params or {}
-        self._refuse_more_batches(params.get("steps") or 0)  # `None` if Keras does not know it
-        # Acquiring the lock needs write access. An unwritable directory therefore raises an error
-        # before the first save.
-        # `acquire` returns False if `fit` already holds the lock.
-        self._release_at_end = is_chief(self.model) and self.lock.acquire()
+        self._reject_more_batches(params.get("steps") or 0)  # `None` if Keras does not know it
+        super().on_train_begin(logs)
         self._current_fingerprint()  # training may change attributes of the loss
         self._warned = False
         self._unsaved = UnsavedAttributes([*self._all_callbacks, *objects_of_user(self.model)])
         self._trained_layers = TrainedLayers(self.model)
 
-    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        if self._release_at_end:
-            self.lock.release()
-
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         self._first_step = self.step - self.first_batch
         self._ended_batches = []
         self.restored = None
 
     # Save here and not in on_train_batch_end, because Keras may delay that call to a different
     # thread.
-    def on_train_batch_begin(self, batch: int | Tensor, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: dict[str, float] | None = None) -> None:
         self.step = self._first_step + batch
         if self.step - self._saved_step >= self.save_steps:
             self.save()
 
     # Count the batches here, because Keras also calls on_train_batch_begin after the last batch.
-    def on_train_batch_end(self, batch: int | Tensor, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
         self._ended_batches.append(batch)
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         model = self.model
         end = (epoch + 1) * self.steps_per_epoch
         step = self._first_step + max(self._ended_batches, default=-1) + 1
-        self._refuse_more_batches(step + self.steps_per_epoch - end)
+        self._reject_more_batches(step + self.steps_per_epoch - end)
         if step < end:
             if model.stop_training:
                 return  # Stopped within an epoch, e.g. by TerminateOnNaN: do not save.
@@ -211,8 +201,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             self.history.setdefault(name, []).append(value)
         self.save()
 
-    def epoch_begin_state(self) -> dict[str, Any]:
-        """Returns what callbacks find when an epoch begins, for a training that resumes in it.
+    def epoch_begin_state(self) -> EpochBeginState:
+        """Returns what callbacks see when an epoch begins, for a training that resumes in it.
 
         `fit` stores the result in `epoch_begin` before `on_epoch_begin` of the callbacks.
         """
@@ -222,7 +212,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             "random": get_random_state(),
         }
 
-    def _refuse_more_batches(self, num_batches):
+    def _reject_more_batches(self, num_batches: int) -> None:
         if num_batches > self.steps_per_epoch:
             raise ValueError(
                 f"Expected {self.steps_per_epoch} batches in an epoch, the steps_per_epoch of "
@@ -245,11 +235,11 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         metrics = None
         if self.step % self.steps_per_epoch:
             # All workers read the metrics, because TensorFlow sums them over the workers.
-            metrics = [keras.ops.convert_to_numpy(each) for each in self.model.metrics_variables]
+            metrics = list(map(keras.ops.convert_to_numpy, self.model.metrics_variables))
         if not is_chief(self.model):
             self._saved_step = self.step
             return
-        facts = {
+        facts: SavedFacts = {
             "step": self.step,
             "steps_per_epoch": self.steps_per_epoch,
             "epochs": self.epochs,
@@ -258,7 +248,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             "fingerprint": self._current_fingerprint(),
             "callback_keys": [state_key(callback) for callback in self.callbacks],
             "callbacks": [get_state(callback) for callback in self.callbacks],
-            "data": [data.get_state() for data in self._data_with_state()],
+            "data": [data.get_state() for data in self._data_with_state],
             "unsaved_attributes": self._unsaved.names(),
             "trained_layers": self._trained_layers.changes() if self._trained_layers else [],
             "random": get_random_state(),
@@ -270,7 +260,7 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         newest, previous = self._paths()
         if newest.exists() and not self._newest_is_damaged:
             os.replace(newest, previous)
-        write_checkpoint(newest, arrays, facts, like=previous)
+        write_checkpoint(newest, arrays, dict(facts), like=previous)
         self._newest_is_damaged = False
         self._saved_step = self.step
 
@@ -303,12 +293,13 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             )
         return restored
 
-    def _restore(self):
+    def _restore(self) -> bool:
         # If a save was interrupted, only the previous file may exist.
         paths = [path for path in self._paths() if path.exists()]
         for path in paths:
             try:
                 arrays, facts = read_checkpoint(path)
+                facts = cast(SavedFacts, facts)
             except ValueError as error:
                 warnings.warn(f"{error} Trying an older one.", stacklevel=3)
             else:
@@ -322,17 +313,12 @@ class TrainingCheckpoint(keras.callbacks.Callback):
             )
         return False
 
-    def _set_state(self, path, arrays, facts):
-        optimizer = self.model.optimizer
-        if not optimizer.built:  # LossScaleOptimizer.build does not check this itself
-            with scope_of(self.model):
-                optimizer.build(self.model.trainable_variables)
+    def _set_state(self, path: Path, arrays: list[np.ndarray], facts: SavedFacts) -> None:
+        build_optimizer(self.model)
         variables = saved_variables(self.model)
-        self._compare(path, facts)
-        _check(path, "the number of variables", len(variables), len(arrays))
-        for variable, array in zip(variables, arrays, strict=True):
-            name = getattr(variable, "path", variable.name)  # a `tf.Variable` has no path
-            _check(path, f"the shape of {name}", tuple(variable.shape), array.shape)
+        fingerprint = self._current_fingerprint()
+        check_fingerprint(path, facts, fingerprint, self.steps_per_epoch, self.on_mismatch)
+        check_variables(path, variables, arrays)
         self.step = facts["step"]
         if facts["steps_per_epoch"] != self.steps_per_epoch:
             # Continue after the last finished epoch.
@@ -341,87 +327,22 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         is_within_epoch = self.step % self.steps_per_epoch != 0
         self.restored = RestoredState(self.model, self.callbacks, arrays, facts, is_within_epoch)
         self.restored.apply()
-        for data, state in zip(self._data_with_state(), facts.get("data", ()), strict=False):
+        for data, state in zip(self._data_with_state, facts.get("data", ()), strict=False):
             data.set_state(state)
-        self._warn_of_incomplete_state(path, facts)
+        objects = [*self._all_callbacks, *objects_of_user(self.model)]
+        check_completeness(path, facts, objects, self.epochs)
         self._saved_step = self.step
         self.stopped = facts["stopped"]
         self.history = facts["history"]
 
-    def _compare(self, path, facts):
-        """Raises an error or warns if the fingerprint differs from the saved fingerprint."""
-        saved = facts.get("fingerprint")
-        differences = []
-        if facts["steps_per_epoch"] != self.steps_per_epoch:
-            steps = facts["steps_per_epoch"], self.steps_per_epoch
-            differences.append("data.steps_per_epoch: saved {}, now {}".format(*steps))
-        if saved is not None:
-            found = fingerprint_differences(saved, self._current_fingerprint())
-            differences += [each for each in found if each not in differences]
-        if differences:
-            message = (
-                "Expected the model, optimizer, loss and data of the saved state. Received: "
-                f"{differences_in_one_line(differences)}, in {str(path)!r}. "
-            )
-            if self.on_mismatch == "error":
-                raise ValueError(
-                    f"{message}Use a different directory, delete this one to start again, or "
-                    'accept the change with on_mismatch="warn".'
-                )
-            warnings.warn(
-                f'{message}The training continues because of on_mismatch="warn".', stacklevel=6
-            )
-        if saved is None:
-            warnings.warn(
-                "Expected a saved state with a fingerprint. Received: "
-                f"{str(path)!r} of an earlier version. Check that model, optimizer, loss and data "
-                "have not changed.",
-                stacklevel=6,
-            )
-
-    def _warn_of_incomplete_state(self, path, facts):
-        """Warns or raises an error if a part of the training is not in the saved state."""
-        changed = facts.get("trained_layers")
-        if changed and facts["step"] < self.epochs * facts["steps_per_epoch"]:
-            raise ValueError(
-                "Expected a training without callbacks that compile the model or set "
-                f"layer.trainable. Received: {str(path)!r}, saved after changes of "
-                f"{', '.join(changed)}. Call fit once for each phase, with its own directory."
-            )
-        objects = [*self._all_callbacks, *objects_of_user(self.model)]
-        names = {type(each).__name__ for each in objects}
-        lost = [each for each in facts.get("unsaved_attributes", ()) if each.split(".")[0] in names]
-        if lost:
-            warnings.warn(
-                "Expected callbacks, models, layers, metrics and losses whose state is saved. "
-                f"Received: changed attributes {', '.join(lost)}, which begin again. Write the "
-                "methods get_state() and set_state(state) of a callback, and use variables "
-                "(`add_weight`) in the other objects.",
-                stacklevel=6,
-            )
-        if "random" not in facts:
-            warnings.warn(
-                f"Expected a complete saved state. Received: {str(path)!r} of an earlier version, "
-                "without the states of Keras' callbacks, the global random generators and the "
-                "metrics of an interrupted epoch. They begin again.",
-                stacklevel=6,
-            )
-
-    def _data_with_state(self):
+    @property
+    def _data_with_state(self) -> list[Any]:
         return [data for data in self.data if hasattr(data, "get_state")]
 
-    def _current_fingerprint(self):
+    def _current_fingerprint(self) -> TensorDict:
         if self._fingerprint is None:
             self._fingerprint = training_fingerprint(self.model, self.batches)
         return self._fingerprint
 
-    def _paths(self):
+    def _paths(self) -> tuple[Path, Path]:
         return self.directory / "training.npz", self.directory / "training-previous.npz"
-
-
-def _check(path, name, expected, received):
-    if expected != received:
-        raise ValueError(
-            f"Expected a checkpoint of this model and optimizer, with {name} {expected}. Received: "
-            f"{str(path)!r}, with {name} {received}. Use a different directory, or delete the file."
-        )

@@ -1,7 +1,7 @@
 """Chooses how `fit` reads the data of a training."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn, TypeGuard
 
 import keras
 import numpy as np
@@ -9,9 +9,10 @@ import numpy as np
 from keras_attn._backend.replicas import num_data_replicas
 from keras_attn._backend.workers import gather_from_workers
 from keras_attn._layer.argument_checks import check_positive_integer
-from keras_attn.training.array_batches import ArrayBatches, as_arrays, is_dense, split_rows
-from keras_attn.training.dataset_batches import DatasetBatches
-from keras_attn.training.training_fingerprint import checksum_of_batch
+from keras_attn.training.array_batches import ArrayBatches
+from keras_attn.training.dataset_batches import Batches, DatasetBatches
+from keras_attn.training.nested_arrays import as_arrays, checksum_of_batch, is_dense
+from keras_attn.training.step_batches import OnMismatch, Shuffle, StepBatches, step_method
 
 _KINDS = (
     "arrays, a keras.utils.PyDataset, or an object with the attribute steps_per_epoch and the "
@@ -19,20 +20,20 @@ _KINDS = (
 )
 
 
-def is_step_object(data: Any) -> bool:
+def is_step_object(data: object) -> TypeGuard[StepBatches]:
     """Returns whether data has `steps_per_epoch` and `dataset` (on TensorFlow) or `stream`."""
     return getattr(data, "steps_per_epoch", None) is not None and callable(
-        getattr(data, _method(), None)
+        getattr(data, step_method(), None)
     )
 
 
 def check_data(
-    x: Any,
-    y: Any,
-    sample_weight: Any,
-    class_weight: Any,
-    batch_size: Any,
-    steps_per_epoch: Any,
+    x: object,
+    y: object,
+    sample_weight: object,
+    class_weight: object,
+    batch_size: object,
+    steps_per_epoch: object,
     validation_split: float,
 ) -> None:
     """Raises a `ValueError` if arguments of `fit` do not fit to the kind of `x`."""
@@ -42,20 +43,20 @@ def check_data(
             f"class_weight={class_weight!r}. Pass {{0: 1.0, 1: 2.0}}."
         )
     if x is None:
-        raise ValueError(f"Expected x to be {_KINDS.format(method=_method())}. Received: x=None.")
+        raise ValueError(
+            f"Expected x to be {_KINDS.format(method=step_method())}. Received: x=None."
+        )
     if is_dense((x, y, sample_weight)):
         return
     kind = type(x).__name__
-    is_object = is_step_object(x)
-    steps = getattr(x, "steps_per_epoch", None)
     is_array_like = isinstance(x, (dict, list, tuple)) or hasattr(x, "shape")
-    given: dict[str, Any] = {} if is_array_like else {"y": y, "sample_weight": sample_weight}
-    if is_object:
-        check_positive_integer("x.steps_per_epoch", steps)
-        given |= {"class_weight": class_weight, "batch_size": batch_size}
-        if steps_per_epoch != steps:
-            given["steps_per_epoch"] = steps_per_epoch
-    for name, value in given.items():
+    arguments = {} if is_array_like else {"y": y, "sample_weight": sample_weight}
+    if is_step_object(x):
+        check_positive_integer("x.steps_per_epoch", x.steps_per_epoch)
+        arguments |= {"class_weight": class_weight, "batch_size": batch_size}
+        if steps_per_epoch != x.steps_per_epoch:
+            arguments["steps_per_epoch"] = steps_per_epoch
+    for name, value in arguments.items():
         if value is not None:
             raise ValueError(
                 f"Expected {name}=None with x of type {kind}, which contains complete batches. "
@@ -71,17 +72,17 @@ def check_data(
 
 def resumable_data(
     model: keras.Model,
-    x: Any,
-    y: Any,
-    sample_weight: Any,
+    x: object,
+    y: object,
+    sample_weight: object,
     *,
     batch_size: int | None,
-    shuffle: bool | str,
+    shuffle: Shuffle,
     class_weight: dict[int, float] | None,
     steps_per_epoch: int | None,
-    on_mismatch: str,
+    on_mismatch: OnMismatch,
     must_resume: bool,
-) -> Any:
+) -> Batches | None:
     """Returns an object that reads the batches of a training from any step, or `None`.
 
     Args:
@@ -104,27 +105,28 @@ def resumable_data(
         dataset.check_repeatable()
         return dataset
     if isinstance(x, keras.utils.PyDataset) and must_resume:
-        _refuse_replicas("x", x)
+        _reject_replicas("x", x)
     data = x, y, sample_weight
     if is_dense(data):
         arrays = as_arrays(data)
         return ArrayBatches(arrays, batch_size, shuffle, class_weight, steps_per_epoch, seed)
     if must_resume:
-        bad = [name for name, each in _named(data).items() if not is_dense(each)]
-        refuse_unrepeatable(bad[0], _named(data)[bad[0]])
+        for name, part in zip(("x", "y", "sample_weight"), data, strict=True):
+            if not is_dense(part):
+                _reject_unrepeatable(name, part)
     return None
 
 
 def validation_arguments(
     model: keras.Model,
-    data: Any,
+    data: object,
     *,
     batch_size: int | None,
     steps: int | None,
-    on_mismatch: str,
+    on_mismatch: OnMismatch,
     must_resume: bool,
     is_padded: bool,
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[Batches | None, dict[str, Any]]:
     """Returns an object that reads validation batches, or `None`, and arguments of `model.fit`.
 
     Args:
@@ -150,43 +152,43 @@ def validation_arguments(
         batches = ArrayBatches(as_arrays(parts), batch_size, steps_per_epoch=per_evaluation)
         return batches, {"validation_steps": min(steps or np.inf, batches.steps_per_epoch)}
     if is_padded:
-        _refuse_replicas("validation_data", data)
+        _reject_replicas("validation_data", data)
     if isinstance(data, keras.utils.PyDataset) and must_resume:
         endless_steps = steps if data.num_batches is None else None
         dataset = DatasetBatches(data, steps_per_epoch=endless_steps, on_mismatch=on_mismatch)
         dataset.check_repeatable()
         return dataset, arguments
     if must_resume and not is_array_like:
-        check_repeatable("validation_data", data)
+        _check_repeatable("validation_data", data)
     return None, {**arguments, "validation_data": data}
 
 
-def _refuse_replicas(name, data):
+def _reject_replicas(name: str, data: object) -> NoReturn:
     raise ValueError(
-        f"Expected {name} to be arrays or an object with steps_per_epoch and {_method()}(start_step"
-        f") for a training on several devices. Received: {name} of type {type(data).__name__}. "
-        "Pass one of these."
+        f"Expected {name} to be arrays or an object with steps_per_epoch and {step_method()}"
+        f"(start_step) for a training on several devices. Received: {name} of type "
+        f"{type(data).__name__}. Pass one of these."
     )
 
 
-def refuse_unrepeatable(name: str, data: Any) -> None:
+def _reject_unrepeatable(name: str, data: object) -> None:
     """Raises a `ValueError` that names the kinds of data from which a training can resume."""
     kind = type(data).__name__
     if isinstance(data, (dict, list, tuple)):
-        first = next(each for each in keras.tree.flatten(data) if not is_dense(each))
+        first = next(leaf for leaf in keras.tree.flatten(data) if not is_dense(leaf))
         kind += f" that contains {type(first).__name__}"
     raise ValueError(
-        f"Expected {name} to be {_KINDS.format(method=_method())}, because a training with a "
+        f"Expected {name} to be {_KINDS.format(method=step_method())}, because a training with a "
         f"directory must read it again when it resumes. Received: {name} of type {kind}. Pass one "
         "of these (np.asarray converts numbers, and methods such as toarray convert sparse "
         "arrays), or directory=None."
     )
 
 
-def check_repeatable(name: str, data: Any) -> None:
+def _check_repeatable(name: str, data: Any) -> None:
     """Raises a `ValueError` if data that only Keras reads cannot be read twice."""
     if isinstance(data, Iterator):
-        refuse_unrepeatable(name, data)
+        _reject_unrepeatable(name, data)
     first, second = (checksum_of_batch(next(iter(data))) for _ in range(2))
     if first != second:
         raise ValueError(
@@ -195,22 +197,3 @@ def check_repeatable(name: str, data: Any) -> None:
             f"{type(data).__name__}, whose first batch differs when it is read again. Do not "
             "shuffle it."
         )
-
-
-def split_for_validation(
-    x: Any, y: Any, sample_weight: Any, validation_split: float
-) -> tuple[Any, Any]:
-    """Divides arrays like `validation_split` of `model.fit`.
-
-    Returns:
-        Tuple of the data for training and the data for validation, both `(x, y, sample_weight)`.
-    """
-    return split_rows(as_arrays((x, y, sample_weight)), validation_split)
-
-
-def _named(data: Any) -> dict[str, Any]:
-    return dict(zip(("x", "y", "sample_weight"), data, strict=True))
-
-
-def _method():
-    return "dataset" if keras.backend.backend() == "tensorflow" else "stream"

@@ -12,6 +12,8 @@ import numpy as np
 from keras_attn._backend.private_names import loss_weights
 from keras_attn._drop_ins.low_rank_adaptation import LowRankAdaptation
 from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn.training.dataset_batches import Batches
+from keras_attn.training.nested_arrays import checksum_of_batch
 
 _LEFT_OUT = {
     "module",
@@ -22,8 +24,8 @@ _LEFT_OUT = {
     "quantization",
     "lora",
 }
-"""Keys of a configuration that do not affect the results of a training with given weights, and
-`lora`, which the fingerprint has as a part of its own."""
+"""Configuration keys that do not affect the results of a training with given weights, and `lora`,
+which is a separate part of the fingerprint."""
 
 _REFERENCES = {"name", "keras_history", "input_layers", "output_layers"}
 """Keys of a configuration whose values contain layer names."""
@@ -32,8 +34,8 @@ _LONG = 64
 """Sequences of more numbers are described by a checksum."""
 
 
-def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, Any]:
-    """Describes a training by a JSON value, so that two runs can be compared.
+def training_fingerprint(model: keras.Model, batches: Batches | None = None) -> dict[str, Any]:
+    """Describes a training by a JSON value, to compare two runs.
 
     The fingerprint excludes a numeric learning rate, the metrics, the callbacks, and the numbers
     that Keras appends to layer names. It also excludes the seeds and initializers of layers,
@@ -63,26 +65,27 @@ def training_fingerprint(model: keras.Model, batches: Any = None) -> dict[str, A
     return json.loads(json.dumps(parts, default=repr))
 
 
-def _model_config(model):
-    config = {"class_name": type(model).__name__, "config": _config_of(model)}
-    if not isinstance(config["config"], dict) or "layers" not in config["config"]:
+def _model_config(model: keras.Model) -> dict[str, object]:
+    config: dict[str, object] = {"class_name": type(model).__name__}
+    config["config"] = model_config = _config_of(model)
+    if model_config is None or "layers" not in model_config:
         # The configuration of a subclassed model may not contain its layers.
         config["layers"] = [
             {"class_name": type(layer).__name__, "config": _config_of(layer)}
             for layer in model.layers
         ]
         variables = model.trainable_variables
-        config["weights"] = [[list(each.shape), each.dtype] for each in variables]
+        config["weights"] = [[list(weight.shape), weight.dtype] for weight in variables]
     lora = [
         {"rank": layer.lora_rank, "alpha": layer.lora_alpha, "kernels": layer.lora_kernels}
         for layer in flatten_layers([model])
         if isinstance(layer, LowRankAdaptation) and layer.lora_kernels
     ]
-    normalized: Any = _normalized(_plain(config))
+    normalized = _normalized(_plain(config))
     return {**normalized, "lora": _plain(lora)} if lora else normalized
 
 
-def _config_of(layer):
+def _config_of(layer: keras.layers.Layer | keras.losses.Loss) -> dict[str, Any] | None:
     try:
         with warnings.catch_warnings(action="ignore"):  # of lambdas, which are not saved here
             return layer.get_config()
@@ -90,7 +93,7 @@ def _config_of(layer):
         return None
 
 
-def _optimizer_config(optimizer):
+def _optimizer_config(optimizer: keras.Optimizer) -> object:
     try:
         config = keras.optimizers.serialize(optimizer)
     except Exception:  # get_config of a subclass or a schedule can raise any error
@@ -98,8 +101,8 @@ def _optimizer_config(optimizer):
     return _without_rates(_plain(config))
 
 
-def _optimizer_attributes(optimizer):
-    """Describes an optimizer by its attributes, for optimizers whose `get_config` fails."""
+def _optimizer_attributes(optimizer: keras.Optimizer) -> dict[str, object]:
+    """Describes an optimizer whose `get_config` fails by its attributes."""
     attributes = {
         name: _optimizer_attributes(value) if isinstance(value, keras.Optimizer) else value
         for name, value in vars(optimizer).items()
@@ -117,32 +120,32 @@ def _optimizer_attributes(optimizer):
     return {"class_name": type(optimizer).__name__, "config": config}
 
 
-def _name(function):
+def _name(function: object) -> str:
     """Returns the name of a function, or of the class of another callable object."""
     return getattr(function, "__qualname__", type(function).__qualname__)
 
 
-def _without_rates(value):
-    """Returns the configuration of an optimizer without its name and a numeric learning rate."""
+def _without_rates(value: object) -> object:
+    """Returns an optimizer configuration without its name and a numeric learning rate."""
     if isinstance(value, dict):
         return {
-            key: _without_rates(each)
-            for key, each in value.items()
+            key: _without_rates(item)
+            for key, item in value.items()
             if key not in _LEFT_OUT
             and key != "name"
-            and not (key == "learning_rate" and not isinstance(each, dict))
+            and not (key == "learning_rate" and not isinstance(item, dict))
         }
-    return [_without_rates(each) for each in value] if isinstance(value, list) else value
+    return [_without_rates(item) for item in value] if isinstance(value, list) else value
 
 
-def _loss_config(loss):
+def _loss_config(loss: object) -> object:
     """Describes the loss or the nested losses that were passed to `model.compile`."""
     if loss is None or isinstance(loss, str):
         return loss
     if isinstance(loss, dict):
-        return {str(key): _loss_config(each) for key, each in loss.items()}
+        return {str(key): _loss_config(item) for key, item in loss.items()}
     if isinstance(loss, (list, tuple)):
-        return [_loss_config(each) for each in loss]
+        return [_loss_config(item) for item in loss]
     if isinstance(loss, keras.losses.Loss):
         config = _config_of(loss) or {}
         config = {key: value for key, value in config.items() if key != "name"}
@@ -150,14 +153,14 @@ def _loss_config(loss):
     return _name(loss)
 
 
-def _loss_weights(model):
+def _loss_weights(model: keras.Model) -> object:
     """Returns the `loss_weights` of `model.compile`, or `None` if all are 1."""
     weights = loss_weights(model)
-    return None if all(each == 1 for each in keras.tree.flatten(weights)) else _plain(weights)
+    return None if all(weight == 1 for weight in keras.tree.flatten(weights)) else _plain(weights)
 
 
-def _step_settings(model):
-    """Returns the settings that change a training step but belong to no layer, optimizer or loss.
+def _step_settings(model: keras.Model) -> dict[str, object]:
+    """Returns the step settings that belong to no layer, optimizer or loss.
 
     Settings that only change when values are computed or reported are left out:
     `steps_per_execution`, metrics and `weighted_metrics`. `auto_scale_loss` changes the optimizer.
@@ -174,9 +177,10 @@ def _step_settings(model):
     }
 
 
-def _data(batches):
-    if hasattr(batches, "fingerprint"):
-        return batches.fingerprint()
+def _data(batches: Batches) -> dict[str, object]:
+    fingerprint = getattr(batches, "fingerprint", None)
+    if fingerprint is not None:
+        return fingerprint()
     steps = batches.steps_per_epoch
     return {
         "steps_per_epoch": steps,
@@ -184,36 +188,23 @@ def _data(batches):
     }
 
 
-def _checksum_of_batch(batches, step):
+def _checksum_of_batch(batches: Any, step: int) -> str | None:
     stream = batches.stream(step) if hasattr(batches, "stream") else batches.dataset(step)
     for batch in stream:
         return checksum_of_batch(batch)
     return None  # fewer batches than this step
 
 
-def checksum_of_batch(batch: Any) -> str:
-    """Returns the SHA-256 of the shapes and contents of nested arrays or tensors."""
-    checksum = hashlib.sha256()
-    for path, value in keras.tree.flatten_with_path(batch):
-        if value is None:
-            continue
-        array = np.asarray(keras.ops.convert_to_numpy(value))
-        checksum.update(f"{path} {array.dtype} {array.shape} ".encode())
-        content = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
-        checksum.update(content)
-    return checksum.hexdigest()
-
-
-def _plain(value):
+def _plain(value: Any) -> object:
     """Converts a configuration to dicts, lists and JSON values, with checksums of arrays."""
     if isinstance(value, dict):
         if _is_lambda(value):
             return {}
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        if len(value) > _LONG and all(isinstance(each, (int, float)) for each in value):
+        if len(value) > _LONG and all(isinstance(item, (int, float)) for item in value):
             return _checksum(np.asarray(value))
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, np.ndarray):
         return _checksum(value)
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -226,34 +217,35 @@ def _plain(value):
         return type(value).__name__
 
 
-def _is_lambda(config):
+def _is_lambda(config: dict[str, object]) -> bool:
     """Returns whether a configuration contains the byte code of a lambda."""
     code = config.get("value") if config.keys() == {"value"} else None
     is_tuple = isinstance(code, (list, tuple)) and len(code) == 3
     return is_tuple or config.keys() == {"code", "defaults", "closure"}
 
 
-def _checksum(array):
+def _checksum(array: np.ndarray) -> str:
     return f"{array.dtype} {array.shape} {hashlib.sha256(array.tobytes()).hexdigest()}"
 
 
-def _normalized(config):
+def _normalized(config: object) -> Any:
     """Renames layers with generated names in a configuration, so that all runs use equal names."""
-    names, objects = {}, {}
+    names: dict[str, str] = {}
+    objects: dict[object, int] = {}
     _collect_names(config, names)
 
-    def walk(key, value):
+    def walk(key: str | None, value: Any) -> object:
         if isinstance(value, dict):
             if value.get("class_name") == "__keras_tensor__":
                 # The shape of the tensor follows from the layers.
                 value = {"keras_history": value["config"]["keras_history"]}
             return {
-                name: walk(key if key in _REFERENCES else name, each)
-                for name, each in value.items()
+                name: walk(key if key in _REFERENCES else name, item)
+                for name, item in value.items()
                 if name not in _LEFT_OUT and "initializer" not in name
             }
         if isinstance(value, list):
-            return [walk(key, each) for each in value]
+            return [walk(key, item) for item in value]
         if key == "shared_object_id":
             return objects.setdefault(value, len(objects))
         if key in _REFERENCES and isinstance(value, str):
@@ -263,7 +255,7 @@ def _normalized(config):
     return walk(None, config)
 
 
-def _collect_names(value, names):
+def _collect_names(value: object, names: dict[str, str]) -> None:
     """Collects layer names that Keras generated, each with a new name that is numbered from 0."""
     if isinstance(value, dict):
         name = value["config"].get("name") if isinstance(value.get("config"), dict) else None
@@ -271,15 +263,15 @@ def _collect_names(value, names):
             kind = _snake_case(value["class_name"])
             base = re.sub(r"_\d+$", "", name)
             if (base == kind or base.endswith(f"_{kind}")) and name not in names:
-                number = sum(each.rsplit("#", 1)[0] == base for each in names.values())
+                number = sum(new.rsplit("#", 1)[0] == base for new in names.values())
                 names[name] = f"{base}#{number}"
-        for each in value.values():
-            _collect_names(each, names)
+        for item in value.values():
+            _collect_names(item, names)
     elif isinstance(value, list):
-        for each in value:
-            _collect_names(each, names)
+        for item in value:
+            _collect_names(item, names)
 
 
-def _snake_case(name):
+def _snake_case(name: str) -> str:
     name = re.sub(r"(.)([A-Z][a-z0-9]+)", r"\1_\2", re.sub(r"\W+", "", name))
     return re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()

@@ -30,12 +30,10 @@ def untracked_variables(model: keras.Model) -> list[Any]:
     if keras.backend.backend() == "jax":
         return []
     kinds = _kinds_of_variables()
-    found: list[Any] = [*model.variables, *model.metrics_variables]
-    num_known = len(found)
-    for value in _values(model):
-        if isinstance(value, kinds) and not any(value is each for each in found):
-            found.append(value)
-    return [*found[num_known:], *torch_buffers(flatten_layers([model]))]
+    tracked = {id(variable) for variable in (*model.variables, *model.metrics_variables)}
+    variables = {id(value): value for value in _values(model) if isinstance(value, kinds)}
+    untracked = [variable for key, variable in variables.items() if key not in tracked]
+    return [*untracked, *torch_buffers(flatten_layers([model]))]
 
 
 class TrainedLayers:
@@ -56,8 +54,8 @@ class TrainedLayers:
         changed = [f"{name}.trainable" for name in flags if flags[name] != self._flags.get(name)]
         return changed if self._model.optimizer is self._optimizer else ["optimizer", *changed]
 
-    def _trainable(self):
-        return {each.name: each.trainable for each in flatten_layers([self._model])}
+    def _trainable(self) -> dict[str, bool]:
+        return {layer.name: layer.trainable for layer in flatten_layers([self._model])}
 
 
 def objects_of_user(model: keras.Model) -> list[object]:
@@ -91,7 +89,7 @@ def _losses(model: keras.Model) -> list[object]:
     return [each for each in keras.tree.flatten(model.loss) if each is not None]
 
 
-def _kinds_of_variables():
+def _kinds_of_variables() -> tuple[type, ...]:
     if keras.backend.backend() != "tensorflow":
         return (keras.Variable,)
     import tensorflow as tf
