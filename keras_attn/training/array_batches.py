@@ -171,8 +171,9 @@ def _weights_of_outputs(y: Any, sample_weight: Any, class_weight: dict[int, floa
     if class_weight is not None:
         if sample_weight is not None:
             raise ValueError(
-                "Expected class_weight or sample_weight, not both. Received: both. Multiply "
-                "sample_weight by the weights of the classes."
+                f"Expected sample_weight=None with class_weight={class_weight}. Received: "
+                f"sample_weight of type {type(sample_weight).__name__}. Multiply sample_weight by "
+                "the weights of the classes."
             )
         if y is None or keras.tree.is_nested(y):
             raise ValueError(

@@ -70,15 +70,7 @@ def check_fingerprint(
     steps_per_epoch: int,
     on_mismatch: OnMismatch,
 ) -> None:
-    """Raises an error or warns if the training differs from the saved training.
-
-    Args:
-        path: Path of the saved state.
-        facts: `SavedFacts`.
-        fingerprint: Fingerprint of the current training.
-        steps_per_epoch: Positive int, number of steps per epoch.
-        on_mismatch: String, `"error"` or `"warn"`.
-    """
+    """Raises an error or warns if the training differs from the saved training."""
     differences = []
     if facts["steps_per_epoch"] != steps_per_epoch:
         saved_steps = facts["steps_per_epoch"]
@@ -111,14 +103,7 @@ def check_fingerprint(
 def check_completeness(
     path: Path, facts: SavedFacts, objects: Sequence[object], epochs: int
 ) -> None:
-    """Warns or raises an error if a part of the training is missing in the saved state.
-
-    Args:
-        path: Path of the saved state.
-        facts: `SavedFacts`.
-        objects: Callbacks, models, layers, metrics and losses whose attributes may be missing.
-        epochs: Positive int, total number of epochs.
-    """
+    """Warns or raises an error if attributes of `objects` or changed layers are not saved."""
     changed = facts.get("trained_layers")
     if changed and facts["step"] < epochs * facts["steps_per_epoch"]:
         raise ValueError(

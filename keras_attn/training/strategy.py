@@ -143,8 +143,8 @@ def _checked_devices(devices: Sequence[str]) -> list[str]:
 
     if not devices:
         raise ValueError(
-            'Expected at least one device for name="mirrored", by default all GPUs. Received: no '
-            'devices. Use name="auto", or pass devices such as ["CPU:0"].'
+            'Expected at least one device for name="mirrored", by default all GPUs. Received: '
+            'devices=[]. Use name="auto", or pass devices such as ["CPU:0"].'
         )
     existing = [device.name.split("device:")[-1] for device in tf.config.list_logical_devices()]
     names = [device.upper().split("DEVICE:")[-1].lstrip("/") for device in devices]

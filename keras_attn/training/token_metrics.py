@@ -32,13 +32,13 @@ class TokenMetric(keras.metrics.Metric):
         **kwargs: Arguments of `keras.metrics.Metric`, such as `dtype`: `"float32"` (default) or
             `"float64"`, the dtype for the sums.
 
-    Call arguments (for `update_state`):
+    Call arguments:
         y_true: Int labels of shape `(batch, target)`.
         y_pred: Float logits of shape `(batch, target, classes)`. Or the `TokenStatistics` of a
             `SequenceCrossentropy` with `fused=True` and the same `ignore_class`.
-        sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`, or `None`.
+        sample_weight: Float weights of shape `(batch, target)` or `(batch, 1)`. Defaults to `None`.
 
-    Returns (from `result`):
+    Returns:
         Scalar in the metric's dtype; 0 if there are no tokens.
 
     Raises:

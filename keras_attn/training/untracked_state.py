@@ -61,11 +61,11 @@ class TrainedLayers:
 def objects_of_user(model: keras.Model) -> list[object]:
     """Returns the model, layers, metrics and losses whose classes are not of a library."""
     metrics = [*model.metrics, *compiled_metrics(model)]
-    objects = {id(each): each for each in (*flatten_layers([model]), *metrics, *_losses(model))}
+    objects = {id(item): item for item in (*flatten_layers([model]), *metrics, *_losses(model))}
     return [
-        each
-        for each in objects.values()
-        if hasattr(each, "__dict__") and not is_of_library(type(each))
+        item
+        for item in objects.values()
+        if hasattr(item, "__dict__") and not is_of_library(type(item))
     ]
 
 
@@ -76,17 +76,17 @@ def is_of_library(value: object) -> bool:
 
 
 def _values(model: keras.Model) -> Iterator[object]:
-    for each in [*flatten_layers([model]), *_losses(model)]:
-        attributes = vars(each).values() if hasattr(each, "__dict__") else ()
-        if inspect.isfunction(each):
-            used = inspect.getclosurevars(each)
+    for owner in [*flatten_layers([model]), *_losses(model)]:
+        attributes = vars(owner).values() if hasattr(owner, "__dict__") else ()
+        if inspect.isfunction(owner):
+            used = inspect.getclosurevars(owner)
             attributes = [*used.nonlocals.values(), *used.globals.values()]
         for value in attributes:
             yield from value if isinstance(value, (list, tuple)) else (value,)
 
 
 def _losses(model: keras.Model) -> list[object]:
-    return [each for each in keras.tree.flatten(model.loss) if each is not None]
+    return [loss for loss in keras.tree.flatten(model.loss) if loss is not None]
 
 
 def _kinds_of_variables() -> tuple[type, ...]:

@@ -387,7 +387,10 @@ WRONG = {
     "validation_split=0.5": {"x": ToyRows(), "y": None, "validation_split": 0.5},
     "validation_split=0.99, 17 rows": {"validation_split": 0.99},
     "class_weight=[1, 2]": {"class_weight": [1, 2]},
-    "Received: both": {"class_weight": {0: 1.0}, "sample_weight": WEIGHTS},
+    "sample_weight=None with class_weight": {
+        "class_weight": {0: 1.0},
+        "sample_weight": WEIGHTS,
+    },
     "y of type list": {"y": [Y, Y], "class_weight": {0: 1.0}},
     "batch_size=0": {"batch_size": 0},
     "steps_per_epoch=4, batch_size=3": {"batch_size": 3, "steps_per_epoch": 4},
