@@ -20,7 +20,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from keras_attn import files, forecasting, training
-from keras_attn._layer.quantization import refuse_quantization
+from keras_attn._backend.private_names import check_before_quantization
+from keras_attn._layer.quantization import check_quantization
 from keras_attn._layer.retracing import retrace_after_changes
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record_attention_scores
@@ -88,7 +89,7 @@ from keras_attn.transformer.feed_forward import FeedForward
 from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
-refuse_quantization()
+check_before_quantization(check_quantization)
 retrace_after_changes()
 
 __version__ = "0.1.0"

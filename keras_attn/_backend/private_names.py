@@ -16,6 +16,7 @@ table changes, or if a workaround is no longer necessary.
 | `Node`, `Tracker`, `_inbound_nodes`, `_outbound_nodes` | copies of layers for an export | Keras 3.15 | Keras copies layers that share variables |
 | `Layer._tracker`, `_untrack_variable` | weights that are added to a built layer or removed from it (LoRA) | Keras 3.15 | `add_weight` of a built layer is allowed, and `delattr` does not run the garbage collector |
 | `Layer._post_build` | low-rank updates of a copied layer (LoRA) | Keras 3.15 | a public method is called after `build` |
+| `Model.quantize`, patched | models with our layers are not quantized | Keras 3.15 | Keras asks layers with sublayers before it quantizes these |
 | `Functional._run_through_graph` | shared layers in `clone_model` | Keras 3.15 | `clone_model` keeps shared layers shared |
 | `CompileLoss._user_loss_weights` | a model with loss weights must not fuse the loss | Keras 3.15 | `Model` shows the weights of its losses |
 | `Metric._direction`, `CompileMetrics._flat_metrics`, `_flat_weighted_metrics` | whether a monitored value is better when it is lower or higher | Keras 3.15 | `Metric` has a public direction |
@@ -40,9 +41,10 @@ table changes, or if a workaround is no longer necessary.
 """  # noqa: E501
 
 import contextlib
+import functools
 import importlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -120,6 +122,24 @@ def copy_layers_in(model_class: Any, scope: Any) -> Any:
             return super(model_class, self)._run_through_graph(*args, **kwargs)
 
     model_class._run_through_graph = _run_through_graph
+
+
+def check_before_quantization(check: Callable[[keras.Model, Any, Any], None]) -> None:
+    """Patches `keras.Model.quantize` so that it first calls `check(model, mode, filters)`.
+
+    Keras quantizes each layer without sublayers, and a layer with sublayers cannot prevent this.
+
+    Args:
+        check: Function that raises an error for models that cannot be quantized.
+    """
+    original = keras.Model.quantize
+
+    @functools.wraps(original)
+    def quantize(self, mode=None, config=None, filters=None, **kwargs):
+        check(self, mode, filters)
+        return original(self, mode=mode, config=config, filters=filters, **kwargs)
+
+    keras.Model.quantize = quantize
 
 
 def loss_weights(model: keras.Model) -> Any:

@@ -161,6 +161,24 @@ def test_model_fit_reads_data_adapters_as_they_are():
     assert keras.ops.convert_to_numpy(model.layers[0].kernel) == 1  # 0 - 0.5 * 2 * (0 - 1)
 
 
+def test_keras_still_quantizes_parts_of_layers_that_refuse():
+    class Refusing(layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(2)
+
+        def call(self, inputs):
+            return self.dense(inputs)
+
+        def quantize(self, *args, **kwargs):
+            raise NotImplementedError
+
+    layer = Refusing()
+    model = keras.Sequential([keras.Input((3,)), layer])
+    model.quantize("int8", filters="dense|refusing")
+    assert layer.dense.quantization_mode == "int8"
+
+
 def test_graph_records_refer_to_layers():
     inputs = keras.Input((3,))
     dense = layers.Dense(2)
