@@ -9,18 +9,21 @@ EXPORTS = {
     "model.onnx": {"model.weights"},
     "start.onnx": {"step.onnx", "finish.onnx"},
     "saved_model.pb": {"fingerprint.pb", "variables", "assets"},
-    "conversion.txt": {
-        *("run.json", "model.keras", "source.spm", "target.spm", "source.json", "target.json"),
-        *("labels.txt", "original"),
-    },
-    "export.txt": {
-        *("config.json", "generation_config.json", "model.safetensors", "added_tokens.json"),
-        *("chat_template.jinja", "merges.txt", "sentencepiece.bpe.model", "source.spm"),
-        *("special_tokens_map.json", "spiece.model", "target.spm", "target_vocab.json"),
-        *("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab-src.json"),
-        *("vocab-tgt.json", "vocab.json", "vocab.txt", "model.bin", "shared_vocabulary.json"),
-        *("source_vocabulary.json", "target_vocabulary.json"),
-    },
+    "conversion.txt": set(
+        """
+        labels.txt model.keras original run.json
+        source.json source.spm target.json target.spm
+        """.split()
+    ),
+    "export.txt": set(
+        """
+        added_tokens.json chat_template.jinja config.json generation_config.json merges.txt
+        model.bin model.safetensors sentencepiece.bpe.model shared_vocabulary.json source.spm
+        source_vocabulary.json special_tokens_map.json spiece.model target.spm target_vocab.json
+        target_vocabulary.json tokenizer.json tokenizer.model tokenizer_config.json
+        vocab-src.json vocab-tgt.json vocab.json vocab.txt
+        """.split()
+    ),
 }
 """Dict with one entry for each type of exported or converted directory: the name of its main file,
 and the names of all other files. A directory that contains any other name is never replaced.

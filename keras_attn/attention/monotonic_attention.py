@@ -119,8 +119,7 @@ class MonotonicAttention(FeedbackAttention):
             )
         check_nonnegative_number(sigmoid_noise=sigmoid_noise)
         check_number(
-            *("score_bias", score_bias, math.isfinite),
-            *("that is finite", "The default is 0.0."),
+            "score_bias", score_bias, math.isfinite, "that is finite", "The default is 0.0."
         )
         check_seed(seed)
         check_compute_dtype(self, mechanism=mechanism)

@@ -289,7 +289,10 @@ def _entry(model_type, changed, old_keys, tokenizer=None, **options):
     }
     settings = {**SETTINGS, **_old_keys(*old_keys), **changed}
     return Architecture(
-        *(model_type, settings, build, copy_weights),
+        model_type,
+        settings,
+        build,
+        copy_weights,
         tokenizer=tokenizer,
         options={**defaults, **options},
     )

@@ -129,7 +129,11 @@ def build_gpt2(
         "activation_dropout": 0.0,
     }
     model = _build_model(
-        *(settings, settings["vocab_size"], features, settings["n_layer"], block),
+        settings,
+        settings["vocab_size"],
+        features,
+        settings["n_layer"],
+        block,
         positions=LearnedPositions(settings["n_positions"]),
         dropout=settings["embd_pdrop"],
     )
@@ -214,7 +218,11 @@ def build_opt(
         "activation_dropout": 0.0,
     }
     model = _build_model(
-        *(settings, settings["vocab_size"], features, settings["num_hidden_layers"], block),
+        settings,
+        settings["vocab_size"],
+        features,
+        settings["num_hidden_layers"],
+        block,
         positions=LearnedPositions(settings["max_position_embeddings"], offset=OPT_OFFSET),
     )
     return None, model
@@ -293,7 +301,11 @@ def build_llama(
         "attention_dropout": settings["attention_dropout"],
     }
     model = _build_model(
-        *(settings, settings["vocab_size"], features, settings["num_hidden_layers"], block),
+        settings,
+        settings["vocab_size"],
+        features,
+        settings["num_hidden_layers"],
+        block,
         scale_embedding=options["is_gemma"],
     )
     return None, model
@@ -357,18 +369,13 @@ def _gemma_gate(settings):
 def _llama(model_type, settings, has_bias=False, is_gemma=False, adds_start=True):
     options = {"has_bias": has_bias, "is_gemma": is_gemma, "adds_start": adds_start}
     table = {**LLAMA_SETTINGS, **settings}
-    functions = build_llama, copy_llama
-    return Architecture(model_type, table, *functions, True, "json", options)
+    return Architecture(model_type, table, build_llama, copy_llama, True, "json", options)
 
 
 GPT2 = Architecture(
-    *("gpt2", GPT2_SETTINGS, build_gpt2, copy_gpt2, True, "json"),
-    options={"adds_start": False},
+    "gpt2", GPT2_SETTINGS, build_gpt2, copy_gpt2, True, "json", {"adds_start": False}
 )
-OPT = Architecture(
-    *("opt", OPT_SETTINGS, build_opt, copy_opt, True, "json"),
-    options={"adds_start": True},
-)
+OPT = Architecture("opt", OPT_SETTINGS, build_opt, copy_opt, True, "json", {"adds_start": True})
 LLAMA = _llama("llama", _BIASES)
 MISTRAL = _llama(
     "mistral",

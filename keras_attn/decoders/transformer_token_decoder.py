@@ -70,9 +70,18 @@ class TransformerTokenDecoder(TokenDecoder):
             check_positive_integer("cache_block_size", cache_block_size)
         check_block(block)
         self.check_block(block)
-        parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
         self.stack = TransformerStack(
-            *(*parts, dropout, seed, embedding_norm), dtype=self.dtype_policy, name="stack"
+            block,
+            embedding,
+            num_layers,
+            positions,
+            position_bias,
+            scale_embedding,
+            dropout,
+            seed,
+            embedding_norm,
+            dtype=self.dtype_policy,
+            name="stack",
         )
         self.growing_cache = growing_cache
         self.cache_block_size = cache_block_size

@@ -131,9 +131,18 @@ class TransformerEncoder(Layer):
         check_token_ids(pad_token_id=pad_token_id)
         check_optional_token_ids(start_token_id=start_token_id, end_token_id=end_token_id)
         check_layers(token_types=token_types)
-        parts = (block, embedding, num_layers, positions, position_bias, scale_embedding)
         self.stack = TransformerStack(
-            *(*parts, dropout, seed, embedding_norm), dtype=self.dtype_policy, name="stack"
+            block,
+            embedding,
+            num_layers,
+            positions,
+            position_bias,
+            scale_embedding,
+            dropout,
+            seed,
+            embedding_norm,
+            dtype=self.dtype_policy,
+            name="stack",
         )
         self.embedding = embedding
         self.token_types = token_types

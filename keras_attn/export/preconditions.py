@@ -6,10 +6,7 @@ import keras
 
 from keras_attn._layer.flatten_layers import flatten_layers
 
-DTYPES = (
-    *("float16", "float32", "float64", "bool"),
-    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-)
+DTYPES = "float16 float32 float64 bool int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
 """Dtypes that an input of an exported file can have."""
 
 

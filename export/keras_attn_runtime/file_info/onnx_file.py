@@ -20,13 +20,16 @@ from keras_attn_runtime.file_info.protobuf import (
 )
 from keras_attn_runtime.file_info.tensor_value import TensorValue
 
-DTYPES = {
-    **{1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64"},
-    **{8: "string", 9: "bool", 10: "float16", 11: "float64", 12: "uint32", 13: "uint64"},
-    **{14: "complex64", 15: "complex128", 16: "bfloat16", 17: "float8e4m3fn"},
-    **{18: "float8e4m3fnuz", 19: "float8e5m2", 20: "float8e5m2fnuz", 21: "uint4", 22: "int4"},
-    23: "float4e2m1",
-}
+DTYPES = dict(
+    enumerate(
+        """
+        float32 uint8 int8 uint16 int16 int32 int64 string bool float16 float64 uint32 uint64
+        complex64 complex128 bfloat16 float8e4m3fn float8e4m3fnuz float8e5m2 float8e5m2fnuz
+        uint4 int4 float4e2m1
+        """.split(),
+        start=1,
+    )
+)
 """`TensorProto.DataType` of the ONNX specification."""
 
 EXTERNAL = 1

@@ -1,8 +1,14 @@
 from collections.abc import Set
 
 PRECISIONS = {
-    **{"int4": "int4", "uint4": "int4", "int8": "int8", "uint8": "int8"},
-    **{"float16": "float16", "bfloat16": "bfloat16", "float32": "float32", "float64": "float64"},
+    "int4": "int4",
+    "uint4": "int4",
+    "int8": "int8",
+    "uint8": "int8",
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float32": "float32",
+    "float64": "float64",
 }
 """Maps the dtype of matrices to the precision of a file, in order of increasing precision."""
 

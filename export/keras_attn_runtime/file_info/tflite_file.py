@@ -10,11 +10,14 @@ from keras_attn_runtime.errors import ModelFileError
 from keras_attn_runtime.file_info.precision import lowest_precision
 from keras_attn_runtime.file_info.tensor_value import Signatures, TensorValue
 
-DTYPES = {
-    **{0: "float32", 1: "float16", 2: "int32", 3: "uint8", 4: "int64", 5: "string", 6: "bool"},
-    **{7: "int16", 8: "complex64", 9: "int8", 10: "float64", 11: "complex128", 12: "uint64"},
-    **{13: "resource", 14: "variant", 15: "uint32", 16: "uint16", 17: "int4", 18: "bfloat16"},
-}
+DTYPES = dict(
+    enumerate(
+        """
+        float32 float16 int32 uint8 int64 string bool int16 complex64 int8 float64 complex128
+        uint64 resource variant uint32 uint16 int4 bfloat16
+        """.split()
+    )
+)
 """`TensorType` of the TensorFlow Lite schema."""
 
 # Numbers of fields in the TensorFlow Lite schema.

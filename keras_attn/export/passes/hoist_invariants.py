@@ -16,15 +16,18 @@ if TYPE_CHECKING:
     import onnx
 
 # Deterministic operators that cannot fail for any values of inputs with valid shapes and types.
-_ALWAYS = (ELEMENTWISE - {"Div", "Mod"}) | {
-    *(REDUCTIONS - {"ReduceMax", "ReduceMin"}),
-    *("Concat", "MatMul", "Range", "Shape", "Slice", "Transpose", "Unsqueeze"),
-}
+_ALWAYS = (
+    (ELEMENTWISE - {"Div", "Mod"})
+    | (REDUCTIONS - {"ReduceMax", "ReduceMin"})
+    | {"Concat", "MatMul", "Range", "Shape", "Slice", "Transpose", "Unsqueeze"}
+)
 # Operators whose results count as sizes if all their inputs are constants or sizes.
-_OF_SIZES = {
-    *("Add", "Cast", "Concat", "ConstantOfShape", "Expand", "Gather", "Identity", "Max", "Min"),
-    *("Mul", "Range", "ReduceProd", "ReduceSum", "Shape", "Slice", "Squeeze", "Unsqueeze"),
-}
+_SIZE_OPERATORS = set(
+    """
+    Add Cast Concat ConstantOfShape Expand Gather Identity Max Min Mul Range ReduceProd ReduceSum
+    Shape Slice Squeeze Unsqueeze
+    """.split()
+)
 
 
 def hoist_invariants(model: "onnx.ModelProto") -> None:
@@ -103,7 +106,7 @@ def _cannot_fail(model: "onnx.ModelProto") -> set[str]:
             read = read_names(node)
             is_fraction = node.op_type == "Div" and types[node.output[0]] == TensorProto.FLOAT
             is_constant = read <= constants and not list(subgraphs(node))
-            is_size = node.op_type == "Shape" or read <= sizes and node.op_type in _OF_SIZES
+            is_size = node.op_type == "Shape" or read <= sizes and node.op_type in _SIZE_OPERATORS
             if is_size:
                 sizes.update(node.output)
             if node.op_type in _ALWAYS or is_fraction or is_constant or is_size:
