@@ -13,11 +13,10 @@ from keras_attn_runtime.file_info.tensor_value import TensorValue
 
 HELP = "describe a model file"
 DESCRIPTION = (
-    "Describes a file or directory: format, inputs, outputs, precision, settings, tokenizers, and "
-    "the versions of the programs that wrote it. Supports ONNX files (also of other programs), "
-    "SavedModels, .keras files and TensorFlow Lite (LiteRT) files, without the libraries that run "
-    "them. Verifies checksums. Exit status: 0 recognized; 1 damaged or not recognized; 2 invalid "
-    "command line."
+    "Describes an ONNX or LiteRT file: format, inputs, outputs, precision, settings, tokenizers, "
+    "and the versions of the programs that wrote it. Verifies checksums. Needs no library that "
+    "runs the file. Names the format of SavedModels, Keras files and others. Exit status: "
+    "0 recognized; 1 damaged or not recognized; 2 invalid command line."
 )
 
 

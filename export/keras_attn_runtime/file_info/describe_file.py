@@ -17,9 +17,7 @@ from keras_attn_runtime.file_format.litert_container import (
     LiteRTContainer,
     is_exported_litert_file,
 )
-from keras_attn_runtime.file_info.keras_file import KerasFile
 from keras_attn_runtime.file_info.read_metadata import read_onnx_file
-from keras_attn_runtime.file_info.saved_model import SavedModel
 from keras_attn_runtime.file_info.tensor_value import Signatures, TensorValue
 from keras_attn_runtime.file_info.tflite_file import TfliteFile
 from keras_attn_runtime.files.foreign_files import identify_foreign
@@ -41,10 +39,8 @@ LONGEST_TEXT = 200
 def describe_file(path: str | PathLike[str]) -> dict[str, Any]:
     """Describes a model file or directory.
 
-    The description contains the inputs and outputs of ONNX files, TensorFlow Lite (LiteRT) files
-    and SavedModels, also of other programs than keras-attn, and the inputs of `.keras` files. For
-    the directory of a training run and for HDF5, PyTorch, gzip and zip files, the description
-    contains only the `kind`.
+    ONNX and TensorFlow Lite (LiteRT) files are described. For SavedModels, Keras files, training
+    runs and other known formats, the description contains only the `kind`.
 
     Args:
         path: string or path.
@@ -66,10 +62,6 @@ def describe_file(path: str | PathLike[str]) -> dict[str, Any]:
     kind, _ = identify_foreign(path)
     if kind is None:
         return _describe_onnx(path)
-    if kind == "a Keras file":
-        return _describe_keras(kind, path)
-    if path.name == "saved_model.pb":
-        return _describe_saved_model(kind, path)
     if is_exported_litert_file(path):
         return _describe_litert(path)
     content = map_file(path)
@@ -81,8 +73,6 @@ def describe_file(path: str | PathLike[str]) -> dict[str, Any]:
 def _describe_directory(path: Path) -> dict[str, Any]:
     if (path / "model.onnx").is_file():
         return _describe_onnx(path / "model.onnx")
-    if (path / "saved_model.pb").is_file():
-        return _describe_saved_model("a TensorFlow SavedModel", path / "saved_model.pb")
     kind, _ = identify_foreign(path)
     if kind is None:
         raise ModelFileError(
@@ -91,8 +81,6 @@ def _describe_directory(path: Path) -> dict[str, Any]:
         )
     if (path / "start.onnx").is_file():
         return _describe_onnx(path / "start.onnx") | {"kind": f"{kind}; this is its start.onnx"}
-    if (path / "model.keras").is_file():
-        return _describe_keras(kind, path / "model.keras")
     return {"kind": kind}
 
 
@@ -123,7 +111,7 @@ def _describe_onnx(path: Path) -> dict[str, Any]:
 def _describe_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
     """Returns the entries of keras-attn, parsed as JSON, and all other entries as strings."""
     description: dict[str, Any] = {}
-    others: dict[str, str] = {}
+    texts: dict[str, str] = {}
     tokenizers: dict[str, dict[str, Any]] = {}
     for key, value in metadata.items():
         name = key.removeprefix(PREFIX)
@@ -134,13 +122,13 @@ def _describe_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
         elif name != key:
             description[name] = _json_or_text(value)
         else:
-            others[key] = value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]} ..."
+            texts[key] = value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]} ..."
     settings = description.get("settings")
     if is_object(settings):
         description["versions"] = settings.pop("versions", {})
         for side, entries in tokenizers.items():
             entries |= _tokenizer_options(settings.get(side), description.get("format"))
-    return {**description, "tokenizers": tokenizers, "metadata": others}
+    return {**description, "tokenizers": tokenizers, "metadata": texts}
 
 
 def _tokenizer_options(side: object, number: object) -> dict[str, Any]:
@@ -173,12 +161,6 @@ def _json_or_text(value: str) -> Any:
         return value
 
 
-def _describe_saved_model(kind: str, path: Path) -> dict[str, Any]:
-    model = SavedModel.from_bytes(map_file(path))
-    versions = {"tensorflow": model.version}
-    return {"kind": kind, "signatures": _signatures(model.signatures), "versions": versions}
-
-
 def _describe_litert(path: Path) -> dict[str, Any]:
     container = LiteRTContainer.from_path(path)
     model = _describe_tflite(memoryview(container.model))
@@ -202,17 +184,6 @@ def _describe_tflite(content: memoryview) -> dict[str, Any]:
     }
 
 
-def _describe_keras(kind: str, path: Path) -> dict[str, Any]:
-    file = KerasFile.from_path(path)
-    return {
-        "kind": kind,
-        "class": file.class_name,
-        "name": file.name,
-        "inputs": _values(file.inputs),
-        "versions": file.versions,
-    }
-
-
 def _signatures(signatures: Signatures) -> dict[str, Any]:
     return {
         name: {"inputs": _values(inputs), "outputs": _values(outputs)}
@@ -221,4 +192,4 @@ def _signatures(signatures: Signatures) -> dict[str, Any]:
 
 
 def _values(values: Iterable[TensorValue]) -> list[dict[str, Any]]:
-    return [asdict(each) for each in values]
+    return [asdict(value) for value in values]

@@ -138,48 +138,6 @@ def test_foreign_onnx_file_is_described(tmp_path, capsys):
     assert found["metadata"]["author"] == "a" and len(found["metadata"]["long"]) < 300
 
 
-def test_keras_file_is_described(tmp_path, capsys):
-    keras = pytest.importorskip("keras")
-    inputs = keras.Input((None,), dtype="int32", name="source_ids")
-    keras.Model(inputs, keras.layers.Embedding(5, 2)(inputs), name="mine").save(
-        tmp_path / "model.keras"
-    )
-    (tmp_path / "run.json").write_text("{}")
-    for path in (tmp_path / "model.keras", tmp_path):  # the second is a run directory
-        found = info(path, capsys)
-        assert (found["class"], found["name"]) == ("Functional", "mine")
-        assert found["inputs"] == [
-            {"name": "source_ids", "dtype": "int32", "shape": [None, None], "optional": False}
-        ]
-        assert found["versions"]["keras_version"] == keras.__version__
-
-
-def test_saved_model_is_described(tmp_path, capsys):
-    tf = pytest.importorskip("tensorflow")
-    module = tf.Module()
-
-    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.int32), tf.TensorSpec([], tf.string)])
-    def call(ids, text=tf.constant("nothing")):  # noqa: B008
-        return {"scores": tf.cast(ids, tf.float32), "same": text}
-
-    tf.saved_model.save(module, tmp_path / "model", signatures={"translate": call})
-    for path in (tmp_path / "model", tmp_path / "model" / "saved_model.pb"):
-        found = info(path, capsys)
-        assert "TensorFlow SavedModel" in found["kind"]
-        assert found["versions"] == {"tensorflow": tf.__version__}
-        signature = found["signatures"]["translate"]
-        ids, text = signature["inputs"]
-        assert (ids["name"], ids["dtype"], ids["shape"]) == ("ids", "int32", [None, 3])
-        assert (text["name"], text["dtype"], text["shape"]) == ("text", "string", [])
-        assert text["optional"] and not ids["optional"]
-        assert {each["name"]: each["dtype"] for each in signature["outputs"]} == {
-            "scores": "float32",
-            "same": "string",
-        }
-    assert main(["info", str(tmp_path / "model")]) == 0
-    assert "      ids: int32 (?, 3)" in capsys.readouterr().out
-
-
 def test_tflite_file_is_described(tmp_path, capsys):
     tf = pytest.importorskip("tensorflow")
 
@@ -211,12 +169,26 @@ def archive(*names):
         (b"\x89HDF\r\n\x1a\n" + bytes(100), "an HDF5 file"),
         (archive("model/data.pkl"), "a PyTorch file"),
         (b"\x1f\x8b\x08" + bytes(100), "a gzip archive"),
+        (archive("metadata.json", "config.json"), "a Keras file"),
     ],
-    ids=["hdf5", "pytorch", "gzip"],
+    ids=["hdf5", "pytorch", "gzip", "keras"],
 )
 def test_other_files_are_named(tmp_path, capsys, content, kind):
     (tmp_path / "file").write_bytes(content)
     assert info(tmp_path / "file", capsys)["kind"].startswith(kind)
+
+
+@pytest.mark.parametrize(
+    "name, kind",
+    [
+        ("saved_model.pb", "a TensorFlow SavedModel"),
+        ("run.json", "the directory of a training run"),
+        ("model.keras", "a directory with model.keras"),
+    ],
+)
+def test_other_directories_are_named(tmp_path, capsys, name, kind):
+    (tmp_path / name).write_bytes(b"")
+    assert info(tmp_path, capsys) == {"kind": kind}
 
 
 def test_steps_are_described(model_path, tmp_path, capsys):
@@ -235,9 +207,8 @@ def test_steps_are_described(model_path, tmp_path, capsys):
         b"some text",
         bytes(100),
         b"\x1c\0\0\0TFL3" + b"\xff" * 100,
-        archive("metadata.json", "config.json"),
     ],
-    ids=["empty", "cut", "no graph", "text", "zeros", "tflite", "keras"],
+    ids=["empty", "cut", "no graph", "text", "zeros", "tflite"],
 )
 def test_damaged_and_unknown_files_are_one_line(tmp_path, capsys, content):
     (tmp_path / "file").write_bytes(content)
