@@ -7,7 +7,7 @@ length, score and log probability.
 
 import collections
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -65,46 +65,6 @@ def allowed_tokens(
         is_early = token == end and len(prefix) < min_length
         if token not in suppressed and not is_early and log_probs[token] > -np.inf:
             yield token
-
-
-def without_repetition(
-    logits_after: LogProbsAfter, repetition_penalty: float = 1.0, no_repeat_ngram_size: int = 0
-) -> LogProbsAfter:
-    """Returns a function `log_probs_after` with repetition penalty and n-gram blocking.
-
-    The repetition penalty is from Keskar et al., 2019, and the n-gram blocking from Paulus et al.,
-    2018. Tokens that would repeat an n-gram get a log probability of minus infinity.
-    """
-
-    size = no_repeat_ngram_size
-
-    def ngrams(tokens: Tokens) -> list[Tokens]:
-        return [tokens[i : i + size] for i in range(len(tokens) - size + 1)]
-
-    def log_probs_after(prefix: Tokens) -> np.ndarray:
-        logits = np.array(logits_after(prefix), "float64")
-        for token in set(prefix):
-            factor = repetition_penalty
-            logits[token] *= 1 / factor if logits[token] > 0 else factor
-        log_probs = log_softmax(logits)
-        for token in range(len(logits)):
-            if size and (*prefix, token)[-size:] in ngrams(prefix):
-                log_probs[token] = -np.inf
-        return log_probs
-
-    return log_probs_after
-
-
-def with_prefix(log_probs_after: LogProbsAfter, forced: Sequence[int]) -> LogProbsAfter:
-    """Returns a function `log_probs_after` in which all sequences begin with `forced`."""
-
-    def only_forced(prefix: Tokens) -> np.ndarray:
-        log_probs = np.array(log_probs_after(prefix))
-        if len(prefix) < len(forced):
-            log_probs[np.arange(len(log_probs)) != forced[len(prefix)]] = -np.inf
-        return log_probs
-
-    return only_forced
 
 
 def greedy_search(

@@ -5,6 +5,7 @@ import pytest
 from keras_attn import BeamDecoder
 from keras_attn.testing import search_oracles
 from tests.contracts import assert_close, assert_found, numpy
+from tests.search.constrained_oracles import with_prefix
 from tests.search.table_decoder import TableDecoder, log_probs_of, random_tables
 
 LIMIT = 6
@@ -45,7 +46,7 @@ def test_prefixes_are_followed_by_every_group():
     results = numpy(make_search(**settings)(TABLES, prefix_ids=BY_LANGUAGE))
     expected = [
         search_oracles.beam_search(
-            search_oracles.with_prefix(log_probs_of(table), prefix[prefix != 0]), LIMIT, **settings
+            with_prefix(log_probs_of(table), prefix[prefix != 0]), LIMIT, **settings
         )
         for table, prefix in zip(TABLES, BY_LANGUAGE, strict=True)
     ]

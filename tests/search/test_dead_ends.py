@@ -17,6 +17,7 @@ from keras_attn.search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_sc
 from keras_attn.testing import search_oracles
 from tests import oracles
 from tests.contracts import assert_close, assert_found, assert_identical, numpy
+from tests.search.constrained_oracles import without_repetition
 from tests.search.table_decoder import TableDecoder, node_after, random_tables
 from tests.search.test_host_loop import run_on_the_host
 from tests.slow_cases import slow_on_jax
@@ -52,7 +53,7 @@ def log_probs_after(table, no_repeat_ngram_size=0):
         return logits[node_after(prefix, len(table))]
 
     rules = {"no_repeat_ngram_size": no_repeat_ngram_size}
-    return search_oracles.without_repetition(logits_after, **rules)
+    return without_repetition(logits_after, **rules)
 
 
 CASES = {

@@ -6,6 +6,7 @@ from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder, rnn_seq2seq
 from keras_attn.testing import search_oracles
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, assert_found, assert_identical, numpy
+from tests.search.constrained_oracles import with_prefix, without_repetition
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
 
 LIMIT = 7
@@ -23,7 +24,7 @@ def found(search, *arguments, prefix_ids=PREFIX_IDS, **settings):
 
 def after_each_prefix():
     return [
-        search_oracles.with_prefix(log_probs_of(table), prefix)
+        with_prefix(log_probs_of(table), prefix)
         for table, prefix in zip(TABLES, PREFIXES, strict=True)
     ]
 
@@ -162,10 +163,8 @@ def test_a_forced_prefix_outside_of_the_vocabulary_is_refused():
 
 def after_without_repetition(table, prefix, **settings):
     """The prefix with the probabilities of the model, then what repeats nothing of it."""
-    of_model = search_oracles.with_prefix(log_probs_of(table), prefix)
-    behind = search_oracles.without_repetition(
-        lambda tokens: table[node_after(tokens, len(table))], **settings
-    )
+    of_model = with_prefix(log_probs_of(table), prefix)
+    behind = without_repetition(lambda tokens: table[node_after(tokens, len(table))], **settings)
     return lambda tokens: (of_model if len(tokens) < len(prefix) else behind)(tokens)
 
 

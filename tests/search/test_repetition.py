@@ -6,6 +6,7 @@ from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder
 from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repetition
 from keras_attn.testing import search_oracles
 from tests.contracts import assert_close, assert_found, assert_identical, numpy, tensor
+from tests.search.constrained_oracles import without_repetition
 from tests.search.table_decoder import TableDecoder, node_after, random_tables
 from tests.slow_cases import slow_on_jax
 
@@ -30,7 +31,7 @@ def found(search, *arguments, **settings):
 
 def log_probs_of(table, settings):
     logits_after = lambda prefix: table[node_after(prefix, len(table))]  # noqa: E731
-    return search_oracles.without_repetition(logits_after, **settings)
+    return without_repetition(logits_after, **settings)
 
 
 def ngrams(tokens, size):
