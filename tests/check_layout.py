@@ -38,7 +38,7 @@ ORDERS = {
         models forecasting testing text training visualize convert export
     """.split(),
     "keras_attn.export": """
-        _types export_error telemetry require run_in_background preconditions passes trace
+        _types export_error require run_in_background preconditions passes trace
         checks formats __main__
     """.split(),
     "keras_attn_runtime": """

@@ -24,7 +24,7 @@ INSIDE = {
     "keras_attn/export/formats/litert_file.py": "called with a temporary path",
     "keras_attn/export/trace/litert_operators.py": "changes a temporary SavedModel",
     "keras_attn/text/corpus_report.py": "called with a temporary path",
-    "keras_attn/text/encoded_sentences_writer.py": "called with a temporary path",
+    "keras_attn/text/encode_pairs.py": "called with a temporary path",
     "export/keras_attn_runtime/files/atomic_files.py": "the block itself",
     "export/keras_attn_runtime/commands/forecast.py": "a device or a pipe",
     "export/keras_attn_runtime/commands/progress.py": "the null device",

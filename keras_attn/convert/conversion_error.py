@@ -1,3 +1,7 @@
+import contextlib
+from collections.abc import Iterator
+
+
 class ConversionError(ValueError):
     """A checkpoint cannot be converted exactly. The message contains the reason and advice.
 
@@ -18,3 +22,23 @@ class ConversionError(ValueError):
                 f"{len(messages)} problems. {' '.join(numbered)}"
             )
         super().__init__(text)
+
+
+class Problems:
+    """Collects the errors of independent checks, so that one error reports all of them."""
+
+    def __init__(self) -> None:
+        self._messages: list[str] = []
+
+    @contextlib.contextmanager
+    def collect(self) -> Iterator[None]:
+        """Context manager that keeps a `ConversionError` of its block for `raise_all`."""
+        try:
+            yield
+        except ConversionError as error:
+            self._messages += error.messages
+
+    def raise_all(self) -> None:
+        """Raises one `ConversionError` with all messages, if there are any."""
+        if self._messages:
+            raise ConversionError(*dict.fromkeys(self._messages))

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 
 from keras_attn.convert.checkpoint import CONFIG, Checkpoint
-from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.conversion_error import ConversionError, Problems
 from keras_attn.convert.encoder_heads import build_model, copy_head, pooler_name
 from keras_attn.convert.encoder_models import (
     ENCODERS,
@@ -17,7 +17,6 @@ from keras_attn.convert.encoder_models import (
 )
 from keras_attn.convert.generation_settings import GENERATION
 from keras_attn.convert.json_tokenizers import build_json_tokenizer
-from keras_attn.convert.problems import Problems
 from keras_attn.convert.settings import SettingReport, Settings, check_ignored, irrelevant
 from keras_attn.convert.tokenizer_files import TOKENIZER_JSON, TokenizerFiles
 from keras_attn.convert.tokenizers import TokenizerIds, TokenizerReader

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
-from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.conversion_error import ConversionError, Problems
 from keras_attn.convert.from_transformers import SEARCHES, Conversion
 from keras_attn.convert.opennmt_checkpoint import OpenNMTCheckpoint
 from keras_attn.convert.opennmt_description import (
@@ -28,7 +28,6 @@ from keras_attn.convert.opennmt_tokenizers import (
     read_vocabulary,
     tokenization_settings,
 )
-from keras_attn.convert.problems import Problems
 from keras_attn.convert.settings import Settings, check_ignored
 from keras_attn.convert.weight_copy import WeightCopy
 from keras_attn.models.generation_model import GenerationModel

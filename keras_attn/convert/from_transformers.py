@@ -9,12 +9,11 @@ from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn.convert.architectures import find_architecture
 from keras_attn.convert.checkpoint import Checkpoint
 from keras_attn.convert.checkpoint_settings import checkpoint_settings
-from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.conversion_error import ConversionError, Problems
 from keras_attn.convert.encoder_conversion import convert_encoder
 from keras_attn.convert.encoder_models import ENCODERS
 from keras_attn.convert.generation_config import SEARCHES
 from keras_attn.convert.original_files import read_original_files
-from keras_attn.convert.problems import Problems
 from keras_attn.convert.search_settings import search_settings, with_languages
 from keras_attn.convert.settings import SettingReport, check_ignored
 from keras_attn.convert.tokenizers import TokenizerIds, TokenizerReader

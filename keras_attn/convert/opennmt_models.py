@@ -6,9 +6,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert.conversion_error import ConversionError, Problems
 from keras_attn.convert.opennmt_settings import END, PAD, START
-from keras_attn.convert.problems import Problems
 from keras_attn.convert.settings import Settings
 from keras_attn.convert.weight_copy import WeightCopy
 from keras_attn.decoders.transformer_decoder import TransformerDecoder

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_attn.convert.conversion_error import ConversionError
-from keras_attn.convert.problems import Problems
+from keras_attn.convert.conversion_error import ConversionError, Problems
 from keras_attn.convert.search_settings import SearchSettings
 from keras_attn.convert.settings import (
     Setting,

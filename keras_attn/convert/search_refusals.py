@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from keras_attn.convert.conversion_error import ConversionError
-from keras_attn.convert.problems import Problems
+from keras_attn.convert.conversion_error import ConversionError, Problems
 from keras_attn.convert.settings import Settings
 
 ADVICE = (

@@ -2,7 +2,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from keras_attn.convert.problems import Problems
+from keras_attn.convert.conversion_error import Problems
 from keras_attn.convert.search_refusals import (
     check_ngrams,
     check_renormalization,

@@ -13,8 +13,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeGuard
 
-from keras_attn.convert.conversion_error import ConversionError
-from keras_attn.convert.problems import Problems
+from keras_attn.convert.conversion_error import ConversionError, Problems
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,8 +16,7 @@ from keras_attn._layer.argument_checks import (
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
-from keras_attn.attention.coverage_loss import coverage_loss
-from keras_attn.attention.doubly_stochastic_loss import doubly_stochastic_loss
+from keras_attn.attention.attention_losses import coverage_loss, doubly_stochastic_loss
 from keras_attn.decoders.token_decoder import TokenDecoder
 from keras_attn.masks import join, padding_mask
 from keras_attn.rnn.attention_rnn import AttentionRNN

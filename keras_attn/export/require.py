@@ -6,8 +6,6 @@ from os import PathLike
 
 import keras
 
-from keras_attn.export.telemetry import disable_telemetry
-
 _EXTRAS = {
     "ai_edge_litert": "litert",
     "onnxruntime_extensions": "strings",
@@ -90,3 +88,13 @@ def _advice(modules: Sequence[str], missing: Collection[str]) -> Iterator[str]:
         yield f"them: `pip install keras-attn[{extra}]`"
     if "onnxruntime" in missing:
         yield "ONNX Runtime: `pip install onnxruntime` (CPU) or `onnxruntime-gpu` (CUDA), not both"
+
+
+def disable_telemetry() -> None:
+    """Prevents ONNX Runtime 1.30 and newer from writing to the user's home directory.
+
+    On import, ONNX Runtime writes an id and a database of events there, unless the environment
+    variable `ORT_DISABLE_TELEMETRY` is 1. This function sets the variable unless the user has set
+    it. Call the function before each import of onnxruntime.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

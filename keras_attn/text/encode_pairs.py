@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from keras_attn._files.lines import read_lines
 from keras_attn.text.corpus_report import CorpusReport
-from keras_attn.text.encoded_sentences_writer import EncodedSentencesWriter
+from keras_attn.text.encoded_sentences import file_paths
 from keras_attn.text.tokenizer import SpecialTokenIds, Tokenizer
 
 _PAIRS_PER_CHUNK = 8192
@@ -144,3 +145,33 @@ def _require_pairs(report: CorpusReport, source_path: TextPath, target_path: Tex
             f"with an empty side and {report.dropped_long} longer pairs. Increase "
             "max_source_length or max_target_length."
         )
+
+
+class EncodedSentencesWriter:
+    """Appends sentences of ids to the two files that `EncodedSentences.load` reads.
+
+    Args:
+        directory: Path of an existing directory.
+        name: String, name of the sentences, such as `"source"`. The file names contain it.
+    """
+
+    def __init__(self, directory: str | PathLike, name: str) -> None:
+        self.num_tokens = 0
+        ids_path, offsets_path = file_paths(directory, name)
+        self._ids_file = open(ids_path, "wb")
+        self._offsets_file = open(offsets_path, "wb")
+        self._offsets_file.write(np.zeros(1, "<i8").tobytes())
+
+    def append(self, sentences: Sequence[Sequence[int]]) -> None:
+        lengths = np.fromiter(map(len, sentences), "<i8", len(sentences))
+        ids = np.fromiter(chain.from_iterable(sentences), "<i4", lengths.sum())
+        self._ids_file.write(ids.tobytes())
+        self._offsets_file.write((self.num_tokens + np.cumsum(lengths)).astype("<i8").tobytes())
+        self.num_tokens += len(ids)
+
+    def __enter__(self) -> "EncodedSentencesWriter":
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._ids_file.close()
+        self._offsets_file.close()

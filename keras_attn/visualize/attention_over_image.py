@@ -13,9 +13,14 @@ from keras_attn.visualize.alignment_tokens import (
     weights_array,
     word_ranges,
 )
-from keras_attn.visualize.font_families import import_matplotlib
 from keras_attn.visualize.image_pixels import image_pixels
-from keras_attn.visualize.new_figure import fitting_size, new_figure, set_title, text_style
+from keras_attn.visualize.new_figure import (
+    fitting_size,
+    import_matplotlib,
+    new_figure,
+    set_title,
+    text_style,
+)
 
 MOST_COLUMNS = 6
 IMAGE_WIDTH = 1.6  # inches

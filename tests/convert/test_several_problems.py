@@ -7,9 +7,9 @@ import pytest
 
 from keras_attn.convert import ConversionError, from_transformers
 from keras_attn.convert.architectures import ARCHITECTURES
+from keras_attn.convert.conversion_error import Problems
 from keras_attn.convert.encoder_models import ENCODERS
 from keras_attn.convert.generation_settings import GENERATION
-from keras_attn.convert.problems import Problems
 from keras_attn.convert.search_settings import search_settings
 from keras_attn.convert.settings import Settings
 

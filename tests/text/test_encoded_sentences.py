@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_attn.text import EncodedSentences, SpecialTokenIds, encoded_sentences
-from keras_attn.text.encoded_sentences_writer import EncodedSentencesWriter
+from keras_attn.text.encode_pairs import EncodedSentencesWriter
 
 LISTS = [[7, 8, 9], [], [5], [6, 4, 4, 4], [11]]
 

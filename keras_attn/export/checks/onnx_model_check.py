@@ -5,7 +5,7 @@ import numpy as np
 
 from keras_attn.export._types import Arrays, Run
 from keras_attn.export.export_error import ExportError
-from keras_attn.export.telemetry import disable_telemetry
+from keras_attn.export.require import disable_telemetry
 
 if TYPE_CHECKING:
     import onnx
