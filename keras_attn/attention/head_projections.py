@@ -8,7 +8,9 @@ from keras import ops
 from keras_attn._types import Tensor
 
 
-def project(inputs: Tensor, kernels: list[Tensor], biases: list[Tensor] | None = None) -> Tensor:
+def project_heads(
+    inputs: Tensor, kernels: list[Tensor], biases: list[Tensor] | None = None
+) -> Tensor:
     """Multiplies inputs by several kernels in one matrix product.
 
     Args:

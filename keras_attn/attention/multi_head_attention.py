@@ -26,7 +26,7 @@ from keras_attn.attention.attention_recorder import record
 from keras_attn.attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn.attention.blockwise_attention import blockwise_attention
 from keras_attn.attention.cache_view import CacheView
-from keras_attn.attention.head_projections import merge_heads, project, split_heads
+from keras_attn.attention.head_projections import merge_heads, project_heads, split_heads
 from keras_attn.attention.position_bias import (
     add_biases,
     check_position_bias,
@@ -526,7 +526,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         biases = None
         if self.use_bias:
             biases = [self._scaled(name, getattr(self, f"{name}_bias")) for name in names]
-        return project(ops.cast(inputs, self.compute_dtype), kernels, biases)
+        return project_heads(ops.cast(inputs, self.compute_dtype), kernels, biases)
 
     def _scaled(self, name, weight):
         """Returns a weight. The weights of the query projection are scaled by 1/sqrt(key_dim).

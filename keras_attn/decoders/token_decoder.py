@@ -8,7 +8,7 @@ from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import StaticShape, Tensor
 from keras_attn.decoders.step_decoder import StepDecoder
-from keras_attn.output_layers.projection import project
+from keras_attn.output_layers.projection import compute_logits
 
 
 class TokenDecoder(StepDecoder):
@@ -81,7 +81,7 @@ class TokenDecoder(StepDecoder):
 
     def project(self, outputs: Tensor) -> Tensor:
         """Maps outputs `(..., features)` to float32 logits `(..., V)`."""
-        return project(outputs, self.output_layer, self.output_bias)
+        return compute_logits(outputs, self.output_layer, self.output_bias)
 
     def get_config(self) -> dict[str, Any]:
         return {

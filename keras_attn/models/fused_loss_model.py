@@ -8,7 +8,7 @@ from keras_attn._backend.private_names import loss_weights
 from keras_attn._backend.replicas import num_replicas
 from keras_attn._types import Tensor
 from keras_attn.models.model_of_parts import ModelOfParts
-from keras_attn.output_layers.projection import can_fuse_projection, project
+from keras_attn.output_layers.projection import can_fuse_projection, compute_logits
 
 _trained_model: contextvars.ContextVar["FusedLossModel | None"] = contextvars.ContextVar(
     "trained_model", default=None
@@ -112,7 +112,7 @@ class FusedLossModel(ModelOfParts):
                 group.build(y, keras.KerasTensor(shape, dtype="float32"))
             found = statistics
             if not all(self.loss.has_statistics_for(each) for each in group.metrics):
-                found = project(ops.stop_gradient(features), layer, bias)  # logits
+                found = compute_logits(ops.stop_gradient(features), layer, bias)  # logits
             group.update_state(y, found, sample_weight)
         # As in Keras, divide the losses of layers by the number of replicas.
         others = [ops.sum(ops.cast(each, "float32")) / num_replicas() for each in self.losses]

@@ -39,7 +39,7 @@ def projection_operands(
     return features, kernel
 
 
-def project(features: Tensor, layer: Any, bias: Tensor | None = None) -> Tensor:
+def compute_logits(features: Tensor, layer: Any, bias: Tensor | None = None) -> Tensor:
     """Computes float32 logits from features.
 
     Args:

@@ -9,7 +9,7 @@ from keras_attn._layer.layer import Layer
 from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.serialize_shared import serialize_shared
 from keras_attn._types import ActivationLike, Mask, StaticShape, Tensor
-from keras_attn.output_layers.projection import project
+from keras_attn.output_layers.projection import compute_logits
 from keras_attn.transformer.feed_forward import get_activation
 
 
@@ -92,7 +92,7 @@ class TiedMLMHead(Layer):
 
     def call(self, inputs: Tensor, return_features: bool = False) -> Tensor:
         hidden = self.norm(self.dense(inputs))  # (..., E)
-        return hidden if return_features else project(hidden, self.embedding, self.bias)
+        return hidden if return_features else compute_logits(hidden, self.embedding, self.bias)
 
     def compute_output_shape(self, inputs_shape: StaticShape) -> tuple[int | None, ...]:
         return (*inputs_shape[:-1], self.embedding.input_dim)

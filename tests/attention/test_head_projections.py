@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.attention.head_projections import merge_heads, project, split_heads
+from keras_attn.attention.head_projections import merge_heads, project_heads, split_heads
 from tests.contracts import assert_close, assert_identical, numpy
 
 GENERATOR = np.random.default_rng(0)
@@ -14,7 +14,7 @@ BIASES = [GENERATOR.normal(size=size).astype("float32") for size in (6, 2)]
 def test_project_equals_a_product_for_each_kernel(biases):
     added = [0, 0] if biases is None else biases
     expected = [X @ kernel + bias for kernel, bias in zip(KERNELS, added, strict=True)]
-    assert_close(numpy(project(X, KERNELS, biases)), np.concatenate(expected, axis=-1))
+    assert_close(numpy(project_heads(X, KERNELS, biases)), np.concatenate(expected, axis=-1))
 
 
 @pytest.mark.parametrize("head_dims", [[2, 2], [2, 1]], ids=["one size", "two sizes"])
