@@ -62,7 +62,7 @@ def custom_gradient(
             if tensor is not None
         }
         missing = dict.fromkeys(tensors.keys() - given.keys())
-        of_given = [functools.partial(each, **missing) for each in (forward, backward)]
+        of_given = [functools.partial(function, **missing) for function in (forward, backward)]
         output, residuals = apply(of_given[0], of_given[1], given)
         return output, tuple(map(ops.stop_gradient, residuals))
 

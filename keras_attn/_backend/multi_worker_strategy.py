@@ -25,7 +25,7 @@ def multi_worker_strategy() -> Any:
         def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
             if isinstance(value, (tuple, list, dict)):
                 return tf.nest.map_structure(
-                    lambda each: self.experimental_local_results(each)[0], value
+                    lambda values: self.experimental_local_results(values)[0], value
                 )
             if axis == 0 and self.experimental_local_results(value)[0].shape.rank == 0:
                 axis = None

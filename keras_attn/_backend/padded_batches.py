@@ -32,11 +32,11 @@ def pad_batch(batch: Any, replicas: int) -> tuple[Any, ...]:
     Returns:
         Tuple with padded parts. The inputs are marked.
     """
-    inputs, *others = batch if isinstance(batch, tuple) else (batch,)
+    inputs, *targets_and_weights = batch if isinstance(batch, tuple) else (batch,)
     missing = -num_rows(inputs) % replicas
     pad = _tree_map(lambda a: np.concatenate([a, np.repeat(np.asarray(a)[-1:], missing, axis=0)]))
     marker = np.zeros((replicas, 1 + missing), "int8")
-    return {INPUTS: pad(inputs), ROWS: marker}, *map(pad, others)
+    return {INPUTS: pad(inputs), ROWS: marker}, *map(pad, targets_and_weights)
 
 
 def pad_dataset(dataset: Any, replicas: int, check: Callable[[Any], Any]) -> Any:
@@ -53,13 +53,13 @@ def pad_dataset(dataset: Any, replicas: int, check: Callable[[Any], Any]) -> Any
     """
     import tensorflow as tf
 
-    def pad_parts(inputs, *others):
+    def pad_parts(inputs, *targets_and_weights):
         size = tf.shape(_first(inputs))[0]
         with tf.control_dependencies([operation for operation in [check(size)] if operation]):
             missing = -size % replicas
         pad = _tree_map(lambda a: tf.concat([a, tf.repeat(a[-1:], missing, axis=0)], axis=0))
         marker = tf.concat([tf.ones(size, tf.int32), tf.zeros(missing, tf.int32)], axis=0)  # (B,)
-        return {INPUTS: pad(inputs), ROWS: marker}, *map(pad, others)
+        return {INPUTS: pad(inputs), ROWS: marker}, *map(pad, targets_and_weights)
 
     return dataset.map(pad_parts)
 
@@ -95,11 +95,11 @@ def num_rows(parts: Any) -> Any:
 
 
 def _first(parts):
-    return next(each for each in keras.tree.flatten(parts) if each is not None)
+    return next(part for part in keras.tree.flatten(parts) if part is not None)
 
 
 def _tree_map(function):
     """Returns a function that applies `function` to the leaves of a structure except `None`."""
     return lambda parts: keras.tree.map_structure(
-        lambda each: None if each is None else function(each), parts
+        lambda part: None if part is None else function(part), parts
     )

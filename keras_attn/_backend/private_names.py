@@ -207,9 +207,9 @@ def metric_directions(model: keras.Model) -> Iterator[tuple[str, str | None]]:
         yield metric.name, getattr(metric, "_direction", None)
         for group, prefix in groups:
             output = f"{group.output_name}_" if group.output_name else ""
-            for each in group.metrics:
-                for key in {f"{output}{each.name}", f"{output}{prefix}{each.name}"}:
-                    yield key, getattr(each, "_direction", None)
+            for user_metric in group.metrics:
+                for key in {f"{output}{user_metric.name}", f"{output}{prefix}{user_metric.name}"}:
+                    yield key, getattr(user_metric, "_direction", None)
 
 
 def build_symbolically(model: keras.Model, batch: Any) -> None:
@@ -270,7 +270,7 @@ def forget_original_parts(value: Any) -> None:
     """Updates the object ids in the copy of a `Tracker` to the ids of the copied parts."""
     if hasattr(value, "stored_ids"):
         value.stored_ids = {
-            name: {id(each) for each in parts} for name, (_, parts) in value.config.items()
+            name: {id(part) for part in parts} for name, (_, parts) in value.config.items()
         }
 
 

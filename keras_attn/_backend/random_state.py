@@ -30,7 +30,7 @@ def get_random_state() -> dict[str, Any]:
 
         state["torch"] = torch.get_rng_state().numpy()
         if torch.cuda.is_initialized():
-            state["cuda"] = [each.numpy() for each in torch.cuda.get_rng_state_all()]
+            state["cuda"] = [device.numpy() for device in torch.cuda.get_rng_state_all()]
     return state
 
 
@@ -45,4 +45,4 @@ def set_random_state(state: dict[str, Any]) -> None:
 
         torch.set_rng_state(torch.from_numpy(np.array(state["torch"])))
         if len(state.get("cuda", ())) == torch.cuda.device_count() > 0:
-            torch.cuda.set_rng_state_all([torch.from_numpy(each) for each in state["cuda"]])
+            torch.cuda.set_rng_state_all([torch.from_numpy(device) for device in state["cuda"]])

@@ -34,7 +34,7 @@ class TensorFlowCheckpoint:
         except self._errors as error:
             raise self._damaged(error) from error
         shapes = self._reader.get_variable_to_shape_map()
-        self.shapes: dict[str, tuple[int, ...]] = {n: tuple(each) for n, each in shapes.items()}
+        self.shapes: dict[str, tuple[int, ...]] = {n: tuple(shape) for n, shape in shapes.items()}
 
     def read(self, name: str) -> np.ndarray:
         """Returns a variable.

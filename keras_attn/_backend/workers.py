@@ -61,11 +61,11 @@ def gather_from_workers(model: keras.Model, number: int) -> list[int]:
         add_up = tf.function(lambda: strategy.run(sum_over_replicas, ([tf.constant(part)],)))
         (total,) = add_up()  # each replica of a worker adds the same values
         total = strategy.experimental_local_results(total)[0].numpy()
-        return [int(each) for each in total // len(strategy.extended.worker_devices)]
+        return [int(count) for count in total // len(strategy.extended.worker_devices)]
     from jax.experimental import multihost_utils
 
     gathered = multihost_utils.process_allgather(np.array(number, "int32"))
-    return [int(each) for each in gathered]
+    return [int(number) for number in gathered]
 
 
 def wait_for_workers(model: keras.Model) -> None:

@@ -85,17 +85,17 @@ class LowRankAdaptation:
             raise ValueError(
                 f"Expected lora_alpha to be a positive number. Received: lora_alpha={lora_alpha}."
             )
-        self._check_kernels(name, rank, [targets[each] for each in kernels])
+        self._check_kernels(name, rank, [targets[key] for key in kernels])
         with unlocked(layer):
-            for each in kernels:
-                kernel = targets[each][1]
+            for key in kernels:
+                kernel = targets[key][1]
                 for part, shape, initializer in (
                     ("a", (kernel.shape[0], rank), a_initializer),
                     ("b", (rank, kernel.shape[1]), b_initializer),
                 ):
-                    initializer = clone_initializer(keras.initializers.get(initializer), each)
+                    initializer = clone_initializer(keras.initializers.get(initializer), key)
                     variable = layer.add_weight(
-                        name=f"lora_{each}_{part}",
+                        name=f"lora_{key}_{part}",
                         shape=shape,
                         initializer=initializer,
                         regularizer=getattr(layer, "kernel_regularizer", None),
@@ -105,7 +105,7 @@ class LowRankAdaptation:
                         dtype="float32",
                         autocast=False,
                     )
-                    setattr(self, f"lora_{each}_{part}", variable)
+                    setattr(self, f"lora_{key}_{part}", variable)
                 kernel.trainable = False
             self.lora_rank, self.lora_alpha = rank, lora_alpha
             self.lora_kernels = kernels
@@ -169,8 +169,8 @@ class LowRankAdaptation:
                 # On TensorFlow, a variable that is created from `kernel.value` shares the memory of
                 # `kernel`.
                 value = ops.convert_to_numpy(kernel)
-                own = keras.Variable(value, dtype=kernel.dtype, name=kernel.name)
-                remove_weight(layer, attribute, own)
+                new_kernel = keras.Variable(value, dtype=kernel.dtype, name=kernel.name)
+                remove_weight(layer, attribute, new_kernel)
 
     def save_own_variables(self, store: Any) -> None:
         parent: Any = super()

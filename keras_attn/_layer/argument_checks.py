@@ -36,9 +36,9 @@ def _python_numbers(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if type(value) in (list, tuple):
-        return type(value)(_python_numbers(each) for each in value)
+        return type(value)(_python_numbers(item) for item in value)
     if type(value) is dict:
-        return {name: _python_numbers(each) for name, each in value.items()}
+        return {name: _python_numbers(item) for name, item in value.items()}
     return value
 
 
@@ -76,7 +76,7 @@ def check_token_ids(**token_ids: int | Sequence[int]) -> None:
     """
     for name, value in token_ids.items():
         ids, kind = (value, "integers") if isinstance(value, list) else ([value], "an integer")
-        if any(not is_integer(each) or each < 0 for each in ids):
+        if any(not is_integer(id_) or id_ < 0 for id_ in ids):
             raise ValueError(
                 f"Expected {name} to be {kind} of at least 0. Received: {name}={value!r}. Pass "
                 "token ids, for instance the ids of the special tokens of a tokenizer."
@@ -262,9 +262,9 @@ def list_of_layers(name: str, layers: Any, kind: type[T]) -> list[T]:
     received = repr(layers)
     if hasattr(layers, "__iter__") and not isinstance(layers, str):
         layers = list(layers)
-        if layers and all(isinstance(each, kind) for each in layers):
+        if layers and all(isinstance(layer, kind) for layer in layers):
             return layers
-        received = [getattr(each, "__name__", type(each).__name__) for each in layers]
+        received = [getattr(layer, "__name__", type(layer).__name__) for layer in layers]
     raise ValueError(
         f"Expected {name} to be a list of at least one {kind.__name__}. Received: "
         f"{name}={received}. Create the layers and pass {name}=[first, second]."

@@ -13,13 +13,13 @@ def flatten_layers(roots: Iterable[Any]) -> list[keras.layers.Layer]:
     Returns:
         List of Keras layers, including the roots. Each layer occurs once.
     """
-    seen, found, open_values = set(), [], list(roots)
+    seen, layers, open_values = set(), [], list(roots)
     while open_values:
         value = open_values.pop()
         if id(value) in seen:
             continue
         if isinstance(value, keras.Layer):
-            found.append(value)
+            layers.append(value)
             open_values.extend(vars(value).values())
         elif isinstance(value, dict):
             open_values.extend(value.values())
@@ -28,4 +28,4 @@ def flatten_layers(roots: Iterable[Any]) -> list[keras.layers.Layer]:
         else:
             continue
         seen.add(id(value))
-    return found
+    return layers

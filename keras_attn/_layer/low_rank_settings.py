@@ -29,12 +29,12 @@ def low_rank_settings(layer: keras.layers.Layer) -> dict[str, Any]:
     """
     return {
         path: {
-            "rank": each.lora_rank,
-            "lora_alpha": each.lora_alpha,
-            "kernels": list(each.lora_kernels),
+            "rank": sublayer.lora_rank,
+            "lora_alpha": sublayer.lora_alpha,
+            "kernels": list(sublayer.lora_kernels),
         }
-        for path, each in _sublayers(layer)
-        if getattr(each, "lora_kernels", ())
+        for path, sublayer in _sublayers(layer)
+        if getattr(sublayer, "lora_kernels", ())
     }
 
 
@@ -71,7 +71,7 @@ def _sublayers(root: keras.layers.Layer) -> Iterator[tuple[str, Any]]:
     while queue:
         path, value = queue.popleft()
         if isinstance(value, keras.Layer):
-            items = [(name, each) for name, each in vars(value).items() if name[0] != "_"]
+            items = [(name, attribute) for name, attribute in vars(value).items() if name[0] != "_"]
         elif isinstance(value, dict):
             items = list(value.items())
         elif isinstance(value, list | tuple):
@@ -82,4 +82,4 @@ def _sublayers(root: keras.layers.Layer) -> Iterator[tuple[str, Any]]:
             seen.add(id(value))
             if isinstance(value, keras.Layer):
                 yield path, value
-            queue.extend((f"{path}.{name}".lstrip("."), each) for name, each in items)
+            queue.extend((f"{path}.{name}".lstrip("."), attribute) for name, attribute in items)

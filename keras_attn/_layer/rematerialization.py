@@ -77,7 +77,7 @@ def is_rematerialized(
     if scope.mode == "larger_than":
         args, kwargs = tree.map_structure(_symbolic, (args, kwargs))
         outputs = tree.flatten(layer.compute_output_spec(*args, **kwargs))
-        size = sum(math.prod(d or 1 for d in each.shape) for each in outputs if each is not None)
+        size = sum(math.prod(d or 1 for d in item.shape) for item in outputs if item is not None)
         return size > scope.output_size_threshold
     return True
 
@@ -118,7 +118,7 @@ def rematerialized(layer: keras.layers.Layer, function: Callable[..., Any]) -> C
             for place in places
         ]
         layers = [layer, *(leaf for leaf in leaves if isinstance(leaf, keras.Layer))]
-        variables = list({id(v): v for each in layers for v in each.variables}.values())
+        variables = list({id(v): v for sublayer in layers for v in sublayer.variables}.values())
         # Read the variables in a layer without autocasting, so that they have full precision.
         values = reader(
             None,
@@ -144,12 +144,12 @@ def rematerialized(layer: keras.layers.Layer, function: Callable[..., Any]) -> C
             results = [outputs, [new for _, new in updates]]
             first.setdefault("results", results)
             first.setdefault("updated", [v for v, _ in updates])
-            return tuple(each for each in tree.flatten(results) if each is not None)
+            return tuple(result for result in tree.flatten(results) if result is not None)
 
         operands = [*values, *(leaves[place] for place in places)]
         flat = iter(_checkpoint(compute, operands))
         template = tree.flatten(first["results"])
-        flat = [None if each is None else next(flat) for each in template]
+        flat = [None if item is None else next(flat) for item in template]
         outputs, new_values = tree.pack_sequence_as(first["results"], flat)
         for variable, value in zip(first["updated"], new_values, strict=True):
             variable.assign(value)
@@ -163,16 +163,16 @@ def _checkpoint(function, operands):
     if keras.backend.backend() != "tensorflow":
         return keras.remat(function)(*operands)
     # TensorFlow warns about gradients of integers, so pass only floats through the checkpoint.
-    is_float = [each.dtype.is_floating for each in operands]
-    others = [each for each, is_ in zip(operands, is_float, strict=True) if not is_]
+    is_float = [operand.dtype.is_floating for operand in operands]
+    non_floats = [operand for operand, is_ in zip(operands, is_float, strict=True) if not is_]
     forward = {}
 
     def of_floats(*floats):
-        floats, rest = iter(floats), iter(others)
+        floats, rest = iter(floats), iter(non_floats)
         results = function(*(next(floats if is_ else rest) for is_ in is_float))
         forward.setdefault("results", results)
-        return tuple(each for each in results if each.dtype.is_floating)
+        return tuple(result for result in results if result.dtype.is_floating)
 
-    floats = [each for each, is_ in zip(operands, is_float, strict=True) if is_]
+    floats = [operand for operand, is_ in zip(operands, is_float, strict=True) if is_]
     floats = iter(keras.remat(of_floats)(*floats))
-    return [next(floats) if each.dtype.is_floating else each for each in forward["results"]]
+    return [next(floats) if result.dtype.is_floating else result for result in forward["results"]]

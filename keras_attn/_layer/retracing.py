@@ -47,10 +47,10 @@ def _with_comparison(original, name):
     def make_function(self, force=False):
         current = layer_settings(self)
         if current is not None:
-            known = _settings.setdefault(self, {})
-            is_changed = name in known and known[name] != current
+            settings = _settings.setdefault(self, {})
+            is_changed = name in settings and settings[name] != current
             force = force or (is_changed and getattr(self, name, None) is not None)
-            known[name] = current
+            settings[name] = current
             if name == "train_function":
                 _require_same_trainable_weights(self)
         return original(self, force=force)
@@ -70,7 +70,7 @@ def _require_same_trainable_weights(model):
         return
     trained = trained_variables(optimizer)
     current = model.trainable_variables
-    if [id(each) for each in trained] != [id(each) for each in current]:
+    if [id(variable) for variable in trained] != [id(variable) for variable in current]:
         raise ValueError(
             f"Expected the weights that the optimizer was built for. Received: a model with "
             f"{len(current)} trainable weights and an optimizer of {len(trained)}, because layers "
@@ -116,9 +116,9 @@ def _comparable(value):
     if isinstance(value, float):
         return repr(value)  # nan is not equal to itself
     if isinstance(value, list | tuple):
-        return [_comparable(each) for each in value]
+        return [_comparable(item) for item in value]
     if isinstance(value, dict):
-        return {name: _comparable(each) for name, each in value.items()}
+        return {name: _comparable(item) for name, item in value.items()}
     return _Identity(value)
 
 

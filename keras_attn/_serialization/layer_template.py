@@ -102,22 +102,22 @@ def restore_objects(config: dict[str, Any], layer: Any) -> dict[str, Any]:
 def _restore_objects(config, layer, custom_objects):
     custom_objects[config["class_name"]] = type(layer)
     for name, value in config["config"].items():
-        own = getattr(layer, name, None)
-        if isinstance(value, list | tuple) and isinstance(own, list | tuple):
-            pairs = zip(value, own, strict=False)
+        default = getattr(layer, name, None)
+        if isinstance(value, list | tuple) and isinstance(default, list | tuple):
+            pairs = zip(value, default, strict=False)
             config["config"][name] = [_restored(*pair, custom_objects) for pair in pairs]
         else:
-            config["config"][name] = _restored(value, own, custom_objects)
+            config["config"][name] = _restored(value, default, custom_objects)
 
 
-def _restored(value, own, custom_objects):
+def _restored(value, default, custom_objects):
     """Restores a value of a configuration. `own` is the attribute that was serialized."""
-    if isinstance(own, types.FunctionType) and isinstance(value, dict):
-        custom_objects[own.__name__] = own
-        return own
-    if isinstance(value, dict) and isinstance(value.get("config"), dict) and own is not None:
-        if value.get("class_name") == type(own).__name__:
-            _restore_objects(value, own, custom_objects)
+    if isinstance(default, types.FunctionType) and isinstance(value, dict):
+        custom_objects[default.__name__] = default
+        return default
+    if isinstance(value, dict) and isinstance(value.get("config"), dict) and default is not None:
+        if value.get("class_name") == type(default).__name__:
+            _restore_objects(value, default, custom_objects)
     return value
 
 
@@ -150,8 +150,8 @@ def with_dtype(config: dict[str, Any], dtype: Any) -> dict[str, Any]:
 
 def _set_dtype(config, dtype):
     if isinstance(config, list):
-        for each in config:
-            _set_dtype(each, dtype)
+        for item in config:
+            _set_dtype(item, dtype)
     elif isinstance(config, dict) and isinstance(config.get("config"), dict):
         if "dtype" in config["config"]:
             config["config"]["dtype"] = dtype

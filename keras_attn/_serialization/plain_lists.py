@@ -6,5 +6,5 @@ def plain_lists(nested: Any) -> Any:
     if isinstance(nested, dict):
         return {name: plain_lists(value) for name, value in nested.items()}
     if isinstance(nested, list | tuple):
-        return [plain_lists(each) for each in nested]
+        return [plain_lists(item) for item in nested]
     return nested

@@ -108,7 +108,7 @@ class AttentionSteps:
         rows = ops.shape(query)[0]
         folded = fold_beams_into_queries(query, ops.shape(memory["mask"])[0])  # (B, K, D)
         results = self.align(folded, memory)  # (B, K, Dv), (B, K, S)
-        context, weights = (merge_beams(each, rows) for each in results)
+        context, weights = (merge_beams(result, rows) for result in results)
         return context, weights, state  # (B*K, Dv), (B*K, S)
 
     def attend(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:

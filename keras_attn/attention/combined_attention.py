@@ -104,7 +104,7 @@ class CombinedAttention(AttentionSteps, Layer):
                 f"Received: attentions={attentions}."
             )
         check_compute_dtype(
-            self, **{f"attentions[{name!r}]": each for name, each in attentions.items()}
+            self, **{f"attentions[{name!r}]": attention for name, attention in attentions.items()}
         )
         if combination not in COMBINATIONS:
             raise ValueError(
@@ -244,7 +244,7 @@ class CombinedAttention(AttentionSteps, Layer):
             ops.matmul(context, kernel)
             for context, kernel in zip(contexts, self.context_kernels, strict=True)
         ]
-        return sum(shares[..., i : i + 1] * each for i, each in enumerate(projected))  # (..., U)
+        return sum(shares[..., i : i + 1] * part for i, part in enumerate(projected))  # (..., U)
 
     def _named(self):
         return zip(self.names, self.attentions, strict=True)

@@ -125,6 +125,6 @@ class FeedbackAttention(AttentionMechanism):
 
         inputs = {"query": ops.transpose(query, (1, 0, 2)), "mask": ops.transpose(mask, (1, 0, 2))}
         _, results = scan(step, carry, inputs, lambda carry: (carry["context"], carry["weights"]))
-        context, weights = (ops.transpose(each, (1, 0, 2)) for each in results)
+        context, weights = (ops.transpose(result, (1, 0, 2)) for result in results)
         record(self, weights)
         return context, weights  # (B, T, Dv), (B, T, S)

@@ -155,7 +155,7 @@ class LocalAttention(AttentionMechanism):
         rows, batch = ops.shape(query)[0], ops.shape(memory["mask"])[0]
         steps = split_beams(state["step"][:, 0], batch)  # (B, K)
         results = self._attend_around(split_beams(query, batch), memory, steps)
-        context, weights = (merge_beams(each, rows) for each in results)
+        context, weights = (merge_beams(result, rows) for result in results)
         return context, weights, {"step": state["step"] + 1}
 
     def attend(self, query: Tensor, memory: TensorDict) -> tuple[Tensor, Tensor]:

@@ -248,7 +248,7 @@ def _expected_recursive(chosen, before):
         weights = chosen * reached
         return {"left": reached - weights, "weights": weights}
 
-    along_source = tuple(ops.transpose(each, (2, 0, 1)) for each in (chosen, before))  # (S, B, K)
+    along_source = tuple(ops.transpose(part, (2, 0, 1)) for part in (chosen, before))  # (S, B, K)
     zeros = ops.zeros(ops.shape(chosen)[:-1], dtype=chosen.dtype)  # (B, K)
     _, weights = scan(
         step, {"left": zeros, "weights": zeros}, along_source, lambda carry: carry["weights"]

@@ -494,7 +494,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         """
         turn = self._turn if view.num_beams == 1 else self._turn_beams
         heads = self._project(query, "query", "key", "value", beams=view.num_beams)
-        queries, keys = (turn(each, view.first_position) for each in heads[:2])
+        queries, keys = (turn(head, view.first_position) for head in heads[:2])
         return queries, keys, heads[2]
 
     def _project(self, inputs, *names, beams=1):
@@ -521,8 +521,8 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
         """Concatenates the projections `names`: `(..., features)` to `(..., sum of sizes)`."""
         kernels = [getattr(self, f"{name}_kernel") for name in names]
         if self.lora_kernels:
-            kernels = [self.adapted_kernel(*each) for each in zip(names, kernels, strict=True)]
-        kernels = [self._scaled(*each) for each in zip(names, kernels, strict=True)]
+            kernels = [self.adapted_kernel(*pair) for pair in zip(names, kernels, strict=True)]
+        kernels = [self._scaled(*pair) for pair in zip(names, kernels, strict=True)]
         biases = None
         if self.use_bias:
             biases = [self._scaled(name, getattr(self, f"{name}_bias")) for name in names]

@@ -59,7 +59,7 @@ def scaled_dot_product(
     >>> np.array(context).tolist(), np.array(weights).tolist()
     ([[[[2.0, 3.0]]]], [[[[0.5, 0.5]]]])
     """
-    keys, values = (each if isinstance(each, list) else [each] for each in (keys, values))
+    keys, values = (parts if isinstance(parts, list) else [parts] for parts in (keys, values))
     heads, target, groups = query.shape[1], ops.shape(query)[2], keys[0].shape[1]
     rows = _grouped(query, groups)
     scores = [ops.matmul(rows, ops.transpose(part, (0, 1, 3, 2))) for part in keys]

@@ -245,8 +245,8 @@ class CausalLanguageModel(TransformerTokenDecoder):
             vectors = self.stack.embed(token_ids, position)  # (B, T, D)
         else:
             beams, time = ancestor_bias.shape[2], 1
-            each = ops.repeat(position, beams, axis=0)  # (B*K,)
-            vectors = ops.squeeze(self.stack.embed(token_ids[:, None], each), axis=1)  # (B*K, D)
+            rows = ops.repeat(position, beams, axis=0)  # (B*K,)
+            vectors = ops.squeeze(self.stack.embed(token_ids[:, None], rows), axis=1)  # (B*K, D)
         archive = shared["archives"][0] if "archives" in shared else None
         slots = kv_cache.num_slots(shared["caches"][0], time * beams, growing, archive)
         key_positions = _key_positions(position, slot, slots, _prompt_slots(memory), beams)

@@ -136,9 +136,11 @@ class EnsembleDecoder(StepDecoder):
     ) -> None:
         shapes = (encoder_outputs_shape, encoder_mask_shape, encoder_state_shape)
         for name, decoder in self.members.items():
-            own = [self._own(name, shape) for shape in shapes]
+            own_shapes = [self._own(name, shape) for shape in shapes]
             features = self._own(name, query_features_shape)
-            ensure_built(decoder, token_ids_shape, *own, *([] if features is None else [features]))
+            ensure_built(
+                decoder, token_ids_shape, *own_shapes, *([] if features is None else [features])
+            )
 
     def call(
         self,
@@ -222,7 +224,7 @@ class EnsembleDecoder(StepDecoder):
     @property
     def cache_block_size(self) -> int | None:
         intervals = [decoder.cache_block_size for decoder in self.decoders]
-        return min((each for each in intervals if each is not None), default=None)
+        return min((interval for interval in intervals if interval is not None), default=None)
 
     @cache_block_size.setter
     def cache_block_size(  # pyright: ignore[reportIncompatibleVariableOverride] - of all members
@@ -277,19 +279,19 @@ class EnsembleDecoder(StepDecoder):
     def _state(self, states):
         """Combines the states of all decoders into one state."""
         state = {"members": {}, "shared": {}}
-        for name, own in states.items():
+        for name, member in states.items():
             state["members"][name] = {
-                part: value for part, value in own.items() if part != "shared"
+                part: value for part, value in member.items() if part != "shared"
             }
-            if "shared" in own:
-                state["shared"][name] = own["shared"]
+            if "shared" in member:
+                state["shared"][name] = member["shared"]
         alignments = {
-            name: ops.cast(own["alignments"], self.compute_dtype)
-            for name, own in states.items()
-            if "alignments" in own
+            name: ops.cast(member["alignments"], self.compute_dtype)
+            for name, member in states.items()
+            if "alignments" in member
         }
         if alignments:
-            lengths = {each.shape[-1] for each in alignments.values()} - {None}
+            lengths = {alignment.shape[-1] for alignment in alignments.values()} - {None}
             if len(lengths) > 1:
                 raise ValueError(
                     "Expected sources of the same length for all decoders, to average their "
@@ -301,21 +303,21 @@ class EnsembleDecoder(StepDecoder):
 
     def _state_of(self, name, state):
         """Returns the state of one decoder."""
-        own = state["members"][name]
-        return {**own, "shared": state["shared"][name]} if name in state["shared"] else own
+        member = state["members"][name]
+        return {**member, "shared": state["shared"][name]} if name in state["shared"] else member
 
     def _mean(self, logits):
         """Averages a list of logits `(..., V)`, one for each decoder."""
         if self.average == "geometric":
             return _weighted(logits, self.member_weights)  # log probabilities plus a constant
-        probabilities = [ops.softmax(each) for each in logits]
+        probabilities = [ops.softmax(member_logits) for member_logits in logits]
         mean = _weighted(probabilities, self.member_weights)
         # The constant of each decoder: its logits minus its log probabilities, computed at the
         # largest logit.
         levels = [
-            ops.max(each, axis=-1, keepdims=True, initial=LEAST_LOGIT)
+            ops.max(member_logits, axis=-1, keepdims=True, initial=LEAST_LOGIT)
             - ops.log(ops.max(probability, axis=-1, keepdims=True, initial=LEAST_PROBABILITY))
-            for each, probability in zip(logits, probabilities, strict=True)
+            for member_logits, probability in zip(logits, probabilities, strict=True)
         ]  # (..., 1)
         level = _weighted(levels, self.member_weights)
         return ops.log(ops.maximum(mean, LEAST_PROBABILITY)) + level
@@ -330,7 +332,7 @@ class EnsembleDecoder(StepDecoder):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        decoders = [deserialize_shared(each) for each in config["decoders"]]
+        decoders = [deserialize_shared(decoder_config) for decoder_config in config["decoders"]]
         return cls(**{**config, "decoders": decoders})
 
 
@@ -338,5 +340,5 @@ def _weighted(values, weights):
     """Returns the weighted mean of tensors."""
     total = sum(weights)
     weighted = zip(weights, values, strict=True)
-    first, *others = [weight / total * value for weight, value in weighted]
-    return sum(others, first)
+    first, *weighted_values = [weight / total * value for weight, value in weighted]
+    return sum(weighted_values, first)

@@ -150,13 +150,13 @@ class RNNEncoder(Layer):
         def direction(number, **kwargs):
             """Creates the layer of one direction. The two directions get different seeds."""
             seeds = {} if seed is None else {"seed": seed + 2 * index + number}
-            own = cell
+            new_cell = cell
             if seeds or cell.dtype_policy != self.dtype_policy:
-                own = self.cell_template.new_layer(dtype=self.dtype_policy, **seeds)
-            check_compute_dtype(self, cell=own)
-            layer = recurrent_layer(own, return_sequences=True, return_state=True, **kwargs)
+                new_cell = self.cell_template.new_layer(dtype=self.dtype_policy, **seeds)
+            check_compute_dtype(self, cell=new_cell)
+            layer = recurrent_layer(new_cell, return_sequences=True, return_state=True, **kwargs)
             # `Bidirectional` copies the layer, and would free the original (see `LayerTemplate`).
-            self.cell_template.kept_alive += [own, layer]
+            self.cell_template.kept_alive += [new_cell, layer]
             return layer
 
         if not self.bidirectional:
@@ -196,8 +196,8 @@ class RNNEncoder(Layer):
         is_empty = features.shape[1] == 0
         if is_empty:  # Recurrent layers of Keras need at least one time step.
             features, mask = (
-                ops.pad(each, ((0, 0), (0, 1), *[(0, 0)] * (len(each.shape) - 2)))
-                for each in (features, mask)
+                ops.pad(tensor, ((0, 0), (0, 1), *[(0, 0)] * (len(tensor.shape) - 2)))
+                for tensor in (features, mask)
             )
         encoder_state = []
         for layer, dropout in zip(self.recurrent_layers, self.dropout_layers[1:], strict=True):
@@ -249,5 +249,5 @@ class RNNEncoder(Layer):
     def from_config(cls, config: dict[str, Any]) -> Self:
         cell = with_dtype(config["cell"], config["dtype"])
         parts = {"cell": cell, "embedding": config["embedding"]}
-        parts = {name: deserialize_shared(each) for name, each in parts.items()}
+        parts = {name: deserialize_shared(part) for name, part in parts.items()}
         return cls(**{**config, **parts})

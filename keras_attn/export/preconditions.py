@@ -42,16 +42,16 @@ def check_dense_numbers(inputs: Mapping[str, keras.KerasTensor]) -> None:
             "TextVectorization or StringLookup layer, and apply that layer to the strings before "
             "you run the file."
         )
-    others = {name: value.dtype for name, value in inputs.items() if value.dtype not in DTYPES}
-    if others:
+    received = {name: value.dtype for name, value in inputs.items() if value.dtype not in DTYPES}
+    if received:
         raise ValueError(
-            f"Expected inputs of the dtypes {', '.join(DTYPES)}. Received: {others}. Make the "
+            f"Expected inputs of the dtypes {', '.join(DTYPES)}. Received: {received}. Make the "
             "input float32, and convert it in the model with keras.ops.cast."
         )
     for kind in ("sparse", "ragged"):
-        found = [name for name, value in inputs.items() if getattr(value, kind, False)]
-        if found:
+        names = [name for name, value in inputs.items() if getattr(value, kind, False)]
+        if names:
             raise ValueError(
-                f"Expected dense inputs. Received: {kind} inputs, {found}. Make the model with "
+                f"Expected dense inputs. Received: {kind} inputs, {names}. Make the model with "
                 f"keras.Input(..., {kind}=False)."
             )

@@ -214,8 +214,8 @@ class AutoregressiveForecaster(Layer):
     @property
     def num_step_features(self) -> int:
         """Int, size of the input of the cell."""
-        known = 1 + 2 * self.num_targets * len(self.lags) + self.num_future_covariates
-        return 2 * self.num_targets + known
+        num_known_inputs = 1 + 2 * self.num_targets * len(self.lags) + self.num_future_covariates
+        return 2 * self.num_targets + num_known_inputs
 
     def build(
         self,
@@ -237,7 +237,7 @@ class AutoregressiveForecaster(Layer):
                 f"Received: encoder={type(self.encoder).__name__}."
             )
         shapes = {
-            name: tree.map_structure(lambda each: tuple(each.shape), value)
+            name: tree.map_structure(lambda tensor: tuple(tensor.shape), value)
             for name, value in encoded.items()
             if value is not None
         }
@@ -375,9 +375,9 @@ class AutoregressiveForecaster(Layer):
         """
         step = state["shared"]["step"]
         batch = ops.shape(memory["shift"])[0]
-        known = ops.take(memory["inputs"], step, axis=1)[:, None]  # (B, 1, F)
+        known_inputs = ops.take(memory["inputs"], step, axis=1)[:, None]  # (B, 1, F)
         values = ops.reshape(values, (batch, -1, self.num_targets))  # (B, K, D)
-        inputs = self._step_inputs(values, known, memory)  # (B, K, I)
+        inputs = self._step_inputs(values, known_inputs, memory)  # (B, K, I)
         rows = ops.reshape(inputs, (-1, self.num_step_features))  # (B*K, I)
         outputs, cell_state = self.cell(rows, state["cell"], memory.get("attention"))
         outputs = ops.reshape(outputs, (batch, -1, self.cell.output_size))  # (B, K, O)
@@ -398,7 +398,7 @@ class AutoregressiveForecaster(Layer):
         outputs = self.output_dropout(outputs, training=training)
         return self._project(outputs, inputs, memory), weights
 
-    def _step_inputs(self, values, known, memory):
+    def _step_inputs(self, values, known_inputs, memory):
         """Returns the inputs of the cell.
 
         Args:
@@ -414,24 +414,24 @@ class AutoregressiveForecaster(Layer):
         scaled = (values - memory["shift"][:, None]) / memory["scale"][:, None]
         scaled = ops.where(missing, 0.0, scaled)
         indicators = 1.0 - ops.cast(missing, "float32")
-        known = ops.zeros_like(scaled[..., :1]) + known  # (B, T, F)
-        return ops.concatenate([scaled, indicators, known], axis=-1)
+        known_inputs = ops.zeros_like(scaled[..., :1]) + known_inputs  # (B, T, F)
+        return ops.concatenate([scaled, indicators, known_inputs], axis=-1)
 
     def _known_inputs(self, scaled, indicators, future_covariates):
         """Returns the inputs of all steps that do not depend on predictions, `(B, H, F)`."""
         positions = (ops.arange(self.horizon, dtype="float32") + 1.0) / self.horizon
-        known = [ops.zeros_like(scaled[:, :1, :1]) + positions[None, :, None]]  # (B, H, 1)
+        parts = [ops.zeros_like(scaled[:, :1, :1]) + positions[None, :, None]]  # (B, H, 1)
         for lag in self.lags:
             # Use indices instead of a slice: JAX then infers H steps even if the number of past
             # steps is unknown.
             steps = ops.arange(-lag, self.horizon - lag, dtype="int32")
-            known += [ops.take(each, steps, axis=1) for each in (scaled, indicators)]  # (B, H, D)
+            parts += [ops.take(item, steps, axis=1) for item in (scaled, indicators)]  # (B, H, D)
         if self.num_future_covariates:
             values = check_second_input(self, "future_covariates", future_covariates)
             number = self.num_future_covariates
             values = self._future_values("future_covariates", values, number)
-            known.append(scale_covariates(values, self.future_covariate_scaling))
-        return ops.concatenate(known, axis=-1)
+            parts.append(scale_covariates(values, self.future_covariate_scaling))
+        return ops.concatenate(parts, axis=-1)
 
     def _project(self, outputs, inputs, memory):
         features = ops.concatenate([outputs, ops.cast(inputs, outputs.dtype)], axis=-1)

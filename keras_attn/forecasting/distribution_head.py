@@ -80,7 +80,7 @@ class DistributionHead(Layer):
         shape = (*ops.shape(raw)[:-1], self.num_targets, self.num_parameters)
         standard = self.constrain(ops.reshape(raw, shape))  # (..., D, P)
         ones = ops.ones_like(standard[..., :1])  # (..., D, 1)
-        shift, scale = (ones * ops.cast(each, "float32")[..., None] for each in (shift, scale))
+        shift, scale = (ones * ops.cast(part, "float32")[..., None] for part in (shift, scale))
         return ops.concatenate([standard, shift, scale], axis=-1)  # (..., D, P + 2)
 
     def loss(self, targets: Tensor, parameters: Tensor) -> Any:
@@ -161,13 +161,13 @@ def checked_levels(name: str, levels: Sequence[float]) -> list[float]:
         ValueError: If the list is empty, not increasing, or has numbers outside of (0, 1).
     """
     values = list(levels)
-    is_valid = bool(values) and all(is_number(each) and 0 < each < 1 for each in values)
+    is_valid = bool(values) and all(is_number(value) and 0 < value < 1 for value in values)
     if not is_valid or any(low >= high for low, high in zip(values, values[1:], strict=False)):
         raise ValueError(
             f"Expected {name} to be increasing numbers in (0, 1). Received: {name}={levels!r}. "
             "Pass for example (0.05, 0.5, 0.95)."
         )
-    return [float(each) for each in values]
+    return [float(value) for value in values]
 
 
 def _split(parameters):

@@ -115,7 +115,7 @@ def interval_coverage(actual: TensorLike, low: TensorLike, high: TensorLike) -> 
 
 
 def _same_shape(actual, other):
-    actual, other = (masked_to_nan(each, "float64") for each in (actual, other))
+    actual, other = (masked_to_nan(values, "float64") for values in (actual, other))
     if actual.shape != other.shape:
         raise ValueError(
             "Expected true values and forecasts of the same shape. Received: shapes "

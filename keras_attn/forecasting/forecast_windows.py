@@ -53,7 +53,7 @@ def forecast_windows(
     series = {"targets": targets}
     series |= {"past_covariates": past_covariates, "future_covariates": future_covariates}
     arrays = {
-        name: masked_to_nan(each, "float32") for name, each in series.items() if each is not None
+        name: masked_to_nan(item, "float32") for name, item in series.items() if item is not None
     }
     shapes = {name: array.shape for name, array in arrays.items()}
     length = shapes["targets"][0] if shapes["targets"] else 0
@@ -81,12 +81,12 @@ def forecast_windows(
     )
     results = {
         "past_targets": _cut(arrays["targets"], starts, window),
-        "future_targets": _cut(arrays["targets"], [each + window for each in starts], horizon),
+        "future_targets": _cut(arrays["targets"], [start + window for start in starts], horizon),
     }
     if "past_covariates" in arrays:
         results["past_covariates"] = _cut(arrays["past_covariates"], starts, window)
     if "future_covariates" in arrays:
-        ends = [each + window for each in starts]
+        ends = [start + window for start in starts]
         results["future_covariates"] = _cut(arrays["future_covariates"], ends, horizon)
     for name, offset in (("past_covariates", 0), ("future_covariates", window)):
         if name in results and not np.isfinite(results[name]).all():

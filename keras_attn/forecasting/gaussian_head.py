@@ -63,7 +63,9 @@ class GaussianHead(DistributionHead):
         return standard[..., 0]
 
     def standard_quantiles(self, standard: Tensor, levels: list[float]) -> Any:
-        factors = ops.convert_to_tensor([NormalDist().inv_cdf(each) for each in levels], "float32")
+        factors = ops.convert_to_tensor(
+            [NormalDist().inv_cdf(level) for level in levels], "float32"
+        )
         return standard[..., :1] + standard[..., 1:] * factors  # (..., D, Q)
 
     def standard_sample(self, standard: Tensor, uniforms: Tensor) -> Any:

@@ -23,5 +23,5 @@ def _filled(values: Any, dtype: str) -> Any:
         data = np.ma.getdata(values).astype(dtype)
         return np.where(np.ma.getmaskarray(values), np.asarray(np.nan, dtype), data)
     if isinstance(values, (list, tuple)):
-        return [_filled(each, dtype) for each in values]
+        return [_filled(value, dtype) for value in values]
     return values

@@ -95,12 +95,12 @@ class QuantileHead(DistributionHead):
 
     def _weights(self, levels):
         """Returns the matrix `(levels, Q)` that maps predicted quantiles to other levels."""
-        known = np.array(self.levels)
+        known_levels = np.array(self.levels)
         rows = []
         for level in levels:
-            left = int(np.clip(np.searchsorted(known, level) - 1, 0, len(known) - 2))
-            share = (level - known[left]) / (known[left + 1] - known[left])
-            row = np.zeros(len(known))
+            left = int(np.clip(np.searchsorted(known_levels, level) - 1, 0, len(known_levels) - 2))
+            share = (level - known_levels[left]) / (known_levels[left + 1] - known_levels[left])
+            row = np.zeros(len(known_levels))
             row[left], row[left + 1] = 1 - share, share
             rows.append(row)
         return np.stack(rows)

@@ -40,7 +40,7 @@ def series_scale(values: Tensor, observed: Tensor, scaling: Scaling) -> tuple[An
     """
     zeros = ops.zeros_like(values[:, 0])  # (B, D)
     if not isinstance(scaling, str):
-        shift, scale = (ops.convert_to_tensor(each, "float32") for each in scaling)
+        shift, scale = (ops.convert_to_tensor(part, "float32") for part in scaling)
         return zeros + shift, zeros + scale
     if scaling == "none":
         return zeros, zeros + 1.0
@@ -110,7 +110,7 @@ def scale_covariates(covariates: Tensor, scaling: Any) -> Tensor:
     covariates = ops.cast(covariates, "float32")
     if scaling is None:
         return covariates
-    shift, scale = (ops.convert_to_tensor(each, "float32") for each in scaling)
+    shift, scale = (ops.convert_to_tensor(part, "float32") for part in scaling)
     return (covariates - shift) / scale
 
 
@@ -123,7 +123,7 @@ def _shifts_and_scales(scaling, number):
     """
     is_pair = isinstance(scaling, list | tuple) and len(scaling) == 2
     pair = scaling if is_pair else ((), ())
-    parts = [list(each) if isinstance(each, list | tuple) else [] for each in pair]
+    parts = [list(part) if isinstance(part, list | tuple) else [] for part in pair]
     if not is_pair or any(len(part) != number or not all(map(is_finite, part)) for part in parts):
         return None
     return parts if all(scale > 0 for scale in parts[1]) else None

@@ -193,7 +193,7 @@ def both(mask: Tensor | None, other: Tensor | None) -> Tensor | None:
     """
     if mask is None or other is None or mask is other:
         return other if mask is None else mask
-    low, high = sorted((mask, other), key=lambda each: len(each.shape))
+    low, high = sorted((mask, other), key=lambda operand: len(operand.shape))
     for _ in range(len(high.shape) - len(low.shape)):
         low = ops.expand_dims(low, 1)
     return ops.cast(low, "bool") & ops.cast(high, "bool")

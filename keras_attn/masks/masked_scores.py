@@ -30,7 +30,7 @@ def wide_dtype(*values: Any) -> str:
     Args:
         *values: Tensors or dtypes.
     """
-    dtypes = [keras.backend.standardize_dtype(getattr(each, "dtype", each)) for each in values]
+    dtypes = [keras.backend.standardize_dtype(getattr(value, "dtype", value)) for value in values]
     return "float64" if "float64" in dtypes else "float32"
 
 

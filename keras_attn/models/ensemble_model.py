@@ -67,7 +67,7 @@ def ensemble_model(
             )
     searches = [model.search for model in models]
     special = [{id_: getattr(search, id_) for id_ in SPECIAL} for search in searches]
-    if any(each != special[0] for each in special):
+    if any(ids != special[0] for ids in special):
         raise ValueError(
             f"Expected searches with the same special token ids. Received: {special}. Train the "
             "models with the same tokenizers."

@@ -86,7 +86,7 @@ class FusedLossModel(ModelOfParts):
         if not isinstance(inputs, dict):
             inputs = {self.inputs[0].name: tree.flatten(inputs)[0]}
         inputs = {
-            each.name: ops.convert_to_tensor(inputs[each.name], each.dtype) for each in self.inputs
+            spec.name: ops.convert_to_tensor(inputs[spec.name], spec.dtype) for spec in self.inputs
         }
         return {"features": self.compute_features(inputs)}
 
@@ -110,13 +110,13 @@ class FusedLossModel(ModelOfParts):
             if not group.built:  # Keras builds metrics with logits
                 shape = (*features.shape[:-1], statistics.num_classes)
                 group.build(y, keras.KerasTensor(shape, dtype="float32"))
-            found = statistics
-            if not all(self.loss.has_statistics_for(each) for each in group.metrics):
-                found = compute_logits(ops.stop_gradient(features), layer, bias)  # logits
-            group.update_state(y, found, sample_weight)
+            predictions = statistics
+            if not all(self.loss.has_statistics_for(metric) for metric in group.metrics):
+                predictions = compute_logits(ops.stop_gradient(features), layer, bias)  # logits
+            group.update_state(y, predictions, sample_weight)
         # As in Keras, divide the losses of layers by the number of replicas.
-        others = [ops.sum(ops.cast(each, "float32")) / num_replicas() for each in self.losses]
-        return sum(others, loss)
+        losses = [ops.sum(ops.cast(item, "float32")) / num_replicas() for item in self.losses]
+        return sum(losses, loss)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         if isinstance(y_pred, dict):

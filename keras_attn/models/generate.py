@@ -73,7 +73,7 @@ def generate(
         if is_text:
             sources = _read_texts(inputs, source_tokenizer, languages, side)
         else:
-            sources = [(_checked_ids(each, side, is_padded), False) for each in inputs]
+            sources = [(_checked_ids(ids, side, is_padded), False) for ids in inputs]
         rows_of_ids = [side.ended_row(ids) for ids, _ in sources]
         lengths = [len(ids) for ids, _ in sources]
         # Sources of similar lengths need little padding. Empty sources need no search.
@@ -100,7 +100,7 @@ def generate(
     _check_tokenizer("target_tokenizer", target_tokenizer, model.decoder)
     prefixes = _read_prefixes(target_prefix, languages, len(sources), target_tokenizer, model)
     nothing = [empty_hypothesis(model.search, target_tokenizer is not None)]
-    found = [nothing] * len(sources)
+    generations = [nothing] * len(sources)
     progress = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="source")
     for start in range(0, len(order), batch_size):
         rows = list(order[start : start + batch_size])
@@ -115,16 +115,16 @@ def generate(
             prefix = _pad([prefixes[row] for row in searched], model.search.pad_token_id, "int32")
             results = _predict_with_prefix(model, batch(searched), prefix)
         for place, row in enumerate(rows):
-            found[row] = hypotheses_of_row(
+            generations[row] = hypotheses_of_row(
                 results, place, lengths[row], model.search, target_tokenizer
             )
             if prefixes is not None:
-                _check_whole_prefix(prefixes[row], found[row][0], model.search)
+                _check_whole_prefix(prefixes[row], generations[row][0], model.search)
         if verbose:
             progress.update(start + len(rows))
     if not return_details:
         name = "token_ids" if target_tokenizer is None else "text"
-        return [getattr(hypotheses[0], name) for hypotheses in found]
+        return [getattr(hypotheses[0], name) for hypotheses in generations]
     return [
         Generation(
             **vars(hypotheses[0]),
@@ -132,7 +132,7 @@ def generate(
             source_pieces=pieces(source_tokenizer, ids) if is_text else None,
             truncated=truncated,
         )
-        for hypotheses, (ids, truncated) in zip(found, sources, strict=True)
+        for hypotheses, (ids, truncated) in zip(generations, sources, strict=True)
     ]
 
 
@@ -144,7 +144,7 @@ def _read_inputs(inputs: Sources) -> tuple[list, bool]:
             f"{type(inputs).__name__}. Pass [text] for one text."
         )
     sources = list(inputs)
-    return sources, bool(sources) and all(isinstance(each, str) for each in sources)
+    return sources, bool(sources) and all(isinstance(source, str) for source in sources)
 
 
 def _read_texts(
@@ -185,7 +185,7 @@ def _read_prefixes(
         rows: list[Any] = [[]] * count
     else:
         is_one = isinstance(target_prefix, str) or all(
-            isinstance(each, int | np.integer) for each in target_prefix
+            isinstance(item, int | np.integer) for item in target_prefix
         )
         rows = [target_prefix] * count if is_one else list(target_prefix)
         if len(rows) != count:
@@ -193,7 +193,7 @@ def _read_prefixes(
                 f"Expected target_prefix to be one prefix, or one for each of the {count} sources. "
                 f"Received: target_prefix with {len(rows)} prefixes. Pass {count} prefixes."
             )
-        rows = [_prefix_ids(each, tokenizer, model.search.pad_token_id) for each in rows]
+        rows = [_prefix_ids(prefix, tokenizer, model.search.pad_token_id) for prefix in rows]
     if not languages.target_start and not any(rows):
         return None
     rows = [[*languages.target_start, *row] for row in rows]
@@ -255,7 +255,7 @@ def _prefix_ids(
 def _predict_with_prefix(
     model: "GenerationModel", batch: np.ndarray | dict[str, np.ndarray], prefix: np.ndarray
 ) -> dict[str, np.ndarray]:
-    names = [each.name for each in model.inputs]
+    names = [tensor.name for tensor in model.inputs]
     inputs = batch if isinstance(batch, dict) else {names[0]: batch}
     return prefix_model(model).predict_on_batch({**inputs, "prefix_ids": prefix})
 
@@ -279,15 +279,15 @@ def _checked_ids(ids: npt.ArrayLike, side: "Side", is_padded: bool) -> list[int]
             f"Expected each source to be a text, or a list of ids {_id_range(size)}. Received: "
             f"source={ids!r}. Pass ids of the source vocabulary."
         )
-    found = array.tolist()
+    token_ids = array.tolist()
     if is_padded or not side.is_prompt:
-        found = side.without_padding(found)
-    if side.max_row_length is not None and len(found) > side.max_row_length:
+        token_ids = side.without_padding(token_ids)
+    if side.max_row_length is not None and len(token_ids) > side.max_row_length:
         raise ValueError(
             f"Expected each source to have at most {side.max_row_length} ids, the number of "
-            f"learned positions. Received: a source with {len(found)} ids. Shorten it."
+            f"learned positions. Received: a source with {len(token_ids)} ids. Shorten it."
         )
-    return found
+    return token_ids
 
 
 def _id_range(size: int | None) -> str:

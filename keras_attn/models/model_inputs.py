@@ -45,13 +45,13 @@ def source_inputs(
             return input_tensor("source_ids")
         return _by_name([_copy(tensor) for tensor in encoder.inputs])
     tensors = inputs if isinstance(inputs, dict) else {getattr(inputs, "name", None): inputs}
-    if not tensors or not all(isinstance(each, keras.KerasTensor) for each in tensors.values()):
+    if not tensors or not all(isinstance(symbol, keras.KerasTensor) for symbol in tensors.values()):
         raise ValueError(
             "Expected inputs to be a keras.Input, or a dict from names to keras.Inputs. Received: "
             f"inputs={inputs!r}. Pass, for instance, "
             'inputs=keras.Input((224, 224, 3), name="image").'
         )
-    names = [each.name for each in tensors.values()]
+    names = [symbol.name for symbol in tensors.values()]
     if list(tensors) != names:
         raise ValueError(
             "Expected the keys of inputs to be the names of the inputs. Received: inputs with keys "
@@ -75,7 +75,7 @@ def call_encoder(
     """
     if is_functional(encoder):
         is_dict = isinstance(inputs, dict)
-        values = [inputs[each.name] if is_dict else inputs for each in encoder.inputs]
+        values = [inputs[tensor.name] if is_dict else inputs for tensor in encoder.inputs]
         return encoder(keras.tree.pack_sequence_as(encoder.input, values), **arguments)
     if isinstance(inputs, dict):
         return encoder(**inputs, **arguments)
@@ -95,7 +95,7 @@ def reads_ids(inputs: SymbolicInputs) -> TypeGuard[keras.KerasTensor]:
 def serialize_inputs(inputs: SymbolicInputs) -> InputConfig | list[InputConfig]:
     """Converts the result of `source_inputs` to a dict or a list of dicts for JSON."""
     if isinstance(inputs, dict):
-        return [_config(each) for each in inputs.values()]
+        return [_config(tensor) for tensor in inputs.values()]
     return _config(inputs)
 
 
@@ -108,7 +108,7 @@ def deserialize_inputs(config: InputConfig | list[InputConfig]) -> SymbolicInput
     if isinstance(config, dict):
         return input_tensor(config["name"], config["shape"], config["dtype"])
     return {
-        each["name"]: input_tensor(each["name"], each["shape"], each["dtype"]) for each in config
+        item["name"]: input_tensor(item["name"], item["shape"], item["dtype"]) for item in config
     }
 
 

@@ -167,7 +167,7 @@ def accepts_cloned_graph(
     @functools.wraps(constructor)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         tensors = keras.tree.flatten(args[0]) if len(args) == 2 else []
-        if tensors and all(isinstance(each, keras.KerasTensor) for each in tensors):
+        if tensors and all(isinstance(tensor, keras.KerasTensor) for tensor in tensors):
             layers = [
                 layer
                 for layer in functional_model(*args, name=None).layers

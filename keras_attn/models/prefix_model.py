@@ -25,7 +25,7 @@ def prefix_model(model: "GenerationModel") -> keras.Model:
     """
     if model not in _MODELS:
         prefix = keras.Input((None,), dtype="int32", name="prefix_ids")
-        inputs = {each.name: each for each in model.inputs} | {"prefix_ids": prefix}
+        inputs = {tensor.name: tensor for tensor in model.inputs} | {"prefix_ids": prefix}
         encoded = encode(model.source_encoder, model.source)
         results = model.search(**encoded, prefix_ids=prefix)
         _MODELS[model] = functional_model(inputs, results, f"{model.name}_with_prefix")

@@ -79,9 +79,9 @@ def _find(argument: str, name: str | None, tokenizer: object) -> object:
     if name is None and len(languages) <= 1:
         return next(iter(languages.values()), None)
     if name not in languages:
-        known = ", ".join(sorted(languages)) or "none"
+        names = ", ".join(sorted(languages)) or "none"
         raise ValueError(
-            f"Expected {argument} to be a language of the tokenizer: {known}. Received: "
+            f"Expected {argument} to be a language of the tokenizer: {names}. Received: "
             f"{argument}={name!r}. Pass one of these languages."
         )
     return languages[name]

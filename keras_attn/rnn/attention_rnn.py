@@ -238,7 +238,7 @@ class AttentionRNN(Layer):
             self.cell.cell(zeros, state["cell"])
         last, collected = scan(step, {"output": output, "state": state}, steps, collect)
         _forget_masks(self.cell.cell)
-        outputs, *weights = (ops.transpose(each, (1, 0, 2)) for each in collected)  # (B, T, ...)
+        outputs, *weights = (ops.transpose(part, (1, 0, 2)) for part in collected)  # (B, T, ...)
         return outputs, weights[0] if weights else None, last["state"]
 
     def get_config(self) -> dict[str, Any]:
@@ -257,7 +257,7 @@ class AttentionRNN(Layer):
 def _check_draws_nothing(attention):
     """Raises a `ValueError` for attention with dropout, because JAX cannot sample in a loop."""
     rates = [
-        each.rate for each in flatten_layers([attention]) if isinstance(each, keras.layers.Dropout)
+        item.rate for item in flatten_layers([attention]) if isinstance(item, keras.layers.Dropout)
     ]
     if any(rates):
         raise ValueError(

@@ -138,9 +138,9 @@ class AttentionRNNCell(Layer):
         check_compute_dtype(self, attention=attention)
         if attention_units is not None:
             check_positive_integer("attention_units", attention_units)
-        for each in cell if isinstance(cell, list | tuple) else [cell]:
-            check_cell(each)
-            check_compute_dtype(self, cell=each)
+        for part in cell if isinstance(cell, list | tuple) else [cell]:
+            check_cell(part)
+            check_compute_dtype(self, cell=part)
         if isinstance(cell, list | tuple):
             stack = keras.layers.StackedRNNCells
             cell = cell[0] if len(cell) == 1 else stack(cell, dtype=self.dtype_policy)

@@ -76,7 +76,7 @@ def assert_close(
     with requirement(message):
         tree.assert_same_structure(received, expected)
     for one, other in zip(tree.flatten(received), tree.flatten(expected), strict=True):
-        one, other = (np.asarray(_array(each), "float64") for each in (one, other))
+        one, other = (np.asarray(_array(nested), "float64") for nested in (one, other))
         np.testing.assert_allclose(
             one, other, rtol=tolerance, atol=tolerance, err_msg=message, verbose=not message
         )

@@ -114,8 +114,8 @@ def check_decoder(
 
 def check_rows(state: TensorDict, batch: int, beam_width: int) -> None:
     """Checks that state tensors have a row per beam (in `shared`: a row per batch entry)."""
-    own = {name: leaf for name, leaf in state.items() if name != "shared"}
-    rows = {tuple(leaf.shape)[:1] for leaf in tree.flatten(own)}
+    own_state = {name: leaf for name, leaf in state.items() if name != "shared"}
+    rows = {tuple(leaf.shape)[:1] for leaf in tree.flatten(own_state)}
     require(
         rows <= {(batch * beam_width,)},
         "Expected the leaves of a state, except for those in `shared`, to have a row for each beam "
@@ -231,7 +231,7 @@ def _check_same_kind(new_state: TensorDict, state: TensorDict) -> None:
     with requirement(message):
         tree.assert_same_structure(new_state, state)
     for new, old in zip(tree.flatten(new_state), tree.flatten(state), strict=True):
-        kinds = [(str(np.dtype(to_numpy(each).dtype)), len(each.shape)) for each in (new, old)]
+        kinds = [(str(np.dtype(to_numpy(leaf).dtype)), len(leaf.shape)) for leaf in (new, old)]
         require(
             kinds[0] == kinds[1],
             "Expected `step` to return a state with the same dtypes and ranks as its argument "

@@ -92,8 +92,8 @@ def _check_config(layer: keras.layers.Layer, inputs: Mapping[str, object], outpu
     config = layer.get_config()
     require(config.get("name") == layer.name, "Expected the name of the layer in `get_config`.")
     arguments = inspect.signature(type(layer).__init__).parameters.values()
-    own = {each.name for each in arguments if each.kind in NAMED}
-    missing = sorted(own - {"self"} - set(config))
+    named = {argument.name for argument in arguments if argument.kind in NAMED}
+    missing = sorted(named - {"self"} - set(config))
     require(not missing, f"Expected all arguments in `get_config`. Missing: {missing}.")
     copy: Any = None
     with requirement("Expected `from_config` to make a layer from `get_config`."):
@@ -120,7 +120,7 @@ def _config_text(layer: keras.layers.Layer) -> str:
         if isinstance(config, dict):
             items = config.items()
             return {name: settings(value) for name, value in items if name != "shared_object_id"}
-        return [settings(each) for each in config] if isinstance(config, list) else config
+        return [settings(item) for item in config] if isinstance(config, list) else config
 
     with requirement("Expected `get_config` to return values that JSON can store."):
         return json.dumps(settings(layer.get_config()), sort_keys=True)
@@ -147,8 +147,8 @@ def _check_functional_model(
             "Expected symbolic outputs with the dtypes of eager outputs. Received: "
             f"{symbolic.dtype}, instead of {eager.dtype}.",
         )
-    known = layer(**tree.map_structure(_input_of_known_shape, inputs))
-    shapes = [tuple(symbolic.shape) for symbolic in tree.flatten(known)]
+    outputs_of_known_shape = layer(**tree.map_structure(_input_of_known_shape, inputs))
+    shapes = [tuple(symbolic.shape) for symbolic in tree.flatten(outputs_of_known_shape)]
     expected = [eager.shape for eager in tree.flatten(outputs)]
     require(
         shapes == expected,
@@ -218,13 +218,13 @@ def _check_training(
     if not layer.trainable_weights:
         return
     randomize(layer)
-    floats = [each for each in tree.flatten(model.output) if "float" in each.dtype]
+    floats = [output for output in tree.flatten(model.output) if "float" in output.dtype]
     model = keras.Model(model.input, floats)
     model.compile(keras.optimizers.SGD(1.0), loss=["mse"] * len(floats))
     arrays = tree.flatten(inputs)
     outputs = tree.flatten(to_numpy(model(arrays)))
     generator = np.random.default_rng(0)
-    targets = [generator.normal(size=each.shape) for each in outputs]
+    targets = [generator.normal(size=output.shape) for output in outputs]
     before = {weight.path: to_numpy(weight) for weight in layer.trainable_weights}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Gradients do not exist")  # checked below

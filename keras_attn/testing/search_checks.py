@@ -90,8 +90,8 @@ def check_search(
     assert_found(to_numpy(exact(**encoded)), every, search="a BeamDecoder with all hypotheses open")
 
     greedy = [
-        [search_oracles.hypothesis(*found, length_penalty=0.7)]
-        for found in expected(search_oracles.greedy_search)
+        [search_oracles.hypothesis(*tokens_and_log_prob, length_penalty=0.7)]
+        for tokens_and_log_prob in expected(search_oracles.greedy_search)
     ]
     arguments: dict[str, Any] = {"max_length": max_length, "length_penalty": 0.7}
     for name, search in (
@@ -106,8 +106,8 @@ def check_search(
     sizes: dict[str, Any] = {"beam_width": 3, "num_hypotheses": 2}
     beam = BeamDecoder(decoder, **sizes, max_length=max_length, return_alignments=has_alignments)
     results = to_numpy(beam(**encoded))
-    found = expected(search_oracles.beam_search, **sizes)
-    assert_found(results, found, search="a BeamDecoder with three beams")
+    expected_hypotheses = expected(search_oracles.beam_search, **sizes)
+    assert_found(results, expected_hypotheses, search="a BeamDecoder with three beams")
     if has_alignments:
         _check_alignments(decoder, encoded, results)
     check_padding_and_batch(beam, encoded)
@@ -166,31 +166,31 @@ def assert_found(
     )
     for row, hypotheses in enumerate(expected):
         for rank in range(count):
-            found = {name: values[row, rank] for name, values in results.items()}
+            entry = {name: values[row, rank] for name, values in results.items()}
             place = f"hypothesis {rank} of sentence {row}"
             if rank >= len(hypotheses):
                 is_missing = (
-                    found["scores"] == found["log_probs"] == np.float32(-1e9)
-                    and found["lengths"] == 0
-                    and not found["token_ids"].any()
+                    entry["scores"] == entry["log_probs"] == np.float32(-1e9)
+                    and entry["lengths"] == 0
+                    and not entry["token_ids"].any()
                 )
-                require(is_missing, f"Expected {search} to find no {place}. Received: {found}.")
+                require(is_missing, f"Expected {search} to find no {place}. Received: {entry}.")
                 continue
             tokens, length, score, log_prob = hypotheses[rank]
-            tokens = [int(each) for each in tokens]
-            padded = found["token_ids"].tolist()
+            tokens = [int(token) for token in tokens]
+            padded = entry["token_ids"].tolist()
             require(
                 padded[: len(tokens)] == tokens and not any(padded[len(tokens) :]),
                 f"Expected {search} to find the tokens {tokens} as {place}. Received: {padded}.",
             )
             require(
-                found["lengths"] == length,
+                entry["lengths"] == length,
                 f"Expected {search} to return the length {length} for {place}. Received: "
-                f"{found['lengths']}.",
+                f"{entry['lengths']}.",
             )
             for name, value in (("scores", score), ("log_probs", log_prob)):
                 message = f"Expected {search} to return the {name} of the tokens for {place}."
-                assert_close(found[name], value, tolerance, message)
+                assert_close(entry[name], value, tolerance, message)
 
 
 def _teacher_forced(
@@ -203,8 +203,8 @@ def _teacher_forced(
     tables = []
     for row in range(len(encoded["encoder_mask"])):
         copies = np.full(len(sequences), row)
-        own = tree.map_structure(lambda leaf: leaf[copies], encoded)  # noqa: B023
-        log_probs = search_oracles.log_softmax(to_numpy(decoder(token_ids, **own)))
+        encoded_copies = tree.map_structure(lambda leaf: leaf[copies], encoded)  # noqa: B023
+        log_probs = search_oracles.log_softmax(to_numpy(decoder(token_ids, **encoded_copies)))
         tables.append(
             {
                 sequence[:length]: following[length]

@@ -118,12 +118,12 @@ def beam_search(
     group_size = beam_width // num_groups
     groups, pool, all_dead_ends = [[((), 0.0)] for _ in range(num_groups)], [], []
 
-    def sorted_hypotheses(found: Iterable[tuple[Tokens, float]]) -> list[Hypothesis]:
+    def sorted_hypotheses(candidates: Iterable[tuple[Tokens, float]]) -> list[Hypothesis]:
         hypotheses = []
-        for tokens, log_prob in found:
+        for tokens, log_prob in candidates:
             *named, score, log_prob = hypothesis(tokens, log_prob, length_penalty, form, end)
             hypotheses.append((*named, score + more(tokens), log_prob))
-        return sorted(hypotheses, key=lambda each: -each[2])
+        return sorted(hypotheses, key=lambda candidate: -candidate[2])
 
     for length in range(1, limit + 1):
         times_chosen, ended, dead_ends = collections.Counter(), [], []
@@ -139,12 +139,12 @@ def beam_search(
                     value = total - diversity_strength * times_chosen[token]
                     candidates.append((value, prefix + (token,), total))
             if len(candidates) <= group_size:
-                dead_ends += [each for each in without_continuation if each not in dead_ends]
+                dead_ends += [item for item in without_continuation if item not in dead_ends]
             candidates.sort(key=lambda candidate: -candidate[0])
             candidates = [candidate[1:] for candidate in candidates[: 2 * group_size]]
             for tokens, log_prob in candidates[:group_size]:
                 times_chosen[tokens[-1]] += 1
-                is_new = tokens not in [found for found, _ in ended]
+                is_new = tokens not in [ended_tokens for ended_tokens, _ in ended]
                 if is_new and (tokens[-1] == end or length == limit):
                     ended.append((tokens, log_prob))
             open_ones = [candidate for candidate in candidates if candidate[0][-1] != end]
@@ -183,16 +183,16 @@ def every_hypothesis(
 
     The dead ends follow, best first. A dead end is a sequence without possible next tokens.
     """
-    found, dead_ends, open_ones = [], [], [((), 0.0)]
+    finished, dead_ends, open_ones = [], [], [((), 0.0)]
     while open_ones:
         prefix, log_prob = open_ones.pop()
         if len(prefix) == limit or prefix[-1:] == (end,):
-            found.append(hypothesis(prefix, log_prob, length_penalty, form, end))
+            finished.append(hypothesis(prefix, log_prob, length_penalty, form, end))
             continue
         log_probs = log_probs_after(prefix)
         allowed = list(allowed_tokens(log_probs, prefix, min_length, end, suppressed))
         open_ones += [(prefix + (token,), log_prob + log_probs[token]) for token in allowed]
         if not allowed:
             dead_ends.append(hypothesis(prefix, log_prob, length_penalty, form, end))
-    best_first = lambda hypotheses: sorted(hypotheses, key=lambda each: -each[2])  # noqa: E731
-    return [*best_first(found), *best_first(dead_ends)]
+    best_first = lambda hypotheses: sorted(hypotheses, key=lambda candidate: -candidate[2])  # noqa: E731
+    return [*best_first(finished), *best_first(dead_ends)]

@@ -103,7 +103,7 @@ class TransformerStack(Layer):
                     f"Expected {name} to be a layer, such as SinusoidalPositions(), or None. "
                     f"Received: {name}={layer!r}."
                 )
-        heads = [getattr(each, "num_heads", None) for each in (position_bias, block)]
+        heads = [getattr(layer, "num_heads", None) for layer in (position_bias, block)]
         if None not in heads and heads[0] != heads[1]:
             raise ValueError(
                 "Expected position_bias with the number of heads of the block. Received: "

@@ -22,17 +22,17 @@ def check_finite(weights: Iterable[keras.Variable], allow_nonfinite: bool = Fals
     """
     if allow_nonfinite:
         return
-    found = []
+    messages = []
     for weight in weights:
         if weight.dtype.startswith(("float", "bfloat")):
             array = weight.numpy()
             count = array.size - int(np.isfinite(array).sum())
             if count:
-                found.append(f"{weight.path} ({count} of {array.size} values)")
-    if found:
-        others = f" and {len(found) - SHOWN} others" if len(found) > SHOWN else ""
+                messages.append(f"{weight.path} ({count} of {array.size} values)")
+    if messages:
+        more = f" and {len(messages) - SHOWN} others" if len(messages) > SHOWN else ""
         raise ExportError(
             "Expected finite weights. Received: NaN or infinite values in "
-            f"{', '.join(found[:SHOWN])}{others}. Restore an earlier checkpoint with finite "
+            f"{', '.join(messages[:SHOWN])}{more}. Restore an earlier checkpoint with finite "
             "weights, or pass allow_nonfinite=True (--allow-nonfinite)."
         )

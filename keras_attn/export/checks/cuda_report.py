@@ -131,8 +131,8 @@ class CudaReport:
         for node in graph.node:
             self.nodes += 1
             missing = _missing_kernel(node, types)
-            others = set(node.input) - on_cpu - {""}
-            from_shapes = len(others) < len(node.input) and others <= constants
+            other_inputs = set(node.input) - on_cpu - {""}
+            from_shapes = len(other_inputs) < len(node.input) and other_inputs <= constants
             if node.op_type in ("Shape", "Size") or (from_shapes and node.op_type not in FILLS):
                 self.shapes += 1
                 on_cpu.update(node.output)

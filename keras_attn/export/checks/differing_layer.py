@@ -107,10 +107,10 @@ def _differing_layer(
             if eager_counts[id(layer)] != traced_counts[id(layer)]:
                 continue
             try:
-                (found,) = session.run([str(number)], feed, options)
+                (output,) = session.run([str(number)], feed, options)
             except Exception:  # exceptions of ONNX Runtime have no public base class
                 return _described(layer)
-            if differs(keras.ops.convert_to_numpy(expected[key]), np.asarray(found)):
+            if differs(keras.ops.convert_to_numpy(expected[key]), np.asarray(output)):
                 return _described(layer)
     return ""
 
@@ -139,10 +139,10 @@ def _recorded_calls(model: keras.Model) -> Iterator[list[Call]]:
 
     calls, counts = [], {}
 
-    def call(
-        layer: keras.Operation, own: Callable[..., object], *args: object, **kwargs: object
+    def record(
+        layer: keras.Operation, run: Callable[..., object], *args: object, **kwargs: object
     ) -> object:
-        results = own(*args, **kwargs)
+        results = run(*args, **kwargs)
         for tensor in keras.tree.flatten(results):
             if tf.is_tensor(tensor):
                 number = counts[id(layer)] = counts.get(id(layer), -1) + 1
@@ -150,16 +150,16 @@ def _recorded_calls(model: keras.Model) -> Iterator[list[Call]]:
         return results
 
     layers = flatten_layers([model])
-    operations = [each for layer in layers for each in getattr(layer, "operations", [])]
-    replaced = {id(each): each for each in [*layers, *operations] if each is not model}.values()
+    operations = [item for layer in layers for item in getattr(layer, "operations", [])]
+    replaced = {id(item): item for item in [*layers, *operations] if item is not model}.values()
     before = [vars(layer).get("call") for layer in replaced]
     for layer in replaced:
-        layer.call = functools.wraps(layer.call)(functools.partial(call, layer, layer.call))
+        layer.call = functools.wraps(layer.call)(functools.partial(record, layer, layer.call))
     try:
         yield calls
     finally:
-        for layer, own in zip(replaced, before, strict=True):
-            if own is None:
+        for layer, call in zip(replaced, before, strict=True):
+            if call is None:
                 del layer.call
             else:
-                layer.call = own
+                layer.call = call

@@ -160,10 +160,10 @@ def _axes_that_change_together(
 
 def _candidates(size: int, taken: set[int]) -> list[int]:
     """Returns sizes to try instead of `size`. The first is not in `taken`."""
-    larger = next(each for each in range(size + 1, size + len(taken) + 2) if each not in taken)
+    larger = next(other for other in range(size + 1, size + len(taken) + 2) if other not in taken)
     # Twice the size for an axis that must be divisible, smaller sizes for an axis with a limit.
     sizes = [larger, 2 * size, size - 1, size // 2]
-    return [each for each in dict.fromkeys(sizes) if each > 0 and each != size]
+    return [value for value in dict.fromkeys(sizes) if value > 0 and value != size]
 
 
 def _size(arrays: Sequence[np.ndarray], group: Group) -> int:

@@ -34,7 +34,7 @@ def expected_batches(
         axis): the axes of fixed size.
     """
     batches = [(arrays, function(*arrays))]
-    others, failures = batches_of_other_sizes(function, function.inputs, arrays, dynamic_sizes)
+    more, failures = batches_of_other_sizes(function, function.inputs, arrays, dynamic_sizes)
     for axes, reason in failures.items():
         sizes = {arrays[list(function.inputs).index(name)].shape[axis] for name, axis in axes}
         warnings.warn(
@@ -50,7 +50,7 @@ def expected_batches(
         first = [array[:1] for array in arrays]
         with contextlib.suppress(Exception):  # if Keras fails on one row, the file may fail too
             batches.append((first, function(*first)))
-    return batches + others, fixed
+    return batches + more, fixed
 
 
 def compare_functional(

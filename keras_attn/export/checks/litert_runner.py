@@ -53,18 +53,18 @@ def run_in_batches(
     Returns:
         Dict of arrays of shape `(batch, ...)`.
     """
-    count = max(len(each) for each in inputs.values() if np.ndim(each))
+    count = max(len(array) for array in inputs.values() if np.ndim(array))
     results = []
     for begin in range(0, count, batch_size):
         rows = np.arange(begin, begin + batch_size)
         rows = np.where(rows < count, rows, begin)
         outputs = run(
-            **{name: each[rows] if np.ndim(each) else each for name, each in inputs.items()}
+            **{name: array[rows] if np.ndim(array) else array for name, array in inputs.items()}
         )
-        results.append({name: each[: count - begin] for name, each in outputs.items()})
+        results.append({name: output[: count - begin] for name, output in outputs.items()})
     return {
         name: _concatenate(
-            [each[name] for each in results], pad_token_id if name == "token_ids" else 0
+            [result[name] for result in results], pad_token_id if name == "token_ids" else 0
         )
         for name in results[0]
     }
@@ -72,13 +72,13 @@ def run_in_batches(
 
 def _concatenate(arrays: Sequence[np.ndarray], value: int) -> np.ndarray:
     """Joins arrays on the first axis, padded at the end of the other axes."""
-    shape = np.max([each.shape[1:] for each in arrays], axis=0, initial=0)
+    shape = np.max([array.shape[1:] for array in arrays], axis=0, initial=0)
     padded = [
         np.pad(
-            each,
-            [(0, 0), *((0, new - old) for new, old in zip(shape, each.shape[1:], strict=True))],
+            array,
+            [(0, 0), *((0, new - old) for new, old in zip(shape, array.shape[1:], strict=True))],
             constant_values=value,
         )
-        for each in arrays
+        for array in arrays
     ]
     return np.concatenate(padded)

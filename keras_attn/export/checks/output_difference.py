@@ -21,9 +21,9 @@ def largest_difference(
     actual = run(**feed)
     largest, reason = 0.0, ""
     for name, value in expected.items():
-        different, found = difference(keras.ops.convert_to_numpy(value), actual[name])
+        different, magnitude = difference(keras.ops.convert_to_numpy(value), actual[name])
         if different > largest:
-            largest, reason = different, f"the output {name!r} with {found}"
+            largest, reason = different, f"the output {name!r} with {magnitude}"
     return largest, reason
 
 

@@ -192,7 +192,7 @@ def pad(sentences: Sequence[Sequence[int]], pad_token_id: int = 0) -> np.ndarray
 
 def _random_arrays(inputs: Mapping[str, keras.KerasTensor]) -> Arrays:
     """Returns a dict of arrays of random numbers in [0, 1), valid as images and features."""
-    whole = [name for name, each in inputs.items() if "float" not in each.dtype]
+    whole = [name for name, spec in inputs.items() if "float" not in spec.dtype]
     if whole:
         raise ValueError(
             f"Expected sample_inputs, because the range of the integer inputs {whole} is unknown. "
@@ -202,6 +202,6 @@ def _random_arrays(inputs: Mapping[str, keras.KerasTensor]) -> Arrays:
 
     def shape(tensor: keras.KerasTensor) -> list[int]:
         size = RANDOM_IMAGE_SIZE if len(tensor.shape) > 3 else RANDOM_SIZE
-        return [ROWS, *(size if each is None else each for each in tensor.shape[1:])]
+        return [ROWS, *(size if axis_size is None else axis_size for axis_size in tensor.shape[1:])]
 
-    return {name: generator.random(shape(each)) for name, each in inputs.items()}
+    return {name: generator.random(shape(spec)) for name, spec in inputs.items()}

@@ -102,8 +102,8 @@ class PrecisionReport:
                 same.extend(np.array_equal(*pair) for pair in pairs)
             report_count(number + 1, len(batches))
         return [
-            cls(precision, len(same), float(np.mean(same)), _mean(same, each, is_stochastic), scale)
-            for same, each in zip(equal, differences, strict=True)
+            cls(precision, len(same), float(np.mean(same)), _mean(same, diff, is_stochastic), scale)
+            for same, diff in zip(equal, differences, strict=True)
         ]
 
 

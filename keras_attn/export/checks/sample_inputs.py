@@ -13,15 +13,15 @@ def arrays_in_order(
 ) -> list[np.ndarray]:
     """Returns the arrays of a sample in the order of `inputs`, converted to the input dtypes."""
     if isinstance(sample, dict):
-        found = {name: _entry(sample, name) for name in inputs}
-        missing = [name for name, array in found.items() if array is None]
+        values = {name: _entry(sample, name) for name in inputs}
+        missing = [name for name, array in values.items() if array is None]
         if missing:
             raise ValueError(f"Expected an array for each input. Received: none for {missing}.")
-        given = list(found.values())
+        given = list(values.values())
     else:
         given = list(sample) if isinstance(sample, (list, tuple)) else [sample]
     is_list = isinstance(sample, (dict, list, tuple))
-    shapes = [np.asarray(each).shape for each in given]
+    shapes = [np.asarray(value).shape for value in given]
     is_free = [value.shape[0] is None for value in inputs.values()]
     rows = {shape[:1] for shape, free in zip(shapes, is_free, strict=False) if free}
     is_empty = any(shape[:1] in [(), (0,)] for shape in shapes)
@@ -46,7 +46,7 @@ def arrays_in_order(
                 f"Received: sample_inputs with {shape[0]} rows."
             )
     return [
-        np.asarray(each, value.dtype) for each, value in zip(given, inputs.values(), strict=True)
+        np.asarray(array, value.dtype) for array, value in zip(given, inputs.values(), strict=True)
     ]
 
 
@@ -61,7 +61,7 @@ def _entry(sample: object, name: str) -> object:
         if name == str(key):
             return value
         if name.startswith(f"{key}/"):
-            found = _entry(value, name[len(f"{key}/") :])
-            if found is not None:
-                return found
+            entry = _entry(value, name[len(f"{key}/") :])
+            if entry is not None:
+                return entry
     return None

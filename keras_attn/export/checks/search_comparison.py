@@ -155,7 +155,7 @@ class SearchComparison:
         )
         for report in reports:
             report.check()
-        return max(reports, key=lambda each: each.mean_difference)
+        return max(reports, key=lambda report: report.mean_difference)
 
 
 def largest_logit(function: SearchFunction, inputs: Arrays, token_ids: np.ndarray) -> float:

@@ -32,7 +32,7 @@ def computation(
             return None
         node = producers[name]
         # If several nodes need this node, it must come before all of them.
-        nodes = [node, *(each for each in nodes if each is not node)]
+        nodes = [node, *(other_node for other_node in nodes if other_node is not node)]
         open_names.extend(inputs_of([node]))
     return nodes
 

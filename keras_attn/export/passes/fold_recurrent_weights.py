@@ -39,7 +39,7 @@ def fold_recurrent_weights(model: "onnx.ModelProto") -> None:
                 nodes = computation(name, producers, constants)
                 if not nodes:
                     continue
-                used = [constants[each] for each in inputs_of(nodes) if each in constants]
+                used = [constants[value] for value in inputs_of(nodes) if value in constants]
                 array = compute(name, nodes, used, model)
                 content = (array.shape, array.tobytes())
                 if content not in folded:
@@ -52,7 +52,7 @@ def fold_recurrent_weights(model: "onnx.ModelProto") -> None:
     taken = {name for graph in nested_graphs(model.graph) for name in defined_names(graph)}
     for name, weight in weights.items():
         free = (f"{weight}_{number}" if number else weight for number in count())
-        weights[name] = next(each for each in free if each not in taken)
+        weights[name] = next(free_name for free_name in free if free_name not in taken)
         taken.add(weights[name])
     rename_values(model.graph, weights)
 

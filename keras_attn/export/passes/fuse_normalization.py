@@ -60,31 +60,31 @@ def fuse_normalization(model: "onnx.ModelProto") -> None:
     two = unused("fuse_normalization/two", all_names(model))
     model.graph.initializer.append(helper.make_tensor(two, TensorProto.FLOAT, [], [2.0]))
     for node in nodes:
-        found = match(LAYER, node.output[0], producers)
-        if found is not None:
-            gamma, beta = (vector(found[name], found["x"]) for name in ("gamma", "beta"))
-            epsilon = numbers.get(found["epsilon"])
-            is_last_axis = numbers.get(found["axes"]) == -1
+        names = match(LAYER, node.output[0], producers)
+        if names is not None:
+            gamma, beta = (vector(names[name], names["x"]) for name in ("gamma", "beta"))
+            epsilon = numbers.get(names["epsilon"])
+            is_last_axis = numbers.get(names["axes"]) == -1
             if is_last_axis and gamma is not None and beta is not None and epsilon is not None:
                 node.op_type = "LayerNormalization"
-                node.input[:] = [found["x"], gamma, beta]
+                node.input[:] = [names["x"], gamma, beta]
                 attributes = {"axis": -1, "epsilon": epsilon}
                 node.attribute.extend(helper.make_attribute(*item) for item in attributes.items())
             continue
-        found = match(RMS, node.output[0], producers)
-        if found is not None and numbers.get(found["axes"]) == -1:
-            factors = [name for name in node.input if name != found["x"]]
+        names = match(RMS, node.output[0], producers)
+        if names is not None and numbers.get(names["axes"]) == -1:
+            factors = [name for name in node.input if name != names["x"]]
             root = producers[producers[factors[0]].input[0]]
-            mean = producers[_other(producers[root.input[0]], found["epsilon"])]
+            mean = producers[_other(producers[root.input[0]], names["epsilon"])]
             square = producers[mean.input[0]]
             square.op_type = "Pow"
-            square.input[:] = [found["x"], two]
+            square.input[:] = [names["x"], two]
             node.op_type = "Div"
-            node.input[:] = [found["x"], root.output[0]]
+            node.input[:] = [names["x"], root.output[0]]
 
 
 def _keeps_axes(node: "onnx.NodeProto") -> bool:
-    return all(each.i for each in node.attribute if each.name == "keepdims")
+    return all(attribute.i for attribute in node.attribute if attribute.name == "keepdims")
 
 
 def _other(node: "onnx.NodeProto", name: str) -> str:

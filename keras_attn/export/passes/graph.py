@@ -101,12 +101,12 @@ def return_own_values(graph: "onnx.GraphProto") -> None:
     """Makes a subgraph return only values that it defines itself, as ONNX Runtime requires."""
     from onnx import helper
 
-    own = defined_names(graph)
+    local_names = defined_names(graph)
     for output in graph.output:
-        if output.name not in own:
+        if output.name not in local_names:
             returned = f"{graph.name}/returned/{output.name}"
-            while returned in own:
+            while returned in local_names:
                 returned += "_"
             graph.node.append(helper.make_node("Identity", [output.name], [returned]))
-            own.add(returned)
+            local_names.add(returned)
             output.name = returned

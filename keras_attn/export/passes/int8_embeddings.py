@@ -93,7 +93,7 @@ def is_lookup(node: "onnx.NodeProto") -> bool:
     """Returns whether a node looks up rows: a `Gather` along the first axis."""
     if node.op_type != "Gather":
         return False
-    return all(each.name != "axis" or each.i == 0 for each in node.attribute)
+    return all(attribute.name != "axis" or attribute.i == 0 for attribute in node.attribute)
 
 
 def quantize_rows(matrix: np.ndarray, largest: int) -> tuple[np.ndarray, np.ndarray]:

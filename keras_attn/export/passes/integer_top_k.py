@@ -35,8 +35,8 @@ def integer_top_k(model: "onnx.ModelProto") -> None:
     def is_rounded(name: str) -> bool:
         """Returns whether all nodes that read a value convert it to integers."""
         casts = [
-            each.op_type == "Cast" and each.attribute[0].i in integers
-            for each in readers.get(name, [])
+            reader.op_type == "Cast" and reader.attribute[0].i in integers
+            for reader in readers.get(name, [])
         ]
         return name not in results and all(casts)
 
@@ -46,19 +46,19 @@ def integer_top_k(model: "onnx.ModelProto") -> None:
         values = node.output[0]
         as_is = match(("Cast", "x"), node.input[0], producers)
         negated = match(("Neg", ("Cast", "x")), node.input[0], producers)
-        found = as_is or negated
-        if found is None or types[found["x"]] not in integers:
+        as_integers = as_is or negated
+        if as_integers is None or types[as_integers["x"]] not in integers:
             continue
         if as_is and is_rounded(values):
-            node.input[0] = found["x"]
+            node.input[0] = as_integers["x"]
         elif negated and values not in results and len(readers.get(values, [])) == 1:
             (back,) = readers[values]
             if back.op_type != "Neg" or not is_rounded(back.output[0]):
                 continue
-            attributes = {each.name: each.i for each in node.attribute}
+            attributes = {attribute.name: attribute.i for attribute in node.attribute}
             attributes["largest"] = 1 - attributes.get("largest", 1)
             del node.attribute[:]
-            node.attribute.extend(helper.make_attribute(*each) for each in attributes.items())
-            node.input[0] = found["x"]
+            node.attribute.extend(helper.make_attribute(*item) for item in attributes.items())
+            node.input[0] = as_integers["x"]
             for cast in readers.get(back.output[0], []):
                 cast.input[0] = values

@@ -38,7 +38,7 @@ def _lower_into(
             body.node.insert(0, node)
             graph.node.remove(node)
     read = _names_that_must_stay(body, holder, graph)
-    for tensor in [each for each in graph.initializer if each.name not in read]:
+    for tensor in [tensor for tensor in graph.initializer if tensor.name not in read]:
         body.initializer.add().CopyFrom(tensor)  # `append` fails for tensors of 2 GiB or more
         graph.initializer.remove(tensor)
 
@@ -68,7 +68,7 @@ def _names_that_must_stay(
         if sibling is not body:
             read |= captured_names(sibling)
     # ONNX Runtime folds moved nodes only if their inputs are in the same graph as the nodes.
-    constants = {tensor.name for each in (graph, body) for tensor in each.initializer}
+    constants = {tensor.name for holder in (graph, body) for tensor in holder.initializer}
     constants |= {name for node in _constant_nodes(graph, constants) for name in node.output}
     lowered = {name for node in _constant_nodes(body, constants) for name in node.output}
     for node in body.node:

@@ -55,7 +55,7 @@ def nonnegative_axes(model: "onnx.ModelProto") -> None:
 
 
 def _attribute(node: "onnx.NodeProto", name: str, default: int) -> int:
-    return next((each.i for each in node.attribute if each.name == name), default)
+    return next((attribute.i for attribute in node.attribute if attribute.name == name), default)
 
 
 def _constant(

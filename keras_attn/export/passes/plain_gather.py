@@ -31,8 +31,8 @@ def plain_gather(model: "onnx.ModelProto") -> None:
     for node in nodes:
         if node.op_type != "Gather" or node.input[0] not in constants:
             continue
-        found = match(WRAPPED, node.input[1], producers)
+        names = match(WRAPPED, node.input[1], producers)
         axis = node.attribute[0].i if node.attribute else 0
         size = constants[node.input[0]].dims[axis]
-        if found and is_number(found["zero"], 0) and is_number(found["size"], size):
-            node.input[1] = found["x"]
+        if names and is_number(names["zero"], 0) and is_number(names["size"], size):
+            node.input[1] = names["x"]

@@ -35,11 +35,11 @@ def plain_indices(model: "onnx.ModelProto") -> None:
             return None
         return node.input[0]
 
-    found = {node.output[1] for node in nodes if node.op_type == "TopK"}
+    index_names = {node.output[1] for node in nodes if node.op_type == "TopK"}
     for node in nodes:
         if node.op_type == "Cast":
             indices = before_cast(node.input[0], TensorProto.INT32)
-            if indices is not None and indices in found:
+            if indices is not None and indices in index_names:
                 node.input[0] = indices
     for node in nodes:
         for position, name in enumerate(node.input):

@@ -37,7 +37,7 @@ def remove_identities(model: "onnx.ModelProto") -> None:
         return bool(
             not starts.any()
             and (ends >= UNLIMITED).all()
-            and all((each == 1).all() for each in steps)
+            and all((step == 1).all() for step in steps)
         )
 
     names = {}

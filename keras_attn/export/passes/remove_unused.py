@@ -14,7 +14,7 @@ def remove_unused(model: "onnx.ModelProto") -> None:
     """
     _remove_nodes(model.graph)
     read = _read_by(model.graph)
-    drop_initializers(model.graph, {each.name for each in model.graph.initializer} - read)
+    drop_initializers(model.graph, {tensor.name for tensor in model.graph.initializer} - read)
 
 
 def _remove_nodes(graph: "onnx.GraphProto") -> None:

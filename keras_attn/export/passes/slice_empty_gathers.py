@@ -34,6 +34,6 @@ def slice_empty_gathers(model: "onnx.ModelProto") -> None:
     for graph in nested_graphs(model.graph):
         for node in graph.node:
             if node.op_type == "Gather" and node.input[1] in empty:
-                axis = next((each.i for each in node.attribute if each.name == "axis"), 0)
+                axis = next((item.i for item in node.attribute if item.name == "axis"), 0)
                 inputs = [node.input[0], constant(0), constant(0), constant(axis)]
                 node.CopyFrom(helper.make_node("Slice", inputs, node.output, name=node.name))

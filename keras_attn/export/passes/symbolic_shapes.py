@@ -112,13 +112,13 @@ class SymbolicShapes:
         elif node.op_type == "Unsqueeze" and not isinstance(first, tuple):
             result = (first,) if inputs[1:] in ([(0,)], [(-1,)]) else None
         elif node.op_type == "Concat":
-            vectors = [each for each in inputs if isinstance(each, tuple)]
+            vectors = [shape for shape in inputs if isinstance(shape, tuple)]
             result = sum(vectors, ()) if len(vectors) == len(inputs) else None
         elif node.op_type == "ReduceProd" and isinstance(first, tuple):
             keeps = _attribute(node, "keepdims", 1)
             result = (_product(first),) if keeps else _product(first)
         elif node.op_type == "Mul":
-            sizes = [each for each in inputs if isinstance(each, int | str)]
+            sizes = [size for size in inputs if isinstance(size, int | str)]
             result = _product(sizes) if len(sizes) == len(inputs) else None
         if result is not None:
             self.contents[node.output[0]] = result
@@ -177,11 +177,11 @@ class SymbolicShapes:
         return []
 
     def _broadcast(self, shapes: Sequence[Sizes | None]) -> Sizes | None:
-        known = [shape for shape in shapes if shape is not None]
-        if len(known) < len(shapes):
+        known_shapes = [shape for shape in shapes if shape is not None]
+        if len(known_shapes) < len(shapes):
             return None
-        rank = max(len(shape) for shape in known)
-        padded = [(1,) * (rank - len(shape)) + shape for shape in known]
+        rank = max(len(shape) for shape in known_shapes)
+        padded = [(1,) * (rank - len(shape)) + shape for shape in known_shapes]
         return tuple(self._common_size(set(sizes) - {1}) for sizes in zip(*padded, strict=True))
 
     def _common_size(self, sizes: set[Size]) -> Size:
@@ -217,11 +217,11 @@ class SymbolicShapes:
         return self._broadcast([shape, wanted]) if isinstance(wanted, tuple) else None
 
     def _cut(self, node: "onnx.NodeProto", shape: Sizes) -> list[Size]:
-        starts, ends, *others = [self.contents.get(name) for name in node.input[1:]]
-        axes_and_steps = [each for each in others if _is_numbers(each)]
-        if not (isinstance(starts, tuple) and isinstance(ends, tuple) and others) or len(
+        starts, ends, *optional_inputs = [self.contents.get(name) for name in node.input[1:]]
+        axes_and_steps = [numbers for numbers in optional_inputs if _is_numbers(numbers)]
+        if not (isinstance(starts, tuple) and isinstance(ends, tuple) and optional_inputs) or len(
             axes_and_steps
-        ) < len(others):
+        ) < len(optional_inputs):
             return [next(self._fresh) for _ in shape]
         axes, *given = axes_and_steps
         steps = given[0] if given else (1,) * len(axes)
@@ -240,10 +240,10 @@ class SymbolicShapes:
         sizes = None if is_even else self.contents.get(node.input[1])
         if not isinstance(sizes, tuple):
             size = shape[axis]
-            each = None
+            split_size = None
             if is_even and isinstance(size, int) and size % len(node.output) == 0:
-                each = size // len(node.output)
-            sizes = [each or next(self._fresh) for _ in node.output]
+                split_size = size // len(node.output)
+            sizes = [split_size or next(self._fresh) for _ in node.output]
         return [shape[:axis] + (size,) + shape[axis + 1 :] for size in sizes]
 
     def _reduce(self, node: "onnx.NodeProto", shape: Sizes) -> list[Size] | None:
@@ -295,7 +295,7 @@ def _gather(sizes: Content, indices: Content) -> Content | None:
 
 def _slice(sizes: Content, bounds: Sequence[Content | None]) -> Sizes | None:
     """Returns a part of a vector. The bounds are starts and ends, and optionally axes and steps."""
-    numbers = [each for each in bounds if _is_numbers(each)]
+    numbers = [bound for bound in bounds if _is_numbers(bound)]
     if not isinstance(sizes, tuple) or len(numbers) < len(bounds):
         return None
     starts, ends, axes, steps = [*numbers, *[(0,), (1,)][len(numbers) - 2 :]]

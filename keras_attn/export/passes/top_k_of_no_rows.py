@@ -35,7 +35,7 @@ def top_k_of_no_rows(model: "onnx.ModelProto") -> None:
 
 def _may_be_empty(node: "onnx.NodeProto", shape: Sizes | None) -> bool:
     """Returns whether a `TopK` selects along the last axis and its input may have no rows."""
-    (axis,) = [each.i for each in node.attribute if each.name == "axis"] or [-1]
+    (axis,) = [attribute.i for attribute in node.attribute if attribute.name == "axis"] or [-1]
     if shape is None:
         return axis == -1
     is_last = axis in (-1, len(shape) - 1)
@@ -74,12 +74,12 @@ def _top_k_with_added_row(
     ]
     outputs = [name.format("values"), name.format("indices")]  # (rows + 1, k)
     searched = make_node("TopK", [name.format("padded"), k], outputs)
-    searched.attribute.extend(each for each in top_k.attribute if each.name != "axis")
+    searched.attribute.extend(item for item in top_k.attribute if item.name != "axis")
     nodes += [searched, _concat([name.format("leading"), k], name.format("shape"))]
-    for output, found in zip(top_k.output, outputs, strict=True):
+    for output, value in zip(top_k.output, outputs, strict=True):
         if output:
-            kept = f"{found}/kept"
-            nodes.append(make_node("Slice", [found, begin, end, begin], [kept]))  # (rows, k)
+            kept = f"{value}/kept"
+            nodes.append(make_node("Slice", [value, begin, end, begin], [kept]))  # (rows, k)
             nodes.append(_reshape(kept, name.format("shape"), output))
     return nodes
 

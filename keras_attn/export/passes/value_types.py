@@ -47,7 +47,7 @@ def _read(graph: "onnx.GraphProto", types: dict[str, int], opset: int) -> None:
 def _output_types(node: "onnx.NodeProto", types: Mapping[str, int], opset: int) -> list[int]:
     from onnx import TensorProto, defs, helper
 
-    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
     if node.op_type == "Cast":
         return [attributes["to"]]
     if node.op_type in ("Constant", "ConstantOfShape"):
@@ -55,17 +55,17 @@ def _output_types(node: "onnx.NodeProto", types: Mapping[str, int], opset: int) 
         return [TensorProto.FLOAT if tensor is None else tensor.data_type]
     schema = defs.get_schema(node.op_type, opset, node.domain)
     inputs = zip(_formals(schema.inputs, node.input), node.input, strict=True)
-    known = {formal.type_str: types[name] for formal, name in inputs if name}
+    bound = {formal.type_str: types[name] for formal, name in inputs if name}
     results = []
     for formal in _formals(schema.outputs, node.output):
-        if formal.type_str not in known:
-            single, *others = formal.types  # a fixed type, such as int64 for the indices of TopK
-            known[formal.type_str] = (
+        if formal.type_str not in bound:
+            single, *rest = formal.types  # a fixed type, such as int64 for the indices of TopK
+            bound[formal.type_str] = (
                 attributes.get("dtype", TensorProto.FLOAT)  # random operators, refused later
-                if others
+                if rest
                 else TensorProto.DataType.Value(single[len("tensor(") : -1].upper())
             )
-        results.append(known[formal.type_str])
+        results.append(bound[formal.type_str])
     return results
 
 

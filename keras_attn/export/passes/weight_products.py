@@ -69,7 +69,7 @@ def constant_matrices(model: "onnx.ModelProto") -> Callable[[str], np.ndarray | 
         nodes = computation(name, producers, constants)
         if nodes is None:
             return None
-        used = [constants[each] for each in inputs_of(nodes) if each in constants]
+        used = [constants[value] for value in inputs_of(nodes) if value in constants]
         array = compute(name, nodes, used, model) if nodes else None
         array = numpy_helper.to_array(constants[name]) if array is None else array
         return array if array.ndim == 2 and array.dtype == "float32" else None

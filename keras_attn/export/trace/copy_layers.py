@@ -63,7 +63,7 @@ class _Copies:
         if isinstance(value, (dict, list, set)):
             return self._container(value)
         if isinstance(value, (tuple, frozenset)):
-            items = [self.of(each) for each in value]
+            items = [self.of(item) for item in value]
             if all(new is old for new, old in zip(items, value, strict=True)):
                 return value
             base: Any = tuple if isinstance(value, tuple) else frozenset
@@ -107,11 +107,11 @@ class _Copies:
         new = value.__class__() if hasattr(value, "tracker") else copy.copy(value)
         self._add(value, new).clear()
         if isinstance(value, dict) and isinstance(new, dict):
-            new.update({self.of(key): self.of(each) for key, each in dict(value).items()})
+            new.update({self.of(key): self.of(item) for key, item in dict(value).items()})
         elif isinstance(new, list):
-            new.extend([self.of(each) for each in list(value)])
+            new.extend([self.of(item) for item in list(value)])
         elif isinstance(new, set):
-            new.update([self.of(each) for each in list(value)])
+            new.update([self.of(item) for item in list(value)])
         return new
 
     def _function(self, value: types.FunctionType) -> types.FunctionType:
@@ -132,12 +132,12 @@ class _Copies:
     def _leads_to_layer(self, value: object) -> bool:
         open_values, seen = [value], {}
         while open_values:
-            each = open_values.pop()
-            if isinstance(each, keras.Operation):
+            open_value = open_values.pop()
+            if isinstance(open_value, keras.Operation):
                 return True
-            if id(each) not in seen:
-                seen[id(each)] = each
-                open_values.extend(_parts(each))
+            if id(open_value) not in seen:
+                seen[id(open_value)] = open_value
+                open_values.extend(_parts(open_value))
         return False
 
 
@@ -152,7 +152,7 @@ def _parts(value: object) -> list[object]:
     if isinstance(value, functools.partial):
         return [value.func, value.args, value.keywords]
     if isinstance(value, types.FunctionType):
-        contents = [each for cell in value.__closure__ or () for each in _contents(cell)]
+        contents = [content for cell in value.__closure__ or () for content in _contents(cell)]
         return [*contents, value.__defaults__, value.__kwdefaults__, vars(value)]
     if isinstance(value, (type, types.ModuleType, enum.Enum)) or not hasattr(value, "__dict__"):
         return []

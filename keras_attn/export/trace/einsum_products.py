@@ -35,7 +35,7 @@ def _einsum(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None
     equation = node.get_attr_value("equation").decode()
     inputs, outputs = list(node.input), node.output
     shapes, types = node.output_shapes, node.output_dtypes
-    terms, result = _labels(equation, [graph.get_rank(each) for each in inputs])
+    terms, result = _labels(equation, [graph.get_rank(tensor) for tensor in inputs])
     graph.remove_node(node.name)
     writer = _Writer(graph, types[0])
     operands = []
@@ -62,7 +62,7 @@ def _labels(equation: str, ranks: Sequence[int | None]) -> tuple[list[list[str]]
     terms = terms.split(",")
     if not arrow:
         letters = sorted(set("".join(terms)) - {"."})
-        result = "".join(each for each in letters if "".join(terms).count(each) == 1)
+        result = "".join(letter for letter in letters if "".join(terms).count(letter) == 1)
         result = ("..." if "..." in equation else "") + result
     sizes = []
     for term, rank in zip(terms, ranks, strict=True):
@@ -140,7 +140,7 @@ class _Writer:
         if not axes:
             return tensor
         value = self._make("ReduceSum", [tensor.value, self._constant(axes)], keepdims=0)
-        return _Tensor(value, [each for each in tensor.labels if each in kept], tensor.sizes)
+        return _Tensor(value, [label for label in tensor.labels if label in kept], tensor.sizes)
 
     def product(self, left: _Tensor, right: _Tensor, result: Sequence[str]) -> _Tensor:
         """Returns the product of two tensors. Its axes may be in another order than `result`."""
@@ -160,7 +160,7 @@ class _Writer:
             second = self._insert_axes(second, len(batch), len(rows))
             return _Tensor(self._make("Mul", [first, second]), labels, sizes)
         # Without batch axes, the left operand of MatMul may have several row axes.
-        merged_rows = [rows] if batch or not rows else [[each] for each in rows]
+        merged_rows = [rows] if batch or not rows else [[row] for row in rows]
         alone = [[label] for label in batch]
         first = self._merge(first, [*alone, *merged_rows, contracted])
         second = self._merge(second, [*alone, contracted, columns])
@@ -169,7 +169,7 @@ class _Writer:
             return _Tensor(value, labels, sizes)
         # Batch axes may have been broadcast, so their sizes are read from the product.
         of_batch = [(value, axis) for axis in range(len(batch))]
-        wanted = [[size] for size in [*of_batch, *(sizes[each] for each in [*rows, *columns])]]
+        wanted = [[size] for size in [*of_batch, *(sizes[label] for label in [*rows, *columns])]]
         return _Tensor(self._reshape(value, wanted), labels, sizes)
 
     def transpose(self, tensor: _Tensor, labels: Sequence[str]) -> _Tensor:
@@ -184,7 +184,7 @@ class _Writer:
         if all(len(group) == 1 for group in groups):
             return tensor.value
         return self._reshape(
-            tensor.value, [[tensor.sizes[each] for each in group] for group in groups]
+            tensor.value, [[tensor.sizes[label] for label in group] for group in groups]
         )
 
     def _insert_axes(self, tensor: _Tensor, axis: int, number: int) -> str:
@@ -196,9 +196,9 @@ class _Writer:
 
     def _reshape(self, value: str, groups: Sequence[Sequence[Size]]) -> str:
         """Reshapes a tensor. Each new size is the product of a group of sizes."""
-        known = [[size for size in group if isinstance(size, int)] for group in groups]
-        if sum(map(len, known)) == sum(map(len, groups)):
-            shape = self._constant([math.prod(group) for group in known])
+        known_sizes = [[size for size in group if isinstance(size, int)] for group in groups]
+        if sum(map(len, known_sizes)) == sum(map(len, groups)):
+            shape = self._constant([math.prod(group) for group in known_sizes])
         else:
             parts = [self._product_of_sizes(group) for group in groups]
             shape = parts[0] if len(parts) == 1 else self._make_integers("Concat", parts, axis=0)
@@ -206,10 +206,10 @@ class _Writer:
 
     def _product_of_sizes(self, group: Sequence[Size]) -> str:
         """Returns the product of sizes as a tensor of one number."""
-        known = math.prod(size for size in group if isinstance(size, int))
+        known_size = math.prod(size for size in group if isinstance(size, int))
         factors = [self._size(*size) for size in group if not isinstance(size, int)]
-        if known != 1 or not factors:
-            factors.append(self._constant([known]))
+        if known_size != 1 or not factors:
+            factors.append(self._constant([known_size]))
         product = factors[0]
         for factor in factors[1:]:
             product = self._make_integers("Mul", [product, factor])

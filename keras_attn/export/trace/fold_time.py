@@ -24,9 +24,9 @@ def fold_time(*layers: keras.layers.Layer) -> None:
     Args:
         *layers: Copies of Keras layers or models; all nested layers are changed.
     """
-    own = keras.layers.TimeDistributed.call
+    keras_call = keras.layers.TimeDistributed.call
     for layer in flatten_layers(layers):
-        if getattr(type(layer), "call", None) is own:
+        if getattr(type(layer), "call", None) is keras_call:
             layer.call = functools.partial(_call, layer)
 
 
@@ -49,5 +49,5 @@ def _call(
 
 def _folded(value: Tensor) -> Tensor:
     """Reshapes `(batch, steps, ...)` to `(batch * steps, ...)`."""
-    batch, steps, *others = ops.shape(value)
-    return ops.reshape(value, (batch * steps, *others))
+    batch, steps, *features = ops.shape(value)
+    return ops.reshape(value, (batch * steps, *features))

@@ -80,7 +80,7 @@ class FunctionalFunction:
         import tensorflow as tf
 
         return [
-            tf.TensorSpec(each.shape, each.dtype, name=name) for name, each in self.inputs.items()
+            tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in self.inputs.items()
         ]
 
     def dimensions(

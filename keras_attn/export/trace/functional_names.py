@@ -35,7 +35,7 @@ def output_names(model: keras.Model, input_names: Collection[str]) -> list[str]:
     for name in model.output_names:
         different = (f"{name}_{number}" if number else name for number in count())
         taken = (*names, *input_names)
-        names.append(next(each for each in different if each not in taken))
+        names.append(next(candidate for candidate in different if candidate not in taken))
     return names
 
 

@@ -70,8 +70,8 @@ def _inner_loop(
     """
     import tensorflow as tf
 
-    masks = [each for each in keras.tree.flatten(mask) if each is not None]
-    if training or not _has_operator(layer) or any(len(each.shape) != 2 for each in masks):
+    masks = [part for part in keras.tree.flatten(mask) if part is not None]
+    if training or not _has_operator(layer) or any(len(part.shape) != 2 for part in masks):
         if not masks and isinstance(layer.cell, keras.layers.LSTMCell):
             # tf2onnx would recognize the loop of an LSTM without a mask, and fail on its weights.
             mask = tf.fill(tf.shape(sequences)[:2], True)

@@ -152,8 +152,8 @@ def _without_name_warnings() -> Iterator[None]:
 def _reason(error: Exception) -> str:
     """Returns the message for an error of the converter, with the operators and their layers."""
     text = str(error)
-    found = re.findall(r"'(tf\.\w+)' op|operation '(tf\.\w+)'", text)
-    operators = sorted({name for pair in found for name in pair if name})
+    operator_pairs = re.findall(r"'(tf\.\w+)' op|operation '(tf\.\w+)'", text)
+    operators = sorted({name for pair in operator_pairs for name in pair if name})
     if not operators:
         summary = " ".join(text.split())
         return f"LiteRT's converter failed: {type(error).__name__}: {summary[-400:]}"

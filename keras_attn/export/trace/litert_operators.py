@@ -137,7 +137,7 @@ def _selects_sign(inputs: Inputs, readers: Readers) -> bool:
 def _has_sign_read(inputs: Inputs, readers: Readers) -> bool:
     """Returns whether all readers of the bits of a float only read the sign."""
     return bool(readers) and all(
-        reader.op == "BitwiseAnd" and _selects_sign(others, ()) for reader, others in readers
+        reader.op == "BitwiseAnd" and _selects_sign(inputs, ()) for reader, inputs in readers
     )
 
 
@@ -190,7 +190,7 @@ def _replace_in(function: FunctionDef, added: dict[str, FunctionDef]) -> None:
 
     nodes = {node.name: node for node in function.node_def}
     inputs = {
-        name: [nodes.get(_source(each)) for each in node.input] for name, node in nodes.items()
+        name: [nodes.get(_source(edge)) for edge in node.input] for name, node in nodes.items()
     }
     replaced = []
     for name, node in nodes.items():
@@ -200,7 +200,7 @@ def _replace_in(function: FunctionDef, added: dict[str, FunctionDef]) -> None:
         readers = [
             (reader, inputs[reader.name])
             for reader in function.node_def
-            if any(_source(each) == name for each in reader.input)
+            if any(_source(edge) == name for edge in reader.input)
         ]
         for form in FORMS[node.op]:
             if dtype.name in form.dtypes and form.applies(inputs[name], readers):
@@ -233,8 +233,8 @@ def _call(node: "tf.compat.v1.NodeDef", definition: FunctionDef) -> None:
     node.attr.clear()
     node.attr["_output_shapes"].CopyFrom(shapes)
     node.attr["f"].func.name = definition.signature.name
-    node.attr["Tin"].list.type.extend(each.type for each in definition.signature.input_arg)
-    node.attr["Tout"].list.type.extend(each.type for each in definition.signature.output_arg)
+    node.attr["Tin"].list.type.extend(item.type for item in definition.signature.input_arg)
+    node.attr["Tout"].list.type.extend(item.type for item in definition.signature.output_arg)
 
 
 def _source(reference: str) -> str:

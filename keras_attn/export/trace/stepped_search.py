@@ -47,8 +47,8 @@ class SteppedSearch:
         self._function = function
         count = len(function.inputs)
         signature = function.signature if signature is None else signature
-        max_length, length_penalty, *others = signature[count:]
-        self.start_signature = [*signature[:count], max_length, *others]
+        max_length, length_penalty, *more_specs = signature[count:]
+        self.start_signature = [*signature[:count], max_length, *more_specs]
         traced = tf.function(self._prepare, input_signature=self.start_signature, autograph=False)
         self._structure = traced.get_concrete_function().structured_outputs
         specs = [

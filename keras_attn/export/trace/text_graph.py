@@ -165,7 +165,7 @@ def add_text(
     source = function.source
     if source is None:
         source = source_side(function.encoder, function.search, source_tokenizer)
-    sizes = {each.name: each.type for each in graph.output}["scores"]
+    sizes = {output.name: output.type for output in graph.output}["scores"]
     rename_values(graph, {"scores": "found_scores", "log_probs": "found_log_probs"})
     encode = _parse_encode(
         source_tokenizer,
@@ -198,20 +198,20 @@ def add_text(
         rename_values(read, names)
         before += [read, _parse(SPREAD)]
     defaults = {"target_prefix": [b""], **function.defaults}
-    declared = [value for each in (*before[:2], graph) for value in each.input]
-    text, *others = [copy_of(each) for each in declared if each.name in ("text", *defaults)]
-    for each in (graph, *before):
-        rename_values(each, {value.name: f"{value.name}/value" for value in others})
-    nodes = [node for value in others for node in _choice(value, defaults[value.name])]
-    nodes += [*(node for each in before for node in each.node), *graph.node, *decode.node]
+    declared = [value for part in (*before[:2], graph) for value in part.input]
+    text, *options = [copy_of(value) for value in declared if value.name in ("text", *defaults)]
+    for part in (graph, *before):
+        rename_values(part, {value.name: f"{value.name}/value" for value in options})
+    nodes = [node for value in options for node in _choice(value, defaults[value.name])]
+    nodes += [*(node for part in before for node in part.node), *graph.node, *decode.node]
     del graph.node[:], graph.input[:], graph.output[:]
     graph.node.extend(nodes)
-    graph.input.extend([text, *map(_optional, others)])
+    graph.input.extend([text, *map(_optional, options)])
     graph.output.extend(decode.output)
     for output in graph.output:
         output.type.tensor_type.shape.CopyFrom(sizes.tensor_type.shape)
-    for each in (*before, decode):
-        graph.initializer.extend(each.initializer)
+    for part in (*before, decode):
+        graph.initializer.extend(part.initializer)
     model.opset_import.append(helper.make_opsetid(DOMAIN, 1))
 
 
@@ -262,7 +262,7 @@ def _parse_encode(
     max_characters: int,
     max_length: int | None,
     name: str | None = None,
-    **others: npt.ArrayLike,
+    **other_inputs: npt.ArrayLike,
 ) -> "onnx.GraphProto":
     """Returns the graph `ENCODE`.
 
@@ -275,8 +275,8 @@ def _parse_encode(
         graph = graph.replace("    tokens, splits,", "    found_tokens, splits,").replace(
             "    first_positions =", KNOWN_TOKENS + "    first_positions ="
         )
-        others["vocabulary_size"] = tokenizer.vocabulary_size
-        others["unknown_token_id"] = tokenizer.unknown_token_id
+        other_inputs["vocabulary_size"] = tokenizer.vocabulary_size
+        other_inputs["unknown_token_id"] = tokenizer.unknown_token_id
     return _parse(
         graph,
         tokenizer,
@@ -285,7 +285,7 @@ def _parse_encode(
         long_text=np.array([f"(?s)^({beginning}).+$"], object),
         its_beginning=np.array([r"\1"], object),
         name=name,
-        **others,
+        **other_inputs,
     )
 
 

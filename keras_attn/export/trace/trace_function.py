@@ -38,11 +38,11 @@ class Trace:
         """
         import tensorflow as tf
 
-        others = (tf.resource, tf.variant, tf.string)
+        other_dtypes = (tf.resource, tf.variant, tf.string)
         return {
             placeholder.op.name: value.numpy()
             for value, placeholder in self.concrete.graph.captures
-            if isinstance(value, tf.Tensor) and value.dtype not in others
+            if isinstance(value, tf.Tensor) and value.dtype not in other_dtypes
         }
 
 

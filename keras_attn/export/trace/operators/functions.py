@@ -48,7 +48,7 @@ def _bitcast(graph: Graph, node: Node, name: str, args: Sequence[object]) -> Non
     readers = graph.find_output_consumers(node.output[0])
     reads_sign = all(
         reader.type == "BitwiseAnd"
-        and any(each.is_const() and each.get_tensor_value() == -(2**31) for each in reader.inputs)
+        and any(item.is_const() and item.get_tensor_value() == -(2**31) for item in reader.inputs)
         for reader in readers
     )
     dtypes = graph.get_dtype(node.input[0]), graph.get_dtype(node.output[0])
@@ -174,7 +174,7 @@ def _broadcast_args(graph: Graph, node: Node, name: str, args: Sequence[object])
     """Returns the shape to which two shapes broadcast."""
     from onnx import TensorProto
 
-    lengths = [length for each in node.input for length in graph.get_shape(each) or [-1]]
+    lengths = [length for value in node.input for length in graph.get_shape(value) or [-1]]
     if -1 in lengths:
         raise ValueError(f"{name} broadcasts shapes of unknown rank.")
     longest = max(lengths)

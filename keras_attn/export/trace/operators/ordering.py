@@ -76,7 +76,7 @@ def _band_part(graph: Graph, node: Node, name: str, args: Sequence[object]) -> N
     """
     from onnx import TensorProto
 
-    bounds: list[int] = [each.get_tensor_value() for each in node.inputs[1:] if each.is_const()]
+    bounds: list[int] = [item.get_tensor_value() for item in node.inputs[1:] if item.is_const()]
     if len(bounds) < 2:
         raise ValueError(f"{name} has a band whose width is not constant.")
     new = Replacement(graph, node)

@@ -79,7 +79,7 @@ def _dynamic_update_slice(graph: Graph, node: Node, name: str, args: Sequence[ob
     parts = []
     for axis in range(rank):
         position = new.constant(axis, "int64")
-        first, length = (new("Gather", each, position) for each in (start, block_shape))
+        first, length = (new("Gather", sizes, position) for sizes in (start, block_shape))
         places = new("Range", first, new("Add", first, length), one)
         sizes = np.ones(rank + 1, "int64")
         sizes[axis] = -1
