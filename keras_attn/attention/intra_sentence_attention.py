@@ -9,8 +9,7 @@ from keras_attn._layer.argument_checks import check_positive_integer, check_seco
 from keras_attn._layer.attach_mask import AttachMask
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.deserialize_shared import deserialize_shared
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.attention.weighted_average import WeightedAverage
 from keras_attn.positions.position_range import position_range

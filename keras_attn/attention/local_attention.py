@@ -10,8 +10,7 @@ from keras_attn._decoding_state.beam_axis import merge_beams, split_beams
 from keras_attn._layer.argument_checks import check_compute_dtype, check_positive_integer
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.fill_docstring import fill_docstring
-from keras_attn._serialization.deserialize_shared import deserialize_shared
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.attention_recorder import record

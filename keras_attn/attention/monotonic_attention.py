@@ -13,8 +13,7 @@ from keras_attn._layer.argument_checks import (
 )
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.fill_docstring import fill_docstring
-from keras_attn._serialization.deserialize_shared import deserialize_shared
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_mechanism import AttentionMechanism
 from keras_attn.attention.feedback_attention import FeedbackAttention

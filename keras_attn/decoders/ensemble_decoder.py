@@ -10,8 +10,7 @@ from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import is_finite, list_of_layers
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
-from keras_attn._serialization.deserialize_shared import deserialize_shared
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
 

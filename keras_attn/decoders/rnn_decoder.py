@@ -14,7 +14,7 @@ from keras_attn._layer.argument_checks import (
     check_token_ids,
 )
 from keras_attn._layer.ensure_built import ensure_built
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import serialize_shared
 from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_losses import coverage_loss, doubly_stochastic_loss
 from keras_attn.decoders.token_decoder import TokenDecoder

@@ -4,8 +4,7 @@ import keras
 
 from keras_attn._layer.argument_checks import check_layers
 from keras_attn._layer.ensure_built import ensure_built
-from keras_attn._serialization.deserialize_shared import deserialize_shared
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import StaticShape, Tensor
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.output_layers.projection import compute_logits

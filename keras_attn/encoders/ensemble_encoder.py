@@ -8,8 +8,7 @@ from keras_attn._layer.argument_checks import list_of_layers
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.deserialize_shared import deserialize_shared
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 
 

@@ -19,7 +19,6 @@ from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import build_activation, ensure_built
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.layer_template import (
     LayerTemplate,
     check_template_dtype,
@@ -27,7 +26,7 @@ from keras_attn._serialization.layer_template import (
     serialize_without_warning,
     with_dtype,
 )
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.rnn.recurrent_layer import recurrent_layer
 

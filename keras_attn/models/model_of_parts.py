@@ -5,8 +5,11 @@ from typing import Any, ParamSpec, Self
 import keras
 
 from keras_attn._backend.private_names import copy_layers_in
-from keras_attn._serialization.deserialize_shared import deserialize_shared, sharing_scope
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import (
+    deserialize_shared,
+    serialize_shared,
+    sharing_scope,
+)
 from keras_attn._types import TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.models.functional_model import functional_model

@@ -6,8 +6,7 @@ from keras_attn._drop_ins.layer_normalization import LayerNormalization
 from keras_attn._layer.argument_checks import check_positive_number
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.deserialize_shared import deserialize_shared
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import ActivationLike, Mask, StaticShape, Tensor
 from keras_attn.output_layers.projection import compute_logits
 from keras_attn.transformer.feed_forward import get_activation

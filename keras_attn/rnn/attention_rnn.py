@@ -14,8 +14,7 @@ from keras_attn._layer.argument_checks import (
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.deserialize_shared import deserialize_shared
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict
 from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn.rnn.recurrent_layer import recurrent_layer

@@ -12,9 +12,8 @@ from keras_attn._layer.argument_checks import (
 )
 from keras_attn._layer.ensure_built import build_activation, ensure_built
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.plain_function import plain_function
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import ActivationLike, Mask, StaticShape, Tensor, TensorDict
 from keras_attn.attention.attention_steps import AttentionSteps
 from keras_attn.rnn.attention_cell_sizes import compute_sizes

@@ -23,8 +23,7 @@ from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
 from keras_attn._layer.low_rank_settings import LORA
-from keras_attn._serialization.deserialize_shared import deserialize_shared
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, TensorLike
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.masks import broadcast_batch, join

@@ -15,9 +15,8 @@ from keras_attn._layer.argument_checks import (
 from keras_attn._layer.build_embedding import build_embedding
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
-from keras_attn._serialization.deserialize_shared import deserialize_shared
 from keras_attn._serialization.layer_template import LayerTemplate, check_template_dtype, with_dtype
-from keras_attn._serialization.serialize_shared import serialize_shared
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import PositionBias, StaticShape, Tensor, TensorDict
 from keras_attn.attention.cache_view import CacheView
 
