@@ -10,16 +10,19 @@ from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._types import TokenizerLike
 from keras_attn.models.generation import (
     Generation,
-    Hypothesis,
     empty_hypothesis,
     hypotheses_of_row,
     pieces,
 )
 from keras_attn.models.model_inputs import reads_ids
-from keras_attn.models.prefix_model import prefix_model
 from keras_attn.models.request_languages import RequestLanguages, request_languages
-from keras_attn.models.side import source_side
-from keras_attn.search.search import Search
+from keras_attn.models.side import id_range, source_side
+from keras_attn.models.target_prefixes import (
+    TargetPrefix,
+    check_whole_prefix,
+    predict_with_prefix,
+    read_prefixes,
+)
 
 if TYPE_CHECKING:
     from keras_attn.models.generation_model import GenerationModel
@@ -28,9 +31,6 @@ if TYPE_CHECKING:
 
 Sources: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]
 """Texts, lists of ids, an array, or a dict of arrays by the names of the inputs."""
-
-TargetPrefix: TypeAlias = str | Sequence[int] | Sequence[str | Sequence[int]]
-"""Text or ids with which all results begin, or a list with a prefix for each source."""
 
 
 def generate(
@@ -98,7 +98,7 @@ def generate(
     if target_tokenizer is None and is_text:
         target_tokenizer = source_tokenizer
     _check_tokenizer("target_tokenizer", target_tokenizer, model.decoder)
-    prefixes = _read_prefixes(target_prefix, languages, len(sources), target_tokenizer, model)
+    prefixes = read_prefixes(target_prefix, languages, len(sources), target_tokenizer, model)
     nothing = [empty_hypothesis(model.search, target_tokenizer is not None)]
     generations = [nothing] * len(sources)
     progress = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="source")
@@ -113,13 +113,13 @@ def generate(
             results = model.predict_on_batch(batch(searched))
         else:
             prefix = _pad([prefixes[row] for row in searched], model.search.pad_token_id, "int32")
-            results = _predict_with_prefix(model, batch(searched), prefix)
+            results = predict_with_prefix(model, batch(searched), prefix)
         for place, row in enumerate(rows):
             generations[row] = hypotheses_of_row(
                 results, place, lengths[row], model.search, target_tokenizer
             )
             if prefixes is not None:
-                _check_whole_prefix(prefixes[row], generations[row][0], model.search)
+                check_whole_prefix(prefixes[row], generations[row][0], model.search)
         if verbose:
             progress.update(start + len(rows))
     if not return_details:
@@ -173,93 +173,6 @@ def _read_texts(
     return sources
 
 
-def _read_prefixes(
-    target_prefix: TargetPrefix | None,
-    languages: RequestLanguages,
-    count: int,
-    tokenizer: TokenizerLike | None,
-    model: "GenerationModel",
-) -> list[list[int]] | None:
-    """Returns a list with the prefix ids of each result, or `None` if all prefixes are empty."""
-    if target_prefix is None:
-        rows: list[Any] = [[]] * count
-    else:
-        is_one = isinstance(target_prefix, str) or all(
-            isinstance(item, int | np.integer) for item in target_prefix
-        )
-        rows = [target_prefix] * count if is_one else list(target_prefix)
-        if len(rows) != count:
-            raise ValueError(
-                f"Expected target_prefix to be one prefix, or one for each of the {count} sources. "
-                f"Received: target_prefix with {len(rows)} prefixes. Pass {count} prefixes."
-            )
-        rows = [_prefix_ids(prefix, tokenizer, model.search.pad_token_id) for prefix in rows]
-    if not languages.target_start and not any(rows):
-        return None
-    rows = [[*languages.target_start, *row] for row in rows]
-    for row in rows:
-        _check_end_token(row, model.search)
-    size = get_vocabulary_size(model.decoder)
-    wrong = [id_ for row in rows for id_ in row if id_ < 0 or (size is not None and id_ >= size)]
-    if wrong:
-        raise ValueError(
-            f"Expected target_prefix to contain ids {_id_range(size)}. Received: target_prefix "
-            f"with the id {wrong[0]}. Pass ids of the target vocabulary."
-        )
-    return rows
-
-
-def _check_end_token(prefix: list[int], search: Search) -> None:
-    """Raises a `ValueError` if a prefix contains padding, or tokens after the end token.
-
-    A search ends a hypothesis at the end token, and ignores the rest of the prefix.
-    """
-    for name, tokens in (("pad_token_id", prefix), ("end_token_id", prefix[:-1])):
-        token = getattr(search, name)
-        if token in tokens:
-            raise ValueError(
-                f"Expected {name}={token} only at the end of a target_prefix. Received: "
-                f"target_prefix with this id at position {tokens.index(token)}. Remove it."
-            )
-
-
-def _check_whole_prefix(prefix: list[int], hypothesis: Hypothesis, search: Search) -> None:
-    """Raises a `ValueError` if a limit of the search has cut the prefix of a hypothesis."""
-    expected = [*search.forced_prefix_ids, *prefix]
-    if expected[-1:] == [search.end_token_id]:
-        expected.pop()
-    if hypothesis.token_ids[: len(expected)] != expected:
-        raise ValueError(
-            f"Expected a target_prefix of at most {len(hypothesis.token_ids)} tokens, the ids of "
-            f"the language included. Received: target_prefix with {len(expected)} tokens. The "
-            "limit is max_length, relative_max_length or the number of learned positions."
-        )
-
-
-def _prefix_ids(
-    prefix: str | Iterable[int], tokenizer: TokenizerLike | None, pad_token_id: int
-) -> list[int]:
-    if not isinstance(prefix, str):
-        ids = [int(id_) for id_ in prefix]
-        while ids and ids[-1] == pad_token_id:
-            ids.pop()
-        return ids
-    if tokenizer is None:
-        raise ValueError(
-            "Expected a target_tokenizer for a target_prefix that is a text. Received: "
-            "target_tokenizer=None. Pass the tokenizer of the targets, or ids."
-        )
-    return [int(id_) for id_ in tokenizer.encode([prefix])[0]]
-
-
-def _predict_with_prefix(
-    model: "GenerationModel", batch: np.ndarray | dict[str, np.ndarray], prefix: np.ndarray
-) -> dict[str, np.ndarray]:
-    names = [tensor.name for tensor in model.inputs]
-    inputs = batch if isinstance(batch, dict) else {names[0]: batch}
-    return prefix_model(model).predict_on_batch({**inputs, "prefix_ids": prefix})
-
-
 def _checked_ids(ids: npt.ArrayLike, side: "Side", is_padded: bool) -> list[int]:
     """Returns the ids of a source without padding, or raises a `ValueError`.
 
@@ -276,7 +189,7 @@ def _checked_ids(ids: npt.ArrayLike, side: "Side", is_padded: bool) -> list[int]
     is_known = size is None or array.max() < size
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < 0 or not is_known:
         raise ValueError(
-            f"Expected each source to be a text, or a list of ids {_id_range(size)}. Received: "
+            f"Expected each source to be a text, or a list of ids {id_range(size)}. Received: "
             f"source={ids!r}. Pass ids of the source vocabulary."
         )
     token_ids = array.tolist()
@@ -288,10 +201,6 @@ def _checked_ids(ids: npt.ArrayLike, side: "Side", is_padded: bool) -> list[int]
             f"learned positions. Received: a source with {len(token_ids)} ids. Shorten it."
         )
     return token_ids
-
-
-def _id_range(size: int | None) -> str:
-    return "of at least 0" if size is None else f"from 0 to {size - 1}"
 
 
 def _check_tokenizer(name: str, tokenizer: TokenizerLike | None, layer: keras.layers.Layer) -> None:

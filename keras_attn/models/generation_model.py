@@ -8,7 +8,7 @@ from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._types import TokenizerLike, Verbosity
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.encoders.prompt_encoder import PromptEncoder
-from keras_attn.models.generate import Sources, TargetPrefix, generate
+from keras_attn.models.generate import Sources, generate
 from keras_attn.models.model_inputs import SymbolicInputs, is_arrays, source_inputs, symbolic_inputs
 from keras_attn.models.model_of_parts import (
     ModelOfParts,
@@ -19,6 +19,7 @@ from keras_attn.models.model_of_parts import (
     encode,
 )
 from keras_attn.models.padded_batches import concatenate_padded, padded_array
+from keras_attn.models.target_prefixes import TargetPrefix
 from keras_attn.search.search import Search
 
 

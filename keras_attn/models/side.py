@@ -162,3 +162,8 @@ def source_side(
             "vocabulary, or with a larger embedding."
         )
     return side
+
+
+def id_range(vocabulary_size: int | None) -> str:
+    """Returns the range of the ids of a vocabulary in words, for errors."""
+    return "of at least 0" if vocabulary_size is None else f"from 0 to {vocabulary_size - 1}"
