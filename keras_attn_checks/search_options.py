@@ -189,9 +189,7 @@ class BeamOptions(SearchOptions):
         advice="For more than 4096 hypotheses, use a SamplingDecoder.",
     )
     num_hypotheses: int = option(
-        1,
-        POSITIVE_INTEGER,
-        "number of returned hypotheses per batch entry, at most `beam_width`.",
+        1, POSITIVE_INTEGER, "number of returned hypotheses per batch entry, at most `beam_width`."
     )
     stop: Stop = option("collected", choice(Stop), "see the table above.")
     patience: float = option(
