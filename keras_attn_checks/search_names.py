@@ -2,43 +2,10 @@
 
 from collections.abc import Collection, Iterable
 
-_ALL = (
-    "end_token_id",
-    "force_end_token",
-    "forced_prefix_ids",
-    "length_penalty",
-    "length_penalty_form",
-    "max_length",
-    "min_length",
-    "no_repeat_ngram_size",
-    "pad_token_id",
-    "relative_max_length",
-    "repetition_penalty",
-    "return_alignments",
-    "return_token_log_probs",
-    "score_prefix",
-    "start_token_id",
-    "suppressed_token_ids",
-)
+from keras_attn_checks.options import option_names
+from keras_attn_checks.search_options import OPTIONS
 
-SEARCH_ARGUMENTS = {
-    "BeamDecoder": frozenset(
-        {
-            *_ALL,
-            "beam_width",
-            "coverage_penalty",
-            "diversity_strength",
-            "num_groups",
-            "num_hypotheses",
-            "patience",
-            "stop",
-        }
-    ),
-    "GreedyDecoder": frozenset(_ALL),
-    "SamplingDecoder": frozenset(
-        {*_ALL, "min_p", "num_hypotheses", "seed", "temperature", "top_k", "top_p"}
-    ),
-}
+SEARCH_ARGUMENTS = {name: frozenset(option_names(options)) for name, options in OPTIONS.items()}
 """Dict from the name of each search class to the names of its arguments, without `decoder`."""
 
 OTHER_NAMES = {

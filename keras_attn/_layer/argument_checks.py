@@ -1,14 +1,22 @@
 import functools
 import inspect
-import math
-import numbers
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec, TypeGuard, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import keras
 import numpy as np
 
 from keras_attn._types import Tensor, TensorLike
+from keras_attn_checks.number_types import is_integer, is_number
+from keras_attn_checks.options import (
+    INTEGER,
+    NONNEGATIVE_INTEGER,
+    NONNEGATIVE_NUMBER,
+    POSITIVE_INTEGER,
+    POSITIVE_NUMBER,
+    numbers,
+    optional,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -100,46 +108,30 @@ def check_number(
         expected: String, description of the range.
         advice: String, last sentence of the error message.
     """
-    if not is_number(value) or not condition(value):
-        raise ValueError(
-            f"Expected {name} to be a number {expected}. Received: {name}={value!r}. {advice}"
-        )
+    numbers("Float", f"a number {expected}", condition).check(name, value, advice)
 
 
 def check_positive_number(**numbers: object) -> None:
     """Raises a `ValueError` unless arguments are finite numbers above 0."""
     for name, value in numbers.items():
-        if not is_finite(value) or not value > 0:
-            raise ValueError(
-                f"Expected {name} to be a positive finite number. Received: {name}={value!r}."
-            )
+        POSITIVE_NUMBER.check(name, value)
 
 
 def check_nonnegative_number(**numbers: object) -> None:
     """Raises a `ValueError` unless arguments are finite numbers of at least 0."""
     for name, value in numbers.items():
-        if not is_finite(value) or value < 0:
-            raise ValueError(
-                f"Expected {name} to be a finite number of at least 0. Received: {name}={value!r}."
-            )
+        NONNEGATIVE_NUMBER.check(name, value)
 
 
 def check_nonnegative_integer(**numbers: object) -> None:
     """Raises a `ValueError` unless arguments are integers of at least 0."""
     for name, value in numbers.items():
-        if not is_integer(value) or value < 0:
-            raise ValueError(
-                f"Expected {name} to be an integer of at least 0. Received: {name}={value!r}."
-            )
+        NONNEGATIVE_INTEGER.check(name, value)
 
 
 def check_seed(seed: object) -> None:
     """Raises a `ValueError` unless a seed is an integer or `None`."""
-    if seed is not None and not is_integer(seed):
-        raise ValueError(
-            f"Expected seed to be an integer or None. Received: seed={seed!r}. Pass None for a "
-            "random seed."
-        )
+    optional(INTEGER).check("seed", seed, "Pass None for a random seed.")
 
 
 def check_same_batch(layer: keras.layers.Layer, **inputs: Any) -> None:
@@ -189,23 +181,7 @@ def check_sequence_shape(name: str, shape: Any) -> None:
 
 def check_positive_integer(name: str, value: object) -> None:
     """Raises a `ValueError` unless an argument is an integer of at least 1."""
-    if not is_integer(value) or value < 1:
-        raise ValueError(f"Expected {name} to be a positive integer. Received: {name}={value!r}.")
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Returns whether a value is a real number of Python or NumPy, and not a bool."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def is_integer(value: object) -> TypeGuard[int]:
-    """Returns whether a value is an integer of Python or NumPy, and not a bool."""
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
-def is_finite(value: object) -> TypeGuard[float]:
-    """Returns whether a value is a finite number."""
-    return is_number(value) and math.isfinite(value)
+    POSITIVE_INTEGER.check(name, value)
 
 
 def check_second_input(

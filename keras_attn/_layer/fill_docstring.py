@@ -1,9 +1,12 @@
 """Inserts docstring sections of a base class into docstrings of subclasses."""
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Callable
 from typing import TypeVar
+
+from keras_attn_checks.options import describe_options, option_names
 
 Class = TypeVar("Class", bound=type)
 _SECTIONS = {"arguments": "Args", "call_arguments": "Call arguments", "returns": "Returns"}
@@ -14,7 +17,8 @@ def fill_docstring(base: type) -> Callable[[Class], Class]:
 
     A line `{{arguments}}`, `{{call_arguments}}` or `{{returns}}` is replaced by the section `Args`,
     `Call arguments` or `Returns` of `base`. The entry `decoder` of `Args` is omitted, because each
-    subclass of `Search` documents this argument itself.
+    subclass of `Search` documents this argument itself. A line `{{options}}` is replaced by the
+    options of the class that `base` does not have, see `keras_attn_checks.options`.
 
     Args:
         base: Class whose docstring contains the sections.
@@ -29,12 +33,21 @@ def fill_docstring(base: type) -> Callable[[Class], Class]:
         found = re.search(rf"^{title}:\n(.*?)(?=^\S|\Z)", docstring, re.DOTALL | re.MULTILINE)
         assert found is not None, f"{base.__name__} documents no {title}."
         text = re.sub(r"\A    decoder: .*\n(?:     .*\n)*", "", found[1].rstrip())
-        indent = match[1][4:]
-        return "\n".join(indent + line if line else line for line in text.split("\n"))
+        return _indented(text, match[1][4:])
+
+    inherited = option_names(base) if dataclasses.is_dataclass(base) else []
 
     def decorator(cls: Class) -> Class:
-        text = cls.__doc__ or ""
+        def options(match: re.Match[str]) -> str:
+            own = [each for each in dataclasses.fields(cls) if each.name not in inherited]
+            return _indented(describe_options(own), match[1])
+
+        text = re.sub(r"^( +)\{\{options\}\}$", options, cls.__doc__ or "", flags=re.MULTILINE)
         cls.__doc__ = re.sub(r"^( +)\{\{(\w+)\}\}$", section, text, flags=re.MULTILINE)
         return cls
 
     return decorator
+
+
+def _indented(text, indent):
+    return "\n".join(indent + line if line else line for line in text.split("\n"))

@@ -8,9 +8,7 @@ from keras_attn._backend.private_names import BuildHook, remat_mode
 from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn._layer.low_rank_settings import LORA, enable_low_rank_updates, low_rank_settings
 from keras_attn._layer.rematerialization import is_rematerialized, release_parts, rematerialized
-
-KERAS_ARGUMENTS = {"activity_regularizer", "autocast", "dtype", "input_shape", "name", "trainable"}
-"""Arguments of `keras.layers.Layer`, which all layers accept."""
+from keras_attn_checks.options import LayerArguments
 
 OTHER_WAYS = {
     "dropout": "Only MultiHeadAttention and the Transformer blocks have dropout. For other layers, "
@@ -56,15 +54,15 @@ class Layer(BuildHook, keras.layers.Layer):
 
     def __init__(self, **kwargs: Any) -> None:
         low_rank_updates = kwargs.pop(LORA, {})  # of a configuration, see `get_config`
-        unknown = sorted(set(kwargs) - KERAS_ARGUMENTS - {"input_dim"})
+        unknown = sorted(set(kwargs) - set(LayerArguments.__annotations__) - {"input_dim"})
         if unknown:
-            known = self._argument_names()
+            known = [*self._argument_names(), *sorted(LayerArguments.__annotations__)]
             received = ", ".join(f"{name}={kwargs[name]!r}" for name in unknown)
             advice = [each for name in unknown if (each := self._advice_for(name))]
             advice = " ".join(advice) or "Use one of these."
             raise ValueError(
                 f"Expected arguments of {type(self).__name__}: "
-                f"{', '.join([*known, *sorted(KERAS_ARGUMENTS)])}. Received: {received}. {advice}"
+                f"{', '.join(known)}. Received: {received}. {advice}"
             )
         super().__init__(**kwargs)
         self._low_rank_updates = low_rank_updates

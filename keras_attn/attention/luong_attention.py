@@ -3,11 +3,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn._layer.argument_checks import is_integer
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._types import InitializerLike, Tensor
 from keras_attn.attention.additive_score import additive_score
 from keras_attn.attention.attention_mechanism import AttentionMechanism, check_same_size
+from keras_attn_checks.number_types import is_integer
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -15,7 +15,6 @@ from keras_attn._layer.argument_checks import (
     check_same_batch,
     check_same_time,
     check_seed,
-    is_integer,
 )
 from keras_attn._layer.layer import Layer
 from keras_attn._serialization.clone_initializer import clone_initializer
@@ -35,6 +34,7 @@ from keras_attn.attention.position_bias import (
 from keras_attn.attention.scaled_dot_product import scaled_dot_product
 from keras_attn.positions.position_range import position_range
 from keras_attn.positions.rotary_positions import RotaryPositions
+from keras_attn_checks.number_types import is_integer
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

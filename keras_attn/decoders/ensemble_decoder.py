@@ -7,12 +7,13 @@ from keras import ops
 
 from keras_attn import masks
 from keras_attn._decoding_state import growing_buffer
-from keras_attn._layer.argument_checks import is_finite, list_of_layers
+from keras_attn._layer.argument_checks import list_of_layers
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
+from keras_attn_checks.number_types import is_finite
 
 AVERAGES = ("arithmetic", "geometric")
 LEAST_LOGIT = -1e37

@@ -14,8 +14,6 @@ from keras_attn._layer.argument_checks import (
     check_second_input,
     check_seed,
     check_sequence_shape,
-    is_integer,
-    is_number,
 )
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
@@ -33,6 +31,7 @@ from keras_attn.masks import join
 from keras_attn.rnn.attention_rnn import AttentionRNN
 from keras_attn.rnn.cell_states import state_sizes
 from keras_attn.rnn.state_bridge import StateBridge
+from keras_attn_checks.number_types import is_integer, is_number
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -4,10 +4,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn._layer.argument_checks import check_positive_integer, is_number
+from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._types import StaticShape, Tensor
+from keras_attn_checks.number_types import is_number
 
 
 class DistributionHead(Layer):

@@ -3,8 +3,8 @@ from typing import Any, TypeAlias
 
 from keras import ops
 
-from keras_attn._layer.argument_checks import is_finite
 from keras_attn._types import Tensor
+from keras_attn_checks.number_types import is_finite
 
 SCALINGS = ("mean_abs", "std", "none")
 SMALLEST_RATIO = 1e-4

@@ -59,8 +59,7 @@ def replace_search(
         raise ValueError(unknown_arguments_problem(search_class.__name__, unknown, known))
     config = search.get_config()
     arguments = {name: value for name, value in config.items() if name in known}
-    default = {search.pad_token_id, search.start_token_id} - {search.end_token_id}
-    if search.suppressed_token_ids == sorted(default):
+    if search.suppressed_token_ids == search.default_suppressed_token_ids:
         del arguments["suppressed_token_ids"]
     parameter = inspect.signature(search_class.__init__).parameters.get("beam_width")
     widths = {"beam_width": parameter and parameter.default, **arguments, **settings}

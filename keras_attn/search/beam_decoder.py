@@ -1,6 +1,5 @@
 import functools
-from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Unpack
 
 import keras
 import numpy as np
@@ -10,11 +9,6 @@ from keras_attn._backend import gather
 from keras_attn._backend.integers import sum_int32
 from keras_attn._backend.top_k import top_k
 from keras_attn._decoding_state import growing_buffer
-from keras_attn._layer.argument_checks import (
-    check_positive_integer,
-    is_finite,
-    is_integer,
-)
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._types import Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
@@ -23,18 +17,16 @@ from keras_attn.search.candidates import extend_histories, find_candidates
 from keras_attn.search.coverage_penalty import coverage_penalty
 from keras_attn.search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_scores
 from keras_attn.search.hypothesis_pool import add_to_pool, new_pool
-from keras_attn.search.length_penalty import LengthPenaltyForm, best_attainable, divisor
+from keras_attn.search.length_penalty import best_attainable, divisor
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.search import Search
-
-MAX_BEAM_WIDTH = 4096
-Stop: TypeAlias = Literal["collected", "heuristic", "exact"]
-STOPS = get_args(Stop)
+from keras_attn_checks.options import list_options
+from keras_attn_checks.search_options import BeamArguments, BeamOptions
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(Search)
-class BeamDecoder(Search):
+class BeamDecoder(Search, BeamOptions):
     """Beam search with a pool of finished hypotheses.
 
         score(y) = log p(y) / length_penalty(|y|) + coverage_penalty(y)
@@ -82,24 +74,7 @@ class BeamDecoder(Search):
 
     Args:
         decoder: `StepDecoder`.
-        beam_width: Int in [1, 4096], number of open hypotheses per batch entry. Defaults to `4`.
-        num_hypotheses: Positive int, number of returned hypotheses per batch entry, at most
-            `beam_width`. Defaults to `1`.
-        stop: String, `"collected"`, `"heuristic"` or `"exact"`, see the table above. Defaults to
-            `"collected"`.
-        patience: Positive float. With `stop="collected"`, the search stops when `beam_width *
-            patience` hypotheses are finished ([Kasai et al.,
-            2024](https://aclanthology.org/2024.lrec-main.261)). The product is rounded to an
-            integer and is at least 1. Other values of `stop` ignore this argument. Defaults to
-            `1.0`.
-        coverage_penalty: Float >= 0, weight of the coverage penalty, see
-            `keras_attn.search.coverage_penalty`. The penalty ignores positions with a weight of 0,
-            so use an attention with positive weights at all positions that are not masked, such as
-            softmax attention. Defaults to `0.0`: no penalty.
-        num_groups: Positive int, number of groups of beams. It must divide `beam_width`. A
-            hypothesis that several groups find is added to the pool once. Defaults to `1`.
-        diversity_strength: Positive float, factor of the diversity penalty, in nats. Defaults to
-            `0.5`.
+        {{options}}
         {{arguments}}
 
     Call arguments:
@@ -125,99 +100,9 @@ class BeamDecoder(Search):
     (1, 2)
     """
 
-    def __init__(
-        self,
-        decoder: StepDecoder,
-        *,
-        beam_width: int = 4,
-        num_hypotheses: int = 1,
-        stop: Stop = "collected",
-        patience: float = 1.0,
-        coverage_penalty: float = 0.0,
-        num_groups: int = 1,
-        diversity_strength: float = 0.5,
-        max_length: int = 256,
-        relative_max_length: tuple[float, float] | None = (2, 10),
-        min_length: int = 0,
-        length_penalty: float = 1.0,
-        length_penalty_form: LengthPenaltyForm = "average",
-        start_token_id: int = 1,
-        end_token_id: int = 2,
-        pad_token_id: int = 0,
-        suppressed_token_ids: Iterable[int] | None = None,
-        repetition_penalty: float = 1.0,
-        no_repeat_ngram_size: int = 0,
-        forced_prefix_ids: Iterable[int] | None = None,
-        score_prefix: bool = True,
-        force_end_token: bool = False,
-        return_alignments: bool = False,
-        return_token_log_probs: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            decoder,
-            max_length=max_length,
-            relative_max_length=relative_max_length,
-            min_length=min_length,
-            length_penalty=length_penalty,
-            length_penalty_form=length_penalty_form,
-            start_token_id=start_token_id,
-            end_token_id=end_token_id,
-            pad_token_id=pad_token_id,
-            suppressed_token_ids=suppressed_token_ids,
-            repetition_penalty=repetition_penalty,
-            no_repeat_ngram_size=no_repeat_ngram_size,
-            forced_prefix_ids=forced_prefix_ids,
-            score_prefix=score_prefix,
-            force_end_token=force_end_token,
-            return_alignments=return_alignments,
-            return_token_log_probs=return_token_log_probs,
-            **kwargs,
-        )
-        check_positive_integer("beam_width", beam_width)
-        if beam_width > MAX_BEAM_WIDTH:
-            raise ValueError(
-                f"Expected beam_width of at most {MAX_BEAM_WIDTH}, because the memory of a search "
-                f"grows quadratically. Received: beam_width={beam_width}. Use a smaller value, "
-                "or a SamplingDecoder for many hypotheses."
-            )
-        check_positive_integer("num_groups", num_groups)
-        if not is_integer(num_hypotheses) or not 1 <= num_hypotheses <= beam_width:
-            raise ValueError(
-                "Expected num_hypotheses to be an integer from 1 to beam_width. Received: "
-                f"num_hypotheses={num_hypotheses!r}, beam_width={beam_width}. Increase beam_width, "
-                "or decrease num_hypotheses."
-            )
-        if stop not in STOPS:
-            raise ValueError(f"Expected stop to be one of {STOPS}. Received: stop={stop!r}.")
-        if not is_finite(patience) or patience <= 0:
-            raise ValueError(
-                "Expected patience to be a positive finite number. Received: "
-                f"patience={patience!r}. Use 1.0 to stop after beam_width hypotheses."
-            )
-        if not is_finite(coverage_penalty) or coverage_penalty < 0:
-            raise ValueError(
-                "Expected coverage_penalty to be a finite number of at least 0. Received: "
-                f"coverage_penalty={coverage_penalty!r}. Use 0.0 for no penalty."
-            )
-        if beam_width % num_groups:
-            raise ValueError(
-                "Expected num_groups to divide beam_width. Received: "
-                f"num_groups={num_groups}, beam_width={beam_width}. Use a multiple of num_groups "
-                "as beam_width."
-            )
-        if not is_finite(diversity_strength) or diversity_strength <= 0:
-            raise ValueError(
-                "Expected diversity_strength to be a positive finite number. Received: "
-                f"diversity_strength={diversity_strength!r}. Use num_groups=1 for no diversity."
-            )
-        self.beam_width = int(beam_width)
-        self.num_hypotheses = int(num_hypotheses)
-        self.stop: Stop = stop
-        self.patience = patience
-        self.coverage_penalty = float(coverage_penalty)
-        self.num_groups = int(num_groups)
-        self.diversity_strength = float(diversity_strength)
+    @list_options(BeamOptions)
+    def __init__(self, decoder: StepDecoder, **options: Unpack[BeamArguments]) -> None:
+        super().__init__(decoder, **options)
 
     @property
     def num_open_hypotheses(self) -> int:
@@ -408,15 +293,3 @@ class BeamDecoder(Search):
             hypotheses = {name: each[:, : self.num_hypotheses] for name, each in hypotheses.items()}
         scores = ranks_to_scores(hypotheses.pop("ranks"))
         return super().finish({**hypotheses, "scores": scores})
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "beam_width": self.beam_width,
-            "num_hypotheses": self.num_hypotheses,
-            "stop": self.stop,
-            "patience": self.patience,
-            "coverage_penalty": self.coverage_penalty,
-            "num_groups": self.num_groups,
-            "diversity_strength": self.diversity_strength,
-        }

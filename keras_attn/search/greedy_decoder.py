@@ -1,11 +1,16 @@
+from typing import Unpack
+
 import keras
 from keras import ops
 
 from keras_attn._backend.top_k import top_k
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._types import Tensor, TensorDict
+from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.search.independent_search import IndependentSearch
 from keras_attn.search.search import Search
+from keras_attn_checks.options import list_options
+from keras_attn_checks.search_options import SearchArguments, SearchOptions
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
@@ -42,6 +47,10 @@ class GreedyDecoder(IndependentSearch):
     >>> tuple(results["lengths"].shape)
     (1, 1)
     """
+
+    @list_options(SearchOptions)
+    def __init__(self, decoder: StepDecoder, **options: Unpack[SearchArguments]) -> None:
+        super().__init__(decoder, **options)
 
     def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
         log_probs, tokens = top_k(allowed, 1)

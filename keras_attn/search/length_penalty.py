@@ -12,14 +12,10 @@ the end token, but the log probability includes it. The divisors are:
     none               1
 """
 
-from typing import Literal, TypeAlias, get_args
-
 from keras import ops
 
 from keras_attn._types import Tensor
-
-LengthPenaltyForm: TypeAlias = Literal["average", "average_with_end", "gnmt", "none"]
-FORMS = get_args(LengthPenaltyForm)
+from keras_attn_checks.search_options import LengthPenaltyForm
 
 
 def divisor(
@@ -34,7 +30,7 @@ def divisor(
         num_tokens: Int or int tensor, number of tokens including the end token.
         has_end: Bool or boolean tensor, whether there is an end token.
         length_penalty: Float or scalar tensor, the exponent a.
-        form: String, one of `FORMS`. Defaults to `"average"`.
+        form: String, one of `LengthPenaltyForm`. Defaults to `"average"`.
 
     Returns:
         Float32 tensor. It can be broadcast to the shape of the log probabilities.
@@ -68,7 +64,7 @@ def best_attainable(
         length: Int or scalar tensor, number of tokens so far.
         max_length: Int tensor of shape `(batch,)`.
         length_penalty: Float or scalar tensor, the exponent a.
-        form: String, one of `FORMS`. Defaults to `"average"`.
+        form: String, one of `LengthPenaltyForm`. Defaults to `"average"`.
 
     Returns:
         Float32 tensor of shape `(batch,)`.

@@ -1,6 +1,4 @@
-import math
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -9,22 +7,18 @@ from keras_attn._backend.gather import gather_beams
 from keras_attn._backend.integers import sum_int32
 from keras_attn._backend.top_k import top_k
 from keras_attn._decoding_state import growing_buffer
-from keras_attn._layer.argument_checks import (
-    check_integers,
-    check_number,
-    check_positive_integer,
-    check_seed,
-)
+from keras_attn._layer.argument_checks import check_integers
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._random.draw_index import draw_index
 from keras_attn._random.uniform_numbers import uniform_numbers
 from keras_attn._types import Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.search.independent_search import IndependentSearch
-from keras_attn.search.length_penalty import LengthPenaltyForm
 from keras_attn.search.logits import IMPOSSIBLE
 from keras_attn.search.rows_or_one import check_rows_or_one
 from keras_attn.search.search import Search
+from keras_attn_checks.options import list_options
+from keras_attn_checks.search_options import SamplingArguments, SamplingOptions
 
 STEPS = 2**16
 """Number of tokens with independent random numbers. All of these numbers are kept in memory. Later
@@ -33,7 +27,7 @@ tokens reuse them from the beginning."""
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(Search)
-class SamplingDecoder(IndependentSearch):
+class SamplingDecoder(IndependentSearch, SamplingOptions):
     """Samples each token at random from the predicted distribution.
 
         p(v) = exp(logits[v] / temperature) / sum over kept tokens w of exp(logits[w] / temperature)
@@ -54,21 +48,7 @@ class SamplingDecoder(IndependentSearch):
 
     Args:
         decoder: `StepDecoder`.
-        num_hypotheses: Positive int, number of hypotheses that are sampled independently for each
-            batch entry. The memory for the cache of a Transformer grows with the square of
-            `num_hypotheses`. For thousands of samples, repeat the source in the batch instead.
-            Defaults to `1`.
-        temperature: Float >= 1e-30. Values below 1 increase the probabilities of the most probable
-            tokens. Defaults to `1.0`.
-        top_k: Positive int, maximum number of tokens to sample from. Defaults to `None`: no limit.
-        top_p: Float in (0, 1], total probability of the tokens to sample from. Defaults to `1.0`:
-            all tokens.
-        min_p: Float in [0, 1], minimum probability relative to the most probable token. Defaults to
-            `0.0`: all tokens.
-        seed: Int. If a call has no `seeds`, a generator with this seed creates them. Each call
-            continues with the next ones. A loaded or copied layer starts with the first ones again,
-            because Keras does not save the state of random generators in a file. Defaults to
-            `None`: a random seed.
+        {{options}}
         {{arguments}}
 
     Call arguments:
@@ -97,77 +77,10 @@ class SamplingDecoder(IndependentSearch):
 
     is_stochastic = True
 
-    def __init__(
-        self,
-        decoder: StepDecoder,
-        *,
-        num_hypotheses: int = 1,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        seed: int | None = None,
-        max_length: int = 256,
-        relative_max_length: tuple[float, float] | None = (2, 10),
-        min_length: int = 0,
-        length_penalty: float = 1.0,
-        length_penalty_form: LengthPenaltyForm = "average",
-        start_token_id: int = 1,
-        end_token_id: int = 2,
-        pad_token_id: int = 0,
-        suppressed_token_ids: Iterable[int] | None = None,
-        repetition_penalty: float = 1.0,
-        no_repeat_ngram_size: int = 0,
-        forced_prefix_ids: Iterable[int] | None = None,
-        score_prefix: bool = True,
-        force_end_token: bool = False,
-        return_alignments: bool = False,
-        return_token_log_probs: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            decoder,
-            max_length=max_length,
-            relative_max_length=relative_max_length,
-            min_length=min_length,
-            length_penalty=length_penalty,
-            length_penalty_form=length_penalty_form,
-            start_token_id=start_token_id,
-            end_token_id=end_token_id,
-            pad_token_id=pad_token_id,
-            suppressed_token_ids=suppressed_token_ids,
-            repetition_penalty=repetition_penalty,
-            no_repeat_ngram_size=no_repeat_ngram_size,
-            forced_prefix_ids=forced_prefix_ids,
-            score_prefix=score_prefix,
-            force_end_token=force_end_token,
-            return_alignments=return_alignments,
-            return_token_log_probs=return_token_log_probs,
-            **kwargs,
-        )
-        check_positive_integer("num_hypotheses", num_hypotheses)
-        check_seed(seed)
-        check_number(  # values below 1e-38 are 0 in float32
-            *("temperature", temperature, lambda value: 1e-30 <= value < math.inf),
-            *("of at least 1e-30", "Use GreedyDecoder for a temperature of 0."),
-        )
-        if top_k is not None:
-            check_positive_integer("top_k", top_k)
-        check_number(
-            *("top_p", top_p, lambda value: 0 < value <= 1),
-            *("in (0, 1]", "Use 1 to keep all tokens."),
-        )
-        check_number(
-            *("min_p", min_p, lambda value: 0 <= value <= 1),
-            *("in [0, 1]", "Use 0 to keep all tokens."),
-        )
-        self.num_hypotheses = num_hypotheses
-        self.temperature = temperature
-        self.top_k = top_k
-        self.top_p = top_p
-        self.min_p = min_p
-        self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed)
+    @list_options(SamplingOptions)
+    def __init__(self, decoder: StepDecoder, **options: Unpack[SamplingArguments]) -> None:
+        super().__init__(decoder, **options)
+        self.seed_generator = keras.random.SeedGenerator(self.seed)
 
     @property
     def num_open_hypotheses(self) -> int:
@@ -241,17 +154,6 @@ class SamplingDecoder(IndependentSearch):
         is_kept = ops.cumsum(best, axis=-1) - best < self.top_p
         least = ops.min(ops.where(is_kept, best, 1.0), axis=-1, keepdims=True)
         return ops.where(probs >= least, probs, 0.0)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "num_hypotheses": self.num_hypotheses,
-            "temperature": self.temperature,
-            "top_k": self.top_k,
-            "top_p": self.top_p,
-            "min_p": self.min_p,
-            "seed": self.seed,
-        }
 
 
 def _for_each(seeds, max_lengths):

@@ -1,6 +1,4 @@
 import contextlib
-import math
-from collections.abc import Iterable
 from typing import Any, Self
 
 import keras
@@ -11,15 +9,9 @@ from keras_attn._backend.integers import sum_int32
 from keras_attn._backend.no_gradients import no_gradients
 from keras_attn._backend.scan import is_for_litert
 from keras_attn._decoding_state import growing_buffer
-from keras_attn._layer.argument_checks import (
-    check_integers,
-    check_token_ids,
-    is_finite,
-    is_integer,
-    is_number,
-    known_values,
-)
+from keras_attn._layer.argument_checks import check_integers, known_values
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
 from keras_attn._layer.low_rank_settings import LORA
@@ -28,13 +20,16 @@ from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, Tens
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.masks import broadcast_batch, join
 from keras_attn.search import logits, prefix
-from keras_attn.search.length_penalty import FORMS, LengthPenaltyForm
 from keras_attn.search.loop import run_search
 from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repetition
+from keras_attn_checks.number_types import is_number
+from keras_attn_checks.options import checked_options, list_options, option_names
 from keras_attn_checks.search_names import other_name_hint
+from keras_attn_checks.search_options import SearchOptions
 
 
-class Search(Layer):
+@fill_docstring(Layer)
+class Search(Layer, SearchOptions):
     """Base class of searches. A search generates sequences with a decoder.
 
     The state of a search is the *carry*, a nested dict of tensors; `keras_attn.search.loop`
@@ -42,44 +37,11 @@ class Search(Layer):
     `advance` extends the hypotheses by one token, and `finish` converts the hypotheses to results.
     `call` runs these methods; its loop is part of the graph. A program can also call `advance` in a
     loop of its own until all entries of `carry["done"]` are `True`, and call `partial` for
-    intermediate results.
+    intermediate results. Each setting is also an attribute of the same name.
 
     Args:
         decoder: `StepDecoder`.
-        max_length: Int >= 0, maximum number of tokens of a hypothesis, including the end token.
-            A decoder with learned positions may limit the length further. Defaults to `256`.
-        relative_max_length: Tuple `(factor, margin)`: a hypothesis has at most `factor *
-            source_length + margin` tokens, or no tokens if this number is negative. `None` for no
-            limit relative to the source. Defaults to `(2, 10)`.
-        min_length: Int >= 0, minimum number of tokens of a hypothesis, not counting the end token.
-            Defaults to `0`.
-        length_penalty: Float, exponent of the length in the score. Large negative values are not
-            supported, because scores below -1e9 are reserved for missing hypotheses. Defaults to
-            `1.0`.
-        length_penalty_form: String, `"average"`, `"average_with_end"`, `"gnmt"` or `"none"`, see
-            `keras_attn.search.length_penalty`. Defaults to `"average"`.
-        start_token_id: Int >= 0, id of the start token. Defaults to `1`.
-        end_token_id: Int >= 0, id of the end token. Defaults to `2`.
-        pad_token_id: Int >= 0, id of padding. Defaults to `0`.
-        suppressed_token_ids: List of ids that are never generated. Defaults to `None`: the padding
-            and start tokens, except if they are also the end token.
-        repetition_penalty: Positive float. Values above 1 make the previous tokens of a hypothesis
-            less probable. Previous tokens include a prefix, but not a prompt. The penalty changes
-            the logits (see `keras_attn.search.repetition`) and therefore the `log_probs`, except
-            for prefix tokens. Defaults to `1.0`: no penalty.
-        no_repeat_ngram_size: Int >= 0, size of the n-grams that a hypothesis may contain only once.
-            Defaults to `0`: no limit.
-        forced_prefix_ids: List of ids at the beginning of every hypothesis, before the `prefix_ids`
-            of a call. The length includes these ids, but their log probability is 0
-            (`forced_bos_token_id` of transformers). Defaults to `None`: no ids.
-        score_prefix: Bool, whether the log probabilities of `prefix_ids` are part of the score. If
-            `False`, the tokens of `prefix_ids` have the log probability 0. Defaults to `True`.
-        force_end_token: Bool. If `True`, the last token of a hypothesis of maximum length is always
-            the end token, with the log probability 0 (`forced_eos_token_id` of transformers). If
-            `False`, such a hypothesis may have no end token. Defaults to `False`.
-        return_alignments: Bool, whether to return the attention weights. Defaults to `False`.
-        return_token_log_probs: Bool, whether to return the log probability of each token. Defaults
-            to `False`.
+        {{options}}
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -132,6 +94,8 @@ class Search(Layer):
 
     Attributes:
         is_stochastic: Bool, whether the search samples tokens at random and accepts `seeds`.
+        beam_width: Int, number of beams, 1 for a search without beams.
+        num_hypotheses: Int, number of returned hypotheses per batch entry.
 
     Raises:
         ValueError: If an argument is out of range, or `seeds` are passed to a search without
@@ -153,120 +117,27 @@ class Search(Layer):
     """
 
     is_stochastic = False
+    beam_width: int = 1
+    num_hypotheses: int = 1
 
     is_container = True
 
-    def __init__(
-        self,
-        decoder: StepDecoder,
-        *,
-        max_length: int = 256,
-        relative_max_length: tuple[float, float] | None = (2, 10),
-        min_length: int = 0,
-        length_penalty: float = 1.0,
-        length_penalty_form: LengthPenaltyForm = "average",
-        start_token_id: int = 1,
-        end_token_id: int = 2,
-        pad_token_id: int = 0,
-        suppressed_token_ids: Iterable[int] | None = None,
-        repetition_penalty: float = 1.0,
-        no_repeat_ngram_size: int = 0,
-        forced_prefix_ids: Iterable[int] | None = None,
-        score_prefix: bool = True,
-        force_end_token: bool = False,
-        return_alignments: bool = False,
-        return_token_log_probs: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        kwargs.setdefault("autocast", False)  # float16 would round the length penalty
-        super().__init__(**kwargs)
+    @list_options(SearchOptions)
+    def __init__(self, decoder: StepDecoder, **options: Any) -> None:
+        values = checked_options(type(self), options)
+        arguments = {name: options[name] for name in options if name not in values}
+        arguments.setdefault("autocast", False)  # float16 would round the length penalty
+        super().__init__(**arguments)
         self.supports_masking = True
-        lengths = (min_length, max_length)
-        whole = all(is_number(each) and each % 1 == 0 for each in lengths)
-        if not whole or not 0 <= min_length <= max_length < 2**31:
-            raise ValueError(
-                "Expected integers with 0 <= min_length <= max_length < 2**31. Received: "
-                f"min_length={min_length!r}, max_length={max_length!r}. Change one of them."
-            )
-        if not is_finite(length_penalty):
-            raise ValueError(
-                "Expected length_penalty to be a finite number. Received: "
-                f'length_penalty={length_penalty!r}. Use length_penalty_form="none" for no penalty.'
-            )
-        if length_penalty_form not in FORMS:
-            raise ValueError(
-                f"Expected length_penalty_form to be one of {FORMS}. Received: "
-                f"length_penalty_form={length_penalty_form!r}."
-            )
-        if relative_max_length is not None and (
-            not isinstance(relative_max_length, (tuple, list))
-            or len(relative_max_length) != 2
-            or not all(is_number(number) for number in relative_max_length)
-            or any(math.isnan(number) for number in relative_max_length)
-        ):
-            raise ValueError(
-                "Expected relative_max_length to be a tuple of two numbers (factor, margin), or "
-                f"None. Received: relative_max_length={relative_max_length!r}. Use None for no "
-                "limit relative to the source."
-            )
-        check_token_ids(
-            start_token_id=start_token_id, end_token_id=end_token_id, pad_token_id=pad_token_id
-        )
-        if suppressed_token_ids is None:
-            suppressed_token_ids = sorted({pad_token_id, start_token_id} - {end_token_id})
-        suppressed_token_ids = _id_list("suppressed_token_ids", suppressed_token_ids)
-        forced_prefix_ids = _id_list(
-            "forced_prefix_ids", [] if forced_prefix_ids is None else forced_prefix_ids
-        )
-        if pad_token_id in forced_prefix_ids:
-            raise ValueError(
-                "Expected forced_prefix_ids without padding. Received: forced_prefix_ids="
-                f"{forced_prefix_ids}, pad_token_id={pad_token_id}. Remove the padding."
-            )
-        for name, value in (
-            ("score_prefix", score_prefix),
-            ("force_end_token", force_end_token),
-            ("return_alignments", return_alignments),
-            ("return_token_log_probs", return_token_log_probs),
-        ):
-            if value not in (True, False):
-                raise ValueError(
-                    f"Expected {name} to be True or False. Received: {name}={value!r}."
-                )
-        if not is_finite(repetition_penalty) or repetition_penalty <= 0:
-            raise ValueError(
-                "Expected repetition_penalty to be a positive finite number. Received: "
-                f"repetition_penalty={repetition_penalty!r}. Use 1.0 for no penalty."
-            )
-        if not is_integer(no_repeat_ngram_size) or no_repeat_ngram_size < 0:
-            raise ValueError(
-                "Expected no_repeat_ngram_size to be an integer of at least 0. Received: "
-                f"no_repeat_ngram_size={no_repeat_ngram_size!r}. Use 0 for no limit."
-            )
+        for name, value in values.items():
+            setattr(self, name, value)
+        self.check_options()
         if not isinstance(decoder, StepDecoder):
             raise ValueError(
                 "Expected decoder to be a StepDecoder, such as RNNDecoder. Received: "
                 f"decoder={type(decoder).__name__}. Create the decoder first."
             )
         self.decoder = decoder
-        # Convert to Python integers: NumPy integers keep their dtype in graphs and are not valid
-        # JSON.
-        self.max_length = int(max_length)
-        self.relative_max_length = relative_max_length
-        self.min_length = int(min_length)
-        self.length_penalty = float(length_penalty)
-        self.length_penalty_form: LengthPenaltyForm = length_penalty_form
-        self.start_token_id = int(start_token_id)
-        self.end_token_id = int(end_token_id)
-        self.pad_token_id = int(pad_token_id)
-        self.suppressed_token_ids = suppressed_token_ids
-        self.repetition_penalty = float(repetition_penalty)
-        self.no_repeat_ngram_size = int(no_repeat_ngram_size)
-        self.forced_prefix_ids = forced_prefix_ids
-        self.score_prefix = score_prefix
-        self.force_end_token = force_end_token
-        self.return_alignments = return_alignments
-        self.return_token_log_probs = return_token_log_probs
         self.supports_jit = not growing_buffer.supports_growth()
 
     def build(
@@ -567,22 +438,7 @@ class Search(Layer):
         return {
             **config,
             "decoder": serialize_shared(self.decoder),
-            "max_length": self.max_length,
-            "relative_max_length": self.relative_max_length,
-            "min_length": self.min_length,
-            "length_penalty": self.length_penalty,
-            "length_penalty_form": self.length_penalty_form,
-            "start_token_id": self.start_token_id,
-            "end_token_id": self.end_token_id,
-            "pad_token_id": self.pad_token_id,
-            "suppressed_token_ids": self.suppressed_token_ids,
-            "repetition_penalty": self.repetition_penalty,
-            "no_repeat_ngram_size": self.no_repeat_ngram_size,
-            "forced_prefix_ids": self.forced_prefix_ids,
-            "score_prefix": self.score_prefix,
-            "force_end_token": self.force_end_token,
-            "return_alignments": self.return_alignments,
-            "return_token_log_probs": self.return_token_log_probs,
+            **{name: getattr(self, name) for name in option_names(type(self))},
         }
 
     def _advice_for(self, name):
@@ -592,15 +448,3 @@ class Search(Layer):
     def from_config(cls, config: dict[str, Any]) -> Self:
         decoder = deserialize_shared(config["decoder"])
         return cls(**{**config, "decoder": decoder})
-
-
-def _id_list(name, token_ids):
-    """Checks an argument that contains ids, and returns it as a list of Python integers."""
-    if isinstance(token_ids, str) or not hasattr(token_ids, "__iter__"):
-        raise ValueError(
-            f"Expected {name} to be a list of ids, or None for the default. Received: "
-            f"{name}={token_ids!r}. Use [] for no ids."
-        )
-    token_ids = list(token_ids)
-    check_token_ids(**{name: token_ids})
-    return [int(token_id) for token_id in token_ids]

@@ -13,8 +13,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from keras_attn.search.beam_decoder import Stop
-from keras_attn.search.length_penalty import LengthPenaltyForm
+from keras_attn_checks.search_options import LengthPenaltyForm, Stop
 
 Tokens: TypeAlias = tuple[int, ...]
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn._layer.argument_checks import is_integer, is_number
 from keras_attn.text.added_tokens import AddedToken, AddedTokenSplitter, clean_up_spaces
 from keras_attn.text.complete_model import is_complete_model
 from keras_attn.text.language import Language
@@ -14,6 +13,7 @@ from keras_attn.text.renumber_pieces import SPACE
 from keras_attn.text.subword_sampling import sample_segmentations
 from keras_attn.text.tokenizer import check_texts, rows_of_ids
 from keras_attn.text.train_sentencepiece import TrainingOptions, train_sentencepiece
+from keras_attn_checks.number_types import is_integer, is_number
 
 if TYPE_CHECKING:
     from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from keras_attn._layer.argument_checks import is_integer
+from keras_attn_checks.number_types import is_integer
 
 
 class SpecialTokenIds(NamedTuple):

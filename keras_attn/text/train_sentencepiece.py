@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from os import PathLike
 
-from keras_attn._layer.argument_checks import is_number
 from keras_attn.text.tokenizer import SpecialTokenIds, is_unicode
 from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
+from keras_attn_checks.number_types import is_number
 
 # The sums in unigram training depend on the number of threads. Use a fixed number, so that training
 # creates the same model on every machine.

@@ -4,12 +4,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from keras_attn._layer.argument_checks import (
-    check_positive_integer,
-    check_seed,
-    check_token_ids,
-    is_number,
-)
+from keras_attn._layer.argument_checks import check_positive_integer, check_seed, check_token_ids
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._random.draw_index import draw_index
@@ -17,6 +12,7 @@ from keras_attn._serialization.shared_layers import deserialize_shared, serializ
 from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.decoders.step_decoder import StepDecoder
 from keras_attn.masks import join
+from keras_attn_checks.number_types import is_number
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -314,10 +314,11 @@ def test_padding_and_batch_of_the_contract_notice_a_search_that_depends_on_them(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"beam_width": 0}, "beam_width to be a positive integer. Received: beam_width=0"),
-        ({"beam_width": 2.0}, "beam_width to be a positive integer. Received: beam_width=2.0"),
-        ({"num_hypotheses": 5}, "from 1 to beam_width. Received: num_hypotheses=5, beam_wid"),
-        ({"num_hypotheses": 0}, "from 1 to beam_width. Received: num_hypotheses=0"),
+        ({"beam_width": 0}, r"in \[1, 4096\]. Received: beam_width=0. For more"),
+        ({"beam_width": 2.0}, "beam_width to be an integer in .* Received: beam_width=2.0"),
+        ({"beam_width": 4097}, "Received: beam_width=4097"),
+        ({"num_hypotheses": 5}, "at most beam_width. Received: num_hypotheses=5, beam_wid"),
+        ({"num_hypotheses": 0}, "a positive integer. Received: num_hypotheses=0"),
         ({"stop": "early"}, "Expected stop to be one of .* Received: stop='early'"),
         ({"patience": 0.0}, "positive finite number. Received: patience=0.0"),
         ({"patience": float("inf")}, "finite number. Received: patience=inf"),

@@ -1,13 +1,16 @@
+from typing import get_args
+
 import numpy as np
 import pytest
 
 from keras_attn.search import length_penalty
 from keras_attn.testing import search_oracles
+from keras_attn_checks.search_options import LengthPenaltyForm
 from tests.contracts import assert_close, numpy, tensor
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.6, 1.0, 2.0, -0.5])
-@pytest.mark.parametrize("form", length_penalty.FORMS)
+@pytest.mark.parametrize("form", get_args(LengthPenaltyForm))
 def test_divisor_equals_its_formula(form, exponent):
     lengths = np.array([[0, 1, 2], [5, 10, 200]], "int32")
     for has_end in (np.array([[True, True, False], [False, True, False]]), True, False):
@@ -23,7 +26,7 @@ def test_divisor_equals_its_formula(form, exponent):
 
 
 @pytest.mark.parametrize("exponent", [0.0, 0.6, 2.0, -0.5])
-@pytest.mark.parametrize("form", length_penalty.FORMS)
+@pytest.mark.parametrize("form", get_args(LengthPenaltyForm))
 def test_best_attainable_is_reached_and_not_exceeded(form, exponent):
     log_probs, max_lengths = np.array([-1.0, -3.0, 0.0], "float32"), np.array([4, 9, 6], "int32")
     attained = length_penalty.best_attainable(

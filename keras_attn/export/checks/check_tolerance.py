@@ -1,4 +1,4 @@
-from keras_attn._layer.argument_checks import is_finite
+from keras_attn_checks.number_types import is_finite
 
 
 def check_tolerance(tolerance: float) -> None:

@@ -270,8 +270,8 @@ def _search(function: SearchFunction) -> dict[str, object]:
         "class": type(function.search).__name__,
         "inputs": [name for name in SEARCH_INPUTS if name in names],
         **{name: value for name, value in config.items() if name not in LEFT_OUT},
-        "beam_width": function.beam_width,
-        "num_hypotheses": function.num_hypotheses,
+        "beam_width": function.search.beam_width,
+        "num_hypotheses": function.search.num_hypotheses,
     }
 
 

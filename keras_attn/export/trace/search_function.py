@@ -18,6 +18,7 @@ from keras_attn.masks import join
 from keras_attn.models.generation_model import GenerationModel, check_generation_model
 from keras_attn.models.model_inputs import SymbolicInputs, call_encoder, reads_ids
 from keras_attn.models.side import Side, source_side
+from keras_attn_checks.search_options import INPUTS
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 SOURCE_IDS = "source_ids"
 """Name of the input of an exported file for a model that reads token ids."""
 
-SEARCH_INPUTS = ("max_length", "length_penalty", "prefix_ids", "seeds")
+SEARCH_INPUTS = (*INPUTS, "prefix_ids", "seeds")
 """Inputs of a file that belong to the search, not to the encoder."""
 
 OUTPUTS = {
@@ -73,8 +74,6 @@ class SearchFunction:
         accepts_empty_texts: Bool, whether the model can continue a text without tokens. Only
             language models whose prompts begin with a start token can.
         weights: List of all `keras.Variable`s that the function reads.
-        beam_width: Int, 1 for a `GreedyDecoder`.
-        num_hypotheses: Int, 1 for a `GreedyDecoder`.
 
     Raises:
         ValueError: If the model is not a `GenerationModel`; a tokenizer has more ids than the
@@ -127,8 +126,6 @@ class SearchFunction:
         self.weights = list(
             {id(weight): weight for weight in self.encoder.weights + self.search.weights}.values()
         )
-        self.beam_width = getattr(self.search, "beam_width", 1)
-        self.num_hypotheses = getattr(self.search, "num_hypotheses", 1)
         if alignments is not None:
             self.search.return_alignments = alignments
         languages = getattr(target_tokenizer or source_tokenizer, "languages", {}).values()
@@ -209,8 +206,7 @@ class SearchFunction:
 
         specs = [
             *(tf.TensorSpec(each.shape, each.dtype, name) for name, each in self.inputs.items()),
-            tf.TensorSpec((), tf.int32, name="max_length"),
-            tf.TensorSpec((), tf.float32, name="length_penalty"),
+            *(tf.TensorSpec((), dtype, name) for name, dtype in INPUTS.items()),
         ]
         if self.target_prefix:
             specs.append(tf.TensorSpec((None, None), tf.int32, name="prefix_ids"))
@@ -221,12 +217,12 @@ class SearchFunction:
     @property
     def dimensions(self) -> Dimensions:
         """Dictionary from the name of each input and output to the names or sizes of its axes."""
-        sizes = {"hypotheses": self.num_hypotheses}
+        sizes = {"hypotheses": self.search.num_hypotheses}
+        options: Dimensions = dict.fromkeys(INPUTS, ())
         return {
             **{name: axis_names(name, each.shape) for name, each in self.inputs.items()},
             SOURCE_IDS: ("batch", "source_length"),
-            "max_length": (),
-            "length_penalty": (),
+            **options,
             "prefix_ids": ("batch", "prefix_length"),
             "seeds": ("batch",),
             **{
@@ -238,11 +234,7 @@ class SearchFunction:
     @property
     def defaults(self) -> dict[str, float | list[int]]:
         """Dictionary of the default values of the search inputs: the settings of the search."""
-        return {
-            "max_length": self.search.max_length,
-            "length_penalty": self.search.length_penalty,
-            "seeds": [0],
-        }
+        return {**{name: getattr(self.search, name) for name in INPUTS}, "seeds": [0]}
 
 
 def named(
