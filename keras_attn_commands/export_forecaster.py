@@ -38,7 +38,7 @@ def export_forecaster(arguments: argparse.Namespace, run: Any, sample: Any) -> s
         )
     except export.ExportError as error:
         raise RuntimeError(str(error)) from error
-    return f": largest difference {largest:.1e}"
+    return f": largest difference {largest.largest_difference:.1e}"
 
 
 def refuse_search_options(arguments: argparse.Namespace) -> None:

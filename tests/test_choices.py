@@ -54,6 +54,7 @@ TESTS = {
     ),
     "keras_attn.training.place_parts devices": "tests/training/placed_training.py",
     "keras_attn.training.strategy name": "tests/training/test_strategy.py",
+    "keras_attn.export.export format": "tests/export/test_export_options.py",
     "keras_attn.export.export_ctranslate2 precision": (
         "tests/convert/test_export_ctranslate2.py::test_lower_precisions_are_smaller"
     ),

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import keras
 import numpy as np
 
-from keras_attn.export._types import Arrays, ExportTokenizer, SampleInputs, Sentences
+from keras_attn.export._types import Arrays, ExportTokenizer, SampleInputs
 from keras_attn.export.checks.dynamic_sizes import (
     batches_of_other_sizes,
     describe_axes,
@@ -16,6 +16,7 @@ from keras_attn.export.checks.parity_sentences import SENTENCES, parity_sentence
 from keras_attn.export.checks.sample_inputs import arrays_in_order
 from keras_attn.export.checks.token_budget import USUAL_SOURCE
 from keras_attn.export.trace.search_function import SOURCE_IDS, SearchFunction
+from keras_attn_checks.export_options import Sentences
 
 ROWS = 80
 """Minimum number of rows for the comparison of a model with other inputs than ids."""

@@ -4,8 +4,9 @@ from typing import Self
 
 import numpy as np
 
-from keras_attn.export._types import Arrays, OnnxPrecision, Run
+from keras_attn.export._types import Arrays, Run
 from keras_attn.export.export_error import ExportError
+from keras_attn_checks.export_options import OnnxPrecision
 from keras_attn_checks.progress import report_count
 
 TOLERANCES = {"float16": 0.01, "int8": 0.1, "int8-rows": 0.1, "int4": 0.3}

@@ -2,14 +2,7 @@ import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from keras_attn.export._types import (
-    Arrays,
-    ExportTokenizer,
-    OnnxPrecision,
-    Run,
-    SampleInputs,
-    Sentences,
-)
+from keras_attn.export._types import Arrays, ExportTokenizer, Run, SampleInputs
 from keras_attn.export.checks.logit_size import largest_logit
 from keras_attn.export.checks.parity_report import TOLERANCE, ParityReport
 from keras_attn.export.checks.parity_sentences import (
@@ -32,6 +25,7 @@ from keras_attn.export.checks.verify import (
     translated_batches,
 )
 from keras_attn.export.trace.search_function import SearchFunction
+from keras_attn_checks.export_options import OnnxPrecision, Sentences
 from keras_attn_checks.progress import report_phase
 
 
