@@ -13,7 +13,7 @@ import keras
 if TYPE_CHECKING:
     import tensorflow as tf
 
-from keras_attn._backend.scan import loops_for_litert
+from keras_attn._backend.litert_tracing import traced_for_litert
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.trace.litert_operators import replace_operators
 from keras_attn_checks.export_options import LiteRTPrecision
@@ -95,7 +95,7 @@ def convert_to_litert(
     with (
         tempfile.TemporaryDirectory() as directory,
         tf.device("/cpu:0"),
-        loops_for_litert(),
+        traced_for_litert(),
         _without_name_warnings(),
     ):
         try:
