@@ -114,7 +114,7 @@ class ExportOptions:
                     Message(
                         f"Expected options out of {', '.join(known)}. Received: ",
                         Argument(name),
-                        f". {formats_sentence(name)}",
+                        f". {formats_with(name)}",
                     )
                 )
         return cls(**options)
@@ -237,6 +237,7 @@ class _CharacterOptions(ExportOptions):
             "times the maximum number of tokens",
             metavar="N",
             parse=int,
+            advice="For the other formats, pass it to keras-attn-runtime.",
         ),
         Range("an int in [1, 2**31)", is_positive_int),
     )
@@ -431,7 +432,7 @@ OTHER_FORMATS: dict[str, type[ExportOptions]] = {
 """Dict from the formats of other models to their options."""
 
 
-def formats_sentence(name: str) -> str:
+def formats_with(name: str) -> str:
     """Returns a sentence that names the formats with an option."""
     formats = [each for each, options in FORMATS.items() if name in option_names(options)]
     if not formats:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Self
 
-NO_VALUE = object()
+NO_VALUE = ...
 
 
 class Argument:

@@ -24,12 +24,14 @@ class Flag:
         metavar: String, name of the value in `--help`. Not for a bool or a choice. Defaults to
             `None`.
         parse: Function that converts the text of the value. Defaults to `str`.
+        advice: String, what to do for a format without the option. Defaults to `""`.
     """
 
     help: str
     name: str | None = None
     metavar: str | None = None
     parse: Callable[[str], object] = str
+    advice: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,10 +56,12 @@ def option(default: Any, text: str, flag: Flag | None = None, valid: Range | Non
 
 
 def is_positive_int(value: object) -> bool:
+    """Returns whether a value is an int in [1, 2**31)."""
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
 
 
-def is_positive(value: object) -> bool:
+def is_positive(value: Any) -> bool:
+    """Returns whether a value is a positive finite number."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return is_number and math.isfinite(value) and value > 0
 
@@ -82,6 +86,11 @@ def option_fields(options: type) -> list[dataclasses.Field[Any]]:
 def choices_of(field: dataclasses.Field[Any]) -> tuple[str, ...]:
     """Returns the values of an option that is a choice; otherwise an empty tuple."""
     return get_args(field.type) if get_origin(field.type) is Literal else ()
+
+
+def flag_name(field: dataclasses.Field[Any]) -> str:
+    """Returns the name of an option on the command line, such as `"--batch-size"`."""
+    return field.metadata["flag"].name or f"--{field.name.replace('_', '-')}"
 
 
 def describe_option(field: dataclasses.Field[Any]) -> str:

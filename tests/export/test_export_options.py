@@ -7,7 +7,7 @@ import pytest
 
 import keras_attn.export
 from keras_attn.export import export_model, export_onnx, options
-from keras_attn_checks.export_options import FORMATS, OTHER_FORMATS, OnnxOptions, formats_sentence
+from keras_attn_checks.export_options import FORMATS, OTHER_FORMATS, OnnxOptions, formats_with
 from keras_attn_checks.option_fields import option_fields
 
 ALL = {**FORMATS, **OTHER_FORMATS}
@@ -65,7 +65,7 @@ def test_option_of_another_format_is_named():
         export_onnx("model", "path", batch_size=2)
     with pytest.raises(TypeError, match="Received: beam. No export has this option."):
         export_onnx("model", "path", beam=2)
-    assert formats_sentence("external_data") == "Only the format onnx has this option."
+    assert formats_with("external_data") == "Only the format onnx has this option."
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.options import TransformersArguments, takes_options
 from keras_attn.export.report import ExportReport
 from keras_attn_checks.export_options import TransformersOptions
+from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.progress import report_phase
 from keras_attn_checks.separate_paths import require_separate_paths
 
@@ -157,9 +158,13 @@ def _original_files(original: str | PathLike[str] | Mapping[str, bytes]) -> dict
         place = str(path)
     if CONFIG not in found:
         raise ExportError(
-            f"Expected original to have {CONFIG}. Received: {place!r} without this file. Pass the "
-            "checkpoint folder from which the model was converted, or the run directory that "
-            "keras-attn convert wrote."
+            Message(
+                "Expected ",
+                Argument("original"),
+                f" to have {CONFIG}. Received: {place!r} without this file. Pass the checkpoint "
+                "folder from which the model was converted, or the run directory that keras-attn "
+                "convert wrote.",
+            )
         )
     return found
 
@@ -169,12 +174,19 @@ def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
         content = json.loads(files[name])
     except (ValueError, RecursionError) as error:
         raise ExportError(
-            f"Expected JSON in {name} of original. Received: {error}. Copy the file again."
+            Message(
+                f"Expected JSON in {name} of ",
+                Argument("original"),
+                f". Received: {error}. Copy the file again.",
+            )
         ) from error
     if not isinstance(content, dict):
         raise ExportError(
-            f"Expected a JSON object in {name} of original. Received: "
-            f"{type(content).__name__}. Copy the file again."
+            Message(
+                f"Expected a JSON object in {name} of ",
+                Argument("original"),
+                f". Received: {type(content).__name__}. Copy the file again.",
+            )
         )
     return content
 
