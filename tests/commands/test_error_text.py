@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from keras_attn.convert.conversion_error import ConversionError
 from keras_attn_checks.export_options import LiteRTOptions, OnnxOptions
 from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.output_path import check_output_path
@@ -42,6 +43,12 @@ def test_arguments_become_options(parts, expected):
     error = ValueError(Message(*parts))
     assert error_text(error, OPTIONS, PATHS) == expected
     assert error_text(pickle.loads(pickle.dumps(error)), OPTIONS, PATHS) == expected
+
+
+def test_conversion_error_keeps_the_arguments_of_its_message():
+    error = ConversionError(Message("Received: ", Argument("config", "a.yml"), "."))
+    assert str(error) == "Received: config='a.yml'."
+    assert error_text(error, {"config": "--config"}, {}) == "Received: --config a.yml."
 
 
 def test_other_errors_are_unchanged():
