@@ -17,7 +17,7 @@ from keras_attn_checks.option_fields import (
     POSITIVE_NUMBER,
     Flag,
     Range,
-    choices_of,
+    check_option,
     is_positive_int,
     option,
     option_names,
@@ -37,13 +37,6 @@ Sentences: TypeAlias = Sequence[str] | Sequence[Sequence[int]]
 
 DynamicSizes: TypeAlias = Mapping[str, Sequence[int | None]]
 """Shapes by the names of the inputs. `None` means the size in the sample."""
-
-
-_FIXED_BATCH = dataclasses.replace(
-    POSITIVE_INT,
-    advice=" A LiteRT file has no dynamic batch size; use 1, or the number of rows in each call.",
-)
-
 
 _PRECISION = Flag("precision of the weights. Default: %(default)s")
 _SAMPLE = Flag(
@@ -87,7 +80,11 @@ def _batch_size() -> Any:
         1,
         "Positive int, number of rows in a call, such as sentences, images or series.",
         Flag("number of rows in each call. Default: %(default)s", metavar="N", parse=int),
-        _FIXED_BATCH,
+        Range(
+            "a positive int",
+            is_positive_int,
+            "A LiteRT file has no dynamic batch size; use 1, or the number of rows in each call.",
+        ),
     )
 
 
@@ -121,23 +118,7 @@ class ExportOptions:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
-            value, choices = getattr(self, field.name), choices_of(field)
-            valid: Range | None = field.metadata["range"]
-            expected, advice = None, ""
-            if choices and value not in choices:
-                expected = f"one of {list(choices)}"
-            if valid is not None and not (value is field.default or valid.contains(value)):
-                expected, advice = valid.text, valid.advice
-            if expected is not None:
-                name, received = Argument(field.name), Argument(field.name, value)
-                message = (
-                    "Expected ",
-                    name,
-                    f" to be {expected}. Received: ",
-                    received,
-                    f".{advice}",
-                )
-                raise ValueError(Message(*message))
+            check_option(field, getattr(self, field.name))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -173,6 +154,7 @@ class _SearchOptions(_WeightOptions):
         Flag("add an input with the first tokens of each output"),
     )
     tolerance: float = _tolerance(1e-4)
+    # `Any` is a type of Keras or NumPy, which the `TypedDict` in keras_attn.export.options names.
     card: Any = option(None, "`ModelCard` to store in the metadata of the export.")
 
 

@@ -13,6 +13,8 @@ import textwrap
 from collections.abc import Callable
 from typing import Any, Literal, get_args, get_origin
 
+from keras_attn_checks.message import Argument, Message
+
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
@@ -86,6 +88,19 @@ def option_fields(options: type) -> list[dataclasses.Field[Any]]:
 def choices_of(field: dataclasses.Field[Any]) -> tuple[str, ...]:
     """Returns the values of an option that is a choice; otherwise an empty tuple."""
     return get_args(field.type) if get_origin(field.type) is Literal else ()
+
+
+def check_option(field: dataclasses.Field[Any], value: object) -> None:
+    """Raises a `ValueError` if a value is neither the default of an option nor in its range."""
+    choices = choices_of(field)
+    valid: Range | None = field.metadata["range"]
+    if choices:
+        valid = Range(f"one of {list(choices)}", lambda value: value in choices)
+    if valid is None or value is field.default or valid.contains(value):
+        return
+    name, received = Argument(field.name), Argument(field.name, value)
+    end = f". {valid.advice}".rstrip()
+    raise ValueError(Message("Expected ", name, f" to be {valid.text}. Received: ", received, end))
 
 
 def flag_name(field: dataclasses.Field[Any]) -> str:
