@@ -66,7 +66,8 @@ report = {
 }
 RunDirectory.create(args.out, "classification").save_model(model)
 try:
-    error = export_functional_onnx(model, args.out / "digits.onnx", test)
+    exported = export_functional_onnx(model, args.out / "digits.onnx", test)
+    error = exported.largest_difference
     report["largest_onnx_difference"] = error
 finally:  # keep the results even if the export fails
     with atomic_replace(args.out / "results.json") as partial:

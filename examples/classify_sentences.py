@@ -54,7 +54,8 @@ with atomic_replace(args.out / "vocabulary.txt") as partial:
     vectorize.save_assets(partial.parent)
 files = {"vocabulary": "vocabulary.txt"}
 RunDirectory.create(args.out, "classification", files=files).save_model(model)
-error = export_functional_onnx(model, args.out / "classifier.onnx", valid_ids[:100])
+exported = export_functional_onnx(model, args.out / "classifier.onnx", valid_ids[:100])
+error = exported.largest_difference
 accuracy = trainer.evaluate(valid_ids, valid_labels, verbose=0)[1]
 print(f"accuracy: {accuracy:.3f}, largest difference between Keras and ONNX: {error:.1e}")
 shown = valid_ids[valid_ids.any(axis=1)][:1]  # skip blank lines

@@ -268,7 +268,7 @@ if args.csv is not None and len(times) < length + args.horizon:
     )
 elif args.csv is not None:
     write_input("future.csv", start, length + future_rows)
-report["largest_onnx_difference"] = export_forecaster_onnx(
+exported = export_forecaster_onnx(
     model,
     args.out / "forecaster.onnx",
     target_names=args.targets,
@@ -277,6 +277,7 @@ report["largest_onnx_difference"] = export_forecaster_onnx(
     time_column=args.time_column,
     sample_inputs={name: each[:2] for name, each in test.items()},
 )
+report["largest_onnx_difference"] = exported.largest_difference
 with atomic_replace(args.out / "results.json") as partial:
     partial.write_text(json.dumps(report, indent=2, default=str))
 print(f"largest difference between Keras and ONNX: {report['largest_onnx_difference']:.1e}")

@@ -84,7 +84,8 @@ def main():
     sample = pad(ids for ids, _ in valid[:100])
     report |= {"sentences": len(valid), "arguments": vars(args)}
     try:
-        error = export_functional_onnx(classifier, args.out / "classifier.onnx", sample)
+        exported = export_functional_onnx(classifier, args.out / "classifier.onnx", sample)
+        error = exported.largest_difference
         report["largest_onnx_difference"] = error
     finally:  # keep the results even if the export fails
         with atomic_replace(args.out / "results.json") as partial:

@@ -122,9 +122,8 @@ for name, entries in (("words", names), ("tags", tag_names)):
         partial.write_text(json.dumps(entries, ensure_ascii=False), "utf-8")
 files = {"words": "words.json", "tags": "tags.json"}
 RunDirectory.create(args.out, "tagging", files=files).save_model(model)
-report["largest_onnx_difference"] = export_functional_onnx(
-    model, args.out / "tagger.onnx", test_ids[:100]
-)
+exported = export_functional_onnx(model, args.out / "tagger.onnx", test_ids[:100])
+report["largest_onnx_difference"] = exported.largest_difference
 with atomic_replace(args.out / "results.json") as partial:
     partial.write_text(json.dumps(report, indent=2))
 shown = test_tokens[0]

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.path_kind import CONFIG, RUN, describe_path
 
 STATE = "checkpoint"
@@ -21,32 +22,28 @@ def folder_problem(folder: Path) -> str | None:
         String, an error message that describes the path and what to do. `None` if the path is a
         folder with a `config.json`.
     """
+    received = Argument("folder", str(folder))
     if folder.is_dir():
         if (folder / ADAPTER).is_file():
             return _adapter_problem(folder)
         if (folder / CONFIG).is_file():
             return None
-        return (
-            f"Expected a folder with {CONFIG}. Received: folder={str(folder)!r}, "
-            f"{_describe_folder(folder)}"
-        )
+        text = _describe_folder(folder)
+        return Message(f"Expected a folder with {CONFIG}. Received: ", received, f", {text}")
     if folder.exists():
-        return (
-            f"Expected the path of a folder. Received: folder={str(folder)!r}, "
-            f"{_describe_file(folder)}"
-        )
+        text = _describe_file(folder)
+        return Message("Expected the path of a folder. Received: ", received, f", {text}")
     name = str(folder)
     if not folder.is_absolute() and name.count("/") <= 1 and not name.startswith("."):
-        return (
-            f"Expected the path of a folder. Received: folder={name!r}, which does not exist. If "
-            "this is the name of a model on the Hugging Face Hub, download it first: `pip install "
-            f"huggingface_hub`, then `hf download {name} --local-dir {folder.name}`, and "
+        advice = (
+            "If this is the name of a model on the Hugging Face Hub, download it first: `pip "
+            f"install huggingface_hub`, then `hf download {name} --local-dir {folder.name}`, and "
             f"convert the folder {folder.name!r}."
         )
-    return (
-        f"Expected the path of a folder. Received: folder={name!r}, which does not exist. Check "
-        "the path."
-    )
+    else:
+        advice = "Check the path."
+    problem = f", which does not exist. {advice}"
+    return Message("Expected the path of a folder. Received: ", received, problem)
 
 
 def is_opennmt_checkpoint(path: Path) -> bool:
@@ -64,12 +61,13 @@ def _adapter_problem(folder):
         base = str(config["base_model_name_or_path"])
     except (LookupError, OSError, RecursionError, TypeError, ValueError):
         base = "BASE"
-    return (
-        f"Expected a folder with the weights of a whole model. Received: folder={str(folder)!r}, "
-        f"an adapter of PEFT ({ADAPTER}). Merge it into its base model, and convert the result: "
+    return Message(
+        "Expected a folder with the weights of a whole model. Received: ",
+        Argument("folder", str(folder)),
+        f", an adapter of PEFT ({ADAPTER}). Merge it into its base model, and convert the result: "
         f"`AutoPeftModel.from_pretrained({str(folder)!r}).merge_and_unload().save_pretrained("
         f"{folder.name + '-merged'!r})`, with the class for the task. The base model is "
-        f"{base!r}. If the adapter is merged already, remove {ADAPTER}."
+        f"{base!r}. If the adapter is merged already, remove {ADAPTER}.",
     )
 
 

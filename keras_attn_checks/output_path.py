@@ -5,6 +5,8 @@ import os
 import stat
 from pathlib import Path
 
+from keras_attn_checks.message import Argument, Message
+
 EXPORTS = {
     "model.onnx": {"model.weights"},
     "start.onnx": {"step.onnx", "finish.onnx"},
@@ -72,8 +74,11 @@ def require_parent_directory(path: Path) -> None:
     """Raises a `FileNotFoundError` if the parent directory of a path does not exist."""
     if not path.absolute().parent.is_dir():
         raise FileNotFoundError(
-            "Expected a path in an existing directory. "
-            f"Received: path={str(path)!r}. Create {str(path.parent)!r} first."
+            Message(
+                "Expected a path in an existing directory. Received: ",
+                Argument("path", str(path)),
+                f". Create {str(path.parent)!r} first.",
+            )
         )
 
 
@@ -92,8 +97,11 @@ def refuse_other_content(path: Path, is_file: bool | None = None, first_bytes: b
         kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
     if kind is not None:
         raise FileExistsError(
-            f"Expected the path of a file or a directory. Received: path={str(path)!r}, {kind}. "
-            "Choose another path."
+            Message(
+                "Expected the path of a file or a directory. Received: ",
+                Argument("path", str(path)),
+                f", {kind}. Choose another path.",
+            )
         )
     names = names_in(path)
     if "saved_model.pb" in names and names_in(path / EXTRA) == EXTRA_NAMES:
@@ -101,14 +109,19 @@ def refuse_other_content(path: Path, is_file: bool | None = None, first_bytes: b
     is_export = any(main in names and names <= {main, *more} for main, more in EXPORTS.items())
     if names and not is_export:
         raise FileExistsError(
-            "Expected a new path, or an earlier export to replace. "
-            f"Received: path={str(path)!r}, a directory with other content. Move it away, or "
-            "choose another path."
+            Message(
+                "Expected a new path, or an earlier export to replace. Received: ",
+                Argument("path", str(path)),
+                ", a directory with other content. Move it away, or choose another path.",
+            )
         )
     if is_file and path.is_dir():
         raise FileExistsError(
-            f"Expected the name of a file. Received: path={str(path)!r}, a directory. Remove it, "
-            "or choose another path."
+            Message(
+                "Expected the name of a file. Received: ",
+                Argument("path", str(path)),
+                ", a directory. Remove it, or choose another path.",
+            )
         )
     if path.is_file() and (first_bytes or is_file is False):
         _refuse_other_file(path, first_bytes)
@@ -119,6 +132,9 @@ def _refuse_other_file(path, first_bytes):
         begin = stream.read(max(1, len(first_bytes)))
     if begin and (not first_bytes or begin != first_bytes):
         raise FileExistsError(
-            f"Expected a new path, or an earlier export to replace. Received: path={str(path)!r}, "
-            "a file with other content. Move it away, or choose another path."
+            Message(
+                "Expected a new path, or an earlier export to replace. Received: ",
+                Argument("path", str(path)),
+                ", a file with other content. Move it away, or choose another path.",
+            )
         )

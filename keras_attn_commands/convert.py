@@ -6,8 +6,8 @@ from pathlib import Path
 
 from keras_attn_checks.progress import report_phase
 from keras_attn_commands.convert_checks import check_conversion
+from keras_attn_commands.error_text import error_text
 from keras_attn_commands.name_and_value import name_and_value
-from keras_attn_commands.option_names import name_options
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.show_progress import show_progress
 
@@ -20,12 +20,6 @@ DESCRIPTION = (
     "wrong command line."
 )
 OPENNMT_OPTIONS = ("model_type", "config", "source_vocabulary", "target_vocabulary")
-ARGUMENTS = {
-    "config": "--config",
-    "source_vocabulary": "--source-vocabulary",
-    "target_vocabulary": "--target-vocabulary",
-}
-"""Dict from arguments of Python functions to options of the command. Errors name the options."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,9 +95,11 @@ def run(arguments: argparse.Namespace) -> int:
         with show_progress():
             conversion, verification = _convert(arguments, is_opennmt)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())  # errors of C++ code can have several lines
         paths = {"FOLDER": arguments.folder, "RUN": arguments.out}
-        print(f"Nothing was converted. {name_options(reason, ARGUMENTS, paths)}", file=sys.stderr)
+        print(
+            f"Nothing was converted. {error_text(error, {'config': '--config'}, paths)}",
+            file=sys.stderr,
+        )
         return 1
     if arguments.report:
         print(conversion.report(), end="")

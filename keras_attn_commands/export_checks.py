@@ -5,52 +5,62 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from keras_attn_checks.export_options import FORMATS, OTHER_FORMATS
 from keras_attn_checks.installed import require_originals
+from keras_attn_checks.option_fields import flag_name, option_fields, option_names
 from keras_attn_checks.output_path import ONNX_BEGINNING, check_output_path
 from keras_attn_checks.run_folder import read_run, require_kind, require_part
 from keras_attn_checks.search_names import SEARCH_ARGUMENTS, unknown_arguments_problem
 from keras_attn_checks.separate_paths import require_separate_paths
 from keras_attn_commands.existing_paths import require_file, require_folder
-from keras_attn_commands.export_forecaster import refuse_search_options
+from keras_attn_commands.export_parser import given_options
 
 FILES = ("onnx-text", "litert", "litert-steps")
 """Formats whose export is always a single file. The format onnx writes a directory for a model of
 more than 2 GB."""
 
 
-def check_export(arguments: argparse.Namespace) -> dict[str, Any] | None:
+def check_export(arguments: argparse.Namespace) -> dict[str, Any]:
     """Checks the paths and the options of the command.
 
     Args:
         arguments: Arguments of the command.
 
     Returns:
-        Dict of arrays, the inputs of `--sample`, or `None` without this option.
+        Dict of the options that the user wrote, by their names in Python. `sample_inputs` is a dict
+        of arrays.
 
     Raises:
         OSError: If a path does not exist or must not be replaced.
         ValueError: If an option does not apply to the model, or a file has the wrong format.
         ImportError: If a library that an option needs is not installed.
     """
-    _check_run(arguments)
+    options = given_options(arguments)
+    _check_run(arguments, options)
     _check_search(arguments)
-    require_file("--sentences", arguments.sentences)
-    require_file("--sample", arguments.sample)
-    require_folder("--original", arguments.original)
-    if arguments.verify:
+    FORMATS[arguments.format].of(options)
+    files = {
+        "--sentences": options.get("sentences"),
+        "--sample": options.get("sample_inputs"),
+        "--original": options.get("original"),
+    }
+    require_file("--sentences", files["--sentences"])
+    require_file("--sample", files["--sample"])
+    require_folder("--original", files["--original"])
+    if options.get("compare"):
         require_originals()
-    inputs = {"RUN": arguments.run_directory, "--original": arguments.original}
-    inputs |= {"--sentences": arguments.sentences, "--sample": arguments.sample}
-    require_separate_paths({"OUT": arguments.out}, inputs)
+    require_separate_paths({"OUT": arguments.out}, {"RUN": arguments.run_directory, **files})
     is_file = None if arguments.format == "onnx" else arguments.format in FILES
-    if arguments.external_data:
+    if options.get("external_data"):
         is_file = False
     is_onnx = arguments.format in ("onnx", "onnx-text")
     check_output_path(arguments.out, is_file, ONNX_BEGINNING if is_onnx else b"")
-    return None if arguments.sample is None else _sample(arguments.sample)
+    if "sample_inputs" in options:
+        options["sample_inputs"] = _sample(options["sample_inputs"])
+    return options
 
 
-def _check_run(arguments):
+def _check_run(arguments, options):
     """Checks the run directory. `RunDirectory` checks the content of `run.json` later."""
     folder = arguments.run_directory
     run = read_run(folder)
@@ -58,7 +68,7 @@ def _check_run(arguments):
         return
     kind, model = run.get("kind"), run.get("model")
     if kind == "series":
-        refuse_search_options(arguments)
+        _check_forecaster(arguments, options)
     elif isinstance(kind, str) and arguments.format != "transformers":
         require_kind(folder, kind, "generation")
     sides = (run.get("source"), run.get("target"))
@@ -67,6 +77,30 @@ def _check_run(arguments):
     for name in (model, *tokenizers):
         if isinstance(name, str):
             require_part(folder, name, checksums if isinstance(checksums, dict) else None)
+
+
+def _check_forecaster(arguments, options):
+    """Raises a `ValueError` for a format or an option that forecasters do not have."""
+    name = f"forecaster-{arguments.format}"
+    if name not in OTHER_FORMATS:
+        formats = [each for each in FORMATS if f"forecaster-{each}" in OTHER_FORMATS]
+        raise ValueError(
+            f"Expected one of the formats {formats} for a forecaster. Received: {arguments.format}."
+        )
+    fields = {field.name: field for field in option_fields(FORMATS[arguments.format])}
+    known = option_names(OTHER_FORMATS[name])
+    others = {each: value for each, value in options.items() if each not in known}
+    given = [flag_name(fields[each]) for each in others if others[each] != fields[each].default]
+    given += ["--search-class"] if arguments.search_class else []
+    given += ["--search"] if arguments.search else []
+    if given:
+        allowed = [flag_name(fields[each]) for each in known if each in fields]
+        raise ValueError(
+            f"Expected only the options {', '.join(allowed)} for a forecaster. Received: "
+            f"{', '.join(given)}. Omit them."
+        )
+    for each in others:  # defaults
+        del options[each]
 
 
 def _check_search(arguments):

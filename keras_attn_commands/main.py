@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_attn_commands import convert, export, launch
+from keras_attn_commands.export_parser import format_first
 
 COMMANDS = {"convert": convert, "export": export, "launch": launch}
 INTERRUPTED = 130
@@ -50,6 +51,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments[:1] == ["export"]:
+        arguments[1:] = format_first(arguments[1:])
     options = build_parser().parse_args(arguments)
     try:
         status = options.run(options)

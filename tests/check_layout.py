@@ -38,8 +38,8 @@ ORDERS = {
         models forecasting testing text training visualize convert export
     """.split(),
     "keras_attn.export": """
-        _types export_error require run_in_background preconditions passes trace
-        checks formats __main__
+        _types options report export_error require run_in_background preconditions passes
+        trace checks formats export_model __main__
     """.split(),
     "keras_attn_runtime": """
         array_types translation errors files calls file_format text file_info engines models

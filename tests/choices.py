@@ -96,8 +96,12 @@ def _parameters(function):
 def _add_options(parser, found):
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
+            if action.metavar != "COMMAND":
+                found[parser.prog, action.metavar] = tuple(action.choices), None
             for command in action.choices.values():
                 _add_options(command, found)
+        elif action.help == argparse.SUPPRESS:
+            continue
         elif action.choices:
             option = action.option_strings[-1] if action.option_strings else action.metavar
             found[parser.prog, option] = tuple(map(str, action.choices)), action.default

@@ -14,6 +14,7 @@ import pytest
 import keras_attn
 from keras_attn import forecasting
 from keras_attn.training import BestCheckpoint, ImageFormat, enable_lora
+from keras_attn_checks.export_options import FORMATS
 from tests.backend import requires_tensorflow
 from tests.choices import argument_choices, command_choices, command_defaults
 from tests.public_layers import LAYERS, layer_and_inputs
@@ -32,7 +33,8 @@ NO_CHOICES = {
 }
 """Arguments whose docstrings name strings that are no values, or values of a tested argument."""
 
-FORMATS = "tests/export/formats"
+FOLDER = "tests/export/formats"
+COMMAND = "tests/export/test_export_command.py"
 TRANSLATE = "tests/runtime/test_command.py::test_every_choice_of_an_option_runs"
 SCORE = "tests/export/test_scoring.py::test_every_choice_of_an_option_runs"
 TESTS = {
@@ -54,28 +56,37 @@ TESTS = {
     ),
     "keras_attn.training.place_parts devices": "tests/training/placed_training.py",
     "keras_attn.training.strategy name": "tests/training/test_strategy.py",
+    "keras_attn.export.export format": "tests/export/test_export_options.py",
     "keras_attn.export.export_ctranslate2 precision": (
         "tests/convert/test_export_ctranslate2.py::test_lower_precisions_are_smaller"
     ),
     "keras_attn.export.export_litert precision": (
-        f"{FORMATS}/test_export_litert.py::test_export_litert_precision_makes_the_file_smaller"
+        f"{FOLDER}/test_export_litert.py::test_export_litert_precision_makes_the_file_smaller"
     ),
     "keras_attn.export.export_litert_steps precision": (
-        f"{FORMATS}/test_export_litert_steps.py::test_litert_steps_of_a_precision_are_compared"
+        f"{FOLDER}/test_export_litert_steps.py::test_litert_steps_of_a_precision_are_compared"
     ),
-    "keras_attn.export.export_onnx precision": f"{FORMATS}/test_export_onnx.py",
+    "keras_attn.export.export_onnx precision": f"{FOLDER}/test_export_onnx.py",
     "keras-attn export FORMAT": (
         "tests/export/test_export_command.py, tests/convert/test_export_transformers.py"
     ),
-    "keras-attn export --precision": (
-        "tests/export/test_export_command.py::test_every_precision_reaches_the_function"
-    ),
-    "keras-attn export --alignments": (
-        "tests/export/test_export_command.py::test_options_that_not_all_forms_have_are_handed_on"
-    ),
-    "keras-attn export --search-class": (
-        "tests/export/test_export_command.py::test_the_search_may_be_another_than_in_the_training"
-    ),
+    **{
+        f"keras-attn export {name} --precision": (
+            f"{COMMAND}::test_every_precision_reaches_the_function"
+        )
+        for name in ("onnx", "onnx-text", "litert", "litert-steps")
+    },
+    "keras-attn export ctranslate2 --precision": COMMAND,
+    **{
+        f"keras-attn export {name} --alignments": f"{COMMAND}::test_options_reach_the_function"
+        for name in ("onnx", "onnx-steps", "saved-model", "litert", "litert-steps")
+    },
+    **{
+        f"keras-attn export {name} --search-class": (
+            f"{COMMAND}::test_the_search_may_be_another_than_in_the_training"
+        )
+        for name in FORMATS
+    },
     "keras-attn-runtime translate --format": TRANSLATE,
     "keras-attn-runtime translate --long-lines": TRANSLATE,
     "keras-attn-runtime translate --invalid-utf8": TRANSLATE,

@@ -1,32 +1,10 @@
-import contextlib
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops, tree
 
-_state = threading.local()
-
-
-@contextlib.contextmanager
-def loops_for_litert() -> Iterator[None]:
-    """Context manager: TensorFlow traces loops in the form that LiteRT runs fastest.
-
-    LiteRT supports a `TensorArray` only if the shapes of its tensors are known at the conversion.
-    Inside the block, `scan` therefore writes the collected values to tensors. Loops that other
-    threads trace at the same time do not change.
-    """
-    _state.is_for_litert = True
-    try:
-        yield
-    finally:
-        _state.is_for_litert = False
-
-
-def is_for_litert() -> bool:
-    """Returns whether the current thread is in the context `loops_for_litert`."""
-    return getattr(_state, "is_for_litert", False)
+from keras_attn._backend.litert_tracing import is_traced_for_litert
 
 
 def supports_jit() -> bool:
@@ -50,7 +28,7 @@ def scan(
 
     On TensorFlow, `ops.scan` stores the carry of every step, and the loop cannot be converted to
     ONNX. This function stores only the values that `collect` returns, and the loop can be converted
-    to ONNX. For a conversion to LiteRT, trace the loop in the context `loops_for_litert`.
+    to ONNX. For a conversion to LiteRT, trace the loop in the context `traced_for_litert`.
 
     Args:
         step: Function `(carry, inputs of one step) -> carry`.
@@ -64,7 +42,7 @@ def scan(
         Tuple of the last carry and the collected tensors of shape `(time, ...)`.
     """
     if keras.backend.backend() == "tensorflow":
-        if is_for_litert():
+        if is_traced_for_litert():
             return _scan_without_lists(step, carry, inputs, collect)
         return _tensorflow_scan(step, carry, inputs, collect, parallel_iterations)
 

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_attn._backend.scan import is_for_litert
+from keras_attn._backend.litert_tracing import is_traced_for_litert
 from keras_attn._types import Tensor
 
 
@@ -21,7 +21,7 @@ def scatter_add(tensor: Tensor, places: Tensor, values: Tensor) -> Tensor:
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        if is_for_litert():
+        if is_traced_for_litert():
             # The converter replaces `tf.tensor_scatter_nd_add` by products with `tensor`, which
             # round its values and make infinite values NaN.
             return tensor + tf.scatter_nd(places, values, tf.shape(tensor))

@@ -10,7 +10,8 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attn._backend.scan import is_for_litert, scan
+from keras_attn._backend.litert_tracing import is_traced_for_litert
+from keras_attn._backend.scan import scan
 from keras_attn._types import Tensor
 
 
@@ -20,7 +21,7 @@ def map_sequentially(function: Callable[..., Any], blocks: Any) -> Any:
         return ops.map(function, blocks)
     import tensorflow as tf
 
-    if is_for_litert():
+    if is_traced_for_litert():
         first = function(tree.map_structure(lambda block: block[0], blocks))
         # Each step ignores the carry. `first` only gives the loop the shape of a result.
         return scan(lambda _, block: function(block), first, blocks, lambda result: result)[1]

@@ -9,9 +9,6 @@ buffers grow by `BLOCK_STEPS` columns at a time, see `grow_in_blocks`. All other
 columns.
 """
 
-import contextlib
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -19,32 +16,11 @@ from keras import ops
 
 from keras_attn._backend.gather import gather_rows, true_indices
 from keras_attn._backend.integers import slice_starts
+from keras_attn._backend.litert_tracing import is_in_blocks
 from keras_attn._types import Tensor
 
 BLOCK_STEPS = 16
 """Number of steps between two calls of `widen` in `grow_in_blocks`."""
-
-_state = threading.local()
-
-
-@contextlib.contextmanager
-def grow_in_blocks() -> Iterator[None]:
-    """Context manager: `extend` updates columns that `widen` has added, instead of adding columns.
-
-    This applies to TensorFlow, where `extend` otherwise adds a column in each call. Only the
-    current thread and only buffers with `growing=None` are affected.
-    """
-    before = is_in_blocks()
-    _state.is_in_blocks = True
-    try:
-        yield
-    finally:
-        _state.is_in_blocks = before
-
-
-def is_in_blocks() -> bool:
-    """Returns whether the thread is in `grow_in_blocks`."""
-    return getattr(_state, "is_in_blocks", False)
 
 
 def grows_each_step(growing: bool | None = None) -> bool:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
+from keras_attn_checks.message import Argument, Message
+
 
 def read_lines(path: str | PathLike) -> Iterator[str]:
     r"""Reads a UTF-8 text file line by line.
@@ -44,12 +46,19 @@ def read_lines(path: str | PathLike) -> Iterator[str]:
                 yield text.removeprefix("\ufeff") if number == 1 else text
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"Expected text in UTF-8. Received: path={str(path)!r}, line {number}, byte "
-            f"{error.start} of the line is 0x{error.object[error.start]:02x}. Convert the file, "
-            "for example with `iconv -f LATIN1 -t UTF-8`."
+            Message(
+                "Expected text in UTF-8. Received: ",
+                Argument("path", str(path)),
+                f", line {number}, byte {error.start} of the line is "
+                f"0x{error.object[error.start]:02x}. Convert the file, for example with `iconv -f "
+                "LATIN1 -t UTF-8`.",
+            )
         ) from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(
-            f"Expected a complete gzip file. Received: path={str(path)!r}, unreadable after line "
-            f"{number} ({error}). Copy or download the file again."
+            Message(
+                "Expected a complete gzip file. Received: ",
+                Argument("path", str(path)),
+                f", unreadable after line {number} ({error}). Copy or download the file again.",
+            )
         ) from error

@@ -14,7 +14,7 @@ class ConversionError(ValueError):
 
     def __init__(self, *messages: str) -> None:
         self.messages = messages
-        text = " ".join(messages)
+        text = messages[0]
         if len(messages) > 1:
             numbered = (f"({number}) {each}" for number, each in enumerate(messages, start=1))
             text = (

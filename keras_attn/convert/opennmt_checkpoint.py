@@ -9,6 +9,7 @@ from keras_attn.convert.checkpoint_file import check_file
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.weight_files import FLOATS
 from keras_attn_checks.checkpoint_folder import STATE
+from keras_attn_checks.message import Argument, Message
 
 _SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 _RECURRENT = r"model/(encoder|decoder)/.*(cell|rnn|lstm|gru|bridge).*"
@@ -116,9 +117,13 @@ def _newest(folder):
     if len(names) == 1:
         return names[0]
     raise ConversionError(
-        f"Expected a folder with one checkpoint, or with the file {STATE} that names the newest. "
-        f"Received: folder={str(folder)!r} with the checkpoints {names}. Pass the path of one "
-        "checkpoint without its suffix .index."
+        Message(
+            f"Expected a folder with one checkpoint, or with the file {STATE} that names the "
+            "newest. Received: ",
+            Argument("folder", str(folder)),
+            f" with the checkpoints {names}. Pass the path of one checkpoint without its suffix "
+            ".index.",
+        )
     )
 
 
@@ -127,7 +132,10 @@ def _split(path):
     path = path.with_suffix("") if path.suffix == ".index" else path
     if not path.with_name(f"{path.name}.index").is_file():
         raise ConversionError(
-            f"Expected the path of a folder, or of a checkpoint. Received: folder={str(path)!r}, "
-            "which does not exist. Check the path."
+            Message(
+                "Expected the path of a folder, or of a checkpoint. Received: ",
+                Argument("folder", str(path)),
+                ", which does not exist. Check the path.",
+            )
         )
     return path.parent, path.name

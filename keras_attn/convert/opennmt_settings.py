@@ -15,6 +15,7 @@ from keras_attn.convert.settings import (
     refused,
     refused_unless,
 )
+from keras_attn_checks.message import Argument, Message
 
 PAD, START, END = 0, 1, 2
 """Ids of `<blank>`, `<s>` and `</s>`, which are the same in all vocabularies."""
@@ -170,8 +171,11 @@ def read_config(path: Path | None) -> Settings:
         return Settings("the configuration", {}, CONFIGURATION, True)
     if not path.is_file():
         raise ConversionError(
-            f"Expected the path of a configuration. Received: config={str(path)!r}, which does not "
-            "exist. Check the path."
+            Message(
+                "Expected the path of a configuration. Received: ",
+                Argument("config", str(path)),
+                ", which does not exist. Check the path.",
+            )
         )
     content = read_yaml(path)
     flat: dict[str, Any] = {}

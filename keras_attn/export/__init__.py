@@ -2,6 +2,7 @@
 
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.export_model import export
 from keras_attn.export.formats.export_ctranslate2 import CTranslate2Report, export_ctranslate2
 from keras_attn.export.formats.export_forecaster_litert import export_forecaster_litert
 from keras_attn.export.formats.export_forecaster_onnx import export_forecaster_onnx
@@ -14,6 +15,7 @@ from keras_attn.export.formats.export_onnx_steps import export_onnx_steps
 from keras_attn.export.formats.export_onnx_text import export_onnx_text
 from keras_attn.export.formats.export_saved_model import export_saved_model
 from keras_attn.export.formats.export_transformers import TransformersReport, export_transformers
+from keras_attn.export.report import ExportReport
 from keras_attn.export.require import require_tensorflow
 from keras_attn.training.image_format import ImageFormat
 from keras_attn.training.model_card import ModelCard
@@ -23,10 +25,12 @@ require_tensorflow()
 __all__ = [
     "CTranslate2Report",
     "ExportError",
+    "ExportReport",
     "ImageFormat",
     "ModelCard",
     "ParityReport",
     "TransformersReport",
+    "export",
     "export_ctranslate2",
     "export_forecaster_litert",
     "export_forecaster_onnx",

@@ -1,7 +1,7 @@
 """Types of arguments and results that the modules of the exporter share."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -9,27 +9,12 @@ import numpy.typing as npt
 from keras_attn.text.hugging_face_tokenizer import HuggingFaceTokenizer
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
-OnnxPrecision: TypeAlias = Literal["float32", "float16", "int8", "int8-rows", "int4"]
-"""Precision of an ONNX file, see `export_onnx`."""
-
-LiteRTPrecision: TypeAlias = Literal["float32", "float16", "int8"]
-"""Precision of the weights in a LiteRT file, see `export_litert`."""
-
-CTranslate2Precision: TypeAlias = Literal["float32", "float16", "bfloat16", "int8", "int16"]
-"""Precision of the weights in a CTranslate2 model, see `export_ctranslate2`."""
-
 ExportTokenizer: TypeAlias = SentencePieceTokenizer | HuggingFaceTokenizer
 """Tokenizer that a file can contain."""
-
-Sentences: TypeAlias = Sequence[str] | Sequence[Sequence[int]]
-"""Texts, or lists of ids, for the comparison with Keras."""
 
 SampleInputs: TypeAlias = npt.ArrayLike | Mapping[str, object] | Sequence[npt.ArrayLike]
 """Arrays for the comparison with Keras: an array, a list of arrays, or a (nested) dict of arrays by
 the names of the inputs."""
-
-DynamicSizes: TypeAlias = Mapping[str, Sequence[int | None]]
-"""Shapes by the names of the inputs. `None` means the size in the sample."""
 
 Arrays: TypeAlias = dict[str, np.ndarray]
 """Arrays by the names of inputs or outputs."""

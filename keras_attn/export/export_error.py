@@ -1,2 +1,2 @@
-class ExportError(Exception):
+class ExportError(RuntimeError):
     """Raised if a model cannot be exported correctly; no file is written."""

@@ -10,6 +10,20 @@ DTYPES = "float16 float32 float64 bool int8 int16 int32 int64 uint8 uint16 uint3
 """Dtypes that an input of an exported file can have."""
 
 
+def functional_model(model: keras.Model) -> keras.Model:
+    """Returns a model, or the functional form of a `keras.Sequential`.
+
+    Raises:
+        ValueError: If the model is not functional, or a layer is stateful.
+    """
+    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
+        raise ValueError(f"Expected a functional Keras model. Received: model={model}.")
+    if isinstance(model, keras.Sequential):
+        model = keras.Model(model.inputs, model.outputs)
+    check_stateless(model)
+    return model
+
+
 def check_stateless(*layers: keras.layers.Layer) -> None:
     """Raises an error for stateful layers, because an exported file keeps no state between calls.
 

@@ -11,6 +11,7 @@ from keras_attn._backend.gather import (
     true_indices,
 )
 from keras_attn._backend.integers import sum_int32
+from keras_attn._backend.litert_tracing import is_in_blocks
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._types import Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
@@ -53,7 +54,7 @@ def run_search(
             advance, carry, memory, max_lengths, lambda carry: ops.any(_is_open(carry))
         )
         return carry["hypotheses"]
-    if growing_buffer.is_in_blocks():
+    if is_in_blocks():
         return _take_blocks(advance, decoder, carry, memory, max_lengths)
 
     def some_left(carry, memory, max_lengths, rows, results):

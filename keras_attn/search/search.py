@@ -6,8 +6,8 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend.integers import sum_int32
+from keras_attn._backend.litert_tracing import grow_in_blocks, is_traced_for_litert
 from keras_attn._backend.no_gradients import no_gradients
-from keras_attn._backend.scan import is_for_litert
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import check_integers, known_values
 from keras_attn._layer.ensure_built import ensure_built
@@ -199,8 +199,8 @@ class Search(Layer, SearchOptions):
                 "Expected length_penalty to be a finite number. Received: "
                 f"length_penalty={length_penalty!r}. Pass 0.0 for no penalty."
             )
-        in_blocks = is_for_litert() and self.decoder.can_widen
-        grow = growing_buffer.grow_in_blocks() if in_blocks else contextlib.nullcontext()
+        in_blocks = is_traced_for_litert() and self.decoder.can_widen
+        grow = grow_in_blocks() if in_blocks else contextlib.nullcontext()
         with grow, no_gradients():
             carry, memory, max_lengths = self.prepare(
                 encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **given

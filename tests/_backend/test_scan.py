@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn._backend.scan import loops_for_litert, scan
+from keras_attn._backend.litert_tracing import traced_for_litert
+from keras_attn._backend.scan import scan
 from keras_attn._backend.sequential_loops import map_sequentially
 from tests.contracts import assert_close, numpy
 
@@ -33,7 +34,7 @@ def test_keeps_what_is_asked_for(num_steps):
 @pytest.mark.parametrize("num_steps", [0, 1, 5])
 def test_scan_for_litert_equals_other_scans(num_steps):
     expected = running_sums(INPUTS[:num_steps], np.ones(2, "float32"))
-    with loops_for_litert():
+    with traced_for_litert():
         found = running_sums(INPUTS[:num_steps], np.ones(2, "float32"))
     assert_close(numpy(found), numpy(expected))
     assert found[1][0].shape == (num_steps, 2)
@@ -41,7 +42,7 @@ def test_scan_for_litert_equals_other_scans(num_steps):
 
 def test_map_for_litert_equals_other_maps():
     expected = map_sequentially(ops.square, INPUTS)
-    with loops_for_litert():
+    with traced_for_litert():
         assert_close(numpy(map_sequentially(ops.square, ops.convert_to_tensor(INPUTS))), expected)
 
 

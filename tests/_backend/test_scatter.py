@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn._backend.scan import loops_for_litert
+from keras_attn._backend.litert_tracing import traced_for_litert
 from keras_attn._backend.scatter import scatter_add
 from tests.backend import requires_tensorflow
 from tests.contracts import numpy
@@ -33,7 +33,7 @@ def test_scatter_add_is_exact_in_litert():
         tf.TensorSpec((None, 2), "int32", name="places"),
         tf.TensorSpec((None,), "float32", name="values"),
     ]
-    with loops_for_litert():
+    with traced_for_litert():
         function = tf.function(scatter_add, input_signature=specs).get_concrete_function()
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module())
     runner = interpreter.Interpreter(model_content=converter.convert())

@@ -25,7 +25,9 @@ print(sorted(heavy & set(sys.modules)))
 """
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["export", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["export", "--help"], ["export", "onnx", "--help"]], ids=" ".join
+)
 def test_help_imports_no_backend(arguments):
     process = subprocess.run(
         [sys.executable, "-c", HELP, *arguments],

@@ -8,10 +8,13 @@ import pytest
 
 import keras_attn
 from keras_attn import export
+from keras_attn.export import ExportReport, ParityReport
 from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.passes.precisions import PRECISIONS
 from keras_attn.training import ModelCard, RunDirectory
-from keras_attn_commands import export as command
+from keras_attn_checks.export_options import FORMATS
+from keras_attn_checks.option_fields import choices_of, option_fields
+from keras_attn_checks.search_names import SEARCH_ARGUMENTS
 from keras_attn_commands import main as program
 from tests.export.conversion_steps import replace_conversion
 from tests.export.small_translator import SOURCE
@@ -53,86 +56,115 @@ def test_a_file_of_no_sentences_is_refused(run, tmp_path, capsys):
     assert "Received: an empty" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["saved-model", "onnx-steps"])
-def test_other_forms(run, tmp_path, monkeypatch, capsys, form):
+@pytest.fixture
+def calls(monkeypatch):
+    """Returns the list of the calls of export functions, which only return a report."""
     calls = []
-    monkeypatch.setattr(
-        export,
-        f"export_{form.replace('-', '_')}",
-        lambda *arguments, **options: calls.append((*arguments, options)) or "a report",
-    )
-    assert main([form, str(run), str(tmp_path / "model")]) == 0
-    assert capsys.readouterr().out.endswith("Compared with Keras on a report.\n")
-    ((model, out, source, _, options),) = calls
-    assert (model.name, out) == ("generation_model", tmp_path / "model")
-    assert options.pop("card") == ModelCard()
-    plain = {"alignments": None, "target_prefix": False, "allow_nonfinite": False}
-    assert options == {"sentences": None, **plain}
-    options["card"] = ModelCard()
-    if form == "saved-model":
-        assert main([form, str(run), str(out), "--max-source-characters", "9"]) == 0
-        assert calls[1][-1] == {**options, "max_source_characters": 9}
+
+    def record(*arguments, **options):
+        calls.append((*arguments, options))
+        return ParityReport(sentences=200)
+
+    for name in FORMATS:
+        monkeypatch.setattr(export, f"export_{name.replace('-', '_')}", record)
+    return calls
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_function_gets_only_the_given_options(run, tmp_path, calls, capsys, form):
+    out = tmp_path / "model"
+    assert main([form, str(run), str(out)]) == 0
+    start = f"Wrote {out}. Compared with Keras on 200 sentences"
+    assert capsys.readouterr().out.startswith(start)
+    ((model, path, source, _, options),) = calls
+    assert (model.name, path) == ("generation_model", out)
     assert source.model == (run / "source.spm").read_bytes()
+    is_checkpoint = form in ("ctranslate2", "transformers")
+    assert options == ({} if is_checkpoint else {"card": ModelCard()})
 
 
-@pytest.mark.parametrize("form", ["onnx", "onnx-text", "litert-steps"])
-def test_options_that_not_all_forms_have_are_handed_on(run, tmp_path, monkeypatch, capsys, form):
-    calls = []
-    monkeypatch.setattr(
-        export,
-        f"export_{form.replace('-', '_')}",
-        lambda *arguments, **options: calls.append(options) or "a report",
-    )
-    out = str(tmp_path / "model.onnx")
-    plain = {"target_prefix": False, "allow_nonfinite": False, "card": ModelCard()}
-    if form == "onnx":
-        plain |= {"external_data": False}
-    if form != "onnx-text":
-        plain |= {"alignments": None}
-    assert main([form, str(run), out, "--precision", "int8"]) == 0
-    assert calls.pop() == {"sentences": None, "precision": "int8", **plain}
-    if form == "litert-steps":
-        assert main([form, str(run), out, "--batch-size", "4"]) == 0
-        expected = {"sentences": None, "precision": "float32", "batch_size": 4}
-        assert calls.pop() == {**expected, **plain}
-    if form == "onnx":
-        for arguments, expected in [
-            (["--alignments"], {"alignments": True}),
-            (["--tolerance", "2e-3"], {"tolerance": 0.002}),
-            (["--external-data"], {"external_data": True}),
-            (["--external-data", "--no-alignments"], {"external_data": True, "alignments": False}),
-            (["--target-prefix"], {"target_prefix": True}),
-            (["--allow-nonfinite"], {"allow_nonfinite": True}),
-        ]:
-            assert main([form, str(run), out, *arguments]) == 0
-            assert calls.pop() == {"sentences": None, "precision": "float32", **plain, **expected}
-    for other, options, message in [
-        ("litert", ["--precision", "int4"], "the format litert has the precisions"),
-        ("onnx", ["--batch-size", "2"], "formats litert and litert-steps have a fixed batch size"),
-        ("saved-model", ["--precision", "int8"], "have a precision, received int8"),
-        ("saved-model", ["--external-data"], "only the format onnx can have external data"),
-        ("onnx-text", ["--alignments"], "the format onnx-text has no alignments"),
-        ("onnx-steps", ["--max-source-characters", "9"], "have a limit of characters"),
-    ]:
-        with pytest.raises(SystemExit):
-            main([other, str(run), str(tmp_path / "model"), *options])
-        assert message in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "form, arguments, expected",
+    [
+        ("onnx", ["--alignments"], {"alignments": True}),
+        (
+            "onnx",
+            ["--external-data", "--no-alignments"],
+            {"external_data": True, "alignments": False},
+        ),
+        ("onnx", ["--tolerance", "2e-3"], {"tolerance": 0.002}),
+        (
+            "onnx",
+            ["--target-prefix", "--allow-nonfinite"],
+            {"target_prefix": True, "allow_nonfinite": True},
+        ),
+        ("litert-steps", ["--batch-size", "4"], {"batch_size": 4}),
+        ("saved-model", ["--max-source-characters", "9"], {"max_source_characters": 9}),
+        ("saved-model", ["--precision", "float32"], {}),
+        ("onnx-text", ["--no-alignments"], {}),
+    ],
+)
+def test_options_reach_the_function(run, tmp_path, calls, form, arguments, expected):
+    out = str(tmp_path / "model")
+    assert main([form, str(run), out, *arguments]) == 0
+    assert main([*arguments, form, str(run), out]) == 0  # options may precede the format
+    assert [call[-1] for call in calls] == [{**expected, "card": ModelCard()}] * 2
+
+
+@pytest.mark.parametrize(
+    "form, arguments, message",
+    [
+        ("litert", ["--precision", "int4"], "(choose from 'float32', 'float16', 'int8')"),
+        ("onnx", ["--batch-size", "2"], "--batch-size: Only the formats litert and litert-steps"),
+        ("saved-model", ["--precision", "int8"], "Only the formats onnx, onnx-text, litert, lit"),
+        ("saved-model", ["--external-data"], "Only the format onnx has this option."),
+        ("onnx-text", ["--alignments"], "--alignments: Only the formats onnx, onnx-steps, saved-m"),
+        ("onnx-text", ["--sample", "file"], "--sample: Only the formats onnx, onnx-steps, saved-m"),
+        ("onnx-steps", ["--max-source-characters", "9"], "pass it to keras-attn-runtime."),
+        ("onnx", ["--verify"], "--verify: Only the format transformers has this option."),
+        ("ctranslate2", ["--tolerance", "1"], "--tolerance: Only the formats onnx, onnx-steps, on"),
+    ],
+)
+def test_option_of_another_format_is_named(run, tmp_path, capsys, form, arguments, message):
+    with pytest.raises(SystemExit) as end:
+        main([form, str(run), str(tmp_path / "model"), *arguments])
+    assert end.value.code == 2 and message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_help_shows_the_options_of_the_format(capsys, form):
+    with pytest.raises(SystemExit):
+        main([form, "--help"])
+    shown = capsys.readouterr().out
+    assert ("--batch-size" in shown) == (form in ("litert", "litert-steps"))
+    assert ("--external-data" in shown) == (form == "onnx")
+    assert ("--verify" in shown) == (form == "transformers")
+    assert ("--search-class" in shown) and ("--allow-nonfinite" in shown)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8", "int8-rows", "int4"])
-def test_every_precision_reaches_the_function(run, tmp_path, monkeypatch, precision):
+def test_every_precision_reaches_the_function(run, tmp_path, calls, precision):
     forms = ["onnx", "onnx-text"]
-    if precision in command.FEW_PRECISIONS:
+    if precision in ("float32", "float16", "int8"):
         forms += ["litert", "litert-steps", "ctranslate2"]
     for form in forms:
-        calls = []
-        monkeypatch.setattr(
-            export,
-            f"export_{form.replace('-', '_')}",
-            lambda *arguments, calls=calls, **options: calls.append(options) or "a report",
-        )
         assert main([form, str(run), str(tmp_path / "out"), "--precision", precision]) == 0
-        assert [each["precision"] for each in calls] == [precision]
+    assert [call[-1]["precision"] for call in calls] == [precision] * len(forms)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int16"])
+def test_every_precision_of_ctranslate2_reaches_the_function(run, tmp_path, calls, precision):
+    assert main(["ctranslate2", str(run), str(tmp_path / "out"), "--precision", precision]) == 0
+    assert calls[0][-1] == {"precision": precision}
+
+
+def test_low_agreement_is_printed_first(run, tmp_path, monkeypatch, capsys):
+    report = ParityReport(sentences=200, best_equal=0.9)
+    monkeypatch.setattr(export, "export_onnx", lambda *_, **options: report)
+    assert main(["onnx", str(run), str(tmp_path / "model.onnx")]) == 0
+    shown = capsys.readouterr().out
+    assert "model.onnx. WARNING, LOW AGREEMENT: 10.0% of the best hypotheses differ" in shown
+    assert " from those of Keras. Compared with Keras on 200 sentences" in shown
 
 
 def test_a_refused_precision_is_named_as_an_option(run, tmp_path, monkeypatch, capsys):
@@ -153,7 +185,7 @@ def test_the_search_may_be_another_than_in_the_training(run, tmp_path, monkeypat
     monkeypatch.setattr(
         export,
         "export_onnx",
-        lambda model, *arguments, **options: calls.append(model) or "a report",
+        lambda model, *arguments, **options: calls.append(model) or ExportReport(),
     )
     start = ["onnx", str(run), str(tmp_path / "model.onnx")]
     settings = ["beam_width=1", "length_penalty_form=gnmt", "patience=2.5"]
@@ -214,11 +246,9 @@ def test_a_path_in_no_directory_is_refused_before_the_work(run, tmp_path, capsys
 
 
 def test_choices_are_those_of_the_exporter():
-    assert command.PRECISIONS == tuple(PRECISIONS)
-    searches = {name for name in keras_attn.__all__ if name in command.SEARCH_CLASSES}
-    assert searches == set(command.SEARCH_CLASSES)
-    for name in command.FORMATS:
-        assert f"export_{name.replace('-', '_')}" in export.__all__
+    (precision,) = (each for each in option_fields(FORMATS["onnx"]) if each.name == "precision")
+    assert choices_of(precision) == tuple(PRECISIONS)
+    assert set(SEARCH_ARGUMENTS) <= set(keras_attn.__all__)
 
 
 def test_module_is_the_same_command(monkeypatch):

@@ -12,7 +12,7 @@ from keras_attn import (
     rnn_seq2seq,
     transformer_seq2seq,
 )
-from keras_attn._backend.scan import loops_for_litert
+from keras_attn._backend.litert_tracing import traced_for_litert
 from keras_attn._decoding_state.growing_buffer import BLOCK_STEPS
 from keras_attn.models.generation_model import GenerationModel
 from tests.contracts import assert_close, numpy, randomize
@@ -61,7 +61,7 @@ def assert_equal_in_blocks(model, sources=SOURCES, **arguments):
     """Asserts that the search finds the same hypotheses in both loops; returns their lengths."""
     encoded = encode(model, sources)
     expected = numpy(model.search(**encoded, **arguments))
-    with loops_for_litert():
+    with traced_for_litert():
         found = numpy(model.search(**encoded, **arguments))
     for name, value in expected.items():
         assert found[name].shape == value.shape, name

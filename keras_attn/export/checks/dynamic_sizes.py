@@ -6,7 +6,7 @@ from typing import TypeAlias, TypeVar
 import keras
 import numpy as np
 
-from keras_attn.export._types import DynamicSizes
+from keras_attn_checks.export_options import DynamicSizes
 
 Results = TypeVar("Results")
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_attn.export._types import DynamicSizes, Run
+from keras_attn.export._types import Run
 from keras_attn.export.checks.differing_layer import differing_layer
 from keras_attn.export.checks.dynamic_sizes import batches_of_other_sizes, describe_axes
 from keras_attn.export.checks.output_difference import difference, largest_difference
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.trace.functional_function import FunctionalFunction
+from keras_attn_checks.export_options import DynamicSizes
 
 if TYPE_CHECKING:
     import tensorflow as tf

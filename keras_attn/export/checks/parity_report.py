@@ -3,6 +3,7 @@ import dataclasses
 from keras_attn.export.checks.cuda_report import CudaReport
 from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.report import ExportReport
 
 TOLERANCE = 1e-4
 """Maximum difference of a score, a log probability or an attention weight, for logits up to
@@ -27,7 +28,7 @@ scores within the resolution of float32, rounding errors decide which one is con
 
 
 @dataclasses.dataclass
-class ParityReport:
+class ParityReport(ExportReport):
     """Agreement of an exported model with Keras, measured on sentences.
 
     The exporters of searches in `keras_attn.export` return a `ParityReport`. `str(report)` is a
@@ -86,15 +87,22 @@ class ParityReport:
     best_tied: float = 1.0
     all_tied: float = 1.0
     longest_agrees: bool = True
-    largest_difference: float = 0.0
     largest_logit: float = 0.0
     precision: PrecisionReport | None = None
     cuda: CudaReport | None = None
 
     def __str__(self) -> str:
+        warning = self.warning()
+        return f"{warning}. Details: {self._figures()}" if warning else self._figures()
+
+    def summary(self) -> str:
+        text, warning = f"Compared with Keras on {self._figures()}.", self.warning()
+        return f"{warning}. {text}" if warning else text
+
+    def _figures(self) -> str:
         sizes = ", ".join(str(size) for size in sorted(self.batch_sizes))
         weights = "" if self.precision is None else ", with float32 weights"
-        return self._low_agreement() + (
+        return (
             f"{self.sentences} sentences ({self.cut} cut by max_length) in batches of {sizes}"
             f"{weights}, {self.tokens} tokens, at most {self.longest} in a hypothesis: "
             f"the same best ids for {self.best_equal:.1%} ({self.best_tied:.1%} with ties), all "
@@ -119,8 +127,8 @@ class ParityReport:
             }
         return entries
 
-    def _low_agreement(self) -> str:
-        """Returns the warning at the start of the text of a report, or an empty string."""
+    def warning(self) -> str:
+        """Returns a warning if few hypotheses are equal, otherwise an empty string."""
         low = []
         if self.is_stochastic and self.each_equal < LOW_EQUAL:
             low.append(f"{1 - self.each_equal:.1%} of the hypotheses differ from Keras")
@@ -131,7 +139,7 @@ class ParityReport:
         if self.precision is not None and self.precision.best_equal < LOW_EQUAL_OF_PRECISION:
             share = 1 - self.precision.best_equal
             low.append(f"{self.precision.precision} changes {share:.1%} of the best hypotheses")
-        return f"WARNING, LOW AGREEMENT: {'; '.join(low)}. Details: " if low else ""
+        return f"WARNING, LOW AGREEMENT: {'; '.join(low)}" if low else ""
 
     def check(self, tolerance: float = TOLERANCE) -> None:
         """Raises an error if the exported model disagrees with Keras.

@@ -2,10 +2,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_attn.export._types import ExportTokenizer, Sentences
+from keras_attn.export._types import ExportTokenizer
 from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.source_characters import max_source_characters
 from keras_attn.models.side import Side
+from keras_attn_checks.export_options import Sentences
 
 SENTENCES, FEW_SENTENCES = 200, 80
 """Minimum number of sentences for the comparison of an export, and the number for a large model."""

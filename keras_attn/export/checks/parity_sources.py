@@ -6,16 +6,20 @@ from typing import TypeAlias
 import keras
 import numpy as np
 
-from keras_attn.export._types import Arrays, ExportTokenizer, SampleInputs, Sentences
+from keras_attn.export._types import Arrays, ExportTokenizer, SampleInputs
 from keras_attn.export.checks.dynamic_sizes import (
     batches_of_other_sizes,
     describe_axes,
     resized,
 )
 from keras_attn.export.checks.parity_sentences import SENTENCES, parity_sentences
-from keras_attn.export.checks.sample_inputs import arrays_in_order
+from keras_attn.export.checks.sample_inputs import SAMPLE_INPUTS, arrays_in_order
 from keras_attn.export.checks.token_budget import USUAL_SOURCE
 from keras_attn.export.trace.search_function import SOURCE_IDS, SearchFunction
+from keras_attn_checks.export_options import Sentences
+from keras_attn_checks.message import Argument, Message
+
+SENTENCES_ARGUMENT = Argument("sentences")
 
 ROWS = 80
 """Minimum number of rows for the comparison of a model with other inputs than ids."""
@@ -54,16 +58,30 @@ def parity_sources(
     if function.source is not None:
         if sample_inputs is not None:
             raise ValueError(
-                "Expected no sample_inputs for a model that reads ids. Received: sample_inputs of "
-                f"type {type(sample_inputs).__name__}. Pass texts or lists of ids as sentences."
+                Message(
+                    "Expected no ",
+                    SAMPLE_INPUTS,
+                    " for a model that reads ids. Received: ",
+                    SAMPLE_INPUTS,
+                    f" of type {type(sample_inputs).__name__}. Pass texts or lists of ids as ",
+                    SENTENCES_ARGUMENT,
+                    ".",
+                )
             )
         ids = parity_sentences(function.source, tokenizer, sentences, count)
         num_given = min(len(sentences or []), len(ids))
         return IdSources(ids, function.source.pad_token_id, num_given)
     if sentences is not None:
         raise ValueError(
-            "Expected sentences only for a model that reads ids. Received: sentences for the "
-            f"inputs {list(function.inputs)}. Pass arrays by these names as sample_inputs."
+            Message(
+                "Expected ",
+                SENTENCES_ARGUMENT,
+                " only for a model that reads ids. Received: ",
+                SENTENCES_ARGUMENT,
+                f" for the inputs {list(function.inputs)}. Pass arrays by these names as ",
+                SAMPLE_INPUTS,
+                ".",
+            )
         )
     if sample_inputs is None:
         sample_inputs = _random_arrays(function.inputs)
@@ -131,8 +149,12 @@ class ArraySources:
             function.encode(*first)
         except Exception as error:
             raise ValueError(
-                f"Expected arrays that the encoder can read. Received: shapes {shapes}, for which "
-                f"Keras raises {type(error).__name__}: {error}. Pass sample_inputs that fit."
+                Message(
+                    f"Expected arrays that the encoder can read. Received: shapes {shapes}, for "
+                    f"which Keras raises {type(error).__name__}: {error}. Pass ",
+                    SAMPLE_INPUTS,
+                    " that fit.",
+                )
             ) from error
         batches, failures = batches_of_other_sizes(function.encode, function.inputs, first)
         for axes, reason in failures.items():
@@ -195,8 +217,13 @@ def _random_arrays(inputs: Mapping[str, keras.KerasTensor]) -> Arrays:
     whole = [name for name, spec in inputs.items() if "float" not in spec.dtype]
     if whole:
         raise ValueError(
-            f"Expected sample_inputs, because the range of the integer inputs {whole} is unknown. "
-            "Received: sample_inputs=None. Pass a dict of arrays by the names of the inputs."
+            Message(
+                "Expected ",
+                SAMPLE_INPUTS,
+                f", because the range of the integer inputs {whole} is unknown. Received: ",
+                Argument("sample_inputs", None),
+                ". Pass a dict of arrays by the names of the inputs.",
+            )
         )
     generator = np.random.default_rng(0)
 

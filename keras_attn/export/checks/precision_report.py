@@ -4,8 +4,10 @@ from typing import Self
 
 import numpy as np
 
-from keras_attn.export._types import Arrays, OnnxPrecision, Run
+from keras_attn.export._types import Arrays, Run
 from keras_attn.export.export_error import ExportError
+from keras_attn_checks.export_options import OnnxPrecision
+from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.progress import report_count
 
 TOLERANCES = {"float16": 0.01, "int8": 0.1, "int8-rows": 0.1, "int4": 0.3}
@@ -61,9 +63,12 @@ class PrecisionReport:
             tolerance *= self.scale
         if not self.mean_difference <= tolerance:
             raise ExportError(
-                f"{self.precision} changes the outputs of the model too much. Expected a mean "
-                f"difference up to {tolerance:.2g}. Received: {self}. Export the model with "
-                "precision='float32'."
+                Message(
+                    f"{self.precision} changes the outputs of the model too much. Expected a mean "
+                    f"difference up to {tolerance:.2g}. Received: {self}. Export the model with ",
+                    Argument("precision", "float32"),
+                    ".",
+                )
             )
 
     @classmethod

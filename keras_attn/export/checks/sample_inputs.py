@@ -6,6 +6,10 @@ import keras
 import numpy as np
 
 from keras_attn.export._types import SampleInputs
+from keras_attn_checks.message import Argument, Message
+
+SAMPLE_INPUTS = Argument("sample_inputs")
+"""The argument in errors."""
 
 
 def arrays_in_order(
@@ -27,8 +31,12 @@ def arrays_in_order(
     is_empty = any(shape[:1] in [(), (0,)] for shape in shapes)
     if len(given) != len(inputs) or is_empty or len(rows) > 1:
         raise ValueError(
-            f"Expected {len(inputs)} arrays with the same number of rows, at least one. "
-            f"Received: sample_inputs with shapes {shapes}."
+            Message(
+                f"Expected {len(inputs)} arrays with the same number of rows, at least one. "
+                "Received: ",
+                SAMPLE_INPUTS,
+                f" with shapes {shapes}.",
+            )
         )
     for shape, (name, value) in zip(shapes, inputs.items(), strict=True):
         if len(shape) != len(value.shape) or any(
@@ -36,14 +44,22 @@ def arrays_in_order(
             for expected, size in zip(value.shape[1:], shape[1:], strict=True)
         ):
             raise ValueError(
-                f"Expected an array of shape {tuple(value.shape)} for the input {name!r}. "
-                f"Received: sample_inputs with shape {shape}."
-                + (" A list has one array for each input; use numpy.array." if is_list else "")
+                Message(
+                    f"Expected an array of shape {tuple(value.shape)} for the input {name!r}. "
+                    "Received: ",
+                    SAMPLE_INPUTS,
+                    f" with shape {shape}."
+                    + (" A list has one array for each input; use numpy.array." if is_list else ""),
+                )
             )
         if value.shape[0] not in (None, shape[0]):
             raise ValueError(
-                f"Expected {value.shape[0]} rows, the batch size of the input {name!r}. "
-                f"Received: sample_inputs with {shape[0]} rows."
+                Message(
+                    f"Expected {value.shape[0]} rows, the batch size of the input {name!r}. "
+                    "Received: ",
+                    SAMPLE_INPUTS,
+                    f" with {shape[0]} rows.",
+                )
             )
     return [
         np.asarray(array, value.dtype) for array, value in zip(given, inputs.values(), strict=True)

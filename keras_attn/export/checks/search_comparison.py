@@ -5,14 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import keras
 import numpy as np
 
-from keras_attn.export._types import (
-    Arrays,
-    ExportTokenizer,
-    OnnxPrecision,
-    Run,
-    SampleInputs,
-    Sentences,
-)
+from keras_attn.export._types import Arrays, ExportTokenizer, Run, SampleInputs
 from keras_attn.export.checks.parity_report import TOLERANCE, ParityReport
 from keras_attn.export.checks.parity_sentences import (
     FEW_SENTENCES,
@@ -34,6 +27,7 @@ from keras_attn.export.checks.verify import (
     translated_batches,
 )
 from keras_attn.export.trace.search_function import SearchFunction
+from keras_attn_checks.export_options import OnnxPrecision, Sentences
 from keras_attn_checks.progress import report_phase
 
 STEPS, SOURCES = 4, 4

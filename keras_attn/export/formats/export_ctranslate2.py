@@ -5,56 +5,58 @@ import types
 from collections.abc import Container, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Unpack
 
 import keras
 import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.encoders.transformer_encoder import TransformerEncoder
-from keras_attn.export._types import CTranslate2Precision, ExportTokenizer
+from keras_attn.export._types import ExportTokenizer
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.parity_report import USUAL_LOGIT
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.ctranslate2_search import translate_arguments
 from keras_attn.export.formats.ctranslate2_spec import check_model, model_spec, vocabulary_sizes
 from keras_attn.export.formats.ctranslate2_vocabulary import UNKNOWN, special_tokens, vocabulary
+from keras_attn.export.options import CTranslate2Arguments, takes_options
+from keras_attn.export.report import ExportReport
 from keras_attn.models.generation_model import GenerationModel, check_generation_model
 from keras_attn.search.search import Search
+from keras_attn_checks.export_options import CTranslate2Options
 from keras_attn_checks.progress import report_phase
 
-PRECISIONS = get_args(CTranslate2Precision)
 REPORT = "export.txt"
 TOLERANCE = 1e-3
 """Maximum difference between the log probabilities of a token in CTranslate2 and Keras, in
 float32."""
 
 
-@dataclasses.dataclass(frozen=True)
-class CTranslate2Report:
+@dataclasses.dataclass
+class CTranslate2Report(ExportReport):
     """Result of `export_ctranslate2`.
 
     Args:
         num_sources: Int, number of random sources for the comparison with Keras.
-        largest_difference: Float, largest difference between the log probabilities of a token in
-            CTranslate2 and Keras.
         arguments: Dict, arguments of CTranslate2's `Translator.translate_batch` that correspond to
             the settings of the model's search.
-        left_out: Tuple of strings, settings of the search that CTranslate2 does not have.
+        left_out: Tuple of strings, settings of the search that CTranslate2 does not have. Defaults
+            to `()`.
+        largest_difference: Float, largest difference between the log probabilities of a token in
+            CTranslate2 and Keras. Defaults to `0.0`.
 
     Example:
 
-    >>> report = CTranslate2Report(16, 2e-6, {"beam_size": 4, "length_penalty": 1.0})
+    >>> report = CTranslate2Report(16, {"beam_size": 4, "length_penalty": 1.0})
     >>> str(report).split(". ")[1]
     'The search is translate_batch(..., beam_size=4, length_penalty=1.0).'
     """
 
     num_sources: int
-    largest_difference: float
     arguments: dict[str, Any]
     left_out: tuple[str, ...] = ()
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
         text = (
             f"Compared with Keras on {self.num_sources} random sources: largest difference of the "
@@ -66,16 +68,13 @@ class CTranslate2Report:
         return text
 
 
+@takes_options(CTranslate2Options)
 def export_ctranslate2(
     model: GenerationModel,
-    directory: str | PathLike[str],
+    path: str | PathLike[str],
     source_tokenizer: ExportTokenizer | None = None,
     target_tokenizer: ExportTokenizer | None = None,
-    *,
-    precision: CTranslate2Precision = "float32",
-    num_positions: int = 2048,
-    num_sources: int = 16,
-    allow_nonfinite: bool = False,
+    **options: Unpack[CTranslate2Arguments],
 ) -> CTranslate2Report:
     """Writes a Transformer as a model of [CTranslate2](https://github.com/OpenNMT/CTranslate2).
 
@@ -93,17 +92,12 @@ def export_ctranslate2(
 
     Args:
         model: `GenerationModel`.
-        directory: Path of the directory. An earlier export is replaced.
+        path: Path of the directory. An earlier export is replaced.
         source_tokenizer: Tokenizer of the sources. If `None`, the tokens are ids. Defaults to
             `None`.
         target_tokenizer: Tokenizer of the targets. If `None`, the source tokenizer is used for
             source and target. Defaults to `None`.
-        precision: String, number format of the weights: `"float32"`, `"float16"`, `"bfloat16"`,
-            `"int8"` or `"int16"`. Defaults to `"float32"`.
-        num_positions: Positive int, number of sinusoidal positions. CTranslate2 refuses longer
-            sources and targets. Defaults to `2048`.
-        num_sources: Positive int, number of random sources for the comparison. Defaults to `16`.
-        allow_nonfinite: Bool, whether to accept NaN and infinite weights. Defaults to `False`.
+        {{options}}
 
     Returns:
         `CTranslate2Report`.
@@ -125,36 +119,35 @@ def export_ctranslate2(
     translator.translate_batch([pieces], beam_size=4)[0].hypotheses[0]
     ```
     """
+    chosen = CTranslate2Options.of(options)
     check_generation_model(model)
-    if precision not in PRECISIONS:
-        raise ValueError(
-            f"Expected precision to be one of {PRECISIONS}. Received: precision={precision!r}."
-        )
     ctranslate2 = _ctranslate2()
-    check_finite(model.weights, allow_nonfinite)
+    check_finite(model.weights, chosen.allow_nonfinite)
     search = model.search
     encoder, decoder = check_model(model.encoder, search.decoder)
     report_phase("Copying the weights")
-    spec = model_spec(encoder, decoder, num_positions)
+    spec = model_spec(encoder, decoder, chosen.num_positions)
     tokenizers = (source_tokenizer, target_tokenizer or source_tokenizer)
     tokens = _set_vocabularies(spec, encoder, search, tokenizers)
     arguments, left_out = translate_arguments(search, tokens)
-    with atomic_replace(directory, is_file=False) as partial:
+    with atomic_replace(path, is_file=False) as partial:
         partial.mkdir()
         spec.validate()
-        spec.optimize(None if precision == "float32" else precision)
+        spec.optimize(None if chosen.precision == "float32" else chosen.precision)
         report_phase("Writing the model")
         spec.save(str(partial))
         report_phase("Comparing the model with Keras")
-        difference, largest = _compare(ctranslate2, partial, encoder, search, num_sources)
+        difference, largest = _compare(ctranslate2, partial, encoder, search, chosen.num_sources)
         tolerance = TOLERANCE * max(1.0, largest / USUAL_LOGIT)
-        if precision == "float32" and not difference <= tolerance:
+        if chosen.precision == "float32" and not difference <= tolerance:
             raise ExportError(
                 f"Expected log probabilities in CTranslate2 that differ by at most {tolerance:.1g} "
                 f"from those of Keras. Received: a largest difference of {difference:.1e}. This is "
                 "a bug in the export; please report it."
             )
-        report = CTranslate2Report(num_sources, difference, arguments, tuple(left_out))
+        report = CTranslate2Report(
+            chosen.num_sources, arguments, tuple(left_out), largest_difference=difference
+        )
         (partial / REPORT).write_text(f"{report}\n", encoding="utf-8")
     return report
 

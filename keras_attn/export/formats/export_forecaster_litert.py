@@ -6,8 +6,12 @@ import keras
 from keras_attn.export._types import SampleInputs
 from keras_attn.export.formats.export_functional_litert import write_functional_litert
 from keras_attn.export.formats.forecaster_metadata import ForecasterMetadata
+from keras_attn.export.options import takes_options
+from keras_attn.export.report import ExportReport
+from keras_attn_checks.export_options import ForecasterLiteRTOptions, FunctionalLiteRTOptions
 
 
+@takes_options(ForecasterLiteRTOptions)
 def export_forecaster_litert(
     model: keras.Model,
     path: str | PathLike[str],
@@ -19,7 +23,7 @@ def export_forecaster_litert(
     tolerance: float = 1e-3,
     *,
     batch_size: int = 1,
-) -> float:
+) -> ExportReport:
     """Exports a model that forecasts to one LiteRT file, for `keras_attn_runtime.Forecaster`.
 
     The file contains the scaling of the series, the loop over the time steps and the sampling. The
@@ -31,22 +35,10 @@ def export_forecaster_litert(
         model: Functional model with a `PathSampler`, see
             `keras_attn.forecasting.forecast_model`.
         path: Path of the file; an existing file is replaced.
-        target_names: List of D strings, names of the targets. Defaults to `target_0`, ...
-        past_covariate_names: List of strings, names of the past covariates. Defaults to
-            `past_covariate_0`, ...
-        future_covariate_names: List of strings, names of the future covariates. A covariate that is
-            known in the past and in the future has the same name in both lists. Defaults to
-            `future_covariate_0`, ...
-        time_column: String, name of the column with the times in CSV files. The command reads this
-            column by default. Defaults to `None`.
-        sample_inputs: Dict of arrays as for `model.predict`, for the comparison with Keras.
-            Defaults to random series with missing values.
-        tolerance: Float, maximum difference; relative where the absolute value is above 1. Defaults
-            to `1e-3`, because rounding errors grow from step to step.
-        batch_size: Positive int, number of series in a call. Defaults to `1`.
+        {{options}}
 
     Returns:
-        Float, the largest difference.
+        An `ExportReport`, with the largest difference.
 
     Raises:
         ExportError: If LiteRT lacks an operator of the model, the weights have more than 2 GB, or
@@ -61,16 +53,19 @@ def export_forecaster_litert(
     export_forecaster_litert(model, "forecaster.tflite", target_names=["temperature"])
     ```
     """
-    metadata = ForecasterMetadata(
-        model, target_names, past_covariate_names, future_covariate_names, time_column
-    )
-    if sample_inputs is None:
-        sample_inputs = metadata.random_inputs()
-    return write_functional_litert(
-        model,
-        path,
-        sample_inputs,
-        tolerance,
+    options = ForecasterLiteRTOptions(
+        target_names=target_names,
+        past_covariate_names=past_covariate_names,
+        future_covariate_names=future_covariate_names,
+        time_column=time_column,
+        sample_inputs=sample_inputs,
+        tolerance=tolerance,
         batch_size=batch_size,
-        describe=metadata.describe,
     )
+    metadata = ForecasterMetadata(model, options)
+    functional = FunctionalLiteRTOptions(
+        sample_inputs=metadata.sample_inputs,
+        tolerance=options.tolerance,
+        batch_size=options.batch_size,
+    )
+    return write_functional_litert(model, path, functional, metadata.describe)

@@ -6,8 +6,12 @@ import keras
 from keras_attn.export._types import SampleInputs
 from keras_attn.export.formats.export_functional_onnx import write_functional_onnx
 from keras_attn.export.formats.forecaster_metadata import ForecasterMetadata
+from keras_attn.export.options import takes_options
+from keras_attn.export.report import ExportReport
+from keras_attn_checks.export_options import ForecasterOnnxOptions, FunctionalOnnxOptions
 
 
+@takes_options(ForecasterOnnxOptions)
 def export_forecaster_onnx(
     model: keras.Model,
     path: str | PathLike[str],
@@ -17,7 +21,7 @@ def export_forecaster_onnx(
     time_column: str | None = None,
     sample_inputs: SampleInputs | None = None,
     tolerance: float = 1e-4,
-) -> float:
+) -> ExportReport:
     """Exports a model that forecasts to one ONNX file, for `keras_attn_runtime.Forecaster`.
 
     The file contains the scaling of the series, the loop over the time steps and the sampling. The
@@ -29,21 +33,10 @@ def export_forecaster_onnx(
         model: Functional model with a `PathSampler`, see
             `keras_attn.forecasting.forecast_model`.
         path: Path of the file; an existing file is replaced.
-        target_names: List of D strings, names of the targets. Defaults to `target_0`, ...
-        past_covariate_names: List of strings, names of the past covariates. Defaults to
-            `past_covariate_0`, ...
-        future_covariate_names: List of strings, names of the future covariates. A covariate that is
-            known in the past and in the future has the same name in both lists. Defaults to
-            `future_covariate_0`, ...
-        time_column: String, name of the column with the times in CSV files. The command reads this
-            column by default. Defaults to `None`.
-        sample_inputs: Dict of arrays as for `model.predict`, for the comparison with Keras.
-            Defaults to random series with missing values.
-        tolerance: Float, maximum difference; relative where the absolute value is above 1. Defaults
-            to `1e-4`.
+        {{options}}
 
     Returns:
-        Float, the largest difference.
+        An `ExportReport`, with the largest difference.
 
     Raises:
         ExportError: If a check fails. No file is written, and an existing file is unchanged.
@@ -57,9 +50,16 @@ def export_forecaster_onnx(
     export_forecaster_onnx(model, "forecaster.onnx", target_names=["temperature"])
     ```
     """
-    metadata = ForecasterMetadata(
-        model, target_names, past_covariate_names, future_covariate_names, time_column
+    options = ForecasterOnnxOptions(
+        target_names=target_names,
+        past_covariate_names=past_covariate_names,
+        future_covariate_names=future_covariate_names,
+        time_column=time_column,
+        sample_inputs=sample_inputs,
+        tolerance=tolerance,
     )
-    if sample_inputs is None:
-        sample_inputs = metadata.random_inputs()
-    return write_functional_onnx(model, path, sample_inputs, tolerance, describe=metadata.describe)
+    metadata = ForecasterMetadata(model, options)
+    functional = FunctionalOnnxOptions(
+        sample_inputs=metadata.sample_inputs, tolerance=options.tolerance
+    )
+    return write_functional_onnx(model, path, functional, metadata.describe)

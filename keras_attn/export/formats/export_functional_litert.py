@@ -5,26 +5,29 @@ from pathlib import Path
 import keras
 
 from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn.export._types import Dimensions, DynamicSizes, Metadata, SampleInputs
+from keras_attn.export._types import Dimensions, Metadata, SampleInputs
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.functional_comparison import compare_functional, expected_batches
 from keras_attn.export.checks.litert_runner import litert_runner, run_in_batches
 from keras_attn.export.checks.sample_inputs import arrays_in_order
 from keras_attn.export.formats.litert_file import refuse_other_file, write_litert_file
-from keras_attn.export.preconditions import check_dense_numbers, check_stateless
+from keras_attn.export.options import takes_options
+from keras_attn.export.preconditions import check_dense_numbers, functional_model
+from keras_attn.export.report import ExportReport
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace.functional_function import FunctionalFunction
 from keras_attn.export.trace.litert_conversion import (
     SIGNATURE,
-    check_batch_size,
     convert_to_litert,
     require_small,
     with_batch_size,
 )
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
+from keras_attn_checks.export_options import DynamicSizes, FunctionalLiteRTOptions
 from keras_attn_checks.progress import report_phase
 
 
+@takes_options(FunctionalLiteRTOptions)
 def export_functional_litert(
     model: keras.Model,
     path: str | PathLike[str],
@@ -34,7 +37,7 @@ def export_functional_litert(
     batch_size: int = 1,
     dynamic_sizes: DynamicSizes | None = None,
     allow_nonfinite: bool = False,
-) -> float:
+) -> ExportReport:
     """Exports any functional model to a LiteRT file, for instance a classifier with attention.
 
     The file has the signature `serving_default` and uses only the built-in operators of LiteRT. Its
@@ -46,21 +49,10 @@ def export_functional_litert(
     Args:
         model: Functional `keras.Model`, or a built `keras.Sequential`.
         path: Path of the file; an existing file is replaced.
-        sample_inputs: Inputs as for `model.predict`: an array, or a list or dict of arrays. The
-            file is compared with Keras on the whole sample, and on a second sample. The second
-            sample repeats or removes entries of the first, so that all dynamic axes have other
-            sizes.
-        tolerance: Float, maximum difference; relative where the absolute value is above 1. Integers
-            must be equal. Defaults to `1e-5`.
-        batch_size: Positive int, number of rows in a call. Defaults to `1`.
-        dynamic_sizes: Dict from the names of inputs to their shapes in the second sample. In a
-            shape, `None` means the size in `sample_inputs`. If `dynamic_sizes` is `None`, the
-            export chooses a new size for each dynamic axis. Defaults to `None`.
-        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
-            compared output is NaN. Defaults to `False`.
+        {{options}}
 
     Returns:
-        Float, the largest difference.
+        An `ExportReport`, with the largest difference.
 
     Raises:
         ExportError: If LiteRT lacks an operator of the model, the weights have more than 2 GB, or
@@ -76,62 +68,47 @@ def export_functional_litert(
     export_functional_litert(model, "classifier.tflite", np.array([[5, 6, 7, 2], [8, 9, 2, 0]]))
     ```
     """
-    return write_functional_litert(
-        model,
-        path,
-        sample_inputs,
-        tolerance,
+    options = FunctionalLiteRTOptions(
+        sample_inputs=sample_inputs,
+        tolerance=tolerance,
         batch_size=batch_size,
         dynamic_sizes=dynamic_sizes,
         allow_nonfinite=allow_nonfinite,
     )
+    return write_functional_litert(model, path, options)
 
 
 def write_functional_litert(
     model: keras.Model,
     path: str | PathLike[str],
-    sample_inputs: SampleInputs,
-    tolerance: float,
-    *,
-    batch_size: int,
-    dynamic_sizes: DynamicSizes | None = None,
-    allow_nonfinite: bool = False,
+    options: FunctionalLiteRTOptions,
     describe: Callable[[Dimensions], Metadata] | None = None,
-) -> float:
+) -> ExportReport:
     """Exports a functional model like `export_functional_litert`, with metadata.
 
     Args:
         model: See `export_functional_litert`.
         path: See `export_functional_litert`.
-        sample_inputs: See `export_functional_litert`.
-        tolerance: See `export_functional_litert`.
-        batch_size: See `export_functional_litert`.
-        dynamic_sizes: See `export_functional_litert`. Defaults to `None`.
-        allow_nonfinite: See `export_functional_litert`. Defaults to `False`.
+        options: `FunctionalLiteRTOptions`.
         describe: Function that returns the metadata of the file, a dict of strings. Its argument is
             a dict from the name of each input and output to its axes. Defaults to `None`: no
             metadata.
 
     Returns:
-        Float, the largest difference.
+        An `ExportReport`, with the largest difference.
     """
-    check_batch_size(batch_size)
     require("tensorflow", "ai_edge_litert")
     require_utf8(path)
     refuse_other_file(Path(path))
-    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
-        raise ValueError(f"Expected a functional Keras model. Received: model={model}.")
-    if isinstance(model, keras.Sequential):
-        model = keras.Model(model.inputs, model.outputs)
-    check_stateless(model)
+    model, batch_size = functional_model(model), options.batch_size
     require_small(model.variables)
-    check_finite(model.variables, allow_nonfinite)
+    check_finite(model.variables, options.allow_nonfinite)
     function = FunctionalFunction(model)
     check_dense_numbers(function.inputs)
     _check_batch_axes(function, batch_size)
-    arrays = arrays_in_order(sample_inputs, function.inputs)
+    arrays = arrays_in_order(options.sample_inputs, function.inputs)
     report_phase("Running Keras on the sample and on other sizes")
-    batches, fixed = expected_batches(function, arrays, dynamic_sizes)
+    batches, fixed = expected_batches(function, arrays, options.dynamic_sizes)
     metadata = {} if describe is None else describe(function.dimensions(arrays, batches, fixed))
     signature = [with_batch_size(spec, batch_size) for spec in function.signature]
     with atomic_replace(path, is_file=True) as partial, pause_garbage_collection():
@@ -139,19 +116,18 @@ def write_functional_litert(
         content = convert_to_litert({SIGNATURE: (function.folded(), signature)}, function.weights)
         run = litert_runner(content)
         report_phase("Comparing the file with Keras")
-
         largest = max(
             compare_functional(
                 function,
                 feed,
                 expected,
                 lambda **rows: run_in_batches(run, batch_size, rows),
-                tolerance,
+                options.tolerance,
             )
             for feed, expected in batches
         )
         write_litert_file(partial, content, metadata)
-    return largest
+    return ExportReport(largest_difference=largest)
 
 
 def _check_batch_axes(function: FunctionalFunction, batch_size: int) -> None:

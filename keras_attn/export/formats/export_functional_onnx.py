@@ -3,22 +3,26 @@ from os import PathLike
 
 import keras
 
-from keras_attn.export._types import Dimensions, DynamicSizes, Metadata, SampleInputs
+from keras_attn.export._types import Dimensions, Metadata, SampleInputs
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.functional_comparison import compare_functional, expected_batches
 from keras_attn.export.checks.sample_inputs import arrays_in_order
 from keras_attn.export.formats.onnx_file import new_onnx_file
+from keras_attn.export.options import takes_options
 from keras_attn.export.passes import PASSES, top_k_of_no_rows
 from keras_attn.export.passes.clean import clean
-from keras_attn.export.preconditions import check_dense_numbers, check_stateless
+from keras_attn.export.preconditions import check_dense_numbers, functional_model
+from keras_attn.export.report import ExportReport
 from keras_attn.export.require import require
 from keras_attn.export.trace.conversion import convert
 from keras_attn.export.trace.functional_function import FunctionalFunction
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
+from keras_attn_checks.export_options import DynamicSizes, FunctionalOnnxOptions
 from keras_attn_checks.progress import report_phase
 
 
+@takes_options(FunctionalOnnxOptions)
 def export_functional_onnx(
     model: keras.Model,
     path: str | PathLike[str],
@@ -27,7 +31,7 @@ def export_functional_onnx(
     *,
     dynamic_sizes: DynamicSizes | None = None,
     allow_nonfinite: bool = False,
-) -> float:
+) -> ExportReport:
     """Exports any functional model to an ONNX file, for instance a classifier with attention.
 
     The export converts and checks the file like `export_onnx`. Names in the file:
@@ -47,23 +51,10 @@ def export_functional_onnx(
         model: Functional `keras.Model`, or a built `keras.Sequential`.
         path: Path of the file; an existing file is replaced. If the weights exceed 2 GB, a
             directory is written instead.
-        sample_inputs: Inputs as for `model.predict`: an array, or a list or dict of arrays. The
-            file is compared with Keras on the whole sample, on the first row of the sample (unless
-            the model has a fixed batch size), and on a second sample. The second sample repeats or
-            removes entries of the first, so that all dynamic axes have other sizes.
-        tolerance: Float, maximum difference; relative where the absolute value is above 1. Integers
-            must be equal. Defaults to `1e-5`.
-        dynamic_sizes: Dict from the names of inputs to their shapes in the second sample. In a
-            shape, `None` means the size in `sample_inputs`. If `dynamic_sizes` is `None`, the
-            export chooses a new size for each dynamic axis: the same size for all batch axes, and
-            equal sizes for other axes that have equal sizes in `sample_inputs`. If Keras fails with
-            every size that the export tries for an axis, the axis has a fixed size in the file, and
-            a warning names the axis. Defaults to `None`.
-        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
-            compared output is NaN. Defaults to `False`.
+        {{options}}
 
     Returns:
-        Float, the largest difference.
+        An `ExportReport`, with the largest difference.
 
     Raises:
         ExportError: If a check fails. If the results differ, the message names the first layer with
@@ -80,49 +71,43 @@ def export_functional_onnx(
     export_functional_onnx(model, "classifier.onnx", np.array([[5, 6, 7, 2], [8, 9, 2, 0]]))
     ```
     """
-    return write_functional_onnx(
-        model, path, sample_inputs, tolerance, dynamic_sizes, allow_nonfinite
+    options = FunctionalOnnxOptions(
+        sample_inputs=sample_inputs,
+        tolerance=tolerance,
+        dynamic_sizes=dynamic_sizes,
+        allow_nonfinite=allow_nonfinite,
     )
+    return write_functional_onnx(model, path, options)
 
 
 def write_functional_onnx(
     model: keras.Model,
     path: str | PathLike[str],
-    sample_inputs: SampleInputs,
-    tolerance: float,
-    dynamic_sizes: DynamicSizes | None = None,
-    allow_nonfinite: bool = False,
+    options: FunctionalOnnxOptions,
     describe: Callable[[Dimensions], Metadata] | None = None,
-) -> float:
+) -> ExportReport:
     """Exports a functional model like `export_functional_onnx`, with metadata.
 
     Args:
         model: See `export_functional_onnx`.
         path: See `export_functional_onnx`.
-        sample_inputs: See `export_functional_onnx`.
-        tolerance: See `export_functional_onnx`.
-        dynamic_sizes: See `export_functional_onnx`. Defaults to `None`.
-        allow_nonfinite: See `export_functional_onnx`. Defaults to `False`.
+        options: `FunctionalOnnxOptions`.
         describe: Function that returns the metadata of the file, a dict of strings. Its argument is
             a dict from the name of each input and output to its axes. Defaults to `None`: no
             metadata.
 
     Returns:
-        Float, the largest difference.
+        An `ExportReport`, with the largest difference.
     """
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
-    if not isinstance(model, keras.Model) or not getattr(model, "inputs", None):
-        raise ValueError(f"Expected a functional Keras model. Received: model={model}.")
-    if isinstance(model, keras.Sequential):
-        model = keras.Model(model.inputs, model.outputs)
-    check_stateless(model)
-    check_finite(model.variables, allow_nonfinite)
+    model = functional_model(model)
+    check_finite(model.variables, options.allow_nonfinite)
     function = FunctionalFunction(model)
     check_dense_numbers(function.inputs)
-    arrays = arrays_in_order(sample_inputs, function.inputs)
+    arrays = arrays_in_order(options.sample_inputs, function.inputs)
     with without_tensor_float_32(), new_onnx_file(path, model.variables) as file:
         report_phase("Running Keras on the sample and on other sizes")
-        batches, fixed = expected_batches(function, arrays, dynamic_sizes)
+        batches, fixed = expected_batches(function, arrays, options.dynamic_sizes)
         dimensions = function.dimensions(arrays, batches, fixed)
         report_phase("Tracing and converting to ONNX")
         converted = convert(trace(function.traceable(), function.signature, function.weights))
@@ -133,7 +118,8 @@ def write_functional_onnx(
         run = file.write(converted)
         del converted  # otherwise its weights would be in memory during the comparison
         report_phase("Comparing the file with Keras")
-        return max(
-            compare_functional(function, feed, expected, run, tolerance)
+        largest = max(
+            compare_functional(function, feed, expected, run, options.tolerance)
             for feed, expected in batches
         )
+    return ExportReport(largest_difference=largest)

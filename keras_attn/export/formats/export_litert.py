@@ -1,38 +1,27 @@
 import warnings
-from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from keras_attn.export._types import ExportTokenizer, LiteRTPrecision, Run, SampleInputs, Sentences
+from keras_attn.export._types import ExportTokenizer
 from keras_attn.export.checks.litert_runner import litert_runner
 from keras_attn.export.checks.parity_report import ParityReport
-from keras_attn.export.formats.litert_search import write_litert_search
-from keras_attn.export.trace.litert_conversion import SIGNATURE, Signatures
-from keras_attn.export.trace.search_function import SearchFunction
+from keras_attn.export.formats.litert_search import LiteRTSearch
+from keras_attn.export.options import LiteRTArguments, takes_options
+from keras_attn.export.trace.litert_conversion import SIGNATURE
 from keras_attn.models.generation_model import GenerationModel
-from keras_attn.training.image_format import ImageFormat
-from keras_attn.training.model_card import ModelCard
+from keras_attn_checks.export_options import LiteRTOptions
 
 if TYPE_CHECKING:
-    import tensorflow as tf
+    pass
 
 
+@takes_options(LiteRTOptions)
 def export_litert(
     model: GenerationModel,
     path: str | PathLike[str],
     source_tokenizer: ExportTokenizer | None = None,
     target_tokenizer: ExportTokenizer | None = None,
-    *,
-    alignments: bool | None = None,
-    sentences: Sentences | None = None,
-    sample_inputs: SampleInputs | None = None,
-    precision: LiteRTPrecision = "float32",
-    batch_size: int = 1,
-    target_prefix: bool = False,
-    allow_nonfinite: bool = False,
-    tolerance: float = 1e-3,
-    card: ModelCard | None = None,
-    image_format: ImageFormat | None = None,
+    **options: Unpack[LiteRTArguments],
 ) -> ParityReport:
     """Exports a `GenerationModel` to one LiteRT file with its search loop and its vocabularies.
 
@@ -69,30 +58,7 @@ def export_litert(
         target_tokenizer: `SentencePieceTokenizer`, stored in the file. If `None`, the source
             tokenizer is used for source and target. A model whose inputs are not ids has only a
             `target_tokenizer`. Defaults to `None`.
-        alignments: Bool, whether the attention weights are outputs. `None` means the value of
-            `return_alignments` of the search. Defaults to `None`.
-        sentences: List of texts, or list of lists of ids, for the comparison with Keras. Texts
-            require `source_tokenizer`. If there are fewer than 200 sentences, random sentences are
-            added. Defaults to `None`.
-        sample_inputs: Inputs for the comparison with Keras, only for a model that does not read
-            ids. Pass them as for `model.predict`: an array, or a dict from the names of the inputs
-            to arrays. If `None`, the inputs are random numbers in [0, 1); this requires float
-            inputs. Defaults to `None`.
-        precision: String, one of the following. Defaults to `"float32"`. A file of another
-            precision is also compared with the float32 model, see `PrecisionReport`.
-            `"float16"`: the weights have 16 bits, so the file has half the size; the model computes
-            in float32. `"int8"`: the weights of matrix products and embeddings have 8 bits, and the
-            inputs of matrix products are quantized when the model runs.
-        batch_size: Positive int, number of sources in a call. Defaults to `1`.
-        target_prefix: Bool, whether the file has the input `prefix_ids`: tokens with which each
-            hypothesis must begin, padded on the right. Defaults to `False`.
-        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
-            compared output is NaN. Defaults to `False`.
-        tolerance: Positive float, maximum difference between the file and Keras of a score, a log
-            probability or an attention weight, for logits up to 10. For larger logits, it grows in
-            proportion, as rounding errors do, see `ParityReport`. Defaults to `1e-3`.
-        card: `ModelCard` to store in the file. Defaults to `None`.
-        image_format: `ImageFormat` of the input images, stored in the file. Defaults to `None`.
+        {{options}}
 
     Returns:
         The `ParityReport` of the comparison with Keras. If `precision` is not `"float32"`, the
@@ -111,30 +77,9 @@ def export_litert(
     print(report)
     ```
     """
-    return write_litert_search(
-        model,
-        path,
-        source_tokenizer,
-        target_tokenizer,
-        _one_signature,
-        alignments=alignments,
-        sentences=sentences,
-        sample_inputs=sample_inputs,
-        precision=precision,
-        batch_size=batch_size,
-        target_prefix=target_prefix,
-        allow_nonfinite=allow_nonfinite,
-        tolerance=tolerance,
-        card=card,
-        image_format=image_format,
-    )
-
-
-def _one_signature(
-    function: SearchFunction, signature: "Sequence[tf.TensorSpec]"
-) -> tuple[Signatures, Callable[[bytes], Run]]:
-    """Returns the signature of the whole search, see `write_litert_search`."""
-    decoder = function.search.decoder
+    chosen = LiteRTOptions.of(options)
+    search = LiteRTSearch(model, path, source_tokenizer, target_tokenizer, chosen)
+    decoder = search.function.search.decoder
     if not decoder.can_widen:
         warnings.warn(
             f"The buffers of the search with {type(decoder).__name__} {decoder.name!r} grow in "
@@ -142,6 +87,6 @@ def _one_signature(
             "repetition penalty its results can differ from run to run. Set growing_cache=None in "
             "a Transformer decoder; in a decoder class of your own, set can_widen=True, and "
             "implement widen if its state grows (see StepDecoder).",
-            stacklevel=4,
+            stacklevel=2,
         )
-    return {SIGNATURE: (function, signature)}, litert_runner
+    return search.write({SIGNATURE: (search.function, search.signature)}, litert_runner)

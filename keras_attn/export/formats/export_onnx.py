@@ -1,15 +1,16 @@
 from os import PathLike
+from typing import Unpack
 
-from keras_attn.export._types import ExportTokenizer, OnnxPrecision, SampleInputs, Sentences
+from keras_attn.export._types import ExportTokenizer
 from keras_attn.export.checks.check_finite import check_finite
-from keras_attn.export.checks.check_tolerance import check_tolerance
 from keras_attn.export.checks.cuda_report import CudaReport
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import new_onnx_file
+from keras_attn.export.options import OnnxArguments, takes_options
 from keras_attn.export.passes.clean import clean
-from keras_attn.export.passes.precisions import PRECISIONS, lower_precisions
+from keras_attn.export.passes.precisions import lower_precisions
 from keras_attn.export.require import require
 from keras_attn.export.run_in_background import run_in_background
 from keras_attn.export.trace.conversion import convert
@@ -17,27 +18,17 @@ from keras_attn.export.trace.search_function import SearchFunction
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
 from keras_attn.models.generation_model import GenerationModel
-from keras_attn.training.image_format import ImageFormat
-from keras_attn.training.model_card import ModelCard
+from keras_attn_checks.export_options import OnnxOptions
 from keras_attn_checks.progress import report_phase
 
 
+@takes_options(OnnxOptions)
 def export_onnx(
     model: GenerationModel,
     path: str | PathLike[str],
     source_tokenizer: ExportTokenizer | None = None,
     target_tokenizer: ExportTokenizer | None = None,
-    *,
-    alignments: bool | None = None,
-    sentences: Sentences | None = None,
-    sample_inputs: SampleInputs | None = None,
-    precision: OnnxPrecision = "float32",
-    external_data: bool = False,
-    target_prefix: bool = False,
-    allow_nonfinite: bool = False,
-    tolerance: float = 1e-4,
-    card: ModelCard | None = None,
-    image_format: ImageFormat | None = None,
+    **options: Unpack[OnnxArguments],
 ) -> ParityReport:
     """Exports a `GenerationModel` to one ONNX file with its search loop and its vocabularies.
 
@@ -72,39 +63,7 @@ def export_onnx(
         target_tokenizer: `SentencePieceTokenizer`, stored in the file. If `None`, the source
             tokenizer is used for source and target. A model whose inputs are not ids has only a
             `target_tokenizer`. Defaults to `None`.
-        alignments: Bool, whether the attention weights are outputs. `None` means the value of
-            `return_alignments` of the search. Defaults to `None`.
-        sentences: List of texts, or list of lists of ids, for the comparison with Keras. Texts
-            require `source_tokenizer`. If there are fewer than 200 sentences, random sentences are
-            added. Defaults to `None`.
-        sample_inputs: Inputs for the comparison with Keras, only for a model that does not read
-            ids. Pass them as for `model.predict`: an array, or a dict from the names of the inputs
-            to arrays. The comparison is repeated with other sizes of the dynamic axes. If `None`,
-            the inputs are random numbers in [0, 1); this requires float inputs. Defaults to `None`.
-        precision: String, one of the following. Defaults to `"float32"`. All other precisions make
-            the file smaller, and faster if matrix products take most of the time. A file of another
-            precision is also compared with the float32 model, see `PrecisionReport`. `"float16"`,
-            for GPUs: matrix products and the operators between them compute in 16 bits, see
-            `keras_attn.export.passes.half_precision`. `"int8"`, for CPUs: the weights of matrix
-            products and the embeddings have 8 bits, see `keras_attn.export.passes.int8_weights`.
-            `"int8-rows"`: like `"int8"`, with one scale for each row of activations. The scores of
-            a sentence do not depend on the other sentences of the batch, but matrix products take
-            2 % longer for the beam of one text, and 35 % longer for 32 texts. `"int4"`, for CPUs
-            that process one text at a time: the weights of matrix products have 4 bits and the
-            embeddings 8 bits, see `keras_attn.export.passes.int4_weights`.
-        external_data: Bool, whether `path` becomes a directory with two files, `model.onnx` and
-            `model.weights`. The model needs both files. Weights of more than 2 GB do not fit in one
-            file, and are always written to a directory. Defaults to `False`.
-        target_prefix: Bool, whether the file has the input `prefix_ids`: tokens with which each
-            hypothesis must begin, padded on the right. Defaults to `False`.
-        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
-            compared output is NaN. Defaults to `False`.
-        tolerance: Positive float, maximum difference between the file and Keras of a score, a log
-            probability or an attention weight, for logits up to 10. For larger logits, it grows in
-            proportion, as rounding errors do, see `ParityReport`. Defaults to `1e-4`.
-        card: `ModelCard` to store in the file. Defaults to `None`.
-        image_format: `ImageFormat` of the input images, stored in the file, so that the runtime
-            can read image files. Defaults to `None`: the runtime accepts only arrays.
+        {{options}}
 
     Returns:
         The `ParityReport` of the comparison with Keras. If `precision` is not `"float32"`, the
@@ -123,21 +82,23 @@ def export_onnx(
     print(report)
     ```
     """
-    if precision not in PRECISIONS:
-        raise ValueError(
-            f"Expected precision to be one of {list(PRECISIONS)}. Received: {precision=}."
-        )
+    chosen = OnnxOptions.of(options)
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     report_phase("Copying the layers")
-    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
-    check_tolerance(tolerance)
-    check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
-    metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
+    function = SearchFunction(
+        model, source_tokenizer, target_tokenizer, chosen.alignments, chosen.target_prefix
+    )
+    check_finite(function.weights, chosen.allow_nonfinite)
+    comparison = SearchComparison(
+        function, source_tokenizer, chosen.sentences, chosen.sample_inputs
+    )
+    metadata = describe(
+        function, source_tokenizer, target_tokenizer, chosen.card, chosen.image_format
+    )
     traceable = function.traceable()
     with (
         without_tensor_float_32(),
-        new_onnx_file(path, function.weights, external_data) as file,
+        new_onnx_file(path, function.weights, chosen.external_data) as file,
         # Keras runs in parallel with the conversion, which uses only one core.
         run_in_background(comparison.expected()) as expected,
     ):
@@ -148,18 +109,18 @@ def export_onnx(
         del traced
         report_phase("Cleaning the graph")
         clean(converted, function.dimensions, metadata)
-        if precision != "float32":
-            report_phase(f"Lowering the precision to {precision}")
-        lower = lower_precisions(converted, precision)
+        if chosen.precision != "float32":
+            report_phase(f"Lowering the precision to {chosen.precision}")
+        lower = lower_precisions(converted, chosen.precision)
         report_phase("Writing the file")
         cuda = CudaReport.of(lower[0] if lower else converted)
         float32 = file.write_other(converted) if lower else file.write(converted)
         del converted  # otherwise its weights would be in memory during the comparison
-        report = comparison.compare(float32, expected(), tolerance)
+        report = comparison.compare(float32, expected(), chosen.tolerance)
         if lower:
             runs = [file.write(lower[0]), *map(file.write_other, lower[1:])]
             del lower
-            report.precision = comparison.compare_precision(precision, float32, runs)
+            report.precision = comparison.compare_precision(chosen.precision, float32, runs)
         report.cuda = cuda
-        file.add_metadata(describe_card(card, report))
+        file.add_metadata(describe_card(chosen.card, report))
     return report

@@ -1,17 +1,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn.export._types import ExportTokenizer, Metadata, Run, SampleInputs, Sentences
+from keras_attn.export._types import ExportTokenizer, Metadata, Run
 from keras_attn.export.checks.check_finite import check_finite
-from keras_attn.export.checks.check_tolerance import check_tolerance
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.checks.stepped_runner import stepped_runner
 from keras_attn.export.formats.external_data import require_one_file
 from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import write_model
+from keras_attn.export.options import OnnxStepsArguments, takes_options
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace.conversion import convert
@@ -21,28 +21,20 @@ from keras_attn.export.trace.stepped_search import SteppedSearch
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
 from keras_attn.models.generation_model import GenerationModel
-from keras_attn.training.image_format import ImageFormat
-from keras_attn.training.model_card import ModelCard
+from keras_attn_checks.export_options import OnnxStepsOptions
 from keras_attn_checks.progress import report_phase
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 
+@takes_options(OnnxStepsOptions)
 def export_onnx_steps(
     model: GenerationModel,
-    directory: str | PathLike[str],
+    path: str | PathLike[str],
     source_tokenizer: ExportTokenizer | None = None,
     target_tokenizer: ExportTokenizer | None = None,
-    *,
-    alignments: bool | None = None,
-    sentences: Sentences | None = None,
-    sample_inputs: SampleInputs | None = None,
-    target_prefix: bool = False,
-    allow_nonfinite: bool = False,
-    tolerance: float = 1e-4,
-    card: ModelCard | None = None,
-    image_format: ImageFormat | None = None,
+    **options: Unpack[OnnxStepsArguments],
 ) -> ParityReport:
     """Exports a `GenerationModel` to three ONNX files, for programs that run the search loop.
 
@@ -66,30 +58,12 @@ def export_onnx_steps(
 
     Args:
         model: `GenerationModel`.
-        directory: Path of the directory. A directory from an earlier export is replaced.
+        path: Path of the directory. A directory from an earlier export is replaced.
         source_tokenizer: `SentencePieceTokenizer`, stored in `start.onnx`. Defaults to `None`.
         target_tokenizer: `SentencePieceTokenizer`, stored in `start.onnx`. If `None`, the source
             tokenizer is used for source and target. A model whose inputs are not ids has only a
             `target_tokenizer`. Defaults to `None`.
-        alignments: Bool, whether the attention weights are outputs. `None` means the value of
-            `return_alignments` of the search. Defaults to `None`.
-        sentences: List of texts, or list of lists of ids, for the comparison with Keras. Texts
-            require `source_tokenizer`. If there are fewer than 200 sentences, random sentences are
-            added. Defaults to `None`.
-        sample_inputs: Inputs for the comparison with Keras, only for a model that does not read
-            ids. Pass them as for `model.predict`: an array, or a dict from the names of the inputs
-            to arrays. The comparison is repeated with other sizes of the dynamic axes. If `None`,
-            the inputs are random numbers in [0, 1); this requires float inputs. Defaults to `None`.
-        target_prefix: Bool, whether `start.onnx` has the input `prefix_ids`: tokens with which each
-            hypothesis must begin, padded on the right. Defaults to `False`.
-        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
-            compared output is NaN. Defaults to `False`.
-        tolerance: Positive float, maximum difference between the file and Keras of a score, a log
-            probability or an attention weight, for logits up to 10. For larger logits, it grows in
-            proportion, as rounding errors do, see `ParityReport`. Defaults to `1e-4`.
-        card: `ModelCard` to store in `start.onnx`. Defaults to `None`.
-        image_format: `ImageFormat` of the input images, stored in `start.onnx`. Defaults to
-            `None`.
+        {{options}}
 
     Returns:
         The `ParityReport` of the comparison with Keras.
@@ -106,21 +80,27 @@ def export_onnx_steps(
     print(report)
     ```
     """
+    chosen = OnnxStepsOptions.of(options)
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     import onnx
 
-    require_utf8(directory)
+    require_utf8(path)
     report_phase("Copying the layers")
-    function = SearchFunction(model, source_tokenizer, target_tokenizer, alignments, target_prefix)
+    function = SearchFunction(
+        model, source_tokenizer, target_tokenizer, chosen.alignments, chosen.target_prefix
+    )
     require_one_file(function.weights)
-    check_tolerance(tolerance)
-    check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
-    metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
-    metadata |= describe_card(card)
+    check_finite(function.weights, chosen.allow_nonfinite)
+    comparison = SearchComparison(
+        function, source_tokenizer, chosen.sentences, chosen.sample_inputs
+    )
+    metadata = describe(
+        function, source_tokenizer, target_tokenizer, chosen.card, chosen.image_format
+    )
+    metadata |= describe_card(chosen.card)
     with (
         without_tensor_float_32(),
-        atomic_replace(directory, is_file=False) as partial,
+        atomic_replace(path, is_file=False) as partial,
         pause_garbage_collection(),
     ):
         partial.mkdir()
@@ -144,5 +124,7 @@ def export_onnx_steps(
         metadata = {"keras_attn.start": written[-1].value}
         step = write("step", steps.step, steps.step_signature, metadata)
         finish = write("finish", steps.finish, steps.finish_signature, metadata)
-        report = comparison.compare(stepped_runner(steps, start, step, finish), tolerance=tolerance)
+        report = comparison.compare(
+            stepped_runner(steps, start, step, finish), tolerance=chosen.tolerance
+        )
     return report

@@ -5,12 +5,12 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import NotRequired, TypedDict, Unpack
 
 import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn.export._types import OnnxPrecision, Run, Sentences
+from keras_attn.export._types import Run
 from keras_attn.export.checks.onnx_model_check import open_session
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.checks.parity_sentences import parity_prefixes
@@ -20,6 +20,7 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.external_data import require_one_file
 from keras_attn.export.formats.file_format import check_text_tokenizers, describe_card
+from keras_attn.export.options import OnnxTextArguments, takes_options
 from keras_attn.export.require import require
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.search_function import SearchFunction
@@ -28,7 +29,8 @@ from keras_attn.models.generation_model import GenerationModel
 from keras_attn.models.replace_search import replace_search
 from keras_attn.models.side import Side, source_side
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from keras_attn.training.model_card import ModelCard
+from keras_attn_checks.export_options import OnnxTextOptions
+from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.output_path import ONNX_BEGINNING
 from keras_attn_checks.progress import report_count, report_phase
 
@@ -41,19 +43,13 @@ ODD_TEXTS = ["", "  ", " a  b ", "\u3000", "ﬁ ① 👩‍👩‍👧", "x\ny"]
 """Additional texts for the comparison: empty, spaces, normalization, unknown characters."""
 
 
+@takes_options(OnnxTextOptions)
 def export_onnx_text(
     model: GenerationModel,
     path: str | PathLike[str],
     source_tokenizer: SentencePieceTokenizer,
     target_tokenizer: SentencePieceTokenizer | None = None,
-    *,
-    sentences: Sentences | None = None,
-    precision: OnnxPrecision = "float32",
-    target_prefix: bool = False,
-    max_source_characters: int | None = None,
-    allow_nonfinite: bool = False,
-    tolerance: float = 1e-4,
-    card: ModelCard | None = None,
+    **options: Unpack[OnnxTextArguments],
 ) -> ParityReport:
     """Exports a `GenerationModel` to one ONNX file that maps texts to texts.
 
@@ -86,21 +82,7 @@ def export_onnx_text(
         source_tokenizer: `SentencePieceTokenizer`.
         target_tokenizer: `SentencePieceTokenizer`. If `None`, the source tokenizer is used for
             source and target. Defaults to `None`.
-        sentences: List of texts, or list of lists of ids, for the comparison with Keras. If there
-            are fewer than 200 sentences, random sentences are added. Defaults to `None`.
-        precision: String, see `export_onnx`. Defaults to `"float32"`.
-        target_prefix: Bool, whether the file has the input `target_prefix`, a text with which each
-            translation must begin. A prefix is truncated after 16,384 characters. Defaults to
-            `False`.
-        max_source_characters: Int in [1, 32768], maximum number of characters (code points) of a
-            text. Longer texts are truncated before tokenization. If `None`, the limit is 32 times
-            the maximum number of source tokens, at most 16,384. Defaults to `None`.
-        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
-            compared output is NaN. Defaults to `False`.
-        tolerance: Positive float, maximum difference between the file and Keras of a score, a log
-            probability or an attention weight, for logits up to 10. For larger logits, it grows in
-            proportion, as rounding errors do, see `ParityReport`. Defaults to `1e-4`.
-        card: `ModelCard` to store in the file. Defaults to `None`.
+        {{options}}
 
     Returns:
         The `ParityReport` of the comparison with Keras on ids, without tokenizers.
@@ -121,6 +103,7 @@ def export_onnx_text(
     session.run(["translations"], {"text": np.array(["A man sleeps."], object)})
     ```
     """
+    chosen = OnnxTextOptions.of(options)
     require("onnx", "onnxruntime", "onnxruntime_extensions")
     check_text_tokenizers(source_tokenizer, target_tokenizer)
     import onnx
@@ -130,12 +113,16 @@ def export_onnx_text(
     function = SearchFunction(model, *tokenizers)
     require_one_file(function.weights)
     source = source_side(function.encoder, function.search, source_tokenizer)
-    max_characters = source_characters.max_source_characters(source, max_source_characters)
+    max_characters = source_characters.max_source_characters(source, chosen.max_source_characters)
     if max_characters > MAX_CHARACTERS:
         raise ValueError(
-            f"Expected max_source_characters of at most {MAX_CHARACTERS} for a file of strings. "
-            f"Received: max_source_characters={max_characters}. For longer texts, export with "
-            "`export_onnx` and use keras-attn-runtime."
+            Message(
+                "Expected ",
+                Argument("max_source_characters"),
+                f" of at most {MAX_CHARACTERS} for a file of strings. Received: ",
+                Argument("max_source_characters", max_characters),
+                ". For longer texts, export with `export_onnx` and use keras-attn-runtime.",
+            )
         )
     if function.search.return_token_log_probs:  # callers of the file do not see the tokens
         model = replace_search(model, return_token_log_probs=False)
@@ -145,14 +132,14 @@ def export_onnx_text(
             partial,
             *tokenizers,
             alignments=False,
-            sentences=sentences,
-            precision=precision,
-            target_prefix=target_prefix,
-            allow_nonfinite=allow_nonfinite,
-            tolerance=tolerance,
+            sentences=chosen.sentences,
+            precision=chosen.precision,
+            target_prefix=chosen.target_prefix,
+            allow_nonfinite=chosen.allow_nonfinite,
+            tolerance=chosen.tolerance,
         )
-        function = SearchFunction(model, *tokenizers, target_prefix=target_prefix)
-        comparison = SearchComparison(function, source_tokenizer, sentences)
+        function = SearchFunction(model, *tokenizers, target_prefix=chosen.target_prefix)
+        comparison = SearchComparison(function, source_tokenizer, chosen.sentences)
         # Byte fallback may decode a NUL character, at which the operators would end the text.
         texts = [
             text.replace("\0", "") for text in _decode(source_tokenizer, comparison.sources.ids)
@@ -171,7 +158,7 @@ def export_onnx_text(
         text_model = onnx.load(partial)
         add_text(text_model, *tokenizers, function, max_characters)
         del text_model.metadata_props[:]  # the tokenizers are operators of the file, not metadata
-        onnx.helper.set_model_props(text_model, describe_card(card, report))
+        onnx.helper.set_model_props(text_model, describe_card(chosen.card, report))
         onnx.checker.check_model(text_model, full_check=True)
         onnx.save(text_model, partial)
         report_phase("Comparing the texts")

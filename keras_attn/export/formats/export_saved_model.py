@@ -3,19 +3,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn.export._types import Arrays, Run, SampleInputs, Sentences
+from keras_attn.export._types import Arrays, Run
 from keras_attn.export.checks.check_finite import check_finite
-from keras_attn.export.checks.check_tolerance import check_tolerance
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.file_format import check_text_tokenizers, describe, describe_card
+from keras_attn.export.options import SavedModelArguments, takes_options
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
@@ -24,8 +24,8 @@ from keras_attn.masks import END_OF_ROW, padding_mask
 from keras_attn.models.generation_model import GenerationModel
 from keras_attn.models.side import Side
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from keras_attn.training.image_format import ImageFormat
-from keras_attn.training.model_card import ModelCard
+from keras_attn_checks.export_options import SavedModelOptions
+from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.progress import report_phase
 
 if TYPE_CHECKING:
@@ -38,21 +38,13 @@ METADATA = "assets.extra/keras_attn.json"
 """Path of the metadata. TensorFlow copies the files in `assets.extra` but does not read them."""
 
 
+@takes_options(SavedModelOptions)
 def export_saved_model(
     model: GenerationModel,
-    directory: str | PathLike[str],
+    path: str | PathLike[str],
     source_tokenizer: SentencePieceTokenizer | None = None,
     target_tokenizer: SentencePieceTokenizer | None = None,
-    *,
-    alignments: bool | None = None,
-    sentences: Sentences | None = None,
-    sample_inputs: SampleInputs | None = None,
-    target_prefix: bool = False,
-    max_source_characters: int | None = None,
-    allow_nonfinite: bool = False,
-    tolerance: float = 1e-4,
-    card: ModelCard | None = None,
-    image_format: ImageFormat | None = None,
+    **options: Unpack[SavedModelArguments],
 ) -> ParityReport:
     """Exports a `GenerationModel` to a TensorFlow SavedModel, for instance for TensorFlow Serving.
 
@@ -100,40 +92,14 @@ def export_saved_model(
 
     Args:
         model: `GenerationModel`.
-        directory: Path of the directory. An existing SavedModel is replaced; any other directory
+        path: Path of the directory. An existing SavedModel is replaced; any other directory
             with content is refused.
         source_tokenizer: `SentencePieceTokenizer` for the signature `serving_default`. Defaults to
             `None`.
         target_tokenizer: `SentencePieceTokenizer`. If `None`, the source tokenizer is used for
             source and target. A model whose inputs are not ids has only a `target_tokenizer`.
             Defaults to `None`.
-        alignments: Bool, whether the attention weights are outputs. `None` means the value of
-            `return_alignments` of the search. Defaults to `None`.
-        sentences: List of texts, or list of lists of ids, for the comparison with Keras. Texts
-            require `source_tokenizer`. If there are fewer than 200 sentences, random sentences are
-            added. Defaults to `None`.
-        sample_inputs: Inputs for the comparison with Keras, only for a model that does not read
-            ids. Pass them as for `model.predict`: an array, or a dict from the names of the inputs
-            to arrays. The comparison is repeated with other sizes of the dynamic axes. If `None`,
-            the inputs are random numbers in [0, 1); this requires float inputs. Defaults to `None`.
-        target_prefix: Bool, whether a caller can pass prefixes, with which the hypotheses must
-            begin. The inputs `prefix_ids` (tokens) and `target_prefix` (texts) have one row for
-            each source, or a single row for all sources. In texts, unknown characters become the
-            unknown token. A text of more than 16,384 characters raises an `InvalidArgumentError`.
-            Defaults to `False`.
-        max_source_characters: Positive int, maximum number of characters (code points) of a text.
-            The limit protects servers: SentencePiece takes quadratic time for some long texts, and
-            a server cannot interrupt it at the deadline of a request. If `None`, the limit is 32
-            times the maximum number of source tokens, at most 16,384. Defaults to `None`.
-        allow_nonfinite: Bool, whether weights may be NaN or infinite. The export still fails if a
-            compared output is NaN. Defaults to `False`.
-        tolerance: Positive float, maximum difference between the file and Keras of a score, a log
-            probability or an attention weight, for logits up to 10. For larger logits, it grows in
-            proportion, as rounding errors do, see `ParityReport`. Defaults to `1e-4`.
-        card: `ModelCard` to store with the other metadata in `assets.extra/keras_attn.json`.
-            Defaults to `None`.
-        image_format: `ImageFormat` of the input images, stored with the other metadata.
-            Defaults to `None`.
+        {{options}}
 
     Returns:
         The `ParityReport` of the comparison with Keras.
@@ -154,10 +120,11 @@ def export_saved_model(
     loaded.translate_texts(["two dogs ."])["text"]
     ```
     """
+    chosen = SavedModelOptions.of(options)
     has_texts = source_tokenizer is not None or target_tokenizer is not None
     require("tensorflow", *(["tensorflow_text"] if has_texts else []))
     check_text_tokenizers(source_tokenizer, target_tokenizer)
-    require_utf8(directory)
+    require_utf8(path)
     import tensorflow as tf
 
     report_phase("Copying the layers")
@@ -165,23 +132,30 @@ def export_saved_model(
         model,
         source_tokenizer,
         target_tokenizer,
-        alignments,
-        target_prefix,
+        chosen.alignments,
+        chosen.target_prefix,
         keep_precision=True,
     )
     source, max_characters = function.source, 0
     if source is not None:
-        max_characters = source_characters.max_source_characters(source, max_source_characters)
-    elif max_source_characters is not None:
-        raise ValueError(
-            "Expected max_source_characters only for a model that reads ids. Received: "
-            f"max_source_characters={max_source_characters!r} for the inputs "
-            f"{list(function.inputs)}."
+        max_characters = source_characters.max_source_characters(
+            source, chosen.max_source_characters
         )
-    check_tolerance(tolerance)
-    check_finite(function.weights, allow_nonfinite)
-    comparison = SearchComparison(function, source_tokenizer, sentences, sample_inputs)
-    with atomic_replace(directory, is_file=False) as partial, pause_garbage_collection():
+    elif chosen.max_source_characters is not None:
+        raise ValueError(
+            Message(
+                "Expected ",
+                Argument("max_source_characters"),
+                " only for a model that reads ids. Received: ",
+                Argument("max_source_characters", chosen.max_source_characters),
+                f" for the inputs {list(function.inputs)}.",
+            )
+        )
+    check_finite(function.weights, chosen.allow_nonfinite)
+    comparison = SearchComparison(
+        function, source_tokenizer, chosen.sentences, chosen.sample_inputs
+    )
+    with atomic_replace(path, is_file=False) as partial, pause_garbage_collection():
         report_phase("Tracing")
         module = _module(function)
         if source is None:
@@ -194,9 +168,11 @@ def export_saved_model(
         # The variable `loaded` keeps the weights alive; the signatures do not.
         loaded = tf.saved_model.load(str(partial))
         name = "serving_default" if source is None else "ids"
-        report = comparison.compare(_runner(loaded, name), tolerance=tolerance)
-        metadata = describe(function, source_tokenizer, target_tokenizer, card, image_format)
-        metadata |= describe_card(card, report)
+        report = comparison.compare(_runner(loaded, name), tolerance=chosen.tolerance)
+        metadata = describe(
+            function, source_tokenizer, target_tokenizer, chosen.card, chosen.image_format
+        )
+        metadata |= describe_card(chosen.card, report)
         (partial / METADATA).parent.mkdir()
         (partial / METADATA).write_text(json.dumps(metadata, indent=1), encoding="utf-8")
         if source is not None and source_tokenizer is not None:

@@ -5,7 +5,7 @@ import types
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import keras
 
@@ -22,6 +22,10 @@ from keras_attn.convert.weight_files import SAFETENSORS, WeightFiles
 from keras_attn.export._types import ExportTokenizer
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.export_error import ExportError
+from keras_attn.export.options import TransformersArguments, takes_options
+from keras_attn.export.report import ExportReport
+from keras_attn_checks.export_options import TransformersOptions
+from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.progress import report_phase
 from keras_attn_checks.separate_paths import require_separate_paths
 
@@ -34,15 +38,18 @@ KEPT = (
 """Keys of `generation_config.json` that `config.json` keeps. All other keys are search settings."""
 
 
-@dataclasses.dataclass(frozen=True)
-class TransformersReport:
+@dataclasses.dataclass
+class TransformersReport(ExportReport):
     """Result of `export_transformers`.
 
     Args:
         class_name: String, the class in transformers.
         num_weights: Int, number of weights.
         files: Tuple of strings, names of all files except the weights.
-        verification: `Verification`, the comparison with transformers. `None` without a comparison.
+        verification: `Verification`, the comparison with transformers. Defaults to `None`, without
+            a comparison.
+        largest_difference: Float, largest difference between a logit in transformers and in Keras.
+            Defaults to `0.0`, also without a comparison.
 
     Example:
 
@@ -56,7 +63,7 @@ class TransformersReport:
     files: tuple[str, ...]
     verification: Verification | None = None
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
         text = (
             f"A {self.class_name} of transformers with {self.num_weights} weights, read back and "
             f"compared with Keras. Other files: {', '.join(self.files)}."
@@ -64,15 +71,13 @@ class TransformersReport:
         return text if self.verification is None else f"{text} The model was {self.verification}."
 
 
+@takes_options(TransformersOptions)
 def export_transformers(
     model: keras.Model,
-    directory: str | PathLike[str],
+    path: str | PathLike[str],
     source_tokenizer: ExportTokenizer | None = None,
     target_tokenizer: ExportTokenizer | None = None,
-    *,
-    original: str | PathLike[str] | Mapping[str, bytes] | None = None,
-    compare: bool = False,
-    allow_nonfinite: bool = False,
+    **options: Unpack[TransformersArguments],
 ) -> TransformersReport:
     """Writes a model as a checkpoint folder of Hugging Face's transformers.
 
@@ -89,19 +94,12 @@ def export_transformers(
     Args:
         model: `GenerationModel`, or the functional model of an encoder, see
             `keras_attn.convert.from_transformers`.
-        directory: Path of the folder. An earlier export is replaced.
+        path: Path of the folder. An earlier export is replaced.
         source_tokenizer: Not used, because the tokenizer files are copied from `original`. Defaults
             to `None`.
         target_tokenizer: Tokenizer of the targets. Only its languages are used, for the search
             settings. Defaults to `None`.
-        original: Path of the checkpoint folder from which the model was converted, or of the run
-            directory of the conversion, or `Conversion.original`. Weights are not read from it. Use
-            `None` for a model that was trained with this library. Such a model can be exported
-            without tokenizers, if its architecture is Marian, BART, mBART, M2M100, Pegasus, GPT-2,
-            OPT or Llama. Defaults to `None`.
-        compare: Bool, whether to load the folder with transformers and PyTorch, and to compare
-            logits and ids. Defaults to `False`.
-        allow_nonfinite: Bool, whether to accept NaN and infinite weights. Defaults to `False`.
+        {{options}}
 
     Returns:
         `TransformersReport`.
@@ -121,28 +119,31 @@ def export_transformers(
     export_transformers(converted.model, "tuned", original=converted.original)
     ```
     """
-    if isinstance(original, str | PathLike):
-        require_separate_paths({"directory": Path(directory)}, {"original": Path(original)})
-    check_finite(model.weights, allow_nonfinite)
-    files = {} if original is None else _original_files(original)
+    chosen = TransformersOptions.of(options)
+    if isinstance(chosen.original, str | PathLike):
+        require_separate_paths({"path": Path(path)}, {"original": Path(chosen.original)})
+    check_finite(model.weights, chosen.allow_nonfinite)
+    files = {} if chosen.original is None else _original_files(chosen.original)
     generation = _json(files, GENERATION_CONFIG) if GENERATION_CONFIG in files else None
     languages = getattr(target_tokenizer, "languages", {})
     try:
         config = _json(files, CONFIG) if files else find_config(model, languages)
         target = find_target(model, config, generation, languages, TOKENIZER_JSON in files)
-        with atomic_replace(directory, is_file=False) as partial:
+        with atomic_replace(path, is_file=False) as partial:
             partial.mkdir()
             report_phase("Writing and reading the weights")
             written = _write(target, partial, config, files)
             names = tuple(sorted(path.name for path in partial.iterdir()))
-            if compare:
+            if chosen.compare:
                 report_phase("Comparing the model with transformers")
-            verification = verify(partial, model) if compare else None
+            verification = verify(partial, model) if chosen.compare else None
             others = tuple(name for name in names if name != SAFETENSORS)
             report = TransformersReport(target.class_name, written, others, verification)
+            if verification is not None:
+                report.largest_difference = verification.largest_difference
             (partial / REPORT).write_text(f"{report}\n", encoding="utf-8")
     except ConversionError as error:
-        raise ExportError(str(error)) from error
+        raise ExportError(*error.args) from error
     return report
 
 
@@ -157,9 +158,13 @@ def _original_files(original: str | PathLike[str] | Mapping[str, bytes]) -> dict
         place = str(path)
     if CONFIG not in found:
         raise ExportError(
-            f"Expected original to have {CONFIG}. Received: {place!r} without this file. Pass the "
-            "checkpoint folder from which the model was converted, or the run directory that "
-            "keras-attn convert wrote."
+            Message(
+                "Expected ",
+                Argument("original"),
+                f" to have {CONFIG}. Received: {place!r} without this file. Pass the checkpoint "
+                "folder from which the model was converted, or the run directory that keras-attn "
+                "convert wrote.",
+            )
         )
     return found
 
@@ -169,12 +174,19 @@ def _json(files: Mapping[str, bytes], name: str) -> dict[str, Any]:
         content = json.loads(files[name])
     except (ValueError, RecursionError) as error:
         raise ExportError(
-            f"Expected JSON in {name} of original. Received: {error}. Copy the file again."
+            Message(
+                f"Expected JSON in {name} of ",
+                Argument("original"),
+                f". Received: {error}. Copy the file again.",
+            )
         ) from error
     if not isinstance(content, dict):
         raise ExportError(
-            f"Expected a JSON object in {name} of original. Received: "
-            f"{type(content).__name__}. Copy the file again."
+            Message(
+                f"Expected a JSON object in {name} of ",
+                Argument("original"),
+                f". Received: {type(content).__name__}. Copy the file again.",
+            )
         )
     return content
 

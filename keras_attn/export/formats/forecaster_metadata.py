@@ -7,6 +7,7 @@ from keras_attn.export._types import Arrays, Dimensions
 from keras_attn.export.formats.file_format import describe_series
 from keras_attn.forecasting.autoregressive_forecaster import AutoregressiveForecaster
 from keras_attn.forecasting.path_sampler import PathSampler
+from keras_attn_checks.export_options import ForecasterOnnxOptions
 
 
 class ForecasterMetadata:
@@ -14,23 +15,16 @@ class ForecasterMetadata:
 
     Args:
         model: Functional model with a `PathSampler`.
-        target_names: See `export_forecaster_onnx`.
-        past_covariate_names: See `export_forecaster_onnx`.
-        future_covariate_names: See `export_forecaster_onnx`.
-        time_column: See `export_forecaster_onnx`.
+        options: `ForecasterOnnxOptions`.
+
+    Attributes:
+        sample_inputs: Dict of arrays, the inputs for the comparison with Keras.
 
     Raises:
         ValueError: If `model` has no `PathSampler`, or the number of names is wrong.
     """
 
-    def __init__(
-        self,
-        model: keras.Model,
-        target_names: Sequence[str] | None,
-        past_covariate_names: Sequence[str] | None,
-        future_covariate_names: Sequence[str] | None,
-        time_column: str | None,
-    ) -> None:
+    def __init__(self, model: keras.Model, options: ForecasterOnnxOptions) -> None:
         layers = getattr(model, "layers", [])
         samplers = [layer for layer in layers if isinstance(layer, PathSampler)]
         if len(samplers) != 1 or not isinstance(model.input, dict):
@@ -42,9 +36,12 @@ class ForecasterMetadata:
         self._inputs = model.input
         forecaster = self._sampler.forecaster
         given = {
-            "targets": (target_names, forecaster.num_targets),
-            "past_covariates": (past_covariate_names, forecaster.num_past_covariates),
-            "future_covariates": (future_covariate_names, forecaster.num_future_covariates),
+            "targets": (options.target_names, forecaster.num_targets),
+            "past_covariates": (options.past_covariate_names, forecaster.num_past_covariates),
+            "future_covariates": (
+                options.future_covariate_names,
+                forecaster.num_future_covariates,
+            ),
         }
         names = {kind: _names(kind, *each) for kind, each in given.items()}
         both = {*names["targets"]} & {*names["past_covariates"], *names["future_covariates"]}
@@ -53,7 +50,9 @@ class ForecasterMetadata:
                 "Expected names of covariates that are not names of targets. Received: "
                 f"{sorted(both)} in both lists. Rename these covariates."
             )
-        self._names = {**names, "time_column": time_column}
+        self._names = {**names, "time_column": options.time_column}
+        sample = options.sample_inputs
+        self.sample_inputs = self._random_inputs() if sample is None else sample
 
     def describe(self, dimensions: Dimensions) -> dict[str, str]:
         """Returns the metadata of the exported file.
@@ -64,7 +63,7 @@ class ForecasterMetadata:
         inputs = [each for name, each in self._inputs.items() if name != "seeds"]
         return describe_series(self._sampler, self._names, inputs, dimensions)
 
-    def random_inputs(self) -> Arrays:
+    def _random_inputs(self) -> Arrays:
         """Returns three random series in the units of the model's scalings.
 
         One series has missing values.

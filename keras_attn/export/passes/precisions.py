@@ -1,7 +1,6 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from keras_attn.export._types import OnnxPrecision
 from keras_attn.export.passes import (
     emulate_float16,
     half_precision,
@@ -11,6 +10,7 @@ from keras_attn.export.passes import (
 )
 from keras_attn.export.passes.graph import copy_of
 from keras_attn.export.passes.weights_size import LIMIT, weights_size
+from keras_attn_checks.export_options import OnnxPrecision
 
 if TYPE_CHECKING:
     import onnx

@@ -6,23 +6,20 @@ import math
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias, get_args
+from typing import TYPE_CHECKING, TypeAlias
 
 import keras
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-from keras_attn._backend.scan import loops_for_litert
-from keras_attn.export._types import LiteRTPrecision
+from keras_attn._backend.litert_tracing import traced_for_litert
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.trace.litert_operators import replace_operators
+from keras_attn_checks.export_options import LiteRTPrecision
 
 LIMIT = 2**31 - 1
 """Maximum size of a model in bytes. Offsets in the file are signed 32-bit integers."""
-
-PRECISIONS = get_args(LiteRTPrecision)
-"""Precisions of the weights in a LiteRT file."""
 
 SIGNATURE = "serving_default"
 """Name of the signature of a file with one function."""
@@ -32,15 +29,6 @@ Signatures: TypeAlias = (
     "dict[str, tuple[Callable[..., dict[str, tf.Tensor]], Sequence[tf.TensorSpec]]]"
 )
 """Dict from the name of each signature of a file to a function and its inputs."""
-
-
-def check_batch_size(batch_size: object) -> None:
-    """Raises a `ValueError` if a batch size is not a positive int."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(
-            f"Expected batch_size to be a positive int. Received: {batch_size=}. A LiteRT file has "
-            "no dynamic batch size; use 1, or the number of rows in each call."
-        )
 
 
 def with_batch_size(spec: "tf.TensorSpec", batch_size: int) -> "tf.TensorSpec":
@@ -84,7 +72,7 @@ def convert_to_litert(
             `tf.TensorSpec` for each of its inputs. A function takes the tensors in the order of the
             list, and returns a dict from output names to tensors. All functions may read `weights`.
         weights: List of all `keras.Variable`s that the functions read.
-        precision: String, one of `PRECISIONS`. `"float16"` stores the weights in 16 bits and
+        precision: String, see `export_litert`. `"float16"` stores the weights in 16 bits and
             computes in float32. `"int8"` stores the weights of matrix products and embeddings in 8
             bits, and quantizes the inputs of matrix products when the model runs. Defaults to
             `"float32"`.
@@ -107,7 +95,7 @@ def convert_to_litert(
     with (
         tempfile.TemporaryDirectory() as directory,
         tf.device("/cpu:0"),
-        loops_for_litert(),
+        traced_for_litert(),
         _without_name_warnings(),
     ):
         try:

@@ -30,7 +30,10 @@ def test_time_distributed_over_an_unknown_number_of_steps(tmp_path, make, attach
     hidden = keras.layers.Masking()(inputs) if attach_mask else inputs
     outputs = keras.layers.TimeDistributed(keras.layers.Dense(3))(hidden)
     model = keras.Model(inputs, keras.layers.TimeDistributed(make())(outputs))
-    assert export_functional_onnx(model, tmp_path / "m.onnx", random(1, 1, 4, 3)) < 1e-5
+    assert (
+        export_functional_onnx(model, tmp_path / "m.onnx", random(1, 1, 4, 3)).largest_difference
+        < 1e-5
+    )
     batch = random(2, 6, 4, 3)
     batch[:, 4:] = 0
     (found,) = session(tmp_path / "m.onnx").run(None, {"x": batch})
