@@ -147,6 +147,7 @@ lint: .venv/installed
 	.venv/bin/ruff format --check .
 	.venv/bin/python tests/check_layout.py
 	.venv/bin/python tests/check_types.py
+	.venv/bin/python tests/check_english.py
 	.venv/bin/basedpyright --pythonpath .venv/bin/python
 
 format: .venv/installed
