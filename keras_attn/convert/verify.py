@@ -13,31 +13,30 @@ from keras_attn.models.generation_model import GenerationModel
 from keras_attn_checks.installed import require_originals
 
 TOLERANCE = 1e-3
-"""Maximum difference of logits. It is relative to the largest logit if this is above 1."""
+"""Maximum difference between logits, relative to the largest logit if this is above 1."""
 
 LEAST_EQUAL = 0.95
 """Minimum fraction of equal outputs. Rounding can change the order of almost equal hypotheses."""
 
 MAX_LENGTH = 32
-"""Maximum number of tokens of a compared hypothesis. Random sources often have hypotheses without
-end, and the settings of a published translator allow 512 tokens."""
+"""Maximum number of tokens in a compared hypothesis. Random sources often lead to hypotheses
+without end, and published translators' settings allow 512 tokens."""
 
 _IMPOSSIBLE = -5e3
-"""Logits below this number belong to tokens with the probability 0, and are not compared."""
+"""Logits below this number belong to tokens of probability 0, and are not compared."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """Comparison of a converted model with the original.
+    """Comparison between a converted model and the original.
 
     Args:
         num_sources: Int, number of random sources.
-        largest_difference: Float, largest absolute difference between a logit of the converted
-            model and the same logit of the original.
-        largest_logit: Float, largest absolute value of a logit.
-        equal: Float, fraction of the sources for which both searches find the same ids. For an
-            encoder, the fraction of the sources for which both models have the same largest
-            outputs.
+        largest_difference: Float, largest absolute difference between the logits of converted model
+            and original.
+        largest_logit: Float, largest absolute logit.
+        equal: Float, fraction of sources for which both searches find the same ids. For an encoder,
+            fraction of sources for which both models have the same largest outputs.
     """
 
     num_sources: int
@@ -63,23 +62,23 @@ def verify(
 ) -> Verification:
     """Compares a converted model with the original, which transformers runs with PyTorch.
 
-    The logits of random targets and the results of the searches, up to 32 tokens, are compared.
+    Logits for random targets and search results, up to 32 tokens, are compared.
 
     Args:
-        folder: Path of the checkpoint.
-        model: The converted `GenerationModel`, or the functional model of an encoder.
+        folder: Checkpoint path.
+        model: The converted `GenerationModel`, or functional encoder model.
         num_sources: Int, number of random sources. Defaults to `16`.
-        length: Int, maximum number of ids in a source. Defaults to `12`.
-        seed: Int, seed of the sources. Defaults to `0`.
-        settings: Dict, the `settings` of the conversion: search settings that replace those of the
-            checkpoint. Defaults to `None`: none.
+        length: Int, maximum source length. Defaults to `12`.
+        seed: Int, seed for the sources. Defaults to `0`.
+        settings: Dict, the `settings` passed to the conversion: search settings that replace the
+            checkpoint's. Defaults to `None`: none.
 
     Returns:
         `Verification`.
 
     Raises:
         ConversionError: If the logits differ by more than a relative tolerance of 0.001, or fewer
-            than 95 % of the outputs are equal.
+            than 95 % of outputs are equal.
         ImportError: If PyTorch or transformers is not installed.
 
     Example:
@@ -92,8 +91,8 @@ def verify(
     torch, transformers = _libraries()
     if not isinstance(model, GenerationModel):
         arguments = (torch, transformers, folder, model, num_sources, length, seed)
-        found, expected, same = encoder_outputs(*arguments)
-        difference = float(np.abs(found - expected).max())
+        logits, expected, same = encoder_outputs(*arguments)
+        difference = float(np.abs(logits - expected).max())
         scale = float(np.abs(expected).max())
         return _checked(Verification(num_sources, difference, scale, float(np.mean(same))))
     is_language_model = model.encoder is None
@@ -109,12 +108,12 @@ def verify(
     targets = random.integers(_first(model.search), target_size, (num_sources, 6)).astype("int32")
     with torch.no_grad():
         if is_language_model:
-            found = np.array(model.decoder(sources))
+            logits = np.array(model.decoder(sources))
             expected = original(_tensor(torch, sources)).logits.numpy()
             inputs = {"input_ids": _tensor(torch, sources)}
         else:
             encoder: Any = model.encoder
-            found = np.array(model.decoder(targets, **encoder(sources)))
+            logits = np.array(model.decoder(targets, **encoder(sources)))
             mask = sources != encoder.pad_token_id
             inputs = {"input_ids": _tensor(torch, sources), "attention_mask": _tensor(torch, mask)}
             decoder_inputs = {"decoder_input_ids": _tensor(torch, targets), "use_cache": False}
@@ -124,14 +123,13 @@ def verify(
             **inputs, num_return_sequences=1, **({"max_new_tokens": limit} if limit else {})
         ).numpy()
     ids = ids[:, sources.shape[1] if is_language_model else 1 :]
-    is_possible = found > _IMPOSSIBLE
-    difference = float(np.abs(found - expected)[is_possible].max())
+    is_possible = logits > _IMPOSSIBLE
+    difference = float(np.abs(logits - expected)[is_possible].max())
     scale = float(np.abs(expected[is_possible]).max())
-    own = model.search(**model.source_encoder(sources), max_length=limit)
-    own = np.array(own["token_ids"])[:, 0]
-    equal = [
-        _trim(a, model.search) == _trim(b, model.search) for a, b in zip(own, ids, strict=True)
-    ]
+    outputs = model.search(**model.source_encoder(sources), max_length=limit)
+    converted_ids = np.array(outputs["token_ids"])[:, 0]
+    pairs = zip(converted_ids, ids, strict=True)
+    equal = [_trim(a, model.search) == _trim(b, model.search) for a, b in pairs]
     result = Verification(num_sources, difference, scale, float(np.mean(equal)))
     if model.search.is_stochastic:
         result = dataclasses.replace(result, equal=1.0)  # random samples differ
@@ -139,7 +137,7 @@ def verify(
 
 
 def _limit(search):
-    """Returns the maximum length of the compared hypotheses; `None` for that of the search."""
+    """Returns the maximum length of compared hypotheses, or `None` for the search's own."""
     limit = max(MAX_LENGTH, 2 * search.min_length)
     return limit if limit < search.max_length else None
 
