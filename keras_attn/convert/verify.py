@@ -91,8 +91,8 @@ def verify(
     torch, transformers = _libraries()
     if not isinstance(model, GenerationModel):
         arguments = (torch, transformers, folder, model, num_sources, length, seed)
-        logits, expected, same = encoder_outputs(*arguments)
-        difference = float(np.abs(logits - expected).max())
+        found, expected, same = encoder_outputs(*arguments)
+        difference = float(np.abs(found - expected).max())
         scale = float(np.abs(expected).max())
         return _checked(Verification(num_sources, difference, scale, float(np.mean(same))))
     is_language_model = model.encoder is None
@@ -108,12 +108,12 @@ def verify(
     targets = random.integers(_first(model.search), target_size, (num_sources, 6)).astype("int32")
     with torch.no_grad():
         if is_language_model:
-            logits = np.array(model.decoder(sources))
+            found = np.array(model.decoder(sources))
             expected = original(_tensor(torch, sources)).logits.numpy()
             inputs = {"input_ids": _tensor(torch, sources)}
         else:
             encoder: Any = model.encoder
-            logits = np.array(model.decoder(targets, **encoder(sources)))
+            found = np.array(model.decoder(targets, **encoder(sources)))
             mask = sources != encoder.pad_token_id
             inputs = {"input_ids": _tensor(torch, sources), "attention_mask": _tensor(torch, mask)}
             decoder_inputs = {"decoder_input_ids": _tensor(torch, targets), "use_cache": False}
@@ -123,13 +123,14 @@ def verify(
             **inputs, num_return_sequences=1, **({"max_new_tokens": limit} if limit else {})
         ).numpy()
     ids = ids[:, sources.shape[1] if is_language_model else 1 :]
-    is_possible = logits > _IMPOSSIBLE
-    difference = float(np.abs(logits - expected)[is_possible].max())
+    is_possible = found > _IMPOSSIBLE
+    difference = float(np.abs(found - expected)[is_possible].max())
     scale = float(np.abs(expected[is_possible]).max())
-    outputs = model.search(**model.source_encoder(sources), max_length=limit)
-    converted_ids = np.array(outputs["token_ids"])[:, 0]
-    pairs = zip(converted_ids, ids, strict=True)
-    equal = [_trim(a, model.search) == _trim(b, model.search) for a, b in pairs]
+    own = model.search(**model.source_encoder(sources), max_length=limit)
+    own = np.array(own["token_ids"])[:, 0]
+    equal = [
+        _trim(a, model.search) == _trim(b, model.search) for a, b in zip(own, ids, strict=True)
+    ]
     result = Verification(num_sources, difference, scale, float(np.mean(equal)))
     if model.search.is_stochastic:
         result = dataclasses.replace(result, equal=1.0)  # random samples differ

@@ -21,16 +21,16 @@ def encoder_outputs(
 
     Args:
         torch, transformers: The modules.
-        folder: Checkpoint path.
+        folder: Path of the checkpoint.
         model: The converted functional model.
         num_sources: Int, number of sources.
-        length: Int, length of the longest source.
-        seed: Int, seed for the sources.
+        length: Int, number of ids of the longest source.
+        seed: Int, seed of the sources.
 
     Returns:
-        Tuple with the converted model's outputs, the original's outputs, and a boolean array that
-        marks the sources with the same most probable classes in both. The outputs are logits, or
-        vectors for an encoder without a head, at unmasked positions.
+        Tuple of the outputs of the converted model, the outputs of the original, and a boolean
+        array that marks the sources for which both models have the same most probable classes. The
+        outputs are logits, or vectors of an encoder without a head, at unmasked positions.
     """
     config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
     name = (config.get("architectures") or ["AutoModel"])[0]
@@ -55,9 +55,9 @@ def encoder_outputs(
         expected = original(**tensors)
     expected = expected.logits if hasattr(expected, "logits") else expected.last_hidden_state
     expected = expected.numpy()
-    outputs = model(inputs if len(inputs) > 1 else ids)
-    outputs = np.array(outputs["encoder_outputs"] if isinstance(outputs, dict) else outputs)
-    same = outputs.argmax(-1) == expected.argmax(-1)
-    if outputs.ndim == 2:
-        return outputs, expected, same
-    return outputs[mask], expected[mask], (same | ~mask).all(axis=1)
+    found = model(inputs if len(inputs) > 1 else ids)
+    found = np.array(found["encoder_outputs"] if isinstance(found, dict) else found)
+    same = found.argmax(-1) == expected.argmax(-1)
+    if found.ndim == 2:
+        return found, expected, same
+    return found[mask], expected[mask], (same | ~mask).all(axis=1)

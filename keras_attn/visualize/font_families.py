@@ -1,11 +1,11 @@
-"""Matplotlib, and fonts for all scripts."""
+"""The library Matplotlib, and fonts for all scripts."""
 
 from collections.abc import Iterable
 from typing import Any
 
 
 def import_matplotlib() -> Any:
-    """Returns `matplotlib` with the modules needed for figures, except `pyplot`."""
+    """Returns the package `matplotlib` with the modules that pictures need, except `pyplot`."""
     try:
         import matplotlib
         import matplotlib.backends.backend_agg
@@ -18,7 +18,7 @@ def import_matplotlib() -> Any:
 
 
 def font_families(texts: Iterable[str]) -> list[str]:
-    """Returns the default fonts, followed by installed fonts for missing characters.
+    """Returns the default fonts, followed by installed fonts for characters that they lack.
 
     Matplotlib searches the fonts in this order. If no installed font contains a character,
     Matplotlib draws a box and warns.

@@ -1,4 +1,4 @@
-"""Figures that Matplotlib does not keep open, and their text sizes."""
+"""Figures that Matplotlib does not keep open, and the sizes of texts in them."""
 
 import textwrap
 from collections.abc import Iterable
