@@ -64,8 +64,8 @@ class AttentionRNN(Layer):
         `return_state` is `True`, a tuple of the outputs and the requested values: the attention
         weights `(batch, target, source)`, and the inner cell's last state.
 
-    Masking: Masked memory positions get a weight of exactly 0. Outputs at masked steps are
-        undefined.
+    Masking:
+        Masked memory positions get a weight of exactly 0. Outputs at masked steps are undefined.
 
     Raises:
         ValueError: If the compute dtypes of `cell` and the layer differ, the rank of `inputs` is
