@@ -28,7 +28,7 @@ class PatchEmbedding(Layer):
         embedding_dim: Positive int, size of patch vectors.
         class_token: Bool, whether to insert a trainable vector before the patch vectors. A
             classifier can read the encoder output at this position. Defaults to `True`.
-        kernel_initializer: Initializer of W. Defaults to `"glorot_uniform"`.
+        kernel_initializer: Initializer for W. Defaults to `"glorot_uniform"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:

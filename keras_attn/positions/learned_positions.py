@@ -23,7 +23,7 @@ class LearnedPositions(Layer):
 
     Args:
         max_length: Positive int, number of positions.
-        embeddings_initializer: Initializer of E. Defaults to `"uniform"`.
+        embeddings_initializer: Initializer for E. Defaults to `"uniform"`.
         offset: Int >= 0, number of rows in E before the first position. In Hugging Face's
             transformers, BART, mBART and OPT use 2. Defaults to `0`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.

@@ -36,7 +36,7 @@ class RelativePositionBias(Layer):
             be larger than the number of single-distance buckets, which is `num_buckets / 4` if
             `bidirectional=True`, otherwise `num_buckets / 2`. Defaults to `128`.
         bidirectional: Bool, whether keys after the query use separate buckets. Defaults to `True`.
-        embeddings_initializer: Initializer of E. Defaults to `"uniform"`.
+        embeddings_initializer: Initializer for E. Defaults to `"uniform"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
