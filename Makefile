@@ -1,12 +1,12 @@
 # Each target creates the environment that it needs. Only Python and make must be installed.
 #
-#   make demo       train a translator of dates, export it, run it without TensorFlow, draw its attention
+#   make demo       train a date translator, export it, run it without TensorFlow, draw its attention
 #   make test       all tests except the slow ones      make test-slow  the slow tests
-#   make test-jax   tests of layers, searches and training on JAX, in an environment without TensorFlow
-#   make test-torch tests of layers, searches and training on PyTorch, in an environment without TensorFlow
+#   make test-jax   layer, search and training tests with JAX, in an environment without TensorFlow
+#   make test-torch layer, search and training tests with PyTorch, in an environment without TensorFlow
 #   make test-oldest all tests except the slow ones, with the oldest releases that setup.cfg allows
 #   make test-convert converted checkpoints against transformers, in an environment with PyTorch
-#   make test-parity-pytorch  the blocks against those of PyTorch, with the same weights
+#   make test-parity-pytorch  blocks against PyTorch's, with the same weights
 #   make lint       check the code                      make format     apply automatic fixes
 #   make bench      training speed against the peers    make clean      remove all build outputs
 #   make bench-decode RUN=... NAME=...  translation speed against CTranslate2
@@ -18,11 +18,11 @@ SHELL := bash
 .PHONY: demo test test-slow test-jax test-torch test-oldest test-convert test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
 
 PYTHON ?= python3
-# Warnings and errors of TensorFlow's C++ side, without its information about the machine.
+# Warnings and errors from TensorFlow's C++ side, without information about the machine.
 export TF_CPP_MIN_LOG_LEVEL ?= 2
-# The faster operators of TensorFlow for CPUs, which are the default only on processors with VNNI.
+# TensorFlow's faster operators for CPUs, the default only on processors with VNNI.
 export TF_ENABLE_ONEDNN_OPTS ?= 1
-# No notices about new versions of pip.
+# No notices about new pip versions.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 PROJECT := setup.cfg pyproject.toml
@@ -33,7 +33,7 @@ DEMO := build/demo
 CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) \
 	else f"Expected Python 3.11 to 3.13. Received: Python {v}. Run make PYTHON=python3.13, with the name of yours.")'
 
-# An environment is a folder with a stamp file that has the time of the last complete installation.
+# An environment is a folder with a stamp file, dated to the last complete installation.
 
 .venv/installed: $(PROJECT) $(RUNTIME)
 	@echo "== Installing keras-attn and keras-attn-runtime into .venv (TensorFlow is large)"
@@ -64,7 +64,7 @@ CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(
 	.venv-oldest/bin/pip install --quiet -c constraints-oldest.txt -e '.[all,test]' -e './export[cpu]'
 	touch $@
 
-# PyTorch's own index has builds for CPUs, which are smaller: PIP_EXTRA_INDEX_URL selects it.
+# PyTorch's own index provides smaller CPU builds: PIP_EXTRA_INDEX_URL selects it.
 .venv-convert/installed: $(PROJECT) $(RUNTIME)
 	@echo "== Installing keras-attn, PyTorch and transformers into .venv-convert"
 	$(CHECK_PYTHON)
@@ -72,7 +72,7 @@ CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(
 	.venv-convert/bin/pip install --quiet -e '.[all,test,convert,verify]' -e './export[cpu]'
 	touch $@
 
-# The environment of a server: only the runtime, as a package.
+# A server environment: only the runtime, as a package.
 .venv-runtime/installed: $(RUNTIME) $(wildcard export/keras_attn_runtime/*.py export/keras_attn_runtime/*/*.py)
 	@echo "== Installing keras-attn-runtime into .venv-runtime"
 	$(CHECK_PYTHON)
@@ -108,10 +108,10 @@ demo: .venv/installed .venv-runtime/installed
 	.venv/bin/python examples/attention_map.py $(DEMO)/run \
 		--text "en: Monday the 3rd of May 2021" --out $(DEMO)/attention.png
 
-# Each worker loads TensorFlow, so there are at most 4. All tests of a module run in the same worker and share fixtures.
+# Each worker loads TensorFlow, so there are at most 4. All tests in a module run in one worker and share fixtures.
 WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-# Each worker has one core and computes with one thread.
+# Each worker uses one core and computes with one thread.
 test: .venv/installed
 	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(WORKERS) -m "not slow"
 
@@ -147,6 +147,7 @@ lint: .venv/installed
 	.venv/bin/ruff format --check .
 	.venv/bin/python tests/check_layout.py
 	.venv/bin/python tests/check_types.py
+	.venv/bin/python tests/check_english.py
 	.venv/bin/basedpyright --pythonpath .venv/bin/python
 
 format: .venv/installed

@@ -3,7 +3,7 @@
 - `read_lines` reads a plain or compressed UTF-8 text file line by line.
 - `atomic_replace` replaces a file or directory when its new content is complete.
 - `PathLock` prevents two processes from writing to the same directory.
-- `separate_paths_problem` checks that a program does not write to what it reads.
+- `separate_paths_problem` checks that a program does not write to its inputs.
 """
 
 from keras_attn._files.atomic_replace import atomic_replace

@@ -42,7 +42,7 @@ __all__ = [
 for _name in __all__:
     globals()[_name].__module__ = __name__
 
-# Older pickles contain the names of the modules before these moved into folders.
+# Older pickles contain module names from before the modules moved into folders.
 for _name, _module in {
     "added_tokens": "file_format.side",
     "cancellation": "calls.cancellation",

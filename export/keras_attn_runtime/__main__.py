@@ -9,8 +9,8 @@ from keras_attn_runtime.commands import main as program
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line, by default with the command `translate`; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    known = (*program.COMMANDS, "--version", "--help", "-h")
-    if arguments and arguments[0] not in known:
+    first_words = (*program.COMMANDS, "--version", "--help", "-h")
+    if arguments and arguments[0] not in first_words:
         arguments = ["translate", *arguments]
     return program.main(arguments)
 

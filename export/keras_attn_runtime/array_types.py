@@ -1,4 +1,4 @@
-"""Types of arrays, and masked arrays, whose mask `numpy.asarray` would drop."""
+"""Array types, and masked arrays, whose mask `numpy.asarray` would drop."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -10,7 +10,7 @@ Array: TypeAlias = npt.NDArray[Any]
 """An array whose dtype the exported file defines."""
 
 Arrays: TypeAlias = dict[str, Array]
-"""Dict from the name of an input or output to its array."""
+"""Dict from input or output names to arrays."""
 
 LARGEST_INT32 = 2**31 - 1
 
@@ -22,7 +22,7 @@ Ids: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 def is_scalar_array(value: object) -> bool:
-    """Returns whether a value is an array of rank 0, which has `__iter__` but is not iterable."""
+    """Returns whether a value is a rank-0 array, which defines `__iter__` but is not iterable."""
     return isinstance(value, np.ndarray) and value.ndim == 0
 
 
@@ -39,7 +39,7 @@ def masked_to_nan(values: Any) -> Any:
     """
     if isinstance(values, (list, tuple)):
         items: list[Any] = [*values]
-        return [masked_to_nan(each) for each in items]
+        return [masked_to_nan(item) for item in items]
     if not has_masked(values) or values.dtype.kind not in "biuf":
         return values
     wide = values.dtype if values.dtype.kind == "f" else np.dtype("float64")
@@ -47,10 +47,10 @@ def masked_to_nan(values: Any) -> Any:
 
 
 def has_masked(values: object) -> bool:
-    """Returns whether an array, or an array in a list, has masked elements."""
+    """Returns whether an array, or an array in a list, contains masked elements."""
     if isinstance(values, np.ma.MaskedArray):
         return bool(np.ma.getmaskarray(values).any())
     if isinstance(values, (list, tuple)):
         items: list[object] = [*values]
-        return any(has_masked(each) for each in items)
+        return any(has_masked(item) for item in items)
     return False

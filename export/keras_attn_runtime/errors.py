@@ -1,4 +1,4 @@
-"""The errors of the runtime: for files and inputs, and for calls that end early."""
+"""Runtime errors: for files and inputs, and for calls that end early."""
 
 import contextlib
 from collections.abc import Generator
@@ -8,15 +8,15 @@ from keras_attn_runtime.translation import Translation
 
 
 class ModelFileError(ValueError):
-    """A file is damaged, was not exported by keras_attn, or has a format that is not supported."""
+    """A file is damaged, was not exported by keras_attn, or has an unsupported format."""
 
 
 class BatchError(ModelFileError):
     """The model cannot be run on one batch: memory is short, or the file is damaged.
 
     Args:
-        reason: string, the error of ONNX Runtime or LiteRT, and what to do.
-        index: int, position of the failed sentence in the input, counted from 0. Default: unknown.
+        reason: string, the ONNX Runtime or LiteRT error, and what to do.
+        index: int, input position of the failed sentence, counted from 0. Default: unknown.
     """
 
     def __init__(self, reason: str, index: int | None = None) -> None:
@@ -35,10 +35,10 @@ class ProviderError(ValueError):
 
 
 class SentenceError(ValueError):
-    """One sentence of the input cannot be translated.
+    """One input sentence cannot be translated.
 
     Args:
-        index: int, position of the sentence in the input, counted from 0.
+        index: int, input position of the sentence, counted from 0.
         reason: string, what is wrong with the sentence and what to do.
     """
 
@@ -52,15 +52,14 @@ class SentenceError(ValueError):
 
 
 class DeadlineExceeded(TimeoutError):
-    """A call of a `Translator` did not finish within its `timeout`.
+    """A `Translator` call did not finish within its `timeout`.
 
     Attributes:
-        index: int, position of the first unfinished sentence in the input, counted from 0.
-        translations: list of the finished translations. After a method that returns a list, there
-            is one item for each sentence that was read: the `Translation`, or `None` if the
-            translation is not finished. After a method that returns an iterator, the list is empty,
-            because the iterator has already yielded the translations of the sentences before
-            number `index`.
+        index: int, input position of the first unfinished sentence, counted from 0.
+        translations: list, the finished translations. After a method that returns a list, it
+            contains one item for each sentence read: the `Translation`, or `None` if unfinished.
+            After a method that returns an iterator, it is empty, because the iterator has already
+            yielded the translations before `index`.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:
@@ -70,11 +69,11 @@ class DeadlineExceeded(TimeoutError):
 
 
 class Cancelled(RuntimeError):
-    """A call of a `Translator` was ended by its `cancel_token`.
+    """A `Translator` call was ended by its `cancel_token`.
 
     Attributes:
-        index: int, position of the first unfinished sentence in the input, counted from 0.
-        translations: list of the finished translations, see `DeadlineExceeded`.
+        index: int, input position of the first unfinished sentence, counted from 0.
+        translations: list, the finished translations, see `DeadlineExceeded`.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:
@@ -84,9 +83,9 @@ class Cancelled(RuntimeError):
 
 
 def in_one_line(error: BaseException) -> str:
-    """Returns the message of an error in one line.
+    """Returns an error message in one line.
 
-    The middle of a long message is left out, because ONNX Runtime may list all nodes of a graph.
+    The middle of a long message is left out, because ONNX Runtime may list all nodes in a graph.
     """
     text = " ".join(str(error).split())
     return text if len(text) <= 600 else f"{text[:200]} ... {text[-400:]}"
@@ -96,13 +95,12 @@ def in_one_line(error: BaseException) -> str:
 def run_failures(
     batch: int, source_length: int | None, engine: str = "ONNX Runtime"
 ) -> Generator[None, None, None]:
-    """Context manager that converts exceptions of an engine and of NumPy to `BatchError`.
+    """Context manager that converts engine and NumPy exceptions to `BatchError`.
 
     Args:
-        batch: int, number of rows of the batch.
-        source_length: int, number of tokens of the longest row, or `None` if the inputs are not
-            token ids.
-        engine: string, name of the engine. Default: "ONNX Runtime".
+        batch: int, number of rows.
+        source_length: int, number of tokens in the longest row, or `None` without token ids.
+        engine: string, engine name. Default: "ONNX Runtime".
     """
     rows = f"{batch} rows"
     if source_length is not None:
@@ -111,7 +109,7 @@ def run_failures(
         yield
     except ModelFileError:
         raise
-    except Exception as error:  # the exceptions of the engines have no common base class
+    except Exception as error:  # the engines' exceptions share no base class
         raise BatchError(
             f"{engine} failed on {rows}: {in_one_line(error)}. "
             "Try a smaller batch or shorter inputs; if the error remains, the file is damaged."

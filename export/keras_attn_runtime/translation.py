@@ -13,31 +13,28 @@ class Unfinished(enum.Enum):
 
 
 UNFINISHED: Final = Unfinished.UNFINISHED
-"""Replaces a `Translation` that was not finished when the call ended early."""
+"""Replaces a `Translation` that is unfinished when the call ends early."""
 
 
 @dataclass(frozen=True, repr=False)
 class Hypothesis:
-    """One hypothesis of a search, a possible output for one sentence.
+    """One hypothesis from a search, a possible output for one sentence.
 
     Attributes:
-        text: string, the detokenized output; None if the file has no tokenizer.
+        text: string, the detokenized output; None without a tokenizer.
         token_ids: list of ints, target ids without start, end and padding.
-        pieces: list of strings, the pieces of `token_ids`; None if the file has no
-            tokenizer.
+        pieces: list of strings, the pieces for `token_ids`; None without a tokenizer.
         score: float, the score by which the search ranks hypotheses: `log_prob` divided by the
             length penalty, plus the coverage penalty if the file was exported with one. Sampled
-            hypotheses are not ranked: they are in the order of sampling, and the score is
-            `log_prob`.
-        log_prob: float, natural logarithm of the probability of the output, including the end
-            token.
+            hypotheses are not ranked: they are in sampling order, and the score is `log_prob`.
+        log_prob: float, natural log probability of the output, including the end token.
         ended: bool, whether the output ends with the end token. False if a limit cut the output or
             the search allowed no further token. None if padding and end token are the same token,
-            so that this is not known.
+            so that this is unknown.
         alignments: float32 array `(target_length, source_length)`, the attention weights of each of
-            `pieces` over `Translation.source_pieces`, or None if the file has no alignments.
-        token_log_probs: list of floats, natural logarithm of the probability of each of
-            `token_ids`, and of the end token if `ended`. None if the file does not return them.
+            `pieces` over `Translation.source_pieces`, or None if the file returns no alignments.
+        token_log_probs: list of floats, natural log probability of each of `token_ids`, and of the
+            end token if `ended`. None if the file does not return them.
     """
 
     text: str | None
@@ -54,7 +51,7 @@ class Hypothesis:
         return f"{type(self).__name__}({values})"
 
     def _shown(self) -> Iterator[tuple[str, object]]:
-        """Yields the names and values in `repr`, which leaves out long values."""
+        """Yields names and values for `repr`, which leaves out long values."""
         content = ("token_ids", self.token_ids) if self.text is None else ("text", self.text)
         yield content[0], repr(content[1])
         yield "score", f"{self.score:.6g}"
@@ -67,14 +64,13 @@ class Translation(Hypothesis):
     """The translation of one sentence: its best hypothesis, all hypotheses and the source.
 
     A sentence without tokens, and any sentence with `max_length=0`, has the empty translation: one
-    hypothesis without text and tokens, whose score and log probability are 0.
+    hypothesis without text and tokens, with score and log probability 0.
 
     Attributes:
-        hypotheses: tuple of up to `num_hypotheses` `Hypothesis`, best first, or in the order of
-            sampling. The search may find fewer hypotheses. The first hypothesis has the same values
-            as this object.
+        hypotheses: tuple of up to `num_hypotheses` `Hypothesis`, best first, or in sampling order.
+            The search may find fewer. The first hypothesis has the same values as this object.
         source_pieces: list of strings, the pieces that the model read, including the end token;
-            None if the file has no tokenizer.
+            None without a tokenizer.
         truncated: bool, whether the sentence was longer than `max_source_length` tokens or
             `max_source_characters` and was cut.
     """
@@ -93,10 +89,10 @@ class Translation(Hypothesis):
     def from_hypotheses(
         cls, hypotheses: Sequence[Hypothesis], source_pieces: list[str] | None, truncated: bool
     ) -> Self:
-        """Returns the translation of a sentence.
+        """Returns a sentence's translation.
 
         Args:
-            hypotheses: list of at least one `Hypothesis`, best first.
+            hypotheses: list with at least one `Hypothesis`, best first.
             source_pieces, truncated: see `Translation`.
         """
         return cls(

@@ -2,7 +2,7 @@
 
 A gradient function is cheaper than automatic differentiation: it recomputes large tensors instead
 of storing them, or it uses a shorter formula. It only replaces the first derivative. The second
-derivative is the automatic derivative of the gradient function, so it is exact.
+derivative comes from automatic differentiation through the gradient function, so it is exact.
 
 A function with its own gradient must not close over tensors. In a transformation such as
 `jax.checkpoint`, a tensor of the outer scope belongs to a different trace.
@@ -24,7 +24,7 @@ def custom_gradient(
 ) -> Callable[..., tuple[Any, tuple[Any, ...]]]:
     """Creates a function with its own gradient.
 
-    The function supports the transformations of all backends, with one exception: JAX cannot
+    The function supports the transformations on all backends, with one exception: JAX cannot
     compute forward-mode derivatives (`jax.jvp`, `jax.jacfwd`) of a function with its own gradient,
     and raises a `TypeError`. `jax.hessian` is supported. In the transformations of `torch.func` and
     in forward mode, PyTorch differentiates `forward` automatically.

@@ -37,10 +37,10 @@ class StreamAdapter(_DataAdapter):
 
 
 class EpochBatches(_DataAdapter):
-    """Base class of batches with `steps_per_epoch`, `stream` and `dataset`, for `model.fit`.
+    """Base class for batches with `steps_per_epoch`, `stream` and `dataset`, for `model.fit`.
 
-    The first epoch of each training reads the batches from step 0, the next epoch continues. Each
-    evaluation reads the batches of the first epoch.
+    In each training, the first epoch reads the batches from step 0, and the next epoch continues.
+    Each evaluation reads the first epoch's batches.
     """
 
     steps_per_epoch: int
@@ -63,7 +63,7 @@ class EpochBatches(_DataAdapter):
         return self.steps_per_epoch
 
     def get_jax_iterator(self) -> Iterator[Any]:
-        """Returns the batches of the next epoch, for `model.fit`."""
+        """Returns the next epoch's batches, for `model.fit`."""
         epoch, steps = self._epoch, self.steps_per_epoch
         self._has_started = True
         for index, batch in enumerate(islice(self.stream(epoch * steps), steps)):
@@ -72,11 +72,11 @@ class EpochBatches(_DataAdapter):
             yield batch
 
     def get_torch_dataloader(self) -> Iterator[Any]:
-        """Returns the batches of the next epoch as tensors, for `model.fit`."""
+        """Returns the next epoch's batches as tensors, for `model.fit`."""
         return map(_as_tensors, self.get_jax_iterator())
 
     def get_tf_dataset(self) -> "tf.data.Dataset":
-        """Returns a dataset that reads the batches of the next epoch, for `model.fit`."""
+        """Returns a dataset that reads the next epoch's batches, for `model.fit`."""
         import tensorflow as tf
 
         steps_dataset = self.dataset(0)

@@ -4,9 +4,9 @@ from keras_attn._backend.private_names import infers_shapes, is_compiled_by_xla
 
 
 def dynamic_shapes() -> bool:
-    """Returns whether shapes may depend on the values of tensors: on TensorFlow without XLA.
+    """Returns whether shapes may depend on tensor values: on TensorFlow without XLA.
 
-    If so, irrelevant rows of a batch can be removed instead of multiplied by 0.
+    If so, irrelevant batch rows can be removed instead of multiplied by 0.
     """
     if keras.backend.backend() != "tensorflow":
         return False
@@ -14,7 +14,7 @@ def dynamic_shapes() -> bool:
 
 
 def is_symbol(size: object) -> bool:
-    """Returns whether a size is a symbolic dimension in the shape inference of JAX."""
+    """Returns whether a size is a symbolic dimension in JAX's shape inference."""
     return not isinstance(size, int) and not keras.ops.is_tensor(size)
 
 

@@ -1,9 +1,8 @@
 """Functions that keep the precision of float64 on JAX.
 
 On JAX, `ops.tanh`, `ops.sin`, `ops.cos` and `ops.mean` round float64 to float32, as do
-`keras.activations.tanh` and some other functions of `keras.ops` that this library does not use. The
-recurrent cells of Keras use `keras.activations.tanh`, so their states have the precision of
-float32.
+`keras.activations.tanh` and some other `keras.ops` that this library does not use. Keras' recurrent
+cells use `keras.activations.tanh`, so their states have float32 precision.
 """
 
 from collections.abc import Callable

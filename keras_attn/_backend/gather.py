@@ -9,7 +9,7 @@ from keras_attn._types import Tensor, TensorDict
 
 
 def true_indices(mask: Tensor) -> Tensor:
-    """Returns the indices of the true entries of a vector.
+    """Returns the indices of a vector's true entries.
 
     On TensorFlow, `ops.nonzero` splits a matrix of unknown size into columns. LiteRT does not
     support this split.
@@ -37,7 +37,7 @@ def gather_rows(tensor: Tensor, rows: Tensor, axis: int = 0) -> Tensor:
     Args:
         tensor: Tensor of any shape.
         rows: Int tensor of indices.
-        axis: Int, axis of the selection. Defaults to `0`.
+        axis: Int, axis to select from. Defaults to `0`.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -47,7 +47,7 @@ def gather_rows(tensor: Tensor, rows: Tensor, axis: int = 0) -> Tensor:
 
 
 def gather_beams(tensor: Tensor, beams: Tensor) -> Tensor:
-    """Selects beams of each batch entry.
+    """Selects beams in each batch entry.
 
     Args:
         tensor: Tensor of shape `(batch, old_beams, ...)`.
@@ -68,10 +68,10 @@ def gather_beams(tensor: Tensor, beams: Tensor) -> Tensor:
 
 
 def reorder(state: TensorDict, rows: Tensor) -> TensorDict:
-    """Reorders the rows of a decoder state to match the selected hypotheses.
+    """Reorders the rows in a decoder state to match the selected hypotheses.
 
     Args:
-        state: State of a decoder.
+        state: Decoder state.
         rows: Int32 tensor of shape `(batch * beams,)`. For each hypothesis, the index of the row
             whose state it continues. This row must belong to the same batch entry.
 
@@ -85,12 +85,12 @@ def reorder(state: TensorDict, rows: Tensor) -> TensorDict:
 
 
 def keep_sentences(state: TensorDict, sentences: Tensor, rows: Tensor) -> TensorDict:
-    """Selects batch entries of a decoder state.
+    """Selects batch entries in a decoder state.
 
     Args:
-        state: State of a decoder.
-        sentences: Int32 tensor of shape `(n,)`, indices of the batch entries.
-        rows: Int32 tensor of shape `(n * beams,)`, row indices of the beams of these batch entries.
+        state: Decoder state.
+        sentences: Int32 tensor of shape `(n,)`, batch entry indices.
+        rows: Int32 tensor of shape `(n * beams,)`, row indices of the beams in these batch entries.
 
     Returns:
         The new state.

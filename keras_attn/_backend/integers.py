@@ -10,7 +10,7 @@ from keras_attn._types import Tensor
 
 
 def slice_starts(*starts: int | Tensor) -> list[Tensor]:
-    """Converts the start indices of a slice to int32.
+    """Converts slice start indices to int32.
 
     Args:
         *starts: Ints or scalar int tensors, one per axis.
@@ -24,7 +24,7 @@ def slice_starts(*starts: int | Tensor) -> list[Tensor]:
 def sum_int32(
     values: Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
 ) -> Tensor:
-    """Sums integers, or counts the `True` values of a boolean tensor.
+    """Sums integers, or counts `True` values in a boolean tensor.
 
     Args:
         values: Int or boolean tensor.

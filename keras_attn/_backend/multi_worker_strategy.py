@@ -14,7 +14,7 @@ def multi_worker_strategy() -> Any:
     import tensorflow as tf
 
     class MultiWorkerStrategy(tf.distribute.MultiWorkerMirroredStrategy):
-        """Supports two reductions in `keras.Model.fit` that the strategy of TensorFlow rejects.
+        """Supports two reductions in `keras.Model.fit` that TensorFlow's strategy rejects.
 
         First, Keras averages the first batches of all replicas to build a model. Keras only needs
         the shapes and dtypes of the result, so `reduce` returns a batch of this worker instead.

@@ -1,4 +1,4 @@
-"""State of the global random generators."""
+"""States of the global random generators."""
 
 import random
 from typing import Any
@@ -12,11 +12,11 @@ from keras_attn._backend.private_names import global_seed_state, set_global_seed
 def get_random_state() -> dict[str, Any]:
     """Returns the states of the global random generators of Python, NumPy, Keras and PyTorch.
 
-    On PyTorch, layers without a seed use the generators of PyTorch. TensorFlow has no state that
-    can be restored for its unseeded operations, and JAX has no global generator.
+    On PyTorch, layers without a seed use PyTorch's generators. TensorFlow's unseeded operations
+    have no state that can be restored, and JAX has no global generator.
 
     Returns:
-        Dict of arrays and values that JSON can represent.
+        Dict with arrays and values that JSON can represent.
     """
     seed = global_seed_state()
     version, numbers, gauss = random.getstate()

@@ -1,6 +1,6 @@
-"""Communication between the replicas of a distribution strategy.
+"""Communication between replicas in a distribution strategy.
 
-On TensorFlow, `strategy.run` runs the same step on each replica, with a part of the global batch.
+On TensorFlow, `strategy.run` runs the same step on each replica, with its part of the global batch.
 On JAX and PyTorch, one step processes the global batch. On these backends, on one device, and
 outside of `strategy.run`, `num_replicas` is 1 and `sum_over_replicas` returns its inputs unchanged.
 """
@@ -23,7 +23,7 @@ def num_replicas() -> int:
 
 
 def sum_over_replicas(tensors: list[Any]) -> list[Any]:
-    """Sums each tensor of a list over all replicas. Do not compute gradients of the result."""
+    """Sums each tensor in a list over all replicas. Do not compute gradients of the result."""
     if num_replicas() == 1:
         return tensors
     import tensorflow as tf
@@ -45,11 +45,11 @@ def sum_over_replicas(tensors: list[Any]) -> list[Any]:
 
 
 def global_mean(loss_sum: Any, count: Any) -> Any:
-    """Computes the loss of one replica so that the strategy returns the mean of the global batch.
+    """Computes one replica's loss so that the strategy returns the mean over the global batch.
 
     Args:
-        loss_sum: Scalar tensor, sum of the losses of this replica.
-        count: Float scalar tensor, number of losses of this replica, or sum of their weights.
+        loss_sum: Scalar tensor, sum of this replica's losses.
+        count: Float scalar tensor, number of losses on this replica, or sum of their weights.
 
     Returns:
         Scalar tensor. Its value is the global mean divided by the number of replicas. Its gradient
@@ -63,7 +63,7 @@ def global_mean(loss_sum: Any, count: Any) -> Any:
 
 
 def num_data_replicas(model: keras.Model) -> int:
-    """Returns the number of devices among which `model.fit` divides the rows of a batch."""
+    """Returns the number of devices among which `model.fit` divides a batch."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.num_replicas_in_sync
     distribution = keras.distribution.distribution()

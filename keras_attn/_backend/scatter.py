@@ -1,4 +1,4 @@
-"""Adds values at indices of a tensor."""
+"""Adds values to a tensor at given indices."""
 
 import keras
 from keras import ops
@@ -8,7 +8,7 @@ from keras_attn._types import Tensor
 
 
 def scatter_add(tensor: Tensor, places: Tensor, values: Tensor) -> Tensor:
-    """Adds values at indices of a tensor. Values at repeated indices are summed.
+    """Adds values to a tensor at given indices. Values at repeated indices are summed.
 
     Args:
         tensor: Tensor of any shape.
@@ -16,7 +16,7 @@ def scatter_add(tensor: Tensor, places: Tensor, values: Tensor) -> Tensor:
         values: Tensor of shape `(N,)`, with the dtype of `tensor`.
 
     Returns:
-        Tensor of the shape of `tensor`.
+        Tensor with the same shape as `tensor`.
     """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf

@@ -1,7 +1,7 @@
 """Loops that run one iteration at a time, to limit memory.
 
-On TensorFlow, the loops of `keras.ops` run ten iterations in parallel, and need ten times the
-memory of one iteration.
+On TensorFlow, loops in `keras.ops` run ten iterations in parallel, and need ten times as much
+memory as one iteration.
 """
 
 from collections.abc import Callable

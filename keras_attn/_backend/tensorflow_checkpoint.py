@@ -5,14 +5,13 @@ import numpy as np
 
 
 class TensorFlowCheckpoint:
-    """Variables in the files of a TensorFlow checkpoint, by name.
+    """Variables in a TensorFlow checkpoint, by name.
 
     Args:
-        prefix: Path of the checkpoint without the suffix of a file (`.index` or
-            `.data-00000-of-00001`).
+        prefix: Checkpoint path without a file suffix (`.index` or `.data-00000-of-00001`).
 
     Attributes:
-        shapes: Dict from the names of the variables to their shapes.
+        shapes: Dict from variable names to shapes.
 
     Raises:
         ImportError: If TensorFlow is not installed.

@@ -5,7 +5,7 @@ from keras_attn._types import Tensor
 
 
 def top_k(values: Tensor, k: int | Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the `k` largest values of the last axis and their indices, largest first.
+    """Returns the `k` largest values along the last axis and their indices, largest first.
 
     Equal values are ordered by their index. On PyTorch, `ops.top_k` returns equal values in any
     order, so this function uses a stable sort instead.

@@ -1,4 +1,4 @@
-"""Buffers of PyTorch modules, which Keras does not track."""
+"""Buffers in PyTorch modules, which Keras does not track."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ class TorchBuffer:
     """A buffer of a `torch.nn.Module`, with the methods of a variable that a saved state needs.
 
     Args:
-        name: String, the name of the buffer in its module.
+        name: String, the buffer's name in its module.
         tensor: `torch.Tensor`, which `assign` changes in place.
     """
 
@@ -33,7 +33,7 @@ class TorchBuffer:
 
 
 def torch_buffers(layers: Sequence[keras.layers.Layer]) -> list[TorchBuffer]:
-    """Returns the buffers of the PyTorch modules in layers, such as `BatchNorm1d.running_mean`.
+    """Returns the buffers in layers that wrap PyTorch modules, such as `BatchNorm1d.running_mean`.
 
     Keras wraps a `torch.nn.Module` in a `TorchModuleWrapper`, which tracks only its parameters.
 

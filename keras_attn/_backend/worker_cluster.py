@@ -1,4 +1,4 @@
-"""Addresses of the workers of a distributed training, and waiting for all workers."""
+"""Worker addresses in distributed training, and waiting for all workers."""
 
 import contextlib
 import dataclasses
@@ -17,12 +17,12 @@ ANSWER_SECONDS = 5
 
 @dataclasses.dataclass(frozen=True)
 class WorkerCluster:
-    """Workers of a distributed training, and the number of the worker in this process.
+    """Workers in distributed training, and the number of the worker in this process.
 
     Args:
         addresses: Tuple of strings `"host:port"`, one for each worker. On JAX, the address of
             worker 0 is enough.
-        index: Int, number of this worker. Worker 0 is the chief, which writes the files.
+        index: Int, this worker's number. Worker 0 is the chief, which writes the files.
         num_workers: Int, number of workers.
     """
 
@@ -32,7 +32,7 @@ class WorkerCluster:
 
     @classmethod
     def from_environment(cls) -> Self | None:
-        """Reads the environment variables of the backend. Returns `None` if they are not set.
+        """Reads the backend's environment variables. Returns `None` if they are not set.
 
         Raises:
             ValueError: If a variable is not valid.
@@ -209,7 +209,7 @@ def _send(connection, message):
 
 
 def _receive(connection, deadline):
-    """Receives a message of one line. Returns an empty dict if no valid message arrives."""
+    """Receives a one-line message. Returns an empty dict if no valid message arrives."""
     line = b""
     try:
         while not line.endswith(b"\n"):

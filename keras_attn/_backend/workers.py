@@ -15,7 +15,7 @@ from keras_attn._backend.replicas import sum_over_replicas
 
 
 def worker_index(model: keras.Model | None) -> int:
-    """Returns the number of this worker. The chief worker has the number 0."""
+    """Returns this worker's number. The chief worker is number 0."""
     if model is None or num_workers(model) == 1:
         return 0
     if keras.backend.backend() == "tensorflow":
@@ -75,7 +75,7 @@ def wait_for_workers(model: keras.Model) -> None:
 
 @functools.cache
 def _lost_worker_errors():
-    """Returns the types of the exceptions that the backend raises if another worker has failed."""
+    """Returns the exception types that the backend raises if another worker has failed."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 

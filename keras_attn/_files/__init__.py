@@ -1,1 +1,1 @@
-"""Functions that replace files atomically, read lines, and lock paths."""
+"""Atomic file replacement, line reading, and path locks."""

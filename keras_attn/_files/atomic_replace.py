@@ -29,7 +29,7 @@ _ATTEMPTS = 100
 """Maximum number of attempts if other processes replace the same path at the same time."""
 
 _FULL = ("EDQUOT", "EFBIG", "EIO", "ENOSPC")
-"""Errors of `write`, `flush` and `fsync`, which know only the descriptor of a file."""
+"""Errors from `write`, `flush` and `fsync`, which know only a file descriptor."""
 
 
 @contextlib.contextmanager
@@ -45,21 +45,20 @@ def atomic_replace(
     the same name as `path`, and is in a new directory in the parent directory of `path`. The new
     content is flushed to disk (fsync) before it replaces `path`. If the block raises an exception,
     the new content is removed. If the process is killed, the next call for the same `path` removes
-    the temporary directory. Several processes may write the same path at the same time; the content
-    of the last process to finish remains.
+    the temporary directory. Several processes may write the same path at the same time; the last
+    one to finish wins.
 
     A file is replaced in one step, so a reader finds either the old or the new file. A directory is
     also replaced in one step on Linux and macOS, if the file system can exchange two directories
-    (ext4, XFS, Btrfs, tmpfs, overlayfs, APFS). On other file systems (NFS, Windows, directories of
+    (ext4, XFS, Btrfs, tmpfs, overlayfs, APFS). On other file systems (NFS, Windows, directories in
     a container image), the function first moves the old directory away, and then moves the new
     directory to `path`. Between the two steps, `path` does not exist. If the process is killed at
     this point, the next call restores the old directory.
 
-    The new file or directory gets the mode, and if permitted the owner and group, of the old file
-    or directory. In a directory, each file gets the mode and owner of the old file with the same
-    name.
+    The new file or directory gets the mode, and if permitted the owner and group, of the old one.
+    In a directory, each file gets the mode and owner of the old file with the same name.
 
-    If a process opens several files of a directory during a replacement, some files can be old and
+    If a process opens several files in a directory during a replacement, some files can be old and
     others new. `keras_attn_runtime` detects such a mixture and reads the directory again.
 
     Args:
@@ -72,8 +71,8 @@ def atomic_replace(
             the block.
         first_bytes: Bytes. An existing file is only replaced if it begins with these bytes or is
             empty. Defaults to `b""`: any file is replaced.
-        like: Path of a file. If `path` does not exist, the new file gets the mode and owner of this
-            file. Defaults to `None`.
+        like: Path of a file. If `path` does not exist, the new file gets this file's mode and
+            owner. Defaults to `None`.
 
     Yields:
         `pathlib.Path`, the temporary path.
@@ -115,7 +114,7 @@ def atomic_replace(
 
 @contextlib.contextmanager
 def _named_errors(path):
-    """Adds the path to the error of a full disk, which has no file name."""
+    """Adds the path to the error for a full disk, which contains no file name."""
     try:
         yield
     except OSError as error:
@@ -129,7 +128,7 @@ def _keep_modes(old, new):
     with contextlib.suppress(OSError):  # no permission, removed, or not supported
         before, now = old.stat(), new.stat()
         mode = stat.S_IMODE(before.st_mode)
-        if old.is_file() and new.is_dir():  # add the execute bits of a directory
+        if old.is_file() and new.is_dir():  # add a directory's execute bits
             mode |= (mode & 0o444) >> 2
         if (before.st_uid, before.st_gid) != (now.st_uid, now.st_gid):
             with contextlib.suppress(OSError):
@@ -137,13 +136,13 @@ def _keep_modes(old, new):
         if mode != stat.S_IMODE(new.stat().st_mode):
             os.chmod(new, mode)
     if new.is_dir() and old.is_dir():
-        for each in new.iterdir():
-            if (old / each.name).is_dir() == each.is_dir() and (old / each.name).exists():
-                _keep_modes(old / each.name, each)
+        for path in new.iterdir():
+            if (old / path.name).is_dir() == path.is_dir() and (old / path.name).exists():
+                _keep_modes(old / path.name, path)
 
 
 def _put_in_place(new, path):
-    """Moves `new` to `path`. A previous directory is moved to the parent directory of `new`."""
+    """Moves `new` to `path`. A previous directory is moved to the parent of `new`."""
     if new.is_file() and not path.is_dir():
         os.replace(new, path)
         return
@@ -185,7 +184,7 @@ def _replace_in_two_steps(new, path):
 
 
 def _move_by_copying(path, target):
-    """Moves a directory of a container image by copying, because overlayfs cannot rename it."""
+    """Moves a directory in a container image by copying, because overlayfs cannot rename it."""
     copy = target.with_name("copy")
     remove(copy)
     shutil.copytree(path, copy, symlinks=True)

@@ -1,4 +1,4 @@
-"""Checkpoint files with arrays and metadata, written atomically and verified when they are read."""
+"""Checkpoint files with arrays and metadata, written atomically and verified on reading."""
 
 import json
 import tempfile
@@ -36,7 +36,7 @@ def write_checkpoint(
     """Writes arrays and metadata to a file.
 
     Args:
-        path: Path of the file.
+        path: File path.
         arrays: List of NumPy arrays.
         facts: Dict of metadata that JSON can represent. It can also contain NumPy arrays.
         like: Path of a file whose mode and owner are copied, see `atomic_replace`. Defaults to
@@ -46,7 +46,7 @@ def write_checkpoint(
     names = {}
 
     def entry(value):
-        """Stores an array of the metadata once and returns its name."""
+        """Stores a metadata array once and returns its name."""
         if isinstance(value, np.generic):
             return value.item()
         if not isinstance(value, np.ndarray) or value.dtype.hasobject:

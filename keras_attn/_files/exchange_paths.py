@@ -8,13 +8,13 @@ import sys
 from os import PathLike
 
 _CANNOT = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EXDEV, errno.EPERM}
-"""Errors that mean that the exchange is not supported: by the kernel, a sandbox or the file system
-(NFS, FAT), or by overlayfs for directories of a lower layer, as in a container image.
+"""Errors for an unsupported exchange: by the kernel, a sandbox or the file system (NFS, FAT), or by
+overlayfs for directories in a lower layer, as in a container image.
 """
 
 
 def exchange_paths(first: str | PathLike[str], second: str | PathLike[str]) -> bool:
-    """Exchanges two files or directories of the same file system atomically.
+    """Exchanges two files or directories on the same file system atomically.
 
     Both paths exist at all times, with the old or the new content. Symbolic links are exchanged
     themselves, not their targets.
@@ -43,7 +43,7 @@ def exchange_paths(first: str | PathLike[str], second: str | PathLike[str]) -> b
 
 @functools.cache
 def _system_call():
-    """Returns the function of the C library that exchanges two paths, or `None`."""
+    """Returns the C library function that exchanges two paths, or `None`."""
     path, flags = ctypes.c_char_p, ctypes.c_uint
     try:
         library = ctypes.CDLL(None, use_errno=True)

@@ -1,4 +1,4 @@
-"""Lock that lets only one process at a time write the files of a training."""
+"""Lock that lets only one process at a time write training files."""
 
 import contextlib
 import json
@@ -15,16 +15,15 @@ from keras_attn._files.working_directory import short_name
 
 
 class PathLock:
-    """Lock of a directory or a file that only one training at a time can hold.
+    """Lock on a directory or a file that only one training at a time can hold.
 
     The operating system releases the lock when the process ends for any reason. The lock file
-    remains in the directory after the lock is released. While the lock is held, a second file in
-    the same directory contains the host name and the id of the process that holds the lock.
-
+    remains in the directory afterwards. While the lock is held, a second file in the same directory
+    contains the host name and the id of the process that holds it.
 
     Args:
         path: Path of a directory or a file. It may be missing; `acquire` creates the directory.
-        name: String, name of the lock. Locks with different names are independent.
+        name: String, lock name. Locks with different names are independent.
         is_file: Bool, whether `path` is a file. Defaults to `False`.
 
     Example:
@@ -93,7 +92,7 @@ class PathLock:
 
 
 def _process(holder):
-    """Returns a description of the process that holds a lock."""
+    """Describes the process that holds a lock."""
     try:
         facts = json.loads(holder.read_text())
         return f"process {facts['process']} on host {facts['host']!r}"

@@ -14,12 +14,12 @@ from pathlib import Path
 import filelock
 
 PREVIOUS = "previous"
-"""Name of the old content of the final path, once it has been moved to a working directory."""
+"""Name of the final path's old content, once it has been moved to a working directory."""
 
 _LOCK = "lock"
 _PREFIX = ".partial-"
 _LONGEST = 128
-"""Maximum number of bytes of a name that becomes part of a temporary name. File systems allow names
+"""Maximum number of bytes in a name that becomes part of a temporary name. File systems allow names
 of 143 to 255 bytes."""
 
 
@@ -30,10 +30,10 @@ def working_directory(
     """Context manager that creates a directory in the parent of `path`, and removes it afterwards.
 
     The directory has a unique name, so several processes can write the same path at the same time,
-    even in containers, where the processes can have the same id. The directory contains a lock. A
-    lock that is held shows that the process is running, because the operating system releases the
-    lock when the process ends. The next `working_directory` for the same path removes the
-    directories of killed processes, if the file system supports locks.
+    even in containers, where processes can have the same id. The directory contains a lock. A held
+    lock shows that the process is running, because the operating system releases it when the
+    process ends. The next `working_directory` for the same path removes directories left by killed
+    processes, if the file system supports locks.
 
     Args:
         path: Final path. Its parent directory must exist.
@@ -42,8 +42,8 @@ def working_directory(
             its working directory, is moved back to `path`.
 
     Yields:
-        Path of the directory. Its name begins with `.partial-` and ends with the name of `path`, or
-        with the checksum of this name if it is long.
+        Path, the directory. Its name begins with `.partial-` and ends with the name of `path`, or
+        with its checksum if it is long.
     """
     path = Path(path)
     _recover(path, is_whole)
@@ -58,7 +58,7 @@ def working_directory(
 
 
 def short_name(name: str) -> str:
-    """Returns a name, or its checksum if the name is too long to be part of a temporary name."""
+    """Returns a name, or its checksum if it is too long for a part of a temporary name."""
     encoded = os.fsencode(name)
     return name if len(encoded) <= _LONGEST else hashlib.sha256(encoded).hexdigest()[:32]
 
@@ -78,13 +78,13 @@ def _create(path):
 
 
 def _recover(path, is_whole):
-    """Removes the directories of processes that were killed while they wrote `path`."""
+    """Removes directories of processes that were killed while writing `path`."""
     pattern = re.compile(re.escape(_PREFIX) + "[^-]+-" + re.escape(short_name(path.name)))
     left = []
     with contextlib.suppress(PermissionError):  # a directory without read permission
-        left = [each for each in path.parent.iterdir() if pattern.fullmatch(each.name)]
+        left = [entry for entry in path.parent.iterdir() if pattern.fullmatch(entry.name)]
     for directory in left:
-        # Skip directories of running processes and of other users, and file systems without locks.
+        # Skip directories of running processes and other users, and file systems without locks.
         with contextlib.suppress(filelock.Timeout, OSError):
             lock = _acquire(directory)
             try:
@@ -94,7 +94,7 @@ def _recover(path, is_whole):
 
 
 def _acquire(directory):
-    """Acquires the lock of a working directory.
+    """Acquires a working directory's lock.
 
     Raises:
         Timeout: If another process holds the lock.
@@ -112,16 +112,16 @@ def _acquire(directory):
 
 
 def _is_at_its_path(lock, path):
-    """Returns whether the locked file still exists and was not replaced by another file."""
+    """Returns whether the locked file still exists and was not replaced."""
     # filelock has no public access to the file descriptor; the attribute is private since 3.11.
-    # Without the descriptor, the function detects a removed lock file, but not a lock file that
-    # another process has created again.
+    # Without the descriptor, the function detects a removed lock file, but not one that another
+    # process has created again.
     descriptor = getattr(getattr(lock, "_context", None), "lock_file_fd", None)
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return False
-    return descriptor is None or os.path.samestat(os.fstat(descriptor), found)
+    return descriptor is None or os.path.samestat(os.fstat(descriptor), status)
 
 
 def _clean_up(directory, path, is_whole):
@@ -164,7 +164,7 @@ def _flush_file(path):
 
 
 def flush_directory(path: str | PathLike[str]) -> None:
-    """Flushes the entries of a directory to disk if the system supports it."""
+    """Flushes directory entries to disk if the system supports it."""
     if os.name == "nt":  # Windows cannot open directories.
         return
     try:

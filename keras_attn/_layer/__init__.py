@@ -1,1 +1,1 @@
-"""Base class of all layers, argument checks, and functions that build layers."""
+"""Base class for all layers, argument checks, and functions that build layers."""

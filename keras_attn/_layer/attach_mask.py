@@ -8,7 +8,7 @@ from keras_attn._types import Mask, Tensor
 class AttachMask(keras.layers.Layer):
     """Attaches an implicit Keras mask to a tensor.
 
-    Keras attaches masks only to the first output of a layer. Use this layer for further outputs.
+    Keras attaches masks only to a layer's first output. Use this layer for further outputs.
 
     Call arguments:
         inputs: Tensor of any shape.

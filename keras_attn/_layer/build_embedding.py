@@ -8,14 +8,14 @@ from keras_attn._types import StaticShape
 
 
 def build_embedding(embedding: keras.layers.Layer | None, inputs_shape: StaticShape) -> Any:
-    """Builds the embedding of an encoder or decoder.
+    """Builds the embedding in an encoder or decoder.
 
     Args:
         embedding: Keras layer, or `None` if the inputs are vectors.
-        inputs_shape: Tuple, shape of the inputs.
+        inputs_shape: Tuple, input shape.
 
     Returns:
-        Shape of the vectors, `(batch, time, features)`.
+        Vector shape, `(batch, time, features)`.
 
     Raises:
         ValueError: If the inputs have the wrong rank.

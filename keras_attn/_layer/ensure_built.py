@@ -10,7 +10,7 @@ def build_activation(activation: object, shape: StaticShape) -> None:
 
     Args:
         activation: Activation function or layer. Functions need no build.
-        shape: Tuple, shape of the inputs.
+        shape: Tuple, input shape.
     """
     if isinstance(activation, keras.layers.Layer):
         ensure_built(activation, shape)

@@ -1,5 +1,5 @@
 def get_vocabulary_size(layer: object) -> int | None:
-    """Returns the vocabulary size of an encoder or decoder.
+    """Returns an encoder's or decoder's vocabulary size.
 
     Args:
         layer: Layer with an `embedding` that has an `input_dim`, or with a `vocabulary_size`.

@@ -19,16 +19,16 @@ OTHER_WAYS = {
     "score_mode": 'Use LuongAttention("dot") or LuongAttention("concat", units=...).',
     "use_scale": "Use LuongAttention(..., scale=True) or BahdanauAttention(..., normalize=True).",
 }
-"""Advice for arguments of Keras layers that layers of this package do not have."""
+"""Advice for Keras layer arguments that layers in this package do not have."""
 
 
 class Layer(BuildHook, keras.layers.Layer):
-    """Base class of the layers of this package.
+    """Base class for layers in this package.
 
-    The class fixes `stateless_call` and `keras.RematScope`, because the implementations of Keras
-    ignore the sublayers of a layer. The configuration contains the low-rank updates (LoRA) of the
-    layer and its sublayers, so that copies have them too. The class also raises errors with advice
-    for arguments and calls that Keras layers support, but layers of this package do not.
+    The class fixes `stateless_call` and `keras.RematScope`, because Keras' implementations ignore a
+    layer's sublayers. The configuration contains the low-rank updates (LoRA) of the layer and its
+    sublayers, so that copies have them too. The class also raises errors with advice for arguments
+    and calls that Keras layers support, but layers in this package do not.
 
     Args:
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -88,7 +88,7 @@ class Layer(BuildHook, keras.layers.Layer):
         return OTHER_WAYS.get(name)
 
     def _argument_names(self):
-        """Returns the argument names of the class and its base classes up to `Layer`."""
+        """Returns the argument names for the class and its base classes up to `Layer`."""
         names = {}
         for cls in type(self).__mro__:
             if cls is Layer:
@@ -134,7 +134,7 @@ class Layer(BuildHook, keras.layers.Layer):
     ) -> tuple[Any, ...]:
         """Calls the layer without side effects, see `keras.layers.Layer.stateless_call`.
 
-        This method replaces the method of Keras, which calls `call` directly, so that `training`
+        This method replaces Keras' method, which calls `call` directly, so that `training`
         has no effect in sublayers.
 
         Args:
@@ -185,12 +185,12 @@ class Layer(BuildHook, keras.layers.Layer):
         """Calls a method, which the backward pass recomputes if the layer has a `keras.RematScope`.
 
         Args:
-            method: Bound method of the layer.
-            *args: Positional arguments of the method.
-            **kwargs: Keyword arguments of the method.
+            method: Bound layer method.
+            *args: Positional arguments for the method.
+            **kwargs: Keyword arguments for the method.
 
         Returns:
-            The result of the method.
+            The method's result.
         """
         scope = remat_mode(self)
         if scope is None or scope.mode in (None, "activations"):

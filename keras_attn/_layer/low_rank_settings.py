@@ -1,8 +1,8 @@
-"""Low-rank updates (LoRA) in the configuration of a layer.
+"""Low-rank updates (LoRA) in a layer's configuration.
 
-A layer creates its sublayers from its own arguments, so its configuration does not contain the
-configurations of the sublayers. The configuration of the outermost layer therefore lists the
-settings of all adapted sublayers, by their path of attributes:
+A layer creates its sublayers from its own arguments, so its configuration does not contain theirs.
+The outermost layer's configuration therefore lists the settings of all adapted sublayers, by their
+attribute path:
 
     {"lora": {"blocks.0.self_attention": {"rank": 8, "lora_alpha": 8.0, "kernels": ["query"]}}}
 """
@@ -14,7 +14,7 @@ from typing import Any
 import keras
 
 LORA = "lora"
-"""Key of the settings in the configuration of a layer."""
+"""Key for the settings in a layer's configuration."""
 
 
 def low_rank_settings(layer: keras.layers.Layer) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def low_rank_settings(layer: keras.layers.Layer) -> dict[str, Any]:
         layer: Keras layer.
 
     Returns:
-        Dict from the path of each adapted layer to the arguments of its method `enable_lora`. The
+        Dict from each adapted layer's path to the arguments for its method `enable_lora`. The
         path of `layer` itself is `""`. Empty without updates.
     """
     return {
@@ -48,7 +48,7 @@ def enable_low_rank_updates(layer: Any, settings: dict[str, Any]) -> None:
         settings: Dict, see `low_rank_settings`.
 
     Raises:
-        ValueError: If the layer has no sublayer of a path, or the settings are invalid.
+        ValueError: If the layer has no sublayer at a path, or the settings are invalid.
     """
     layers: dict[str, Any] = dict(_sublayers(layer))
     for path, arguments in settings.items():

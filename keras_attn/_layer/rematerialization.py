@@ -1,15 +1,15 @@
-"""Rematerialization (gradient checkpointing) of layers for `keras.RematScope`.
+"""Layer rematerialization (gradient checkpointing) for `keras.RematScope`.
 
 A checkpoint is a function that the backward pass computes again. Keras 3.15 passes keyword
-arguments, including `training`, to the checkpoint functions of the backends. TensorFlow does not
-accept keyword arguments in a graph, and JAX traces them, so layers with such arguments fail. In
-addition, the backward pass samples other random numbers than the forward pass. In this module, a
-checkpoint has only positional tensor arguments. These tensors include the variables of the layer
-and the states of its random number generators.
+arguments, including `training`, to the backends' checkpoint functions. TensorFlow does not accept
+keyword arguments in a graph, and JAX traces them, so layers with such arguments fail. In addition,
+the backward pass samples other random numbers than the forward pass. In this module, a checkpoint
+has only positional tensor arguments. These tensors include the layer's variables and the states of
+its random number generators.
 
 The module uses the private attribute `_remat_mode` of Keras layers, which contains the settings of
-the `keras.RematScope` in which a layer was created. The module can be removed when
-`rematerialized_call` of Keras supports keyword arguments.
+the `keras.RematScope` in which a layer was created. The module can be removed when Keras'
+`rematerialized_call` supports keyword arguments.
 """
 
 import math
@@ -25,7 +25,7 @@ from keras_attn._layer.flatten_layers import flatten_layers
 
 
 class CallContext(keras.layers.Layer):
-    """Runs a function in the call of a layer: Keras passes `training` and applies autocasting.
+    """Runs a function in a layer's call: Keras passes `training` and applies autocasting.
 
     Call arguments:
         inputs: Tensor, or `None`. The function gets the implicit mask of this tensor, but not the
@@ -51,11 +51,11 @@ class CallContext(keras.layers.Layer):
 
 
 def release_parts(layer: keras.layers.Layer, all_parts: bool) -> None:
-    """Disables the checkpoints that Keras would create for the sublayers of a layer.
+    """Disables the checkpoints that Keras would create for a layer's sublayers.
 
     Args:
         layer: Layer.
-        all_parts: Bool. `True` disables the checkpoints of all sublayers. Use this value if the
+        all_parts: Bool. `True` disables all sublayers' checkpoints. Use this value if the
             layer is recomputed as a whole, because further checkpoints would only repeat
             computations. `False` disables only the checkpoints of Keras layers, because these
             checkpoints would fail.
@@ -90,11 +90,11 @@ def _symbolic(value):
 
 
 def rematerialized(layer: keras.layers.Layer, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function of a layer in a checkpoint for training.
+    """Wraps a layer's function in a checkpoint for training.
 
     Args:
         layer: Layer.
-        function: Function that may use the variables of the layer.
+        function: Function that may use the layer's variables.
 
     Returns:
         Function with the same arguments and results. Outside of training, it calls `function`

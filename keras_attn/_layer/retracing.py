@@ -1,16 +1,16 @@
-"""Makes compiled functions of Keras models follow changes of their layers.
+"""Makes compiled functions in Keras models follow changes to their layers.
 
 `predict`, `evaluate` and `fit` trace or compile a function at the first call and keep it. Python
 values that a layer reads while it is traced, such as `layer.lora_rank`, `decoder.cache_block_size`
-or `search.beam_width`, become constants of this function. If such a value or a weight of the layer
+or `search.beam_width`, become constants in this function. If such a value or a weight in the layer
 is replaced later, the function still computes the old result.
 
-Keras itself asks for `compile` after a change. This is not enough here: the changed layer can be a
+Keras itself asks for `compile` after a change. This is not enough here: the changed layer can be
 part of several models, and inference models are not compiled. Therefore this module wraps
 `keras.Model.make_train_function`, `make_test_function` and `make_predict_function` when the package
 is imported. Each call compares the settings of all layers with the settings at the time when the
-function was created, and creates a new function if they differ. Models without layers of this
-package are not affected. A `tf.function` or `jax.jit` of the user is not affected either.
+function was created, and creates a new function if they differ. Models without layers from this
+package are not affected, and neither are a user's own `tf.function` and `jax.jit`.
 """
 
 import functools
@@ -27,13 +27,13 @@ FUNCTIONS = ("train_function", "test_function", "predict_function")
 """Attributes in which a Keras model keeps its compiled functions."""
 
 _settings: weakref.WeakKeyDictionary[keras.Model, dict[str, Any]] = weakref.WeakKeyDictionary()
-"""Settings of the layers at the time when each function of a model was created."""
+"""Layer settings at the time when each function in a model was created."""
 
 
 def retrace_after_changes() -> None:
-    """Wraps the methods of `keras.Model`. Repeated calls have no effect.
+    """Wraps methods of `keras.Model`. Repeated calls have no effect.
 
-    The methods do not exist on the backend NumPy, which compiles nothing.
+    These methods do not exist on the NumPy backend, which compiles nothing.
     """
     for name in FUNCTIONS:
         method = f"make_{name}"
@@ -80,17 +80,17 @@ def _require_same_trainable_weights(model):
 
 
 def layer_settings(model: keras.Model) -> Any:
-    """Returns everything of the layers of a model that becomes a constant of a compiled function.
+    """Returns everything in a model's layers that becomes a constant in a compiled function.
 
     These are the attributes of each layer: numbers, strings, functions, sublayers, weights, and
-    whether they are trainable. Values of weights are inputs of a compiled function.
+    whether they are trainable. Weight values are inputs to a compiled function.
 
     Args:
         model: Keras model.
 
     Returns:
         List that can be compared with a list that an earlier call returned, or `None` if the model
-        has no layer of this package. It keeps no layer and no weight alive.
+        has no layer from this package. It keeps no layer and no weight alive.
     """
     layers = flatten_layers([model])
     if not any(isinstance(layer, Layer) for layer in layers):
@@ -99,7 +99,7 @@ def layer_settings(model: keras.Model) -> Any:
 
 
 def _attributes(layer):
-    """Returns the settings of one layer: its public attributes and its weights."""
+    """Returns one layer's settings: its public attributes and its weights."""
     is_model = isinstance(layer, keras.Model)  # its attributes, such as stop_training, are progress
     attributes = {"dtype": layer.dtype_policy.name}
     for name, value in vars(layer).items():
@@ -125,7 +125,7 @@ def _comparable(value):
 class _Identity:
     """Reference to an object that is equal to a reference to the same object.
 
-    The address of an object is not enough, because a new object can get the address of a freed one.
+    An object's address is not enough, because a new object can get the address of a freed one.
 
     Args:
         value: Any object.

@@ -11,12 +11,12 @@ from keras_attn.masks import wide_dtype
 
 
 class AdditiveFeedbackAttention(FeedbackAttention):
-    """Base class of additive attention with features of previous attention weights.
+    """Base class for additive attention with features of previous attention weights.
 
         e_ts = v . tanh(W_q q_t + W_k k_s + f_ts + b)
 
     A subclass overrides `build_features` and `compute_features`. `compute_features` computes f_ts
-    from the attention weights of the previous step, or from the sum of the weights of all previous
+    from the previous step's attention weights, or from the sum of the weights in all previous
     steps.
 
     Args:
@@ -50,8 +50,8 @@ class AdditiveFeedbackAttention(FeedbackAttention):
         """Computes features of previous attention weights.
 
         Args:
-            alignments: Tensor of shape `(batch, beams, source)`: the weights of the previous step,
-                or the sum of the weights of all previous steps.
+            alignments: Tensor of shape `(batch, beams, source)`: the previous step's weights, or
+                the sum of the weights in all previous steps.
 
         Returns:
             Tensor of shape `(batch, beams, source, units)`.

@@ -25,8 +25,8 @@ def additive_score(
 
     Without `chunk_size`, the tanh has `batch * target * source * units` values, and training stores
     these values for the backward pass. With `chunk_size`, memory only holds the tanh of
-    `chunk_size` keys at a time, and the backward pass computes the tanh of each chunk again. Let
-    h_ts = tanh(q_t + k_s + b), and let g_ts be the gradient of the loss with respect to e_ts. The
+    `chunk_size` keys at a time, and the backward pass computes each chunk's tanh again. Let h_ts =
+    tanh(q_t + k_s + b), and let g_ts be the gradient of the loss with respect to e_ts. The
     gradients are:
 
         z_ts = g_ts v (1 - h_ts^2)

@@ -96,7 +96,7 @@ class AttentionAxes:
 
 
 def check_axes(axes: Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """Returns the attended axes of an input of rank `rank` as a tuple of positive ints."""
+    """Returns the attended axes of an input with rank `rank` as a tuple of positive ints."""
     if axes is None:
         return tuple(range(1, rank - 1))
     counted = tuple(axis + rank if axis < 0 else axis for axis in axes)

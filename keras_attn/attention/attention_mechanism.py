@@ -15,7 +15,7 @@ from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
 
 
 class AttentionMechanism(AttentionSteps, Layer):
-    """Base class of the attention mechanisms with one head.
+    """Base class for the attention mechanisms with one head.
 
     Here q_t are queries, k_s are keys and m_s are values:
 
@@ -31,7 +31,7 @@ class AttentionMechanism(AttentionSteps, Layer):
     `attend`.
 
     Args:
-        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+        kernel_initializer: Initializer for the weight matrices. Defaults to `"glorot_uniform"`.
         probability_fn: String, the function that maps scores to weights. `"softmax"` is the
             equation above. `"sparsemax"` ([Martins and Astudillo,
             2016](https://arxiv.org/abs/1602.02068)) assigns a weight of 0 to positions with low
@@ -59,7 +59,7 @@ class AttentionMechanism(AttentionSteps, Layer):
 
     Masking:
         Masked positions get a weight of exactly 0. If all positions are masked for a query, its
-        weights and its context are 0. A mask of the queries is ignored.
+        weights and its context are 0. Query masks are ignored.
 
     Raises:
         ValueError: If `probability_fn` is unknown; if `value` is missing; if `query`, `value` or
@@ -119,16 +119,16 @@ class AttentionMechanism(AttentionSteps, Layer):
         """Creates the weights.
 
         Args:
-            query_dim: Int, size of the last axis of the queries.
-            key_dim: Int, size of the last axis of the keys.
+            query_dim: Int, size of the queries' last axis.
+            key_dim: Int, size of the keys' last axis.
         """
 
     def add_kernel(self, name: str, shape: StaticShape) -> keras.Variable:
         """Adds a weight that is initialized by `self.kernel_initializer`.
 
         Args:
-            name: String, name of the weight.
-            shape: Tuple of ints, shape of the weight.
+            name: String, weight name.
+            shape: Tuple of ints, weight shape.
 
         Returns:
             The variable.

@@ -1,4 +1,4 @@
-"""Records the attention weights of all layers without changes to the model."""
+"""Records attention weights in all layers without changes to the model."""
 
 import contextlib
 import contextvars
@@ -18,28 +18,27 @@ _recording: contextvars.ContextVar[tuple[dict[str, Any], dict[str, Any]] | None]
 
 @contextlib.contextmanager
 def record_attention_scores() -> Iterator[dict[str, Any]]:
-    """Records the weights of all attention layers that are called inside a `with` block.
+    """Records the weights in all attention layers that are called inside a `with` block.
 
     Call the model eagerly with `model(inputs)`. `predict` and `fit` compile the model, so attention
     weights have no values there.
 
     If a layer is called several times, its weights are concatenated along the target axis, so that
-    the steps of a loop form one alignment. For a search, use the argument `return_alignments` of
-    the search instead, because a search reorders its hypotheses. Weights of blockwise attention
-    (`flash_attention=True`) are not recorded, because blockwise attention does not store weights.
-    On JAX, loops over time are compiled, so call an attention RNN with
-    `return_attention_scores=True` instead.
+    the steps of a loop form one alignment. For a search, use the search's argument
+    `return_alignments` instead, because a search reorders its hypotheses. Blockwise attention
+    (`flash_attention=True`) is not recorded, because it does not store weights. On JAX, loops over
+    time are compiled, so call an attention RNN with `return_attention_scores=True` instead.
 
     Returns:
         Context manager that yields a dict. Each call of a layer adds its weights to the dict. The
         keys are the paths of the attention layers, such as
         `"encoder/stack/block_0/self_attention"`. If two layers have the same path, for example in
-        an `EnsembleDecoder` of loaded models, the key of the second layer ends with `"#2"`. The
-        values are NumPy arrays of shape `(batch, heads, target, source)`, or `(batch, target,
-        source)` for mechanisms with one head.
+        an `EnsembleDecoder` of loaded models, the second layer's key ends with `"#2"`. The values
+        are NumPy arrays of shape `(batch, heads, target, source)`, or `(batch, target, source)` for
+        mechanisms with one head.
 
     Raises:
-        ValueError: If weights are symbolic, or the weights of a layer cannot be concatenated.
+        ValueError: If weights are symbolic, or a layer's weights cannot be concatenated.
 
     Example:
 
@@ -60,7 +59,7 @@ def record_attention_scores() -> Iterator[dict[str, Any]]:
 
 
 def record(layer: keras.layers.Layer, weights: Tensor) -> None:
-    """Stores the weights `(..., target, source)` of a layer if a recording is active."""
+    """Stores a layer's weights `(..., target, source)` if a recording is active."""
     recording = _recording.get()
     if recording is None:
         return

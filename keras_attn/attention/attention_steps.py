@@ -10,12 +10,12 @@ from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
 def attention_spec(
     shape: StaticShape, weights_shape: StaticShape, dtype: Any, return_attention_scores: bool
 ) -> Any:
-    """Returns the output specification of an attention layer.
+    """Returns an attention layer's output specification.
 
     Args:
-        shape: Tuple, shape of the output.
+        shape: Tuple, output shape.
         weights_shape: Tuple, shape of the weights.
-        dtype: String, dtype of the output and of the weights.
+        dtype: String, dtype of the output and the weights.
         return_attention_scores: Bool, whether the layer also returns the weights.
 
     Returns:
@@ -34,7 +34,7 @@ class AttentionSteps:
     """
 
     requires_time_loop = False
-    """Bool, whether a step depends on the state of the previous step."""
+    """Bool, whether a step depends on the previous step's state."""
 
     can_exceed_max_length = True
     """Bool, whether the number of steps may exceed the argument `max_steps` of `initial_state`."""
@@ -87,7 +87,7 @@ class AttentionSteps:
     def num_positions(
         self, memory: TensorDict, max_steps: int | Tensor | None = None
     ) -> int | Tensor:
-        """Returns the size of the last axis of the attention weights of a step."""
+        """Returns the size of the last axis in a step's attention weights."""
         return ops.shape(memory["mask"])[-1]
 
     def attend_step(

@@ -31,7 +31,7 @@ class BahdanauAttention(AttentionMechanism):
     Args:
         units: Positive int, size of the projected queries and keys.
         normalize: Bool, whether v is weight-normalized. Defaults to `False`.
-        kernel_initializer: Initializer of W_q, W_k and v. Defaults to `"glorot_uniform"`.
+        kernel_initializer: Initializer for W_q, W_k and v. Defaults to `"glorot_uniform"`.
         chunk_size: Positive int, number of keys that are scored at a time. Chunks save memory if
             many queries attend to a long sequence: the layer then never creates a tensor of shape
             `(batch, target, source, units)`, in inference and in training. On JAX, forward mode
@@ -49,7 +49,7 @@ class BahdanauAttention(AttentionMechanism):
 
     Masking:
         Masked positions get a weight of exactly 0. If all positions are masked for a query, its
-        weights and its context are 0. A mask of the queries is ignored.
+        weights and its context are 0. Query masks are ignored.
 
     Raises:
         ValueError: If `units` or `chunk_size` is not a positive integer, or an input does not have

@@ -27,7 +27,7 @@ COMBINATIONS = ("concatenate", "gate")
 class CombinedAttention(AttentionSteps, Layer):
     """Combines several attention layers, each with its own memory.
 
-    The contexts c_ti of the layers i are concatenated, or averaged with weights that depend on the
+    The layers' contexts c_ti are concatenated, or averaged with weights that depend on the
     query q_t:
 
         concatenate   c_t = [c_t1 ; ... ; c_tn]
@@ -39,25 +39,24 @@ class CombinedAttention(AttentionSteps, Layer):
 
     Args:
         attentions: Dict from names to layers: `AttentionMechanism`, `MultiHeadAttention` or
-            `IntraDecoderAttention`. The combined layer returns the weights of the first layer.
-            `record_attention_scores` records the weights of all layers.
+            `IntraDecoderAttention`. The combined layer returns the first layer's weights.
+            `record_attention_scores` records all layers' weights.
         combination: String, `"concatenate"` or `"gate"`. Defaults to `"concatenate"`.
-        units: Positive int, size of the context and of the hidden layer of the gate. Required for
+        units: Positive int, size of the context and of the gate's hidden layer. Required for
             `"gate"`, ignored for `"concatenate"`. Defaults to `None`.
-        kernel_initializer: Initializer of the matrices of the gate. Defaults to `"glorot_uniform"`.
+        kernel_initializer: Initializer for the gate's matrices. Defaults to `"glorot_uniform"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         query: Tensor of shape `(batch, target, query_dim)`.
         value: Dict from names of `attentions` to tensors of shape `(batch, source, value_dim)`. The
-            dict must contain the name of the first layer. Layers whose names are missing use the
-            tensor and the mask of the first layer. If `value` is a tensor, all layers use this
-            tensor.
+            dict must contain the first layer's name. Layers whose names are missing use the first
+            layer's tensor and mask. If `value` is a tensor, all layers use this tensor.
         attention_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may
             be attended to. If `value` is a dict, `attention_mask` is a dict of masks. Values
             without padding need no mask in this dict. `attention_mask` is combined with
             `value_mask`. Defaults to `None`.
-        return_attention_scores: Bool, whether to also return the weights of the first layer.
+        return_attention_scores: Bool, whether to also return the first layer's weights.
             Defaults to `False`.
         value_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `value`, or a
             dict of such masks. Keras passes this argument.
@@ -176,7 +175,7 @@ class CombinedAttention(AttentionSteps, Layer):
     def prepare_memory(
         self, value: Tensor, key: Tensor | None = None, attention_mask: Mask | None = None
     ) -> TensorDict:
-        """Returns the prepared memories of all layers, and the `mask` of the first layer."""
+        """Returns all layers' prepared memories, and the first layer's `mask`."""
         memories = {}
         for name, attention in self._named():
             own_value, own_mask = self._of(name, value, attention_mask)
@@ -249,11 +248,11 @@ class CombinedAttention(AttentionSteps, Layer):
         return zip(self.names, self.attentions, strict=True)
 
     def primary_source(self, values: Any) -> Any:
-        """Returns the entry of the first layer if `values` is a dict, otherwise `values`."""
+        """Returns the first layer's entry if `values` is a dict, otherwise `values`."""
         return values.get(self.names[0]) if isinstance(values, dict) else values
 
     def _of(self, name, value, mask=None):
-        """Returns the value and the mask of the attention layer `name`."""
+        """Returns the value and the mask for the attention layer `name`."""
         if not isinstance(value, dict) and not isinstance(mask, dict):
             return value, mask
         given, masked = _names(value), _names(mask) if mask is not None else []

@@ -19,12 +19,12 @@ class CosineAttention(AttentionMechanism):
 
     This is the content-based addressing of neural Turing machines ([Graves et al.,
     2014](https://arxiv.org/abs/1410.5401), equations 5 and 6). Here the factor g is a trainable
-    scalar: a larger g concentrates the attention weights on fewer positions. The lengths of the
-    vectors do not affect the weights.
+    scalar: a larger g concentrates the attention weights on fewer positions. Vector lengths do not
+    affect the weights.
 
     Args:
-        initial_sharpness: Positive float, initial value of g. With `1.0`, the largest weight of a
-            query is at most e^2 times its smallest weight. Defaults to `10.0`.
+        initial_sharpness: Positive float, initial value of g. With `1.0`, a query's largest weight
+            is at most e^2 times its smallest weight. Defaults to `10.0`.
         kernel_initializer: Ignored: the mechanism has no weight matrices. Defaults to
             `"glorot_uniform"`.
         probability_fn: String, the function that maps scores to weights: `"softmax"`,
@@ -39,7 +39,7 @@ class CosineAttention(AttentionMechanism):
 
     Masking:
         Masked positions get a weight of exactly 0. If all positions are masked for a query, its
-        weights and its context are 0. A mask of the queries is ignored.
+        weights and its context are 0. Query masks are ignored.
 
     Raises:
         ValueError: If `initial_sharpness` is not positive, or query and key have different sizes.

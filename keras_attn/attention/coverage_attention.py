@@ -18,12 +18,12 @@ class CoverageAttention(AdditiveFeedbackAttention):
         e_ts = v . tanh(W_q q_t + W_k k_s + w_c c_ts + b)
 
     The mechanism was introduced by [See et al., 2017](https://arxiv.org/abs/1704.04368), equations
-    10 and 11, to avoid repetitions in summaries. To add the coverage loss of equation 12, set the
-    argument `coverage_loss` of `RNNDecoder`.
+    10 and 11, to avoid repetitions in summaries. To add the coverage loss from equation 12, set the
+    argument `coverage_loss` in `RNNDecoder`.
 
     Args:
         units: Positive int, size of the projected queries and keys.
-        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+        kernel_initializer: Initializer for the weight matrices. Defaults to `"glorot_uniform"`.
         probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -36,7 +36,7 @@ class CoverageAttention(AdditiveFeedbackAttention):
 
     Masking:
         Masked positions get a weight of exactly 0. If all positions are masked for a query, its
-        weights and its context are 0. A mask of the queries is ignored.
+        weights and its context are 0. Query masks are ignored.
 
     Raises:
         ValueError: If `units` is not a positive integer.

@@ -12,7 +12,7 @@ from keras_attn.attention.attention_recorder import record
 
 @fill_docstring(AttentionMechanism)
 class FeedbackAttention(AttentionMechanism):
-    """Base class of attention mechanisms whose weights depend on the weights of previous steps.
+    """Base class for attention mechanisms whose weights depend on weights in previous steps.
 
         a_t, state_t = attend_once(q_t, memory, state_{t-1})
         c_t = sum_s a_ts m_s
@@ -21,7 +21,7 @@ class FeedbackAttention(AttentionMechanism):
     the queries one after the other, in a loop over the target axis.
 
     Args:
-        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+        kernel_initializer: Initializer for the weight matrices. Defaults to `"glorot_uniform"`.
         probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -34,7 +34,7 @@ class FeedbackAttention(AttentionMechanism):
 
     Masking:
         Masked positions get a weight of exactly 0 and do not change the state. If all positions are
-        masked for a query, its weights and its context are 0. A mask of the queries is ignored.
+        masked for a query, its weights and its context are 0. Query masks are ignored.
 
     Raises:
         ValueError: If `probability_fn` is unknown, `value` is missing, or an input does not have

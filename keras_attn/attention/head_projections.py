@@ -36,16 +36,15 @@ def split_heads(
 ) -> list[Tensor]:
     """Splits concatenated projections into heads.
 
-    If the heads of all projections have the same size, one transposition of all heads precedes the
-    split.
+    If all heads have the same size, a single transposition precedes the split.
 
     Args:
         projected: Tensor of shape `(batch, time, sum of sizes)`, or `(batch * beams, sum of sizes)`
             for a single time step.
         leading: Tuple of ints or scalar int32 tensors, the sizes `(batch, time)` or `(batch *
             beams,)`.
-        counts: List of ints, number of heads of each projection.
-        head_dims: List of ints, size of each head of each projection.
+        counts: List of ints, number of heads in each projection.
+        head_dims: List of ints, head size in each projection.
         beams: Int, number of beams per batch entry, if `projected` has no time axis.
 
     Returns:

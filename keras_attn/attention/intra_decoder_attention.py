@@ -16,7 +16,7 @@ from keras_attn.attention.local_attention import check_scores_pairs
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class IntraDecoderAttention(AttentionSteps, Layer):
-    """Attends to the previous queries, such as the previous states of a decoder.
+    """Attends to previous queries, such as a decoder's previous states.
 
         e_tt' = score(q_t, q_t')                                        for t' < t
         c_t   = sum_t' softmax_t'(e_tt') q_t'                           c_0 = 0
@@ -24,8 +24,7 @@ class IntraDecoderAttention(AttentionSteps, Layer):
     The mechanism was introduced by [Paulus et al., 2018](https://arxiv.org/abs/1705.04304),
     equations 6 to 8, to avoid repetitions in long outputs. The paper uses the `"general"` score of
     `LuongAttention`, and combines this layer with attention to the source; see `CombinedAttention`.
-    In an `AttentionRNNCell` with `query="cell_output"`, the queries are the outputs of the inner
-    cell.
+    In an `AttentionRNNCell` with `query="cell_output"`, the queries are the inner cell's outputs.
 
     Args:
         mechanism: `AttentionMechanism` that computes the scores. `LocalAttention`,
@@ -41,8 +40,8 @@ class IntraDecoderAttention(AttentionSteps, Layer):
         return_attention_scores: Bool, whether to also return the weights. Defaults to `False`.
         query_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Keras
             passes this argument.
-        mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Wrappers of
-            Keras pass this argument.
+        mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `query`. Keras
+            wrappers pass this argument.
 
     Returns:
         Context of shape `(batch, target, query_dim)`. If `return_attention_scores=True`, a tuple of

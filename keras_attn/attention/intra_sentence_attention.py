@@ -49,9 +49,9 @@ class IntraSentenceAttention(Layer):
         `record_attention_scores` stores the weights under the names `first` and `second`.
 
     Masking:
-        Masked tokens get a weight of exactly 0. If all tokens of a sequence are masked, the results
+        Masked tokens get a weight of exactly 0. If all tokens in a sequence are masked, the results
         for this sequence are zeros. Results at masked positions are undefined. The results have the
-        implicit masks of the inputs.
+        inputs' implicit masks.
 
     Raises:
         ValueError: If `max_distance` is not a positive integer; if `second` is missing; or if a

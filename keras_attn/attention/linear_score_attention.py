@@ -19,7 +19,7 @@ class LinearScoreAttention(AttentionMechanism):
     baseline, or as the base class of a score with more terms.
 
     Args:
-        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+        kernel_initializer: Initializer for the weight matrices. Defaults to `"glorot_uniform"`.
         probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -32,7 +32,7 @@ class LinearScoreAttention(AttentionMechanism):
 
     Masking:
         Masked positions get a weight of exactly 0. If all positions are masked for a query, its
-        weights and its context are 0. A mask of the queries is ignored.
+        weights and its context are 0. Query masks are ignored.
 
     Raises:
         ValueError: If `probability_fn` is unknown, `value` is missing, or an input does not have

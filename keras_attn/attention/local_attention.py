@@ -24,7 +24,7 @@ ALIGNMENTS = ("predictive", "monotonic")
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(AttentionMechanism)
 class LocalAttention(AttentionMechanism):
-    """Attention to a window of source positions, with the scores of another mechanism.
+    """Attention to a window of source positions, with scores from another mechanism.
 
     With `alignment="predictive"` (local-p), the center p_t of the window is predicted from the
     query:
@@ -41,20 +41,20 @@ class LocalAttention(AttentionMechanism):
     Both forms were introduced in section 3.2 of [Luong et al.,
     2015](https://arxiv.org/abs/1508.04025). Positions and steps are counted from 0. S is the number
     of positions up to the last position that is not masked, so padding on the right does not count.
-    The layer only computes scores for the 2 D + 1 positions of the window, but the mask and the
+    The layer only computes scores for the 2 D + 1 positions in the window, but the mask and the
     returned weights cover all positions.
 
     Args:
-        mechanism: `AttentionMechanism` that computes the score of each source position from the
-            query and from the key of this position only. `LocationAttention`, `LocalAttention` and
+        mechanism: `AttentionMechanism` that computes each source position's score only from the
+            query and the position's key. `LocationAttention`, `LocalAttention` and
             `FeedbackAttention` are not supported, because their scores also depend on the position
             or on previous steps.
         window: Positive int, half width D of the window. Defaults to `10`.
-        units: Positive int, number of rows of W_p. Defaults to the size of the query.
+        units: Positive int, number of rows in W_p. Defaults to the query size.
         alignment: String, `"predictive"` (local-p) or `"monotonic"` (local-m). Defaults to
             `"predictive"`.
-        kernel_initializer: Initializer of W_p and v_p. Defaults to `"glorot_uniform"`.
-        probability_fn: String, the function that maps the scores of a window to weights:
+        kernel_initializer: Initializer for W_p and v_p. Defaults to `"glorot_uniform"`.
+        probability_fn: String, the function that maps the scores in a window to weights:
             `"softmax"`, `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. The
             `probability_fn` of `mechanism` is ignored. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -67,9 +67,9 @@ class LocalAttention(AttentionMechanism):
 
     Masking:
         Masked positions and positions outside of the window get a weight of exactly 0. With
-        `"predictive"`, the weights sum to less than 1, because the weights of the softmax are
-        multiplied by a Gaussian. If all positions are masked for a query, its weights and its
-        context are 0. A mask of the queries is ignored.
+        `"predictive"`, the weights sum to less than 1, because the softmax weights are multiplied
+        by a Gaussian. If all positions are masked for a query, its weights and its context are 0.
+        Query masks are ignored.
 
     Raises:
         ValueError: If `mechanism` is not supported, `window` or `units` is not a positive integer,
@@ -226,11 +226,11 @@ class LocalAttention(AttentionMechanism):
         return placed[:, :, self.window : self.window + source]
 
     def predict_position(self, query: Tensor, lengths: Tensor) -> Tensor:
-        """Predicts the centers of the windows.
+        """Predicts the window centers.
 
         Args:
             query: Tensor of shape `(batch, target, query_dim)`.
-            lengths: Int tensor of shape `(batch,)`, the length S of each source.
+            lengths: Int tensor of shape `(batch,)`, each source's length S.
 
         Returns:
             Tensor of shape `(batch, target)` in float32, or in float64 for a float64 layer.
@@ -270,7 +270,7 @@ def _windows(vectors, rows, width):
 
 
 def check_scores_pairs(mechanism: object) -> None:
-    """Raises a `ValueError` unless the scores of a mechanism depend only on a query and a key."""
+    """Raises a `ValueError` unless a mechanism's scores depend only on a query and a key."""
     if (
         not isinstance(mechanism, AttentionMechanism)
         or isinstance(mechanism, (LocationAttention, LocalAttention))

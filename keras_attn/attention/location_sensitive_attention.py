@@ -30,8 +30,8 @@ class LocationSensitiveAttention(AdditiveFeedbackAttention):
         filters: Positive int, number of features per position, the rows of F. Defaults to `32`.
         kernel_size: Positive int, width of the convolution in positions. Defaults to `31`.
         cumulative: Bool. Whether the features are computed from the sum of all previous weights
-            (`True`) or from the weights of the previous step (`False`). Defaults to `False`.
-        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+            (`True`) or from the previous step's weights (`False`). Defaults to `False`.
+        kernel_initializer: Initializer for the weight matrices. Defaults to `"glorot_uniform"`.
         probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -44,7 +44,7 @@ class LocationSensitiveAttention(AdditiveFeedbackAttention):
 
     Masking:
         Masked positions get a weight of exactly 0. If all positions are masked for a query, its
-        weights and its context are 0. A mask of the queries is ignored.
+        weights and its context are 0. Query masks are ignored.
 
     Raises:
         ValueError: If `units`, `filters` or `kernel_size` is not a positive integer.

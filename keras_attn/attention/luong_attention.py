@@ -29,7 +29,7 @@ class LuongAttention(AttentionMechanism):
             scores. Defaults to `None`.
         scale: Bool, whether the scores are multiplied by a learned scalar that is initialized to 1.
             Defaults to `False`.
-        kernel_initializer: Initializer of the weight matrices. Defaults to `"glorot_uniform"`.
+        kernel_initializer: Initializer for the weight matrices. Defaults to `"glorot_uniform"`.
         probability_fn: String, the function that maps scores to weights: `"softmax"`,
             `"sparsemax"` or `"hardmax"`, see `AttentionMechanism`. Defaults to `"softmax"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -42,7 +42,7 @@ class LuongAttention(AttentionMechanism):
 
     Masking:
         Masked positions get a weight of exactly 0. If all positions are masked for a query, its
-        weights and its context are 0. A mask of the queries is ignored.
+        weights and its context are 0. Query masks are ignored.
 
     Raises:
         ValueError: If `score` is unknown, `units` is missing for `"concat"`, or query and key have

@@ -75,7 +75,7 @@ class MonotonicAttention(FeedbackAttention):
 
     Masking:
         Masked positions are skipped and get a weight of exactly 0. If all positions are masked for
-        a query, its weights and its context are 0. A mask of the queries is ignored.
+        a query, its weights and its context are 0. Query masks are ignored.
 
     Raises:
         ValueError: If `mode` is unknown, `sigmoid_noise` is negative, `mechanism` is not supported,

@@ -75,9 +75,9 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
             `position_bias` must then be a layer whose result only depends on the distance of two
             positions. On JAX, forward mode (`jax.jvp`, `jax.jacfwd`) raises a `TypeError`: use
             `jax.grad`, `jax.jacrev` or `jax.hessian`. Defaults to `None`: not in blocks.
-        kernel_initializer: Initializer of the kernels of the projections. Defaults to
+        kernel_initializer: Initializer for the kernels of the projections. Defaults to
             `"glorot_uniform"`.
-        bias_initializer: Initializer of the biases of the projections. Defaults to `"zeros"`.
+        bias_initializer: Initializer for the biases of the projections. Defaults to `"zeros"`.
         kernel_regularizer: Regularizer of the kernels. Defaults to `None`.
         bias_regularizer: Regularizer of the biases. Defaults to `None`.
         activity_regularizer: Must be `None`. The argument exists so that positional arguments have

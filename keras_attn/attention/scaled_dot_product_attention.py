@@ -33,7 +33,7 @@ class ScaledDotProductAttention(AttentionMechanism):
 
     Masking:
         Masked positions get a weight of exactly 0. If all positions are masked for a query, its
-        weights and its context are 0. A mask of the queries is ignored.
+        weights and its context are 0. Query masks are ignored.
 
     Raises:
         ValueError: If query and key have different sizes.

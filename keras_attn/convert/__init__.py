@@ -1,4 +1,4 @@
-"""Conversion of checkpoints of other libraries."""
+"""Checkpoint conversion from other libraries."""
 
 from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.from_opennmt_tf import from_opennmt_tf

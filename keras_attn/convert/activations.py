@@ -18,14 +18,14 @@ ACTIVATIONS = {
     "swish": "silu",
     "tanh": "tanh",
 }
-"""Dict from the names of activations in transformers to their names in keras_attn."""
+"""Dict from activation names in transformers to those in keras_attn."""
 
 GATED = {"gelu_tanh": "geglu", "relu": "reglu", "silu": "swiglu"}
-"""Dict from the activation of a gate to the name of the gated activation of `FeedForward`."""
+"""Dict from gate activations to gated activations for `FeedForward`."""
 
 
 def activation(name: Any, gated: bool = False) -> str:
-    """Converts the name of an activation from transformers to keras_attn.
+    """Converts an activation name from transformers to keras_attn.
 
     Args:
         name: String, name in transformers.
@@ -33,45 +33,45 @@ def activation(name: Any, gated: bool = False) -> str:
             `False`.
 
     Raises:
-        ConversionError: If keras_attn does not have the activation.
+        ConversionError: If keras_attn lacks the activation.
     """
-    if name not in _known(gated):
+    if name not in _supported(gated):
         raise ConversionError(_message("the activation", f"{name!r}", gated))
     return GATED[ACTIVATIONS[name]] if gated else ACTIVATIONS[name]
 
 
 def check_activation(settings: Settings, key: str, name: Any, gated: bool = False) -> None:
-    """Raises a `ConversionError` if keras_attn does not have an activation.
+    """Raises a `ConversionError` if keras_attn lacks an activation.
 
     Args:
-        settings: `Settings` of the file.
-        key: String, the key of the activation, for the message.
-        name: Name of the activation in transformers.
-        gated: Bool, whether it is the activation of a gate. Defaults to `False`.
+        settings: `Settings` read from the file.
+        key: String, the activation's key, for the message.
+        name: Activation name in transformers.
+        gated: Bool, whether the activation belongs to a gate. Defaults to `False`.
     """
-    if name not in _known(gated):
-        found = f"{key}={settings[key]!r}"
-        raise ConversionError(_message(f"{key} in {settings.file}", found, gated))
+    if name not in _supported(gated):
+        received = f"{key}={settings[key]!r}"
+        raise ConversionError(_message(f"{key} in {settings.file}", received, gated))
 
 
 def is_activation(name: str, gated: bool = False) -> Callable[[Any], Any]:
-    """Returns a check of `Setting`s: the key `name` must have an activation of keras_attn.
+    """Returns a `Setting` check that the key `name` contains an activation of keras_attn.
 
     Args:
-        name: String, a key of `config.json`.
-        gated: Bool, whether it is the activation of a gate. Defaults to `False`.
+        name: String, a `config.json` key.
+        gated: Bool, whether the activation belongs to a gate. Defaults to `False`.
     """
     return lambda settings: check_activation(settings, name, settings[name], gated)
 
 
-def _known(gated):
-    """Returns the list of the activations in transformers that can be converted."""
-    return [name for name, own in ACTIVATIONS.items() if not gated or own in GATED]
+def _supported(gated):
+    """Returns the activation names in transformers that can be converted."""
+    return [name for name, activation in ACTIVATIONS.items() if not gated or activation in GATED]
 
 
 def _message(expected, received, gated):
     return (
         f"Expected {expected} to be {'a gate with ' if gated else ''}one of the activations "
-        f"{tuple(_known(gated))}. Received: {received}. Models with this activation cannot be "
+        f"{tuple(_supported(gated))}. Received: {received}. Models with this activation cannot be "
         "converted."
     )

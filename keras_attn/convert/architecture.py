@@ -9,19 +9,18 @@ from keras_attn_checks.model_types import MODEL_CLASSES
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """Architecture of transformers that can be converted: one entry of `ARCHITECTURES`.
+    """Convertible transformers architecture, one entry in `ARCHITECTURES`.
 
     Args:
-        model_type: String, `model_type` in `config.json`: a key of `MODEL_CLASSES`.
-        settings: Dict from the keys of `config.json` to `Setting`s.
-        build: Function of `(architecture, settings, copy)` that returns encoder and decoder before
-            their weights are created. The encoder is `None` for a language model.
-        copy_weights: Function of `(architecture, settings, impossible_token_ids, layers, copy)`
-            that maps the variables of encoder and decoder to the weights of a checkpoint, in both
-            directions. When weights are read, the output bias of impossible ids is replaced by a
-            large negative number.
+        model_type: String, `model_type` in `config.json`, a key in `MODEL_CLASSES`.
+        settings: Dict from `config.json` keys to `Setting`s.
+        build: Function `(architecture, settings, copy)` that returns encoder and decoder before
+            their weights are created. Language models have `None` as encoder.
+        copy_weights: Function `(architecture, settings, impossible_token_ids, layers, copy)` that
+            maps encoder and decoder variables to checkpoint weights, in both directions. When
+            weights are read, impossible ids get a large negative output bias.
         is_language_model: Bool, whether the model continues prompts.
-        tokenizer: String, kind of the tokenizers, see `TokenizerReader`, or `None`.
+        tokenizer: String, tokenizer kind, see `TokenizerReader`, or `None`.
         options: Dict of architecture-specific values for `build` and `copy_weights`.
     """
 

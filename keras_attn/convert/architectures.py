@@ -8,17 +8,18 @@ from keras_attn.convert.t5_models import MT5, T5
 from keras_attn_checks.model_types import model_type_problem
 
 ARCHITECTURES: dict[str, Architecture] = {
-    each.model_type: each for each in (*FAIRSEQ_MODELS, T5, MT5, *LANGUAGE_MODELS)
+    architecture.model_type: architecture
+    for architecture in (*FAIRSEQ_MODELS, T5, MT5, *LANGUAGE_MODELS)
 }
 """Dict from `model_type` to the architecture."""
 
 
 def find_architecture(config: dict[str, Any]) -> Architecture:
-    """Returns the architecture of a `config.json`.
+    """Returns the architecture that a `config.json` describes.
 
     Raises:
-        ConversionError: If the model type is not supported, or `architectures` does not contain the
-            class of the architecture.
+        ConversionError: If the model type is not supported, or `architectures` does not contain its
+            class.
     """
     problem = model_type_problem(config)
     if problem is not None:

@@ -13,16 +13,15 @@ GENERATION_CONFIG = "generation_config.json"
 
 
 class Checkpoint:
-    """Folder of a checkpoint in the format of Hugging Face's transformers.
+    """Checkpoint folder in Hugging Face's transformers format.
 
     Args:
-        folder: Path of the folder.
+        folder: Folder path.
 
     Attributes:
-        path: `Path` of the folder.
-        config: Dict, the content of `config.json`.
-        generation_config: Dict, the content of `generation_config.json`, or `None` if there is no
-            such file.
+        path: `Path`, the folder.
+        config: Dict, `config.json`.
+        generation_config: Dict, `generation_config.json`, or `None` without this file.
         weights: `WeightFiles`.
 
     Raises:
@@ -39,13 +38,13 @@ class Checkpoint:
 
     @functools.cached_property
     def weights(self) -> WeightFiles:
-        """`WeightFiles` of the folder, opened at the first access."""
+        """`WeightFiles`, opened at the first access."""
         return WeightFiles(self.path)
 
     def read_bytes(self, name: str) -> bytes | None:
-        """Returns the content of a file, see `checkpoint_file.read_bytes`."""
+        """Returns a file's content, see `checkpoint_file.read_bytes`."""
         return checkpoint_file.read_bytes(self.path, name)
 
     def read_json(self, name: str) -> dict[str, Any] | None:
-        """Returns the object in a JSON file of the folder, or `None` if there is no such file."""
+        """Returns the object in a JSON file, or `None` without this file."""
         return checkpoint_file.read_json(self.path, name)

@@ -16,20 +16,20 @@ def checkpoint_settings(
     architecture: Architecture,
     replaced: Mapping[str, Any] | None = None,
 ) -> tuple[Settings, Settings]:
-    """Returns the `Settings` of a model and the `Settings` of its search.
+    """Returns the `Settings` of a model and of its search.
 
     Args:
-        config: Dict, content of `config.json`.
-        generation_config: Dict, content of `generation_config.json`, or `None` without this file.
+        config: Dict, `config.json`.
+        generation_config: Dict, `generation_config.json`, or `None` without this file.
         architecture: `Architecture`.
-        replaced: Dict from names of search settings to values that replace those in the file.
+        replaced: Dict from search setting names to values that replace those in the file.
             Defaults to `None`: none.
 
     Returns:
-        Tuple of the `Settings` of the model and the `Settings` of the search.
+        Tuple `(model, search)` of `Settings`.
 
     Raises:
-        ConversionError: If `replaced` has a name that is no setting of the search.
+        ConversionError: If `replaced` contains a name that is no search setting.
     """
     replaced = _check_replaced(replaced)
     if generation_config is not None:
@@ -39,8 +39,8 @@ def checkpoint_settings(
         values = {**generation_config, **replaced}
         generation = Settings(GENERATION_CONFIG, values, GENERATION, True, before)
         return Settings(CONFIG, config, table), generation
-    # Files of transformers 4.46 and later contain null for search settings.
-    nullable = {name: dataclasses.replace(each, nullable=True) for name, each in GENERATION.items()}
+    # Files from transformers 4.46 and later contain null for search settings.
+    nullable = {key: dataclasses.replace(item, nullable=True) for key, item in GENERATION.items()}
     table = {**nullable, **architecture.settings}
     values = dict(config)
     if values.get(FORCES_START) is True and FORCES_START in table:
@@ -48,18 +48,18 @@ def checkpoint_settings(
         values["forced_bos_token_id"] = start
     before, values = {name: config.get(name) for name in replaced}, {**values, **replaced}
     settings = Settings(CONFIG, values, table, replaced=before)
-    # As in transformers, a missing search setting has the default of `GENERATION`, not the default
-    # of the architecture.
+    # As in transformers, a missing search setting has the default in `GENERATION`, not in the
+    # architecture.
     return settings, Settings(CONFIG, values, {**table, **GENERATION}, True, before)
 
 
 def _check_replaced(replaced):
     replaced = dict(replaced or {})
-    known = [name for name, each in GENERATION.items() if each.treatment != "irrelevant"]
-    unknown = [name for name in replaced if name not in known]
+    names = [name for name, item in GENERATION.items() if item.treatment != "irrelevant"]
+    unknown = [name for name in replaced if name not in names]
     if unknown:
         raise ConversionError(
-            f"Expected settings of the search, which are {known}. Received: settings={replaced!r}, "
+            f"Expected settings of the search, which are {names}. Received: settings={replaced!r}, "
             f"with {unknown[0]!r}. Settings of the model belong to its weights and cannot be "
             "replaced."
         )

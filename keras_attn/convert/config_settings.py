@@ -1,4 +1,4 @@
-"""Keys of `config.json` that the configurations of all architectures have."""
+"""`config.json` keys that all architectures share."""
 
 import dataclasses
 
@@ -65,11 +65,11 @@ COMMON: dict[str, Setting] = {
     "use_cache": irrelevant("the converted model always caches keys and values"),
     "welcome": irrelevant("only used by KoboldAI"),
 }
-"""Keys of all configurations, of transformers 5 and of earlier releases."""
+"""Keys shared by all configurations, in transformers 5 and earlier releases."""
 
 FORCES_START = "force_bos_token_to_be_generated"
-"""Key of the first releases of BART. `GenerationConfig.from_model_config` of transformers still
-reads it: it sets `forced_bos_token_id` to `bos_token_id`. It has no effect if there is a
+"""Key from the first BART releases. `GenerationConfig.from_model_config` in transformers still
+reads it and sets `forced_bos_token_id` to `bos_token_id`. It has no effect if there is a
 `generation_config.json`."""
 
 ENCODER_DECODER: dict[str, Setting] = {
@@ -85,19 +85,19 @@ CLASSIFIER = _CLASSIFIER
 
 
 def equals(other: str) -> Setting:
-    """Returns the treatment of a key that is a second name of the setting `other`."""
+    """Returns the `Setting` for a second name of the key `other`."""
     return refused_unless(
         f"must equal {other}", lambda value, settings: value in (None, settings[other])
     )
 
 
 def rate(note: str, default: float | None = None) -> Setting:
-    """Returns the treatment of a dropout rate."""
+    """Returns the `Setting` for a dropout rate."""
     return dataclasses.replace(mapped(note, default, kind=float), is_rate=True)
 
 
 def source_id(name: str, note: str, default: int) -> Setting:
-    """Returns the treatment of the id of a special token of the sources."""
+    """Returns the `Setting` for a special source token id."""
 
     def check(settings):
         value = single_id(settings, name)

@@ -6,7 +6,7 @@ class ConversionError(ValueError):
     """A checkpoint cannot be converted exactly. The message contains the reason and advice.
 
     Args:
-        *messages: Strings, one message for each problem of the checkpoint.
+        *messages: Strings, one for each problem in the checkpoint.
 
     Attributes:
         messages: Tuple of these strings.
@@ -16,7 +16,7 @@ class ConversionError(ValueError):
         self.messages = messages
         text = messages[0]
         if len(messages) > 1:
-            numbered = (f"({number}) {each}" for number, each in enumerate(messages, start=1))
+            numbered = (f"({number}) {text}" for number, text in enumerate(messages, start=1))
             text = (
                 "Expected a checkpoint that can be converted exactly. Received: "
                 f"{len(messages)} problems. {' '.join(numbered)}"

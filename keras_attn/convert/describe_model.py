@@ -15,24 +15,25 @@ from keras_attn.models.generation_model import GenerationModel
 from keras_attn.transformer.feed_forward import get_activation
 
 MAX_POSITIONS = 512
-"""`max_position_embeddings` of models whose positions have no limit."""
+"""`max_position_embeddings` for models with unlimited positions."""
 
 
 def possible_configs(model: Any) -> list[dict[str, Any]]:
-    """Returns a `config.json` for each architecture that may be equal to a model.
+    """Returns a `config.json` for each architecture that may equal a model.
 
     Args:
         model: `GenerationModel`.
 
     Returns:
-        List of dicts, contents of `config.json`.
+        List of dicts in `config.json` form.
 
     Raises:
-        ConversionError: If no architecture has an encoder and a decoder of these classes.
+        ConversionError: If no architecture consists of these encoder and decoder classes.
     """
     encoder, decoder = getattr(model, "encoder", None), getattr(model, "decoder", None)
     if type(encoder) is TransformerEncoder and type(decoder) is TransformerDecoder:
-        return [_seq2seq(each, model) for each in (MARIAN, BART, MBART, M2M_100, PEGASUS)]
+        candidates = MARIAN, BART, MBART, M2M_100, PEGASUS
+        return [_seq2seq(architecture, model) for architecture in candidates]
     if encoder is None and type(decoder) is CausalLanguageModel:
         if decoder.stack.blocks[0].normalization == "rms":
             return [_llama(model)]
@@ -131,7 +132,7 @@ def _llama(model) -> dict[str, Any]:
     key_value_heads = block.num_key_value_heads
     scaling = rope_parameters(rotary)
     theta = scaling.pop("rope_theta")
-    gates = {theirs: GATED[own] for theirs, own in ACTIVATIONS.items() if own in GATED}
+    gates = {theirs: GATED[ours] for theirs, ours in ACTIVATIONS.items() if ours in GATED}
     return {
         **_common(LLAMA, model),
         "vocab_size": model.decoder.embedding.input_dim,
@@ -165,17 +166,17 @@ def _common(architecture, model):
 
 
 def _activation(block: Any, names: Mapping[str, str]) -> str:
-    """Returns the name of an activation in transformers, or any name if there is none."""
+    """Returns an activation's name in transformers, or any name if there is none."""
     network = block.feed_forward
-    for theirs, own in names.items():
-        same = network.activation == own if network.is_gated else _is_function(network, own)
+    for theirs, ours in names.items():
+        same = network.activation == ours if network.is_gated else _is_function(network, ours)
         if same:
             return theirs
     return next(iter(names))  # `find_target` reports the difference
 
 
-def _is_function(network, own):
-    return network.activation is get_activation(own)
+def _is_function(network, name):
+    return network.activation is get_activation(name)
 
 
 def _max_positions(layer):

@@ -1,4 +1,4 @@
-"""Conversion of an encoder: settings, tokenizer, encoder and head of one checkpoint."""
+"""Encoder conversion: a checkpoint's settings, tokenizer, encoder and head."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -30,20 +30,20 @@ KINDS = {
     "token": "tagging",
     "encoder": "encoder",
 }
-"""Dict from heads to the `kind` of a run directory."""
+"""Dict from heads to run directory `kind`s."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ConvertedEncoder:
-    """Parts of the `Conversion` of an encoder.
+    """Parts of an encoder's `Conversion`.
 
     Args:
         model: Functional model.
         tokenizer: Tokenizer, or `None`.
-        note: String, the tokenizer that was found.
+        note: String, the tokenizer found.
         class_name: String, the class in transformers.
-        kind: String, the `kind` of the run directory.
-        labels: Tuple of strings, the names of the classes.
+        kind: String, the run directory's `kind`.
+        labels: Tuple of strings, class names.
         settings: Tuple of `SettingReport`s.
     """
 
@@ -63,16 +63,16 @@ def convert_encoder(
 
     Args:
         checkpoint: `Checkpoint`.
-        ignore_settings: Names of settings in the checkpoint to ignore. Other settings that are
-            unknown or would change results raise a `ConversionError`.
+        ignore_settings: Names of checkpoint settings to ignore. Other settings that are unknown or
+            would change results raise a `ConversionError`.
         parse_special_tokens: Bool, see `from_transformers`. Defaults to `False`.
 
     Returns:
         `ConvertedEncoder`.
 
     Raises:
-        ConversionError: If the model class or a setting of the checkpoint is not supported, or if
-            weights are missing, are unused, or have the wrong shape.
+        ConversionError: If the model class or a checkpoint setting is not supported, or if weights
+            are missing, unused or of the wrong shape.
     """
     architecture = ENCODERS[checkpoint.config["model_type"]]
     class_name, head = encoder_head(architecture, checkpoint.config)
@@ -101,20 +101,20 @@ def convert_encoder(
     tokenizer, note = None, "none, because the folder has no complete tokenizer.json"
     if special is not None:
         size = settings["vocab_size"]
-        found = reader.read(TokenizerIds(size, size, settings["pad_token_id"], *special))
-        tokenizer, note = found.source, found.note
+        tokenizers = reader.read(TokenizerIds(size, size, settings["pad_token_id"], *special))
+        tokenizer, note = tokenizers.source, tokenizers.note
     return ConvertedEncoder(model, tokenizer, note, class_name, KINDS[head], labels, tuple(reports))
 
 
 def encoder_settings(architecture: EncoderArchitecture, config: Mapping[str, Any]) -> Settings:
-    """Returns the `Settings` of a `config.json`."""
+    """Returns the `Settings` in a `config.json`."""
     without_search = irrelevant("the model has no search")
     table = {**dict.fromkeys(GENERATION, without_search), **architecture.settings}
     return Settings(CONFIG, config, table)
 
 
 def encoder_head(architecture: EncoderArchitecture, config: Mapping[str, Any]) -> tuple[str, str]:
-    """Returns the class in transformers and the kind of its head."""
+    """Returns the class in transformers and its head kind."""
     classes = config.get("architectures") or [f"{architecture.class_name}Model"]
     for name in classes if isinstance(classes, list) else ():
         head = architecture.head(str(name))
@@ -127,7 +127,7 @@ def encoder_head(architecture: EncoderArchitecture, config: Mapping[str, Any]) -
 
 
 def class_labels(settings: Settings) -> tuple[str, ...]:
-    """Returns the names of the classes in the order of their ids.
+    """Returns the class names in id order.
 
     As in transformers, the default is two classes.
     """
@@ -145,10 +145,10 @@ def class_labels(settings: Settings) -> tuple[str, ...]:
 
 
 def _text_ids(architecture, checkpoint, size):
-    """Returns the ids of the start and end token, and the ids of the tokens around a text.
+    """Returns the start and end token ids, and the ids added around a text.
 
-    The post-processor of the tokenizer determines the tokens around a text. If it adds none, the
-    start and end token are those that the files name. The ids are `None` without a tokenizer.
+    The tokenizer's post-processor determines the tokens around a text. If it adds none, the start
+    and end token are those that the files name. The ids are `None` without a tokenizer.
     """
     files = TokenizerFiles(checkpoint)
     if files.json is None:
@@ -161,10 +161,10 @@ def _text_ids(architecture, checkpoint, size):
             "a text. The tokenizer cannot be converted."
         )
     around = next(iter(built.start), None), next(iter(built.end), None)
-    found = []
+    special = []
     for id_, name, default in (
         (around[0], "cls_token", architecture.start),
         (around[1], "sep_token", architecture.end),
     ):
-        found.append(built.ids.get(files.content(name) or default) if id_ is None else id_)
-    return (None if None in found else tuple(found)), around
+        special.append(built.ids.get(files.content(name) or default) if id_ is None else id_)
+    return (None if None in special else tuple(special)), around

@@ -1,4 +1,4 @@
-"""Heads of encoders: masked language models, classifiers, and no head."""
+"""Encoder heads: masked language models, classifiers, and no head."""
 
 from typing import Any
 
@@ -24,18 +24,19 @@ def build_model(
     num_classes: int,
     has_pooler: bool,
 ) -> keras.Model:
-    """Builds the functional model of an encoder with a head.
+    """Builds a functional model from an encoder and a head.
 
     Args:
         architecture: `EncoderArchitecture`.
         head: String, `"masked_lm"`, `"sequence"`, `"token"` or `"encoder"`.
         settings: `Settings`.
         encoder: The encoder.
-        num_classes: Int, number of classes of a classifier.
+        num_classes: Int, number of classes, for classifiers.
         has_pooler: Bool, whether an encoder without a head has a pooler.
 
     Returns:
-        Functional model of `token_ids` and, if tokens have several types, `token_type_ids`.
+        Functional model with the inputs `token_ids` and, with several token types,
+        `token_type_ids`.
     """
     inputs = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
     types = getattr(encoder.token_types, "input_dim", 0)
@@ -62,9 +63,9 @@ def build_model(
 
 
 def pooler_name(architecture: EncoderArchitecture, head: str, copy: WeightMapping) -> str:
-    """Returns the name that the pooler has in the checkpoint.
+    """Returns the pooler's name in the checkpoint.
 
-    The pooler is the dense layer that is applied to the vector of the first position.
+    The pooler is the dense layer applied to the first position's vector.
     """
     name = "{encoder}pooler.dense" if head == "encoder" else architecture.pooler[0]
     return name.format(encoder=encoder_prefix(architecture, copy))
@@ -77,18 +78,18 @@ def copy_head(
     model: Any,
     copy: WeightMapping,
 ) -> None:
-    """Maps the variables of a head to the weights of a checkpoint.
+    """Maps a head's variables to checkpoint weights.
 
     Args:
         architecture: `EncoderArchitecture`.
         head: String, see `build_model`.
         settings: `Settings`.
-        model: Functional model that `build_model` returned.
+        model: Functional model from `build_model`.
         copy: `WeightMapping`.
     """
     # Some checkpoints contain a pooler that the model does not use.
-    own_pooler = architecture.pooler[0].startswith("{encoder}")
-    if head in ("masked_lm", "token") or (head == "sequence" and not own_pooler):
+    uses_pooler = architecture.pooler[0].startswith("{encoder}")
+    if head in ("masked_lm", "token") or (head == "sequence" and not uses_pooler):
         copy.ignore(rf"{encoder_prefix(architecture, copy)}pooler\..*")
     layers = {layer.name: layer for layer in model.layers}
     if "pooler" in layers:
@@ -107,7 +108,7 @@ def _masked_lm_head(architecture, settings, encoder):
     table = encoder.embedding
     if not settings["tie_word_embeddings"]:
         table = keras.layers.ReversibleEmbedding(size, features, name="output_matrix")
-    # RoBERTa has no setting for the activation of the head, which is always gelu.
+    # RoBERTa has no setting for the head's activation, which is always gelu.
     is_roberta = architecture.masked_lm[2].startswith("lm_head")
     name = "gelu" if is_roberta else architecture.value(settings, "activation")
     epsilon = architecture.value(settings, "epsilon")
@@ -120,9 +121,9 @@ def _copy_masked_lm_head(architecture, settings, head, copy):
     dense, norm, output, bias = architecture.masked_lm
     copy.dense(head.dense, dense)
     copy.norm(head.norm, norm)
-    # Depending on the release, transformers writes the bias under one of two names, or under both
-    # names. If the output matrix is not tied to the embedding, transformers uses the bias with the
-    # name of the matrix.
+    # Depending on the release, transformers writes the bias under one of two names, or under both.
+    # If the output matrix is not tied to the embedding, transformers uses the bias named like the
+    # matrix.
     is_tied = settings["tie_word_embeddings"]
     names = sorted((bias, f"{output}.bias"), key=lambda name: (name not in copy, name != bias))
     first, second = names if is_tied or names[1] not in copy else names[::-1]
@@ -142,7 +143,7 @@ def _embedding_name(architecture, copy):
 
 
 def _pooled(vectors, function):
-    """Applies the dense layer of a pooler to the first position. Returns `(B, D)`."""
+    """Applies a pooler's dense layer to the first position. Returns `(B, D)`."""
     first = SequencePooling("first", name="first_position")(vectors)  # (B, D)
     return _dense(first, vectors.shape[-1], "pooler", function)
 

@@ -1,4 +1,4 @@
-"""Encoders: BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, and the names of their weights."""
+"""Encoders: BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, and their weight names."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from keras_attn.transformer.transformer_encoder_block import TransformerEncoderB
 from keras_attn_checks.model_types import ENCODER_CLASSES
 
 EPSILON = 1e-12
-"""Epsilon of the normalizations of DistilBERT. Its `config.json` has no key for epsilon."""
+"""Normalization epsilon in DistilBERT. Its `config.json` has no key for it."""
 
 HEADS = {
     "ForMaskedLM": "masked_lm",
@@ -25,29 +25,28 @@ HEADS = {
     "ForTokenClassification": "token",
     "Model": "encoder",
 }
-"""Dict from suffixes of class names in transformers to kinds of heads."""
+"""Dict from class name suffixes in transformers to head kinds."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EncoderArchitecture:
-    """Encoder of transformers that can be converted: one entry of `ENCODERS`.
+    """Convertible transformers encoder, one entry in `ENCODERS`.
 
     Args:
-        model_type: String, `model_type` in `config.json`: a key of `ENCODER_CLASSES`.
-        settings: Dict from the keys of `config.json` to `Setting`s.
-        keys: Dict from the names of arguments in keras_attn to the keys of `config.json`.
-        prefix: String, prefix of the encoder's weight names.
-        layer: String, the part of a layer's weight names between `prefix` and the index of the
-            layer.
-        attention: Names of query, key, value and output projection of a layer.
-        norms: Names of the two normalizations of a layer.
-        feed_forward: Names of the two dense layers of a layer.
-        masked_lm: Names of dense layer, normalization, output matrix and output bias of the
+        model_type: String, `model_type` in `config.json`, a key in `ENCODER_CLASSES`.
+        settings: Dict from `config.json` keys to `Setting`s.
+        keys: Dict from argument names in keras_attn to `config.json` keys.
+        prefix: String, prefix of the encoder weight names.
+        layer: String, the part between `prefix` and the layer index in weight names.
+        attention: Names of a layer's query, key, value and output projections.
+        norms: Names of a layer's two normalizations.
+        feed_forward: Names of a layer's two dense layers.
+        masked_lm: Names of the dense layer, normalization, output matrix and output bias in the
             masked-language-model head.
-        pooler: Name of the pooler, the dense layer that is applied to the vector of the first
-            position, and name of its activation.
-        classifier: Name of the output layer of a sequence classifier.
-        start, end: Strings, default names of the tokens around a text.
+        pooler: Names of the pooler, the dense layer applied to the first position's vector, and of
+            its activation.
+        classifier: Name of a sequence classifier's output layer.
+        start, end: Strings, default tokens around a text.
         has_position_offset: Bool, whether the first position is `pad_token_id + 1`, as in RoBERTa.
     """
 
@@ -72,17 +71,17 @@ class EncoderArchitecture:
         return ENCODER_CLASSES[self.model_type]
 
     def value(self, settings: Settings, name: str) -> Any:
-        """Returns the value of a setting by the name of the argument in keras_attn."""
+        """Returns a setting by its argument name in keras_attn."""
         return settings[self.keys[name]] if name in self.keys else EPSILON
 
     def head(self, class_name: str) -> str | None:
-        """Returns the kind of the head of a class in transformers, or `None`."""
+        """Returns the head kind of a class in transformers, or `None`."""
         return HEADS.get(class_name.removeprefix(self.class_name))
 
     @property
     def classes(self) -> list[str]:
-        """Names of the classes in transformers that can be converted."""
-        return [self.class_name + each for each in HEADS if each != "ForPreTraining"]
+        """Names of the convertible classes in transformers."""
+        return [self.class_name + suffix for suffix in HEADS if suffix != "ForPreTraining"]
 
 
 def build_encoder(
@@ -133,7 +132,7 @@ def build_encoder(
 
 
 def encoder_prefix(architecture: EncoderArchitecture, copy: WeightMapping) -> str:
-    """Returns the prefix of the encoder's weight names in a checkpoint."""
+    """Returns the prefix of the encoder weight names in a checkpoint."""
     prefix = f"{architecture.prefix}."
     # A checkpoint without a head has no prefix.
     return prefix if f"{prefix}embeddings.word_embeddings.weight" in copy else ""
@@ -142,7 +141,7 @@ def encoder_prefix(architecture: EncoderArchitecture, copy: WeightMapping) -> st
 def copy_encoder(
     architecture: EncoderArchitecture, encoder: TransformerEncoder, copy: WeightMapping
 ) -> None:
-    """Maps the variables of an encoder to the weights of a checkpoint.
+    """Maps encoder variables to checkpoint weights.
 
     Args:
         architecture: `EncoderArchitecture`.
@@ -261,7 +260,7 @@ BERT = EncoderArchitecture(
     _BERT_KEYS,
     prefix="bert",
     layer="encoder.layer",
-    attention=(*(f"attention.self.{each}" for each in _QKV), "attention.output.dense"),
+    attention=(*(f"attention.self.{name}" for name in _QKV), "attention.output.dense"),
     norms=("attention.output.LayerNorm", "output.LayerNorm"),
     feed_forward=("intermediate.dense", "output.dense"),
     masked_lm=(
@@ -308,7 +307,7 @@ DISTILBERT = EncoderArchitecture(
     },
     prefix="distilbert",
     layer="transformer.layer",
-    attention=(*(f"attention.{each}_lin" for each in ("q", "k", "v")), "attention.out_lin"),
+    attention=(*(f"attention.{name}_lin" for name in ("q", "k", "v")), "attention.out_lin"),
     norms=("sa_layer_norm", "output_layer_norm"),
     feed_forward=("ffn.lin1", "ffn.lin2"),
     masked_lm=("vocab_transform", "vocab_layer_norm", "vocab_projector", "vocab_projector.bias"),
@@ -317,5 +316,6 @@ DISTILBERT = EncoderArchitecture(
     start="[CLS]",
     end="[SEP]",
 )
-ENCODERS = {each.model_type: each for each in (BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT)}
-"""Dict from `model_type` to the architecture of an encoder."""
+_ENCODERS = BERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT
+ENCODERS = {architecture.model_type: architecture for architecture in _ENCODERS}
+"""Dict from `model_type` to the encoder architecture."""

@@ -28,10 +28,10 @@ from keras_attn.transformer.transformer_decoder_block import TransformerDecoderB
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 LEARNED_OFFSET = 2
-"""Number of rows before the first position in the position tables of BART and mBART."""
+"""Number of rows before the first position in BART and mBART position tables."""
 
 IMPOSSIBLE_BIAS = -1e4
-"""Bias of tokens whose probability must be 0. Float16 can represent -1e4, and exp(-1e4) is 0."""
+"""Bias for tokens of probability 0. Float16 can represent -1e4, and exp(-1e4) is 0."""
 
 
 SETTINGS: dict[str, Setting] = {
@@ -64,18 +64,18 @@ SETTINGS: dict[str, Setting] = {
     "num_hidden_layers": equals("encoder_layers"),
     "num_attention_heads": equals("encoder_attention_heads"),
     "hidden_size": equals("d_model"),
-    # Keys that transformers reads in releases before 4.0. Current releases ignore them, and compute
+    # Keys that transformers reads in releases before 4.0. Current releases ignore them and compute
     # the same as with the harmless values.
     "add_bias_logits": refused("an output bias of a different form", None, False),
     "do_blenderbot_90_layernorm": refused("normalizations in a different order", None, False),
     "extra_pos_embeddings": irrelevant("the offset of the positions is known"),
     FORCES_START: mapped("forced_bos_token_id, without generation_config.json", False),
 }
-"""Keys of `config.json` that all of these architectures have, with the most common defaults."""
+"""`config.json` keys shared by these architectures, with the most common defaults."""
 
 
 def _old_keys(final_norm, normalize_before, normalize_embedding, static_positions):
-    """Returns the treatments of keys of releases before 4.0, which accept only the given values."""
+    """Returns `Setting`s for keys from releases before 4.0, which accept only the given values."""
     return {
         "add_final_layer_norm": refused("a normalization after the layers", None, final_norm),
         "normalize_before": refused("the place of the normalizations", None, normalize_before),
@@ -160,7 +160,7 @@ def copy_weights(
 
 
 def embedding_tables(architecture: Any, settings: Any, copy: Any) -> dict[str, tuple[str, int]]:
-    """Returns the name and the number of rows of the embeddings of source, target and output."""
+    """Returns name and number of rows of the source, target and output embeddings."""
     sizes = architecture.options["sizes"]
     size, target_size = settings[sizes[0]], settings[sizes[-1]]
     is_tied, is_shared = _sharing(architecture, settings)
@@ -174,7 +174,7 @@ def embedding_tables(architecture: Any, settings: Any, copy: Any) -> dict[str, t
     else:
         if is_shared and any(name in copy for name in shared):
             # If encoder and decoder share an embedding, older releases save it once. Newer releases
-            # save three copies, and read the copies of encoder and decoder.
+            # save three copies and read those of encoder and decoder.
             source, target = (name if name in copy else shared[0] for name in (source, target))
         if copy.are_equal(output, target):
             output = target  # equal weights share one variable
@@ -186,7 +186,7 @@ def embedding_tables(architecture: Any, settings: Any, copy: Any) -> dict[str, t
 
 
 def _names(architecture):
-    """Returns the weight names of the source, target, output and shared embeddings."""
+    """Returns the source, target, output and shared embedding weight names."""
     names = (f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder"))
     return *names, architecture.options["output"], architecture.options["shared"]
 
@@ -209,20 +209,20 @@ def _copy_embeddings(architecture, settings, encoder, decoder, copy):
     if output != target:
         copy.copy(decoder.head.kernel, output, transpose=True)
     is_tied, is_shared = _sharing(architecture, settings)
-    *names, own_output, shared = _names(architecture)
+    *names, saved_output, shared = _names(architecture)
     if is_tied:
-        others = {*names, own_output, *shared} if is_shared else {own_output}
-        for name in sorted(others - {target}):
+        tied_names = {*names, saved_output, *shared} if is_shared else {saved_output}
+        for name in sorted(tied_names - {target}):
             copy.check_tied(name, target)
         return
     for name in shared if is_shared and source not in shared else ():
         copy.duplicate(encoder.embedding.embeddings, name)
     if output == target:
-        copy.duplicate(decoder.embedding.embeddings, own_output)
+        copy.duplicate(decoder.embedding.embeddings, saved_output)
 
 
 def _positions(options, settings):
-    """Returns the layer that adds the positions of one side."""
+    """Returns the position layer for encoder or decoder."""
     if options["positions"] == "learned":
         return LearnedPositions(settings["max_position_embeddings"], offset=LEARNED_OFFSET)
     offset = settings["pad_token_id"] + 1 if options["positions"] == "halves" else 0
@@ -243,7 +243,7 @@ def _copy_positions(side, stack, copy, options, settings):
 
         rows = settings["max_position_embeddings"] + offset if options["saves_positions"] else 0
         copy.check_constant(name, compute, rows, first_row=offset)
-        # The first releases of M2M100 saved the sinusoids under this name.
+        # The first M2M100 releases saved the sinusoids under this name.
         copy.check_constant(f"{name}s", compute, 0, first_row=offset)
     copy.ignore(rf"model\.{side}\.embed_positions\._float_tensor")
 
@@ -279,7 +279,7 @@ def _copy_stack(side, stack, copy):
 
 
 def _entry(model_type, changed, old_keys, tokenizer=None, **options):
-    """Returns an `Architecture`. Its settings are `SETTINGS` with `old_keys` and `changed`."""
+    """Returns an `Architecture` with `SETTINGS`, `old_keys` and `changed` as settings."""
     defaults = {
         "output": "lm_head.weight",
         "shared": ("model.shared.weight",),

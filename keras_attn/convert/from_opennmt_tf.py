@@ -45,32 +45,32 @@ def from_opennmt_tf(
     target_vocabulary: str | PathLike[str] | None = None,
     ignore_settings: Sequence[str] = (),
 ) -> Conversion:
-    """Converts a Transformer of OpenNMT-tf 2 to a Keras model.
+    """Converts an OpenNMT-tf 2 Transformer to a Keras model.
 
-    The model computes the same logits, and a greedy search finds the same ids as OpenNMT-tf. A beam
-    search finds the same ids as CTranslate2. These ids can be more probable than the ids that
-    OpenNMT-tf finds. Only TensorFlow is needed, not OpenNMT-tf. The description of the model is
-    read as text; its Python code does not run.
+    The model computes the same logits, and greedy search finds the same ids as OpenNMT-tf. Beam
+    search finds the same ids as CTranslate2, which can be more probable than those from OpenNMT-tf.
+    Only TensorFlow is needed, not OpenNMT-tf. The model description is parsed without running its
+    Python code.
 
-    The tokenizer is the SentencePiece model that the configuration names. If the configuration has
-    no tokenization, the folder is searched for a SentencePiece model with the pieces of the
-    vocabulary. If there is none, texts are split at spaces, as in OpenNMT-tf. Other tokenizations
-    are not supported: the converted model then has no tokenizer, and reads and writes ids.
+    The tokenizer is the SentencePiece model that the configuration names. Without tokenization in
+    the configuration, the folder is searched for a SentencePiece model with the vocabulary's
+    pieces. If there is none, texts are split at spaces, as in OpenNMT-tf. Other tokenizations are
+    not supported: the converted model then has no tokenizer, and reads and writes ids.
 
     Args:
-        folder: Path of a model's folder, of its subfolder `avg` with the average of several
-            checkpoints, or of one checkpoint without the suffix `.index`. From a folder, the newest
-            checkpoint is converted, which is named in the file `checkpoint`.
-        model_type: String, name in the catalog of OpenNMT-tf, such as `"TransformerBase"`, or path
-            of a `model_description.py`. Defaults to `None`: the `model_description.py` in the
-            folder, or in the folder above.
-        config: Path of the configuration in YAML. Defaults to `None`: the file `data.yml` or
-            `config.yml` in the folder of the checkpoint or of `model_description.py`, if it exists.
-        source_vocabulary: Path of the vocabulary of the sources, a text file with a token in each
-            line. Defaults to `None`: the vocabulary that the configuration names.
-        target_vocabulary: Path of the vocabulary of the targets. Defaults to `None`: the vocabulary
+        folder: Path of a model folder, of its subfolder `avg` with averaged checkpoints, or of one
+            checkpoint without the suffix `.index`. In a folder, the newest checkpoint is converted,
+            which the file `checkpoint` names.
+        model_type: String, name in the OpenNMT-tf catalog, such as `"TransformerBase"`, or path of
+            a `model_description.py`. Defaults to `None`: the `model_description.py` in the folder,
+            or in the folder above.
+        config: Path of the YAML configuration. Defaults to `None`: the file `data.yml` or
+            `config.yml` beside the checkpoint or `model_description.py`, if it exists.
+        source_vocabulary: Path of the source vocabulary, a text file with one token per line.
+            Defaults to `None`: the vocabulary that the configuration names.
+        target_vocabulary: Path of the target vocabulary. Defaults to `None`: the vocabulary
             that the configuration names.
-        ignore_settings: Names of settings in the configuration to ignore, such as
+        ignore_settings: Names of configuration settings to ignore, such as
             `"params/length_penalty"`. Other settings that are unknown or would change results raise
             a `ConversionError`. Defaults to `()`.
 
@@ -78,10 +78,9 @@ def from_opennmt_tf(
         A `Conversion`.
 
     Raises:
-        ConversionError: If the model or a setting of the checkpoint is not supported; if variables
-            are missing, are unused, or have the wrong shape; or if a vocabulary does not belong to
-            the model.
-        ImportError: If a library that is needed to read the files is not installed.
+        ConversionError: If the model or a checkpoint setting is not supported, if variables are
+            missing, unused or of the wrong shape, or if a vocabulary does not belong to the model.
+        ImportError: If a library needed to read the files is not installed.
 
     Example:
 
@@ -131,7 +130,8 @@ def from_opennmt_tf(
     sizes = [get_vocabulary_size(layer) for layer in (encoder, decoder)]
     given = source_vocabulary, target_vocabulary
     vocabularies = [
-        _vocabulary(*each, configuration, folders) for each in zip(SIDES, given, sizes, strict=True)
+        _vocabulary(side, path, size, configuration, folders)
+        for side, path, size in zip(SIDES, given, sizes, strict=True)
     ]
     tokenizers, note = _tokenizers(vocabularies, configuration, folders)
     model = GenerationModel(encoder, SEARCHES[search.class_name](decoder, **search.arguments))
@@ -149,14 +149,14 @@ def from_opennmt_tf(
 
 
 def _folders(folder):
-    """Returns a list of the folder and, if it is a subfolder such as `avg`, the model's folder."""
+    """Returns the folder and, if it is a subfolder such as `avg`, the model folder."""
     above = folder.absolute().parent
     is_average = not (folder / DESCRIPTION).is_file() and (above / DESCRIPTION).is_file()
     return [folder, above] if is_average else [folder]
 
 
 def _description(model_type, folders) -> tuple[ModelDescription, str]:
-    """Returns the `ModelDescription`, and the name of the file or catalog entry that it is from."""
+    """Returns the `ModelDescription`, and the file or catalog entry that contains it."""
     path = next((f / DESCRIPTION for f in folders if (f / DESCRIPTION).is_file()), None)
     if model_type is not None and not str(model_type).endswith(".py"):
         return describe(str(model_type)), str(model_type)
@@ -196,18 +196,18 @@ def _vocabulary(side, given, size, configuration, folders) -> Vocabulary | None:
 
 
 def _tokenizers(vocabularies, configuration, folders) -> tuple[tuple[Any, Any], str]:
-    """Returns the tokenizers of source and target, and a note for the report."""
-    found, notes = [], []
+    """Returns source and target tokenizers, and a note for the report."""
+    tokenizers, notes = [], []
     for side, vocabulary in zip(SIDES, vocabularies, strict=True):
         tokenization = configuration[f"data/{side}_tokenization"]
         tokenization = tokenization or configuration["data/tokenization"]
         tokenizer, note = opennmt_tokenizer(vocabulary, tokenization, folders)
-        found.append(tokenizer)
+        tokenizers.append(tokenizer)
         notes.append(note)
-    if None in found:  # a model reads and writes texts, or reads and writes ids
-        missing = found.index(None)
+    if None in tokenizers:  # a model reads and writes texts, or reads and writes ids
+        missing = tokenizers.index(None)
         return (None, None), notes[missing]
-    source, target = found
+    source, target = tokenizers
     if source.model == target.model:
         return (source, None), notes[0]
     return (source, target), notes[0] if notes[0] == notes[1] else " and ".join(notes)

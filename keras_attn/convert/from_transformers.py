@@ -31,25 +31,25 @@ REPORT, LABELS, ORIGINAL = "conversion.txt", "labels.txt", "original"
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
-    """Result of the conversion of a checkpoint.
+    """Result of a checkpoint conversion.
 
     Args:
-        model: `GenerationModel`; for an encoder, a functional model of `token_ids` and, if tokens
-            have types, `token_type_ids`.
-        source_tokenizer: Tokenizer of the sources, or `None`.
-        target_tokenizer: Tokenizer of the targets. `None` if the targets use `source_tokenizer`, or
-            if they have no tokenizer.
+        model: `GenerationModel`. For an encoder, functional model with the inputs `token_ids` and,
+            if tokens have types, `token_type_ids`.
+        source_tokenizer: Source tokenizer, or `None`.
+        target_tokenizer: Target tokenizer. `None` if the targets use `source_tokenizer`, or if they
+            have no tokenizer.
         architecture: String, the class in transformers or OpenNMT-tf.
         search: String, the search and its arguments.
-        tokenizers: String, the tokenizers that were found.
+        tokenizers: String, the tokenizers converted.
         settings: Tuple of `SettingReport`s, the treatment of each setting.
         card: `ModelCard`.
-        kind: String, the `kind` of the run directory. Defaults to `"generation"`.
-        labels: Tuple of strings, the names of the classes of a classifier. Defaults to `()`.
-        original: Dict from file names to contents, the files of the checkpoint except its weights.
+        kind: String, the run directory's `kind`. Defaults to `"generation"`.
+        labels: Tuple of strings, a classifier's class names. Defaults to `()`.
+        original: Dict from file names to contents, the checkpoint files except the weights.
             `keras_attn.export.export_transformers` uses these files to write the model back.
             Defaults to an empty dict.
-        folder: Path of the checkpoint, which `save` does not replace. Defaults to `None`.
+        folder: Checkpoint path, which `save` does not replace. Defaults to `None`.
     """
 
     model: Any
@@ -76,20 +76,20 @@ class Conversion:
 
     def count(self, treatment: str) -> int:
         """Returns the number of settings with a treatment, see `SettingReport`."""
-        return sum(each.treatment == treatment for each in self.settings)
+        return sum(setting.treatment == treatment for setting in self.settings)
 
     def save(self, path: str | PathLike[str]) -> RunDirectory:
         """Atomically writes a run directory, which all commands of `keras-attn` read.
 
         Args:
-            path: Path of the directory. An earlier conversion is replaced.
+            path: Directory path. An earlier conversion is replaced.
 
         Returns:
             The `RunDirectory`.
 
         Raises:
-            FileExistsError: If the path is a directory with other content, is the folder of the
-                checkpoint, contains it or is in it.
+            FileExistsError: If the path is a directory with other content, is the checkpoint
+                folder, contains it or is in it.
         """
         require_separate_paths({"path": Path(path)}, {"the checkpoint": self.folder})
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
@@ -115,34 +115,34 @@ def from_transformers(
     settings: Mapping[str, Any] | None = None,
     parse_special_tokens: bool = False,
 ) -> Conversion:
-    """Converts a checkpoint of Hugging Face's transformers to a Keras model.
+    """Converts a Hugging Face transformers checkpoint to a Keras model.
 
     The folder is read from disk: `config.json`, `generation_config.json`, `model.safetensors` or
-    its shards, and the files of the tokenizers. PyTorch is only needed for weights in `.bin` files.
+    its shards, and the tokenizer files. PyTorch is only needed for weights in `.bin` files.
     Translators and language models become a `GenerationModel`. It computes the same logits as
-    transformers. Its search finds the same ids as `generate` of transformers with the settings of
-    the checkpoint. Encoders such as BERT become a functional model with the same outputs: a masked
-    language model, a classifier of sequences or tokens, or an encoder without a head.
+    transformers, and its search finds the same ids as `generate` in transformers with the
+    checkpoint's settings. Encoders such as BERT become a functional model with the same outputs: a
+    masked language model, a sequence or token classifier, or an encoder without a head.
 
     Args:
-        folder: Path of the folder.
-        ignore_settings: Names of settings in the checkpoint to ignore. Other settings that are
+        folder: Folder path.
+        ignore_settings: Names of checkpoint settings to ignore. Other settings that are
             unknown or would change results raise a `ConversionError`. Defaults to `()`.
-        settings: Dict from names of search settings in `generation_config.json` to values that
-            replace those of the file, for example `{"eos_token_id": 2}` if the file has a list of
-            end tokens. Defaults to `None`: the values of the file.
-        parse_special_tokens: Bool, whether special tokens that are typed in a text, such as
-            `"</s>"`, become their ids, as in transformers by default. By default here, they are
-            ordinary characters, because texts can come from strangers. Pass `True` only for texts
-            that you wrote yourself, such as prompts of a chat template. Defaults to `False`.
+        settings: Dict from search setting names in `generation_config.json` to values that replace
+            those in the file, for example `{"eos_token_id": 2}` if the file lists several end
+            tokens. Defaults to `None`: the values in the file.
+        parse_special_tokens: Bool, whether special tokens typed in a text, such as `"</s>"`, become
+            their ids, as in transformers by default. By default here, they are ordinary characters,
+            because texts can come from strangers. Pass `True` only for texts that you wrote
+            yourself, such as chat template prompts. Defaults to `False`.
 
     Returns:
         A `Conversion`.
 
     Raises:
-        ConversionError: If the architecture or a setting of the checkpoint is not supported, or if
-            weights are missing, are unused, or have the wrong shape.
-        ImportError: If a library that is needed to read the files is not installed.
+        ConversionError: If the architecture or a checkpoint setting is not supported, or if weights
+            are missing, unused or of the wrong shape.
+        ImportError: If a library needed to read the files is not installed.
 
     Example:
 
@@ -171,7 +171,7 @@ def from_transformers(
 
 
 def _generator(checkpoint, ignore_settings, replaced, parse_special_tokens):
-    """Returns the `Conversion` of a translator or a language model."""
+    """Returns the `Conversion` for a translator or a language model."""
     architecture = find_architecture(checkpoint.config)
     settings, generation = checkpoint_settings(
         checkpoint.config, checkpoint.generation_config, architecture, replaced
@@ -233,7 +233,7 @@ def _generator(checkpoint, ignore_settings, replaced, parse_special_tokens):
 
 
 def _follow_tokenizer(encoder, around):
-    """Sets the tokens around a source. Returns the start token of prompts of a language model."""
+    """Sets the tokens around a source. Returns the start token of language model prompts."""
     start, end = around
     if encoder is not None:
         encoder.start_token_id, encoder.end_token_id = around
@@ -247,19 +247,19 @@ def _follow_tokenizer(encoder, around):
 
 
 def _encoder(checkpoint, ignore_settings, parse_special_tokens):
-    """Returns the `Conversion` of an encoder."""
-    found = convert_encoder(checkpoint, ignore_settings, parse_special_tokens)
+    """Returns the `Conversion` for an encoder."""
+    converted = convert_encoder(checkpoint, ignore_settings, parse_special_tokens)
     return Conversion(
-        found.model,
-        found.tokenizer,
+        converted.model,
+        converted.tokenizer,
         None,
-        found.class_name,
+        converted.class_name,
         "none, because the model is an encoder",
-        found.note,
-        found.settings,
-        ModelCard(recipe=f"converted from {found.class_name} of transformers"),
-        found.kind,
-        found.labels,
+        converted.note,
+        converted.settings,
+        ModelCard(recipe=f"converted from {converted.class_name} of transformers"),
+        converted.kind,
+        converted.labels,
         read_original_files(checkpoint.path),
         checkpoint.path,
     )

@@ -1,4 +1,4 @@
-"""Converts a search of keras_attn to settings for `generate` of transformers."""
+"""Converts a keras_attn search to settings for `generate` in transformers."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,9 +20,9 @@ from keras_attn.search.sampling_decoder import SamplingDecoder
 from keras_attn.search.search import Search
 
 SEARCHES: dict[str, Any] = {
-    each.__name__: each for each in (BeamDecoder, GreedyDecoder, SamplingDecoder)
+    search.__name__: search for search in (BeamDecoder, GreedyDecoder, SamplingDecoder)
 }
-"""Dict from names to search classes. `generate` of transformers has an equal search for each."""
+"""Dict from names to search classes. `generate` in transformers has an equal search for each."""
 
 IGNORED = {"decoder", "dtype", "name", "return_alignments", "return_token_log_probs", "trainable"}
 _ADVICE = (
@@ -30,27 +30,27 @@ _ADVICE = (
     "relative_max_length=null and length_penalty_form=average_with_end."
 )
 WITHOUT_BEAMS = {"length_penalty", "length_penalty_form"}
-"""Arguments that do not change the ids of a search without beams."""
+"""Arguments that do not change the ids found without beams."""
 
 
 def search_differences(
-    search: Search, found: SearchSettings, reads_prompts: bool = False
+    search: Search, settings: SearchSettings, reads_prompts: bool = False
 ) -> list[str]:
-    """Returns the arguments of a search that differ from the settings of `generate`.
+    """Returns the search arguments that differ from the `generate` settings.
 
     Args:
         search: Search.
-        found: `SearchSettings` of `generate`.
+        settings: `SearchSettings` for `generate`.
         reads_prompts: Bool, whether the model continues prompts, so that no search uses a start
             token. Defaults to `False`.
 
     Returns:
         List of strings, such as `"coverage_penalty=0.2 instead of 0.0"`.
     """
-    if type(search).__name__ != found.class_name:
-        return [f"{type(search).__name__} instead of {found.class_name}"]
-    expected = SEARCHES[found.class_name](search.decoder, **found.arguments).get_config()
-    ignored = IGNORED if found.class_name == "BeamDecoder" else IGNORED | WITHOUT_BEAMS
+    if type(search).__name__ != settings.class_name:
+        return [f"{type(search).__name__} instead of {settings.class_name}"]
+    expected = SEARCHES[settings.class_name](search.decoder, **settings.arguments).get_config()
+    ignored = IGNORED if settings.class_name == "BeamDecoder" else IGNORED | WITHOUT_BEAMS
     ignored = ignored | {"start_token_id"} if reads_prompts else ignored
     config = {name: _plain(value) for name, value in search.get_config().items()}
     return [
@@ -66,13 +66,13 @@ def generation_config(
     languages: Mapping[str, Any],
     max_positions: int | None = None,
 ) -> dict[str, Any]:
-    """Returns the content of a `generation_config.json` with which `generate` finds the same ids.
+    """Returns a `generation_config.json` with which `generate` finds the same ids.
 
     Args:
         search: Search.
         reads_prompts: Bool, whether the model continues prompts.
-        languages: Dict, the `languages` of the tokenizer of the target.
-        max_positions: Int, `max_position_embeddings` of the model, or `None`.
+        languages: Dict, the target tokenizer's `languages`.
+        max_positions: Int, the model's `max_position_embeddings`, or `None`.
 
     Returns:
         Dict.
@@ -85,11 +85,11 @@ def generation_config(
     values = _values(search, reads_prompts)
     settings = Settings(GENERATION_CONFIG, values, GENERATION, null_is_default=True)
     try:
-        found = search_settings(settings, max_positions, reads_prompts)
+        written = search_settings(settings, max_positions, reads_prompts)
     except ConversionError as error:
-        messages = (each.removesuffix(ADVICE).rstrip() for each in error.messages)
+        messages = (text.removesuffix(ADVICE).rstrip() for text in error.messages)
         raise ConversionError(f"{ConversionError(*messages)} {_ADVICE}") from error
-    differences = search_differences(search, with_languages(found, languages), reads_prompts)
+    differences = search_differences(search, with_languages(written, languages), reads_prompts)
     if differences:
         raise _error(", ".join(differences))
     return values
@@ -132,7 +132,7 @@ def _values(search, reads_prompts):
 
 
 def _beams(search):
-    stops = {own: theirs for theirs, own in STOPS.items()}
+    stops = {ours: theirs for theirs, ours in STOPS.items()}
     values = {
         "num_beams": search.beam_width,
         "early_stopping": stops[search.stop],

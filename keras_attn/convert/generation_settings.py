@@ -1,4 +1,4 @@
-"""Keys of the search settings in `generation_config.json`, or else in `config.json`."""
+"""Search setting keys in `generation_config.json`, or else in `config.json`."""
 
 from keras_attn.convert.settings import Setting, irrelevant, mapped, refused, refused_unless
 
@@ -7,7 +7,7 @@ _OUTPUTS = irrelevant("selects outputs that the converted model does not have")
 
 
 def _for_sampling(note, *harmless):
-    """Returns the treatment of a key that changes results only if `do_sample` is true."""
+    """Returns the `Setting` for a key that changes results only if `do_sample` is true."""
     return refused_unless(
         note, lambda value, settings: value in (None, *harmless) or not settings["do_sample"]
     )
@@ -47,7 +47,7 @@ GENERATION: dict[str, Setting] = {
     "typical_p": _for_sampling("typical sampling", 1.0),
     "epsilon_cutoff": _for_sampling("epsilon sampling", 0.0),
     "eta_cutoff": _for_sampling("eta sampling", 0.0),
-    # Other changes of the scores.
+    # Other score changes.
     "encoder_repetition_penalty": refused("a penalty that reads the source", None, 1.0),
     "encoder_no_repeat_ngram_size": refused("blocks n-grams of the source", None, 0),
     "exponential_decay_length_penalty": refused("a length penalty of a different form", None),
@@ -101,4 +101,4 @@ GENERATION: dict[str, Setting] = {
         _SPEED,
     ),
 }
-"""Keys of transformers' `GenerationConfig`."""
+"""Keys in transformers' `GenerationConfig`."""

@@ -1,4 +1,4 @@
-"""The `tokenizer.json` that transformers builds from the files of a tokenizer."""
+"""The `tokenizer.json` that transformers builds from tokenizer files."""
 
 import dataclasses
 import importlib
@@ -11,7 +11,7 @@ from keras_attn.convert.tokenizer_files import FLAGS, Token, TokenizerFiles
 from keras_attn.text.added_tokens import CLEANED
 
 PROBES = ("a", "0", "the", "é")
-"""Texts that show which tokens a tokenizer adds around a text."""
+"""Texts that show which tokens a tokenizer adds around them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,10 +19,10 @@ class JsonTokenizer:
     """A `tokenizer.json` and the tokens around a text.
 
     Args:
-        model: Bytes, the content of `tokenizer.json`.
-        ids: Dict from the tokens that are found in texts to their ids.
-        start: Tuple of the ids before a text.
-        end: Tuple of the ids after a text.
+        model: Bytes, `tokenizer.json`.
+        ids: Dict from tokens found in texts to their ids.
+        start: Tuple, ids before a text.
+        end: Tuple, ids after a text.
     """
 
     model: bytes
@@ -32,14 +32,14 @@ class JsonTokenizer:
 
 
 def build_json_tokenizer(files: TokenizerFiles, size: int) -> JsonTokenizer:
-    """Returns the tokenizer of a folder with `tokenizer.json`, as in transformers 5.24.
+    """Returns the tokenizer for a folder with `tokenizer.json`, as in transformers 5.24.
 
-    The class in `tokenizer_config.json` replaces parts of `tokenizer.json`, such as the normalizer
-    of BERT. All special tokens that the files and the class name are added.
+    The class in `tokenizer_config.json` replaces parts of `tokenizer.json`, such as the BERT
+    normalizer. All special tokens that the files and the class name are added.
 
     Args:
         files: `TokenizerFiles` with `json`.
-        size: Int, number of ids of the model.
+        size: Int, number of ids in the model.
 
     Raises:
         ConversionError: If the file is not a tokenizer, or belongs to a different class.
@@ -55,15 +55,15 @@ def build_json_tokenizer(files: TokenizerFiles, size: int) -> JsonTokenizer:
     except Exception as error:  # `tokenizers` raises plain exceptions
         raise ConversionError(
             f"Expected the content of a tokenizer.json of the class {files.class_name}. Received: "
-            f"content that cannot be read ({error!r}). Copy the file again, or correct "
+            f"{error!r}. Copy the file again, or correct "
             "tokenizer_class."
         ) from error
     tokens = files.tokens
     if any(token.is_default for token in tokens):
         # The class names tokens that the model may not have, such as <mask>.
-        known = tokenizer.get_vocab()
-        free = size - max(known.values(), default=-1) - 1
-        new = [token for token in tokens if token.content not in known]
+        vocabulary = tokenizer.get_vocab()
+        free = size - max(vocabulary.values(), default=-1) - 1
+        new = [token for token in tokens if token.content not in vocabulary]
         if len(new) > free:
             tokens = [token for token in tokens if token not in new or not token.is_default]
     _add_tokens(tokenizer, tokens, library)
@@ -79,7 +79,7 @@ def build_json_tokenizer(files: TokenizerFiles, size: int) -> JsonTokenizer:
 
 
 def _parts(files, content):
-    """Returns the parts of the file that its class replaces."""
+    """Returns the file parts that its class replaces."""
     if not isinstance(content.get("model"), dict) or "vocab" not in content["model"]:
         raise ConversionError(
             "Expected the content of a tokenizer.json, with a model and its vocabulary. Received: "
@@ -91,30 +91,30 @@ def _parts(files, content):
 
 
 def _add_tokens(tokenizer: Any, tokens: Sequence[Token], library: Any) -> None:
-    own = {repr(token) for token in tokenizer.get_added_tokens_decoder().values()}
+    present = {repr(token) for token in tokenizer.get_added_tokens_decoder().values()}
     new = []
     for token in tokens:
         flags = {name: getattr(token, name) for name in FLAGS}
         added = library.AddedToken(token.content, **flags)
-        if repr(added) not in own:
+        if repr(added) not in present:
             new.append(added)
     tokenizer.add_tokens(new)
 
 
 def _template(files, tokenizer, library):
-    """Returns the post-processor that adds the special tokens of the class."""
+    """Returns the post-processor that adds the class's special tokens."""
     before, after = (
         [files.named[name].content for name in names if name in files.named]
         for names in files.tokenizer_class.around
     )
     special = [(token, tokenizer.token_to_id(token)) for token in dict.fromkeys(before + after)]
-    # A colon in a token would be read as the type of its segment.
+    # A colon in a token would be read as its segment type.
     pieces = [*before, "$A", *after]
     return library.processors.TemplateProcessing(single=pieces, special_tokens=special)
 
 
 def _clean_up(tokenizer, files, library):
-    """Adds the replacements of `clean_up_tokenization_spaces` to the decoder."""
+    """Adds the replacements for `clean_up_tokenization_spaces` to the decoder."""
     decoders = library.decoders
     is_bpe = isinstance(tokenizer.model, library.models.BPE)
     forced = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
@@ -123,12 +123,12 @@ def _clean_up(tokenizer, files, library):
     if is_bpe and not files.config.get(forced):
         return
     replaced = [decoders.Replace(*pair) for pair in CLEANED]
-    own = [] if tokenizer.decoder is None else [tokenizer.decoder]
-    tokenizer.decoder = decoders.Sequence([*own, decoders.Fuse(), *replaced])
+    first = [] if tokenizer.decoder is None else [tokenizer.decoder]
+    tokenizer.decoder = decoders.Sequence([*first, decoders.Fuse(), *replaced])
 
 
 def _around(tokenizer):
-    """Returns the tuples of the ids before and after a text."""
+    """Returns tuples with the ids before and after a text."""
     for text in PROBES:
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         whole = tokenizer.encode(text).ids
@@ -136,8 +136,8 @@ def _around(tokenizer):
             if ids and whole[first : first + len(ids)] == ids:
                 return tuple(whole[:first]), tuple(whole[first + len(ids) :])
     raise ConversionError(
-        f"Expected a tokenizer that encodes one of the texts {PROBES}. Received: a tokenizer.json "
-        "without their characters. The tokenizer cannot be converted."
+        f"Expected a tokenizer that encodes one of the texts {PROBES}. Received: ids={whole} "
+        f"for {text!r}. The tokenizer cannot be converted."
     )
 
 

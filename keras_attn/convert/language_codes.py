@@ -1,4 +1,4 @@
-"""Language codes of multilingual checkpoints."""
+"""Language codes in multilingual checkpoints."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.tokenizer_files import Token
 
 CODE = re.compile(r"__[a-z]{2,3}__|[a-z]{2,3}_[A-Z][A-Za-z]{1,3}")
-"""Codes of M2M100, such as `__en__`, of mBART, `en_XX`, and of NLLB, `eng_Latn`."""
+"""Codes in M2M100, such as `__en__`, in mBART, `en_XX`, and in NLLB, `eng_Latn`."""
 
 M2M_100 = (
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu "
@@ -17,34 +17,34 @@ M2M_100 = (
     "my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur "
     "uz vi wo xh yi yo zh zu"
 )
-"""Languages of M2M100 in the order of their ids ([Fan et al., 2020](
-https://arxiv.org/abs/2010.11125)), for files that do not list them."""
+"""M2M100 languages in id order ([Fan et al., 2020](https://arxiv.org/abs/2010.11125)), for files
+that do not list them."""
 
 
 def language_codes(checkpoint: Checkpoint) -> dict[str, int | None]:
-    """Returns the codes of the languages, in the order of their ids.
+    """Returns the language codes in id order.
 
     Args:
         checkpoint: `Checkpoint`.
 
     Returns:
-        Dict from codes to ids, or to `None` if the files contain only the order of the codes.
+        Dict from codes to ids, or to `None` if the files contain only their order.
     """
-    found = {}
+    ids = {}
     tokenizer = checkpoint.read_json("tokenizer.json") or {}
-    for each in tokenizer.get("added_tokens", []):
-        found[each.get("content")] = each.get("id")
+    for token in tokenizer.get("added_tokens", []):
+        ids[token.get("content")] = token.get("id")
     config = checkpoint.read_json("tokenizer_config.json") or {}
-    for id_, each in (config.get("added_tokens_decoder") or {}).items():
-        found[_content(each)] = int(id_)
-    found |= checkpoint.read_json("added_tokens.json") or {}
-    codes = {name: id_ for name, id_ in found.items() if CODE.fullmatch(str(name))}
+    for id_, token in (config.get("added_tokens_decoder") or {}).items():
+        ids[_content(token)] = int(id_)
+    ids |= checkpoint.read_json("added_tokens.json") or {}
+    codes = {name: id_ for name, id_ in ids.items() if CODE.fullmatch(str(name))}
     if codes:
         return dict(sorted(codes.items(), key=lambda item: item[1]))
     special = checkpoint.read_json("special_tokens_map.json") or {}
     for lists in (special, config):
         for key in ("additional_special_tokens", "extra_special_tokens"):
-            names = [_content(each) for each in lists.get(key) or []]
+            names = [_content(token) for token in lists.get(key) or []]
             names = [name for name in names if CODE.fullmatch(str(name))]
             if names:
                 return dict.fromkeys(names)
@@ -54,18 +54,18 @@ def language_codes(checkpoint: Checkpoint) -> dict[str, int | None]:
 def fairseq_ids(
     model: bytes, codes: Mapping[str, int | None], tokens: Sequence[Token]
 ) -> dict[str, int]:
-    """Returns the vocabulary of mBART, mBART-50 and NLLB.
+    """Returns the vocabulary for mBART, mBART-50 and NLLB.
 
-    If the files contain the ids of all codes, these are the ids. New languages can have ids behind
-    that of `<mask>`. Otherwise the order of the codes determines the ids.
+    If the files contain ids for all codes, these are used. New languages can have ids after
+    `<mask>`. Otherwise the codes are numbered in order.
 
     Args:
-        model: Bytes of `sentencepiece.bpe.model`.
-        codes: Dict returned by `language_codes`.
-        tokens: List of the `Token`s in the files.
+        model: Bytes, `sentencepiece.bpe.model`.
+        codes: Dict from `language_codes`.
+        tokens: List, the `Token`s in the files.
 
     Raises:
-        ConversionError: If an id of a code is the id of a piece.
+        ConversionError: If a code and a piece have the same id.
     """
     from keras_attn.text import fairseq_vocabulary
 
@@ -89,14 +89,14 @@ def fairseq_ids(
 def m2m_100_ids(
     pieces: Mapping[str, int], codes: Mapping[str, int | None]
 ) -> tuple[list[str], dict[str, int]]:
-    """Returns the codes of M2M100, and its vocabulary. The codes follow the pieces.
+    """Returns the M2M100 codes and vocabulary. The codes follow the pieces.
 
     Args:
-        pieces: Dict, content of `vocab.json`.
-        codes: Dict returned by `language_codes`. If it is empty, the codes are those of M2M100.
+        pieces: Dict, `vocab.json`.
+        codes: Dict from `language_codes`. If it is empty, all M2M100 languages are used.
 
     Raises:
-        ConversionError: If the files contain a different id of a code.
+        ConversionError: If the files contain a different id for a code.
     """
     names = list(codes) or [f"__{code}__" for code in M2M_100.split()]
     first = max(pieces.values()) + 1
@@ -111,7 +111,7 @@ def m2m_100_ids(
 
 
 def plain_name(code: str) -> str:
-    """Returns the name of a language without the underscores of M2M100."""
+    """Returns a language's name without M2M100's underscores."""
     return code.strip("_")
 
 

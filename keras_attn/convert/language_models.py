@@ -23,11 +23,11 @@ from keras_attn.positions.learned_positions import LearnedPositions
 from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
 
 OPT_OFFSET = 2
-"""Number of rows before the first position in the position table of OPT."""
+"""Number of rows before the first position in the OPT position table."""
 
 
 def _start_token(default=None):
-    """Returns the treatment of `bos_token_id`."""
+    """Returns the `Setting` for `bos_token_id`."""
     return mapped("start token of text prompts", default, None, int, minimum=0, nullable=True)
 
 
@@ -50,8 +50,8 @@ def _build_model(
 
     Args:
         settings: `Settings`.
-        size: Int, size of the vocabulary.
-        features: Int, size of the vectors.
+        size: Int, vocabulary size.
+        features: Int, vector size.
         num_layers: Int, number of blocks.
         block: Dict, arguments of `TransformerDecoderBlock`.
         **arguments: Arguments of `CausalLanguageModel`.
@@ -70,7 +70,7 @@ def _build_model(
 
 
 def _copy_tables(model, table, copy):
-    """Maps embedding and output matrix. `table` is the name of the embedding in the checkpoint."""
+    """Maps embedding and output matrix. `table` is the embedding's name in the checkpoint."""
     output = "lm_head.weight"
     copy.copy(model.embedding.embeddings, table)
     if model.head is None:
@@ -155,16 +155,16 @@ def copy_gpt2(
     copy.copy(model.stack.positions.embeddings, f"{prefix}wpe.weight")
     copy.norm(model.stack.final_norm, f"{prefix}ln_f")
     copy.ignore(rf"{prefix}h\.\d+\.attn\.(bias|masked_bias)")  # the causal mask
-    for index, each in enumerate(model.stack.blocks):
+    for index, block in enumerate(model.stack.blocks):
         name = f"{prefix}h.{index}"
-        attention, hidden = each.self_attention, each.feed_forward
+        attention, hidden = block.self_attention, block.feed_forward
         scale = 1.0 if settings["scale_attn_weights"] else head_dim**0.5
         scale /= index + 1 if settings["scale_attn_by_inverse_layer_idx"] else 1
         for kind, part in (("kernel", "weight"), ("bias", "bias")):
-            variables = [getattr(attention, f"{own}_{kind}") for own in ("query", "key", "value")]
+            variables = [getattr(attention, f"{role}_{kind}") for role in ("query", "key", "value")]
             copy.split(variables, f"{name}.attn.c_attn.{part}", (scale, 1.0, 1.0))
-        copy.norm(each.attention_norm, f"{name}.ln_1")
-        copy.norm(each.feed_forward_norm, f"{name}.ln_2")
+        copy.norm(block.attention_norm, f"{name}.ln_1")
+        copy.norm(block.feed_forward_norm, f"{name}.ln_2")
         for kernel, bias, part in (
             (attention.output_kernel, attention.output_bias, "attn.c_proj"),
             (hidden.expansion.kernel, hidden.expansion.bias, "mlp.c_fc"),
@@ -240,13 +240,13 @@ def copy_opt(
     _copy_tables(model, f"{prefix}.embed_tokens.weight", copy)
     copy.copy(model.stack.positions.embeddings, f"{prefix}.embed_positions.weight")
     copy.norm(model.stack.final_norm, f"{prefix}.final_layer_norm")
-    for index, each in enumerate(model.stack.blocks):
+    for index, block in enumerate(model.stack.blocks):
         name = f"{prefix}.layers.{index}"
-        copy.attention(each.self_attention, f"{name}.self_attn")
-        copy.norm(each.attention_norm, f"{name}.self_attn_layer_norm")
-        copy.norm(each.feed_forward_norm, f"{name}.final_layer_norm")
-        copy.dense(each.feed_forward.expansion, f"{name}.fc1")
-        copy.dense(each.feed_forward.contraction, f"{name}.fc2")
+        copy.attention(block.self_attention, f"{name}.self_attn")
+        copy.norm(block.attention_norm, f"{name}.self_attn_layer_norm")
+        copy.norm(block.feed_forward_norm, f"{name}.final_layer_norm")
+        copy.dense(block.feed_forward.expansion, f"{name}.fc1")
+        copy.dense(block.feed_forward.contraction, f"{name}.fc2")
 
 
 LLAMA_SETTINGS: dict[str, Setting] = {
@@ -282,7 +282,7 @@ _WINDOW = {"sliding_window": mapped("sliding_window", 4096, nullable=True)}
 def build_llama(
     architecture: Architecture, settings: Settings, copy: WeightMapping
 ) -> tuple[None, Any]:
-    """Builds a model of Llama's family. See `Architecture`."""
+    """Builds a Llama family model. See `Architecture`."""
     options, features = architecture.options, settings["hidden_size"]
     heads, key_value_heads = settings["num_attention_heads"], settings["num_key_value_heads"]
     head_dim = settings["head_dim"]
@@ -323,16 +323,16 @@ def copy_llama(
     biases = _attention_biases(options, settings)
     _copy_tables(model, "model.embed_tokens.weight", copy)
     copy.ignore(r"model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq")
-    # Gemma stores the scale of a normalization minus 1.
+    # Gemma stores normalization scales minus 1.
     added = 1.0 if options["is_gemma"] else 0.0
     copy.norm(model.stack.final_norm, "model.norm", added)
-    for index, each in enumerate(model.stack.blocks):
+    for index, block in enumerate(model.stack.blocks):
         name = f"model.layers.{index}"
         parts = ("q_proj", "k_proj", "v_proj", "o_proj")
-        copy.attention(each.self_attention, f"{name}.self_attn", parts, biases=biases)
-        copy.norm(each.attention_norm, f"{name}.input_layernorm", added)
-        copy.norm(each.feed_forward_norm, f"{name}.post_attention_layernorm", added)
-        expansion, contraction = each.feed_forward.expansion, each.feed_forward.contraction
+        copy.attention(block.self_attention, f"{name}.self_attn", parts, biases=biases)
+        copy.norm(block.attention_norm, f"{name}.input_layernorm", added)
+        copy.norm(block.feed_forward_norm, f"{name}.post_attention_layernorm", added)
+        expansion, contraction = block.feed_forward.expansion, block.feed_forward.contraction
         gates = [f"{name}.mlp.{part}" for part in ("gate_proj", "up_proj")]
         copy.joined(expansion.kernel, [f"{gate}.weight" for gate in gates])
         copy.copy(contraction.kernel, f"{name}.mlp.down_proj.weight", transpose=True)
@@ -345,7 +345,7 @@ def copy_llama(
 
 
 def _attention_biases(options, settings):
-    """Returns the names of the attention projections that have a bias."""
+    """Returns the names of attention projections with a bias."""
     if options["has_bias"]:
         return PROJECTIONS[:3]
     return PROJECTIONS if settings.get("attention_bias", False) else ()
@@ -357,11 +357,11 @@ def _has_mlp_bias(settings):
 
 def _has_full_attention(layer_types):
     """Returns whether no layer has a sliding window."""
-    return isinstance(layer_types, list) and all(each == "full_attention" for each in layer_types)
+    return isinstance(layer_types, list) and all(kind == "full_attention" for kind in layer_types)
 
 
 def _gemma_gate(settings):
-    """Returns the activation of the gate. In configurations of Gemma, gelu means the tanh form."""
+    """Returns the gate activation. In Gemma configurations, gelu means the tanh form."""
     gate = settings["hidden_act"]
     return "gelu_pytorch_tanh" if gate == "gelu" else gate
 

@@ -1,4 +1,4 @@
-"""Differences between the configurations of two layers."""
+"""Differences between two layers' configurations."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,16 +26,16 @@ IGNORED = {
     "shared_object_id",
     "trainable",
 }
-"""Arguments that do not change the results of inference."""
+"""Arguments that do not change inference results."""
 
 _MISSING = object()
 
 
 def layer_differences(found: keras.layers.Layer, expected: keras.layers.Layer) -> list[str]:
-    """Lists the differences between the arguments of two layers.
+    """Lists the differences between two layers' arguments.
 
-    Arguments that do not change the results of inference are not compared, such as names, dropout
-    rates and initializers.
+    Arguments that do not change inference results are ignored, such as names, dropout rates and
+    initializers.
 
     Args:
         found: Layer.
@@ -50,7 +50,7 @@ def layer_differences(found: keras.layers.Layer, expected: keras.layers.Layer) -
 
 
 def _config(layer):
-    """Returns the configuration of a layer, with defaults instead of head sizes that are `None`."""
+    """Returns the layer's configuration with unset head sizes filled in."""
     config = layer.get_config()
     if (config.get("embedding") or {}).get("class_name") in ("Embedding", "ReversibleEmbedding"):
         # A ReversibleEmbedding that only embeds is an Embedding.
@@ -72,9 +72,9 @@ def _differences(found: Any, expected: Any, path: str) -> Iterator[str]:
         for name in sorted({*found, *expected}):
             if name in IGNORED or name.endswith(("_initializer", "_regularizer", "_constraint")):
                 continue
-            # The key "config" contains the arguments of a serialized layer. Omit it in the path.
-            own = path if name == "config" else f"{path}.{name}".lstrip(".")
-            yield from _differences(found.get(name, _MISSING), expected.get(name, _MISSING), own)
+            # The key "config" contains a serialized layer's arguments. Omit it in the path.
+            inner = path if name == "config" else f"{path}.{name}".lstrip(".")
+            yield from _differences(found.get(name, _MISSING), expected.get(name, _MISSING), inner)
     elif _plain(found) != _plain(expected):
         yield f"{path}={_shown(found)} instead of {_shown(expected)}"
 

@@ -16,22 +16,20 @@ _RECURRENT = r"model/(encoder|decoder)/.*(cell|rnn|lstm|gru|bridge).*"
 
 
 class OpenNMTCheckpoint:
-    """Checkpoint of OpenNMT-tf 2: the variables of the model, without variables of the optimizer.
+    """OpenNMT-tf 2 checkpoint: model variables, without optimizer variables.
 
     Args:
         path: Path of a folder, or of a checkpoint without the suffix `.index`. In a folder, the
-            file `checkpoint` names the newest checkpoint, which is read. A folder without this file
+            newest checkpoint is read, which the file `checkpoint` names. A folder without this file
             must contain a single checkpoint.
 
     Attributes:
-        folder: `Path` of the folder.
-        name: String, name of the checkpoint, such as `"ckpt-50000"`.
-        shapes: Dict from the names of the variables, such as `"model/encoder/layer_norm/gamma"`, to
-            their shapes.
+        folder: `Path`, the folder.
+        name: String, checkpoint name, such as `"ckpt-50000"`.
+        shapes: Dict from variable names, such as `"model/encoder/layer_norm/gamma"`, to shapes.
 
     Raises:
-        ConversionError: If there is no such checkpoint, or it does not belong to a Transformer of
-            OpenNMT-tf 2.
+        ConversionError: If there is no such checkpoint, or it is not an OpenNMT-tf 2 Transformer.
         ImportError: If TensorFlow is not installed.
     """
 
@@ -43,8 +41,8 @@ class OpenNMTCheckpoint:
                 f"Expected a checkpoint of OpenNMT-tf 2. Received: {self.name}, the name that "
                 "OpenNMT-tf 1 gives. Load it once with OpenNMT-tf 2, which saves the new format."
             )
-        for each in (f"{self.name}.index", f"{self.name}.data-*"):
-            for file in self.folder.glob(each):
+        for pattern in (f"{self.name}.index", f"{self.name}.data-*"):
+            for file in self.folder.glob(pattern):
                 check_file(file)
         try:
             self._file = TensorFlowCheckpoint(self.folder / self.name)
@@ -82,9 +80,9 @@ class OpenNMTCheckpoint:
         recurrent = sorted(name for name in self.shapes if re.fullmatch(_RECURRENT, name))
         if recurrent:
             raise ConversionError(
-                f"Expected a Transformer in {place!r}. Received: a model with recurrent layers, "
-                f"such as {recurrent[0]}. Models with recurrent layers cannot be converted, "
-                "because their cells and attention differ from those of this library."
+                f"Expected a Transformer in {place!r}. Received: {recurrent[0]}. Models with "
+                "recurrent layers cannot be converted, because their cells and "
+                "attention differ from those of this library."
             )
         missing = [side for side in ("encoder", "decoder") if not self._has_attention(side)]
         if missing:
@@ -100,13 +98,13 @@ class OpenNMTCheckpoint:
 
 
 def _newest(folder):
-    """Returns the name of the newest checkpoint of a folder."""
+    """Returns the name of the newest checkpoint in a folder."""
     names = sorted(path.stem for path in folder.glob("*.index"))
     if (folder / STATE).is_file():
         text = (folder / STATE).read_text(encoding="utf-8")
-        found = re.search(r'^model_checkpoint_path: "(.*)"', text, re.MULTILINE)
+        match = re.search(r'^model_checkpoint_path: "(.*)"', text, re.MULTILINE)
         # The folder in this path may only exist on the machine that trained the model.
-        name = re.split(r"[/\\]", found[1])[-1] if found else None
+        name = re.split(r"[/\\]", match[1])[-1] if match else None
         if name in names:
             return name
         raise ConversionError(
@@ -128,7 +126,7 @@ def _newest(folder):
 
 
 def _split(path):
-    """Returns the folder and the name of a checkpoint."""
+    """Returns a checkpoint's folder and name."""
     path = path.with_suffix("") if path.suffix == ".index" else path
     if not path.with_name(f"{path.name}.index").is_file():
         raise ConversionError(

@@ -1,4 +1,4 @@
-"""The description of a model of OpenNMT-tf: a Python file, which is read but not run."""
+"""Parses an OpenNMT-tf model definition without running it."""
 
 import ast
 import dataclasses
@@ -8,7 +8,7 @@ from typing import Any
 from keras_attn.convert.conversion_error import ConversionError
 
 DESCRIPTION = "model_description.py"
-"""Name of the file that OpenNMT-tf writes to the folder of a model."""
+"""File that OpenNMT-tf writes to a model folder."""
 
 TRANSFORMER = "Transformer"
 
@@ -23,7 +23,7 @@ POSITIONAL = (
     "attention_dropout",
     "ffn_dropout",
 )
-"""The first arguments of `opennmt.models.Transformer`."""
+"""The first arguments of `opennmt.models.Transformer`, in order."""
 
 _BIG = {"num_units": 1024, "num_heads": 16, "ffn_inner_dim": 4096}
 _RELATIVE = {"position_encoder_class": None, "maximum_relative_position": 20}
@@ -50,7 +50,7 @@ CATALOG: dict[str, dict[str, Any]] = {
     "ScalingNmtEnDe": _SCALING,
     "ScalingNmtEnFr": {**_SCALING, "dropout": 0.1, "attention_dropout": 0.0},
 }
-"""Dict from the names of the Transformers in the catalog of OpenNMT-tf 2.32 to arguments."""
+"""Dict from Transformer names in the OpenNMT-tf 2.32 catalog to arguments."""
 
 _UNSUPPORTED = {
     "GPT2Small": "Language models",
@@ -65,11 +65,11 @@ _UNSUPPORTED = {
 
 @dataclasses.dataclass(frozen=True)
 class ModelDescription:
-    """A class of OpenNMT-tf and its arguments.
+    """OpenNMT-tf class and its arguments.
 
     Args:
-        class_name: String, a key of `CATALOG`.
-        arguments: Dict, the arguments of `opennmt.models.Transformer`. Functions and classes are
+        class_name: String, a key in `CATALOG`.
+        arguments: Dict, arguments for `opennmt.models.Transformer`. Functions and classes are
             represented by their names, such as `"relu"`.
     """
 
@@ -78,14 +78,14 @@ class ModelDescription:
 
 
 def describe(class_name: str, arguments: Mapping[str, Any] | None = None) -> ModelDescription:
-    """Returns the description of a model in the catalog.
+    """Returns the description of a catalog model.
 
     Args:
         class_name: String, name in the catalog.
-        arguments: Dict, arguments that override the arguments in the catalog. Defaults to `None`.
+        arguments: Dict, arguments that override those in the catalog. Defaults to `None`.
 
     Raises:
-        ConversionError: If the model is not a Transformer of the catalog.
+        ConversionError: If the catalog contains no such Transformer.
     """
     expected = f"Expected one of the models {tuple(CATALOG)}. Received: {class_name!r}."
     if class_name in _UNSUPPORTED:
@@ -98,17 +98,17 @@ def describe(class_name: str, arguments: Mapping[str, Any] | None = None) -> Mod
 def read_description(text: str, file: str) -> ModelDescription:
     """Reads a model description without running it.
 
-    The file must define `model` as a model of the catalog, as a call of
-    `opennmt.models.Transformer`, or as a subclass of `opennmt.models.Transformer`. The arguments of
-    the call, or of `super().__init__` in the subclass, must be literal values or names.
+    The file must define `model` as a catalog model, as an `opennmt.models.Transformer` call, or as
+    a subclass of `opennmt.models.Transformer`. The arguments in this call, or of `super().__init__`
+    in the subclass, must be literal values or names.
 
     Args:
-        text: String, the content of the file.
-        file: String, path of the file, for messages.
+        text: String, file content.
+        file: String, file path, for messages.
 
     Raises:
-        ConversionError: If the file cannot be read in this way, or the model is not a Transformer
-            of the catalog.
+        ConversionError: If the file cannot be read in this way, or the catalog contains no such
+            Transformer.
     """
     try:
         class_name, arguments = _Reader(text).read()
@@ -125,7 +125,7 @@ def read_description(text: str, file: str) -> ModelDescription:
 
 
 class _Reader:
-    """Reads the definition of `model` in the syntax tree of a file."""
+    """Reads the `model` definition in a file's syntax tree."""
 
     def __init__(self, text):
         self.classes, self.constants, self.model = {}, {}, None
@@ -133,7 +133,7 @@ class _Reader:
             if isinstance(node, ast.ClassDef):
                 self.classes[node.name] = node
             elif isinstance(node, ast.FunctionDef) and node.name == "model":
-                returns = [each for each in ast.walk(node) if isinstance(each, ast.Return)]
+                returns = [child for child in ast.walk(node) if isinstance(child, ast.Return)]
                 self.model = returns[-1].value if returns else None
             elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 name = node.targets[0].id
@@ -143,9 +143,9 @@ class _Reader:
                     self.constants[name] = node.value
 
     def read(self) -> tuple[Any, dict[str, Any]]:
-        """Returns the name of the class and the arguments."""
+        """Returns the class name and the arguments."""
         if self.model is None:
-            raise ValueError("a file without model")
+            raise ValueError(f"definitions of {sorted({*self.classes, *self.constants})}")
         return self._model(self.model)
 
     def _model(self, node) -> tuple[Any, dict[str, Any]]:
@@ -164,19 +164,19 @@ class _Reader:
         return name, self._arguments(node)
 
     def _class(self, node):
-        """Returns the name of the base class and the arguments of `super().__init__`."""
+        """Returns the base class name and the arguments of `super().__init__`."""
         base = _last_name(node.bases[0])
-        for each in ast.walk(node):
-            if isinstance(each, ast.Call) and isinstance(each.func, ast.Attribute):
-                if each.func.attr == "__init__" and isinstance(each.func.value, ast.Call):
-                    return base, self._arguments(each)
+        for call in ast.walk(node):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+                if call.func.attr == "__init__" and isinstance(call.func.value, ast.Call):
+                    return base, self._arguments(call)
         return base, {}
 
     def _arguments(self, call):
-        found = dict(zip(POSITIONAL, map(self._value, call.args), strict=False))
-        if len(call.args) > len(POSITIONAL) or any(each.arg is None for each in call.keywords):
+        arguments = dict(zip(POSITIONAL, map(self._value, call.args), strict=False))
+        if len(call.args) > len(POSITIONAL) or any(item.arg is None for item in call.keywords):
             raise ValueError(f"the arguments of {ast.unparse(call)[:60]}")
-        return found | {str(each.arg): self._value(each.value) for each in call.keywords}
+        return arguments | {str(item.arg): self._value(item.value) for item in call.keywords}
 
     def _value(self, node):
         """Returns a literal, or the name of a function or class."""

@@ -1,4 +1,4 @@
-"""Transformers of OpenNMT-tf: encoder, decoder, and the names of their variables."""
+"""OpenNMT-tf Transformers: encoder, decoder, and their variable names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,20 +18,20 @@ from keras_attn.transformer.transformer_decoder_block import TransformerDecoderB
 from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
 
 EPSILON = 1e-3
-"""Epsilon of the layer normalizations of OpenNMT-tf, the default of Keras."""
+"""Layer normalization epsilon in OpenNMT-tf, the Keras default."""
 
 FIRST_POSITION = 1
-"""Index of the first position in the position encodings of OpenNMT-tf."""
+"""Index of the first position in OpenNMT-tf position encodings."""
 
-# The gelu of OpenNMT-tf is the tanh approximation.
+# In OpenNMT-tf, gelu is the tanh approximation.
 ACTIVATIONS = {"gelu": "gelu_tanh", "relu": "relu", "swish": "silu", "silu": "silu"}
-"""Dict from names of activations in OpenNMT-tf to names in keras_attn."""
+"""Dict from activation names in OpenNMT-tf to those in keras_attn."""
 
 SHARING = ("NONE", "SOURCE_TARGET_INPUT", "TARGET", "ALL", "AUTO")
-"""Values of `share_embeddings`, in the order of their numbers in OpenNMT-tf."""
+"""`share_embeddings` values in the order of their numbers in OpenNMT-tf."""
 
 POSITIONS = ("SinusoidalPositionEncoder", "PositionEmbedder", None)
-"""Values of `position_encoder_class`."""
+"""`position_encoder_class` values."""
 
 SOURCE = "model/examples_inputter/features_inputter/embedding"
 TARGET = "model/examples_inputter/labels_inputter/embedding"
@@ -44,14 +44,14 @@ def build_opennmt(
     """Builds encoder and decoder, and copies the variables.
 
     Args:
-        settings: `Settings` of the arguments of `opennmt.models.Transformer`, which
-            `check_arguments` has accepted.
-        controls: Dict with the optional bools `start` and `end`: whether the sources have a start
+        settings: `Settings` with `opennmt.models.Transformer` arguments that `check_arguments`
+            accepted.
+        controls: Dict with the optional bools `start` and `end`, whether the sources have a start
             token and an end token.
-        copy: `WeightCopy` of the checkpoint.
+        copy: `WeightCopy` from the checkpoint.
 
     Returns:
-        Tuple of the encoder and the decoder.
+        Tuple `(encoder, decoder)`.
 
     Raises:
         ConversionError: If an argument is not supported.
@@ -110,10 +110,10 @@ def build_opennmt(
 
 
 def check_arguments(settings: Settings) -> None:
-    """Checks the arguments of a Transformer.
+    """Checks Transformer arguments.
 
     Args:
-        settings: `Settings` of the arguments of `opennmt.models.Transformer`.
+        settings: `Settings` with `opennmt.models.Transformer` arguments.
 
     Raises:
         ConversionError: If arguments are not supported. The message names all of them.
@@ -149,16 +149,16 @@ def _positive(settings, name):
 
 
 def _num_layers(settings):
-    """Returns the numbers of layers of encoder and decoder."""
+    """Returns the number of layers in the encoder and in the decoder."""
     value = settings["num_layers"]
     pair = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
-    if len(pair) != 2 or any(not isinstance(each, int) or each < 1 for each in pair):
+    if len(pair) != 2 or any(not isinstance(number, int) or number < 1 for number in pair):
         raise _error("num_layers", value, "a positive integer or a pair of them")
     return pair
 
 
 def _share_name(settings):
-    """Returns the embeddings that are shared, as a name in `SHARING`."""
+    """Returns the shared embeddings as a name in `SHARING`."""
     share = settings["share_embeddings"]
     if isinstance(share, int) and 0 <= share < len(SHARING):
         share = SHARING[share]
@@ -168,7 +168,7 @@ def _share_name(settings):
 
 
 def _sharing(settings, copy):
-    """Returns the embeddings that are shared. The variables decide what `AUTO` means."""
+    """Returns the shared embeddings. The variables decide what `AUTO` means."""
     share = _share_name(settings)
     if share == "AUTO":  # in OpenNMT-tf, ALL if both sides have the same vocabulary
         share = "TARGET" if TARGET in copy else "ALL"
@@ -225,9 +225,9 @@ def _copy_dense(copy, layer, name):
 
 def _copy_attention(copy, layer, name, has_bias):
     parts = {"query": "queries", "key": "keys", "value": "values", "output": "output"}
-    for own, part in parts.items():
-        copy.copy(getattr(layer, f"{own}_kernel"), f"{name}/linear_{part}/kernel")
-        bias = getattr(layer, f"{own}_bias")
+    for role, part in parts.items():
+        copy.copy(getattr(layer, f"{role}_kernel"), f"{name}/linear_{part}/kernel")
+        bias = getattr(layer, f"{role}_bias")
         if has_bias:
             copy.copy(bias, f"{name}/linear_{part}/bias")
         else:

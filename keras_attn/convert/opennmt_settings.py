@@ -1,4 +1,4 @@
-"""Settings of OpenNMT-tf: the arguments of a Transformer, and the configuration file."""
+"""OpenNMT-tf settings: Transformer arguments, and the configuration file."""
 
 import importlib
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from keras_attn.convert.settings import (
 from keras_attn_checks.message import Argument, Message
 
 PAD, START, END = 0, 1, 2
-"""Ids of `<blank>`, `<s>` and `</s>`, which are the same in all vocabularies."""
+"""Ids for `<blank>`, `<s>` and `</s>`, the same in all vocabularies."""
 
 CONFIGS = ("data.yml", "config.yml")
-"""Names of configuration files that are searched in the folder of a checkpoint."""
+"""Names of configuration files, searched in the checkpoint folder."""
 
 _TRAINING = irrelevant("only used in training")
 _OUTPUTS = irrelevant("selects outputs that the converted model does not have")
@@ -50,7 +50,7 @@ ARGUMENTS: dict[str, Setting] = {
     "pre_norm": mapped("normalize_first", True),
     "output_layer_bias": mapped("bias of the output layer", True),
 }
-"""Arguments of `opennmt.models.Transformer`."""
+"""`opennmt.models.Transformer` arguments."""
 
 _PARAMS: dict[str, Setting] = {
     "beam_width": mapped("beam_width; 1 is greedy search"),
@@ -151,20 +151,20 @@ CONFIGURATION: dict[str, Setting] = {
     **{f"data/{name}": setting for name, setting in _DATA.items()},
     **{f"infer/{name}": setting for name, setting in _INFER.items()},
 }
-"""Keys of the configuration, such as `data.yml`."""
+"""Keys in the configuration, such as `data.yml`."""
 
 
 def read_config(path: Path | None) -> Settings:
-    """Reads a configuration in YAML.
+    """Reads a YAML configuration.
 
     Args:
-        path: `Path` of the file, or `None` for the defaults.
+        path: `Path`, the file, or `None` for the defaults.
 
     Returns:
         `Settings` with keys such as `"params/beam_width"`.
 
     Raises:
-        ConversionError: If the file is missing, or is not a configuration of OpenNMT-tf.
+        ConversionError: If the file is missing, or is not an OpenNMT-tf configuration.
         ImportError: If PyYAML is not installed.
     """
     if path is None:
@@ -212,23 +212,23 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
 
 
 def opennmt_search(settings: Settings) -> SearchSettings:
-    """Maps the inference settings of OpenNMT-tf to a search.
+    """Maps OpenNMT-tf inference settings to a search.
 
-    By default, OpenNMT-tf has no length penalty, and a beam search ends when no open hypothesis can
-    become better than the best finished hypothesis. The converted search has the same rule,
+    By default, OpenNMT-tf uses no length penalty, and beam search ends when no open hypothesis can
+    become better than the best finished one. The converted search follows the same rule,
     `stop="exact"`. There is one difference. In OpenNMT-tf, finished hypotheses occupy places in the
-    beam. Open hypotheses with a higher score can displace finished hypotheses, although the score
-    of an open hypothesis decreases with each further token. The converted search keeps all finished
-    hypotheses, as CTranslate2 does.
+    beam. Open hypotheses with a higher score can displace them, although an open hypothesis' score
+    decreases with each further token. The converted search keeps all finished hypotheses, as
+    CTranslate2 does.
 
     Args:
-        settings: `Settings` of the configuration.
+        settings: `Settings` from the configuration.
 
     Returns:
         `SearchSettings`.
 
     Raises:
-        ConversionError: If no search of keras_attn finds the same results.
+        ConversionError: If no keras_attn search finds the same results.
     """
     beams = settings["params/beam_width"]
     beams = (4 if settings["auto_config"] else 1) if beams is None else int(beams)
@@ -273,11 +273,11 @@ def opennmt_search(settings: Settings) -> SearchSettings:
 def source_controls(class_name: str, settings: Settings) -> Mapping[str, Any]:
     """Returns whether sources have a start token and an end token.
 
-    The automatic configuration of the ScalingNmt models adds an end token.
+    The automatic configuration for ScalingNmt models adds an end token.
 
     Args:
-        class_name: String, name of the model in the catalog.
-        settings: `Settings` of the configuration.
+        class_name: String, model name in the catalog.
+        settings: `Settings` from the configuration.
 
     Returns:
         Dict from `"start"` and `"end"` to bools. A missing key means `False`.

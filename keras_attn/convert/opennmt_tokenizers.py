@@ -1,4 +1,4 @@
-"""Vocabularies of OpenNMT-tf as tokenizers: SentencePiece models, or words between spaces."""
+"""OpenNMT-tf vocabularies as tokenizers: SentencePiece models, or words between spaces."""
 
 import collections
 import dataclasses
@@ -14,7 +14,7 @@ from keras_attn.convert.opennmt_settings import END, PAD, START, read_yaml
 from keras_attn.convert.settings import Setting, Settings, irrelevant, mapped, refused
 
 SPECIAL = ("<blank>", "<s>", "</s>")
-"""The first tokens of each vocabulary, with the ids 0, 1 and 2."""
+"""The first tokens in each vocabulary, with the ids 0, 1 and 2."""
 
 LEAST_MATCH = 0.9
 """Minimum fraction of a vocabulary's tokens that its SentencePiece model must contain."""
@@ -64,23 +64,23 @@ TOKENIZATIONS: dict[str, dict[str, Setting]] = {
         ),
     },
 }
-"""Parameters of the tokenizations of OpenNMT-tf with a SentencePiece model, by type.
+"""Parameters of OpenNMT-tf tokenizations with a SentencePiece model, by type.
 
-The effects were tried with pyonmttok 1.38: only in the mode `"none"` are its tokens the pieces of
-the SentencePiece model.
+The effects were tried with pyonmttok 1.38. Its tokens are the SentencePiece model's pieces only in
+the mode `"none"`.
 """
 
 _FILLER = r"averyunlikelytoken\d+"
-"""Tokens that OpenNMT-tf adds to vocabularies so that sizes are multiples of 8."""
+"""Tokens that OpenNMT-tf adds to vocabularies to make their sizes multiples of 8."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-    """Vocabulary of the sources or targets. All unknown tokens have the id after the last token.
+    """Source or target vocabulary. All unknown tokens get the id after the last token.
 
     Args:
-        path: `Path` of the file.
-        tokens: Tuple of strings, the lines of the file.
+        path: `Path`, the file.
+        tokens: Tuple of strings, the lines.
     """
 
     path: Path
@@ -88,7 +88,7 @@ class Vocabulary:
 
     @property
     def unknown(self) -> str:
-        """String, the name of the unknown token, which differs from all tokens."""
+        """String, the unknown token's name, which differs from all tokens."""
         return "<unk>" if "<unk>" not in self.tokens else "<unknown>"
 
     def ids(self) -> dict[str, int]:
@@ -101,15 +101,15 @@ def read_vocabulary(path: Path, size: int) -> Vocabulary:
     """Reads a vocabulary, a text file with one token per line.
 
     Args:
-        path: `Path` of the file.
-        size: Int, number of rows of the embedding.
+        path: `Path`, the file.
+        size: Int, number of rows in the embedding.
 
     Raises:
         ConversionError: If the file is not a vocabulary of this size.
     """
     try:
-        # Split only at line feeds, as OpenNMT-tf does: a token can be a different separator of
-        # lines, such as U+2028.
+        # Split only at line feeds, as OpenNMT-tf does: a token can be a different line separator,
+        # such as U+2028.
         lines = path.read_bytes().decode("utf-8").split("\n")
     except (OSError, ValueError) as error:
         raise ConversionError(
@@ -140,17 +140,16 @@ def read_vocabulary(path: Path, size: int) -> Vocabulary:
 def opennmt_tokenizer(
     vocabulary: Vocabulary | None, tokenization: Any, folders: Sequence[Path]
 ) -> tuple[Any, str]:
-    """Returns the tokenizer of the sources or targets, and a note for the report.
+    """Returns the source or target tokenizer, and a note for the report.
 
     Args:
-        vocabulary: `Vocabulary`, or `None` if it is not known.
-        tokenization: The tokenization in the configuration: a mapping, the path of a YAML file, or
-            `None`.
-        folders: List of `Path`s, folders in which files are searched.
+        vocabulary: `Vocabulary`, or `None` if it is unknown.
+        tokenization: The tokenization in the configuration: a mapping, a YAML file path, or `None`.
+        folders: List of `Path`s, folders to search for files.
 
     Raises:
         ConversionError: If the SentencePiece model in the configuration is missing, or does not
-            have the tokens of the vocabulary.
+            contain the vocabulary's tokens.
         ImportError: If sentencepiece is not installed.
     """
     if vocabulary is None:
@@ -174,11 +173,11 @@ def opennmt_tokenizer(
 
 
 def find_file(name: str, folders: Iterable[Path]) -> Path | None:
-    """Returns the path of a file that a configuration names, or `None` if there is none.
+    """Returns the path of a file named in a configuration, or `None` if there is none.
 
     Args:
         name: String, a path relative to one of the folders or to the working directory. If there is
-            no such path, a file of the same name directly in one of the folders is found.
+            no such path, a file with the same name directly in one of the folders is found.
         folders: Iterable of `Path`s.
     """
     folders = list(folders)
@@ -188,16 +187,16 @@ def find_file(name: str, folders: Iterable[Path]) -> Path | None:
 
 
 def tokenization_settings(configuration: Settings, folders: Sequence[Path]) -> list[Settings]:
-    """Returns the `Settings` of the tokenizations with a SentencePiece model.
+    """Returns the `Settings` for tokenizations with a SentencePiece model.
 
     Args:
-        configuration: `Settings` of the configuration.
-        folders: List of `Path`s, folders in which files are searched.
+        configuration: `Settings` from the configuration.
+        folders: List of `Path`s, folders to search for files.
 
     Raises:
-        ConversionError: If the file of a tokenization is missing.
+        ConversionError: If a tokenization's file is missing.
     """
-    found = {}
+    settings = {}
     for side in ("source", "target"):
         keys = (f"data/{side}_tokenization", "data/tokenization")
         key = next((key for key in keys if configuration[key]), None)
@@ -210,12 +209,12 @@ def tokenization_settings(configuration: Settings, folders: Sequence[Path]) -> l
             params = {"mode": "conservative", **params}  # its default
         table = {f"{key}/{name}": setting for name, setting in TOKENIZATIONS[str(kind)].items()}
         values = {f"{key}/{name}": value for name, value in params.items()}
-        found[key] = Settings(configuration.file, values, table)
-    return list(found.values())
+        settings[key] = Settings(configuration.file, values, table)
+    return list(settings.values())
 
 
 def _read_tokenization(tokenization, folders):
-    """Returns the type of a tokenization, its parameters, and the folders of its files."""
+    """Returns a tokenization's type, its parameters, and its folders."""
     if isinstance(tokenization, str):
         path = find_file(tokenization, folders)
         if path is None:
@@ -236,7 +235,7 @@ def _model_name(params):
 
 
 def _sentencepiece_path(tokenization, folders):
-    """Returns the path of the SentencePiece model that a tokenization names, or `None`."""
+    """Returns the path of a tokenization's SentencePiece model, or `None`."""
     _, params, folders = _read_tokenization(tokenization, folders)
     name = _model_name(params)
     if name is None:
@@ -255,7 +254,7 @@ def _is_mapping(value):
 
 
 def _models(vocabulary, folders):
-    """Returns the paths of files that can be SentencePiece models."""
+    """Returns the paths of possible SentencePiece models."""
     places = dict.fromkeys([*folders, vocabulary.path.parent])
     return [
         path
@@ -266,7 +265,7 @@ def _models(vocabulary, folders):
 
 
 def _missing_pieces(vocabulary, path):
-    """Returns the tokens that a SentencePiece model does not have, or `[]` if these are few."""
+    """Returns the tokens that a SentencePiece model lacks, or `[]` if these are few."""
     from keras_attn.text.renumber_pieces import import_sentencepiece_protobuf
 
     protobuf = import_sentencepiece_protobuf()
@@ -274,14 +273,14 @@ def _missing_pieces(vocabulary, path):
         pieces = protobuf.ModelProto.FromString(path.read_bytes()).pieces
     except Exception:  # protobuf raises an error of its own class
         return ["any, because it is no SentencePiece model"]
-    known = {piece.piece for piece in pieces}
+    names = {piece.piece for piece in pieces}
     tokens = [token for token in vocabulary.tokens[3:] if not re.fullmatch(_FILLER, token)]
-    missing = [token for token in tokens if token not in known]
+    missing = [token for token in tokens if token not in names]
     return missing if len(missing) > (1 - LEAST_MATCH) * len(tokens) else []
 
 
 def _sentencepiece(vocabulary, path):
-    """Returns a `SentencePieceTokenizer` with the ids of a vocabulary."""
+    """Returns a `SentencePieceTokenizer` with a vocabulary's ids."""
     from keras_attn.text.renumber_pieces import renumber_pieces
     from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
@@ -307,7 +306,7 @@ def _sentencepiece(vocabulary, path):
 
 
 def _words(vocabulary):
-    """Returns a `HuggingFaceTokenizer` of words between spaces."""
+    """Returns a `HuggingFaceTokenizer` for words between spaces."""
     from keras_attn.text.hugging_face_tokenizer import HuggingFaceTokenizer
 
     content = {

@@ -1,4 +1,4 @@
-"""Files of a checkpoint folder of transformers, without its weights."""
+"""Files in a transformers checkpoint folder, except weights."""
 
 from pathlib import Path
 
@@ -23,16 +23,16 @@ TOKENIZER_FILES = (
     "vocab.json",
     "vocab.txt",
 )
-"""Names of the files that tokenizers of transformers read."""
+"""Names of the files that transformers tokenizers read."""
 
 ORIGINAL_FILES = (CONFIG, GENERATION_CONFIG, *TOKENIZER_FILES)
 
 
 def read_original_files(folder: Path) -> dict[str, bytes]:
-    """Reads the files of a checkpoint except its weights. Returns a dict from names to contents.
+    """Reads the checkpoint files except weights. Returns a dict from names to contents.
 
     Args:
-        folder: `Path` of a checkpoint.
+        folder: `Path`, the checkpoint.
     """
     contents = {name: read_bytes(folder, name) for name in ORIGINAL_FILES}
     return {name: content for name, content in contents.items() if content is not None}

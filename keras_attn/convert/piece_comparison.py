@@ -1,4 +1,4 @@
-"""Comparison of a `tokenizer.json` with the SentencePiece model beside it."""
+"""Compares a `tokenizer.json` with the SentencePiece model beside it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,31 +7,30 @@ from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.tokenizer_files import TOKENIZER_JSON, TokenizerFiles
 
 PYTHON_CLASSES = ("M2M100Tokenizer", "MarianTokenizer")
-"""Classes of transformers that do not read `tokenizer.json`."""
+"""Classes in transformers that do not read `tokenizer.json`."""
 
 
 def check_same_pieces(files: TokenizerFiles, vocabulary: Mapping[str, int], name: str) -> None:
-    """Checks that `tokenizer.json`, which transformers reads, has the pieces of the model.
+    """Checks that `tokenizer.json`, which transformers reads, contains the model's pieces.
 
     Special tokens and added tokens are not compared, because one of the files can lack them.
 
     Args:
         files: `TokenizerFiles`.
-        vocabulary: Dict from the pieces of the SentencePiece model to their ids.
-        name: String, file of the SentencePiece model.
+        vocabulary: Dict from the SentencePiece model's pieces to their ids.
+        name: String, the SentencePiece model's file.
 
     Raises:
-        ConversionError: If a piece has a different id in the two files, or is in one of them only.
+        ConversionError: If a piece has different ids in the two files, or is in one of them only.
     """
     content = files.json or {}
-    found = (content.get("model") or {}).get("vocab")
-    if not found or files.class_name in PYTHON_CLASSES:
+    theirs = (content.get("model") or {}).get("vocab")
+    if not theirs or files.class_name in PYTHON_CLASSES:
         return
-    theirs = (
-        found if isinstance(found, Mapping) else {each[0]: id_ for id_, each in enumerate(found)}
-    )
+    if not isinstance(theirs, Mapping):
+        theirs = {piece: id_ for id_, (piece, *_) in enumerate(theirs)}
     added = {token.content for token in files.tokens}
-    added |= {each.get("content") for each in content.get("added_tokens", [])}
+    added |= {token.get("content") for token in content.get("added_tokens", [])}
     pieces: list[Any] = [piece for piece in {**theirs, **vocabulary} if piece not in added]
     different = [piece for piece in pieces if theirs.get(piece) != vocabulary.get(piece)]
     if different:

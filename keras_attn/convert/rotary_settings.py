@@ -1,4 +1,4 @@
-"""Rotary positions of Llama's family: `rope_parameters`, or `rope_theta` and `rope_scaling`."""
+"""Rotary positions in the Llama family: `rope_parameters`, or `rope_theta` and `rope_scaling`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from keras_attn.positions.rotary_scaling import (
 )
 
 LENGTH_DEPENDENT = ("dynamic", "longrope", "su")
-"""Values of `rope_type` whose frequencies depend on the length of the text."""
+"""`rope_type` values whose frequencies depend on the text length."""
 
 _NAMES: dict[str, tuple[type[RotaryScaling], dict[str, str]]] = {
     "linear": (LinearRotaryScaling, {"factor": "factor"}),
@@ -39,21 +39,21 @@ _NAMES: dict[str, tuple[type[RotaryScaling], dict[str, str]]] = {
         },
     ),
 }
-"""Dict from `rope_type` to the class and to its arguments by their names in transformers."""
+"""Dict from `rope_type` to the class and its arguments by their names in transformers."""
 
 
 def rotary_positions(settings: Settings) -> RotaryPositions:
     """Returns the rotary positions that a `config.json` describes.
 
-    As in transformers, `rope_scaling` of earlier releases replaces `rope_parameters`, and
+    As in transformers, `rope_scaling` from earlier releases replaces `rope_parameters`, and
     `rope_theta` is used if neither contains it.
 
     Args:
         settings: `Settings` with the keys `ROTARY`.
 
     Raises:
-        ConversionError: If the frequencies depend on the length of the text, or a parameter is
-            unknown, missing or out of range.
+        ConversionError: If the frequencies depend on the text length, or a parameter is unknown,
+            missing or out of range.
     """
     key = "rope_scaling" if settings["rope_scaling"] else "rope_parameters"
     parameters = {name: value for name, value in (settings[key] or {}).items() if value is not None}
@@ -77,19 +77,19 @@ def rotary_positions(settings: Settings) -> RotaryPositions:
 
 
 def rope_parameters(rotary: Any) -> dict[str, Any]:
-    """Returns the `rope_parameters` of `RotaryPositions`, or of no positions."""
+    """Returns the `rope_parameters` for `RotaryPositions` or no positions."""
     scaling = getattr(rotary, "scaling", None)
     theta = float(getattr(rotary, "max_wavelength", 10000.0))
     for kind, (scaling_class, names) in _NAMES.items():
         if isinstance(scaling, scaling_class):
-            values = {theirs: getattr(scaling, own) for theirs, own in names.items()}
+            values = {theirs: getattr(scaling, ours) for theirs, ours in names.items()}
             values = {name: value for name, value in values.items() if value is not None}
             return {"rope_theta": theta, "rope_type": kind, **values}
     return {"rope_theta": theta, "rope_type": "default"}
 
 
 def max_positions(default: int) -> dict[str, Setting]:
-    """Returns the treatment of `max_position_embeddings`, with its default."""
+    """Returns the `Setting` for `max_position_embeddings`, with its default."""
     note = "original_length of scaled rotary positions, by default"
     return {"max_position_embeddings": mapped(note, default)}
 
@@ -103,7 +103,7 @@ ROTARY: dict[str, Setting] = {
         "original_length of scaled rotary positions", kind=int
     ),
 }
-"""Keys of rotary positions in `config.json`."""
+"""`config.json` keys for rotary positions."""
 
 
 def _scaling(kind: str, parameters: Mapping[str, Any], settings: Settings) -> RotaryScaling:

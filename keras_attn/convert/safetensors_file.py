@@ -9,14 +9,14 @@ StoredWeight = tuple[tuple[int, ...], str, Callable[[], Any]]
 """Shape, dtype, and a function that reads the array."""
 
 _DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
-"""Dict from dtypes of safetensors to dtypes of NumPy that `read_safetensors` can return."""
+"""Dict from safetensors dtypes to NumPy dtypes that `read_safetensors` can return."""
 
 
 def read_safetensors(path: Path) -> dict[str, StoredWeight]:
-    """Reads the header of a `.safetensors` file.
+    """Reads a `.safetensors` header.
 
     Args:
-        path: `Path` of the file.
+        path: `Path`, the file.
 
     Returns:
         Dict from names to shape, dtype, and a function that reads the array.
@@ -40,9 +40,9 @@ def read_safetensors(path: Path) -> dict[str, StoredWeight]:
         raise ConversionError(
             f"Expected weights in {str(path)!r}. Received: {reason}. Copy the file again."
         ) from error
-    found = {}
+    weights = {}
     for name in file.keys():
         part = file.get_slice(name)
         dtype = _DTYPES.get(part.get_dtype(), part.get_dtype())
-        found[name] = (tuple(part.get_shape()), dtype, lambda name=name: file.get_tensor(name))
-    return found
+        weights[name] = (tuple(part.get_shape()), dtype, lambda name=name: file.get_tensor(name))
+    return weights

@@ -1,4 +1,4 @@
-"""Settings of `generate` that no search of this library can have."""
+"""`generate` settings that no search in this library supports."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,15 +15,14 @@ ADVICE = (
 def refusal(
     settings: Settings, name: str, value: Any, expected: str, advice: str = ""
 ) -> ConversionError:
-    """Returns the error of a setting.
+    """Returns the error for a setting.
 
     Args:
-        settings: `Settings` of the file.
-        name: String, name of the setting.
+        settings: `Settings` from the file.
+        name: String, setting name.
         value: Its value.
         expected: String, which values can be converted.
-        advice: String, what to do. Defaults to `""`: the setting can be changed after the
-            conversion.
+        advice: String, what to do. Defaults to `""`: `ADVICE`.
     """
     return ConversionError(
         f"Expected {name} in {settings.file} to be {expected}. Received: {name}={value!r}. "
@@ -39,7 +38,7 @@ def check_ngrams(
     suppressed: Sequence[int],
     reads_prompts: bool,
 ) -> None:
-    """Refuses `no_repeat_ngram_size` if n-grams can contain the start token or a prompt."""
+    """Rejects `no_repeat_ngram_size` if n-grams can contain the start token or a prompt."""
     is_never_generated = start in suppressed or (start == end and size > 1)
     if reads_prompts or not is_never_generated:
         counted = "the prompt" if reads_prompts else f"the start token {start}"
@@ -55,7 +54,7 @@ def check_repetition_penalty(
     beams: int,
     reads_prompts: bool,
 ) -> None:
-    """Checks that the penalty of transformers changes the same tokens by the same amount."""
+    """Checks that the penalty in transformers changes the same tokens by the same amount."""
     if reads_prompts:
         reason = "transformers also penalizes the tokens of the prompt"
     elif beams > 1:
@@ -82,7 +81,7 @@ def check_renormalization(
 
 
 def single_id(settings: Settings, name: str) -> Any:
-    """Returns the id of a special token, or `None`.
+    """Returns a special token's id, or `None`.
 
     Raises:
         ConversionError: If the setting is neither one id nor `null`.

@@ -14,21 +14,21 @@ from keras_attn.convert.search_refusals import (
 from keras_attn.convert.settings import Settings
 
 STOPS: dict[bool | str, str] = {True: "collected", False: "heuristic", "never": "exact"}
-"""Dict from `early_stopping` of transformers to `stop` of `BeamDecoder`."""
+"""Dict from `early_stopping` in transformers to `stop` in `BeamDecoder`."""
 
 DEFAULT_NEW_TOKENS = 20
-"""Number of tokens that `generate` of transformers writes if no length is set."""
+"""Number of tokens that `generate` in transformers writes if no length is set."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchSettings:
-    """The search that transformers' `generate` runs with the settings of a checkpoint.
+    """The search that transformers' `generate` runs with a checkpoint's settings.
 
     Args:
-        class_name: String, name of the search class.
-        arguments: Dict, keyword arguments of the class.
-        impossible_token_ids: List of ids whose probability is set to 0 before the other
-            probabilities are normalized.
+        class_name: String, search class.
+        arguments: Dict, keyword arguments for the class.
+        impossible_token_ids: List, ids whose probability is set to 0 before the others are
+            normalized.
     """
 
     class_name: str
@@ -39,11 +39,12 @@ class SearchSettings:
 def search_settings(
     settings: Settings, max_positions: int | None, reads_prompts: bool = False
 ) -> SearchSettings:
-    """Maps the settings of `generate` to a search.
+    """Maps `generate` settings to a search.
 
     Args:
-        settings: `Settings` of `generation_config.json`, or of `config.json` without such a file.
-        max_positions: Int, `max_position_embeddings` of the model, or `None`.
+        settings: `Settings` from `generation_config.json`, or from `config.json` without such a
+            file.
+        max_positions: Int, the model's `max_position_embeddings`, or `None`.
         reads_prompts: Bool, whether the model continues prompts. In transformers, `max_length` then
             includes the prompt. Defaults to `False`: a decoder with an encoder.
 
@@ -51,8 +52,8 @@ def search_settings(
         `SearchSettings`.
 
     Raises:
-        ConversionError: If no search of keras_attn returns the same results. The message names all
-            settings that are the reason.
+        ConversionError: If no keras_attn search returns the same results. The message names all
+            settings responsible.
     """
     problems = Problems()
     ids = _special_ids(settings, reads_prompts, problems)
@@ -98,7 +99,7 @@ def search_settings(
 
 
 def _special_ids(settings, reads_prompts, problems):
-    """Returns the ids of start, end and padding."""
+    """Returns the start, end and padding ids."""
     start = end = pad = None
     with problems.collect():
         end = single_id(settings, "eos_token_id")
@@ -115,7 +116,7 @@ def _special_ids(settings, reads_prompts, problems):
     with problems.collect():
         pad = single_id(settings, "pad_token_id")
         if pad is not None and pad < 0:
-            # Configurations of language models name no padding by -1, as Llama 1 does.
+            # Language model configurations name no padding by -1, as Llama 1 does.
             if not reads_prompts:
                 raise refusal(settings, "pad_token_id", pad, "an id of at least 0", "")
             pad = None
@@ -154,15 +155,15 @@ def _forced_ids(settings, end, reads_prompts):
 def with_languages(search: SearchSettings, languages: Mapping[str, Any]) -> SearchSettings:
     """Returns a search without a forced language code, if the caller selects the language.
 
-    transformers forces the code of the target language as the first token, and
-    `generation_config.json` can name one language. In keras_attn, the caller selects the language
-    of a call, and the code of this language becomes a prefix.
+    transformers forces the target language's code as the first token, and `generation_config.json`
+    can name one language. In keras_attn, the caller selects the language in each call, and its code
+    becomes a prefix.
 
     Args:
         search: `SearchSettings`.
-        languages: Dict, the `languages` of the tokenizer of the target.
+        languages: Dict, the target tokenizer's `languages`.
     """
-    codes = [list(each.target_start) for each in languages.values()]
+    codes = [list(language.target_start) for language in languages.values()]
     if not any(codes):
         return search
     arguments = {**search.arguments, "score_prefix": False}
@@ -179,7 +180,7 @@ def _beams(settings, beams, hypotheses):
     return {
         "beam_width": beams,
         "stop": stop,
-        # transformers collects num_beams finished hypotheses. A search that collects fewer can end
+        # transformers collects num_beams finished hypotheses. Collecting fewer can end the search
         # earlier.
         "num_hypotheses": beams if stop == "exact" else hypotheses,
         "length_penalty": float(settings["length_penalty"]),

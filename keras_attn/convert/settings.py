@@ -1,6 +1,6 @@
-"""Settings of a checkpoint: the treatment of each key of its JSON files.
+"""Checkpoint settings: the treatment of each key in its JSON files.
 
-No setting is ignored. The tables of an architecture list every key that its configuration can have,
+No setting is ignored. An architecture's tables list every key that its configuration can contain,
 with one of three treatments:
 
     mapped      the converter reads it
@@ -23,14 +23,14 @@ class Setting:
     Args:
         treatment: String, `"mapped"`, `"irrelevant"` or `"refused"`.
         note: String, the argument that the key is mapped to, or the reason for the treatment.
-        default: Value of a missing key, for mapped keys.
-        check: Function of all settings that raises a `ConversionError` if the model cannot have the
-            value of a mapped key. Defaults to `None`: no check.
-        harmless: Function `(value, settings)` for refused keys. It returns whether the value of the
-            key does not change results.
-        kind: Type of the values of a mapped key: `int`, `float`, `bool`, `str`, `list` or `dict`.
+        default: Value for a missing key, if mapped.
+        check: Function `(settings)` that raises a `ConversionError` if the model does not support a
+            mapped key's value. Defaults to `None`: no check.
+        harmless: Function `(value, settings)` for refused keys. It returns whether the value does
+            not change results.
+        kind: Type of a mapped key's values: `int`, `float`, `bool`, `str`, `list` or `dict`.
             Defaults to `None`: the type of `default`, or any type if `default` is `None`.
-        minimum: Int, smallest value of an int. Defaults to `1`.
+        minimum: Int, smallest int value. Defaults to `1`.
         is_rate: Bool, whether a mapped float must be in [0, 1). Defaults to `False`.
         nullable: Bool, whether a mapped key may be `null`. Defaults to `False`: only if `default`
             is `None`.
@@ -47,7 +47,7 @@ class Setting:
     is_rate: bool = False
 
     def expected_type(self, value: Any) -> str | None:
-        """Returns a description of the type of a mapped key, if a value has a different type."""
+        """Returns a description of a mapped key's type, if a value has a different type."""
         kind = self.kind or (None if self.default is None else type(self.default))
         if kind is None or (value is None and (self.nullable or self.default is None)):
             return None
@@ -62,7 +62,7 @@ class Setting:
 
 
 _KINDS = {bool: "true or false", str: "a string", list: "a list", dict: "an object"}
-"""Dict from types of settings to their names in JSON."""
+"""Dict from setting types to their names in JSON."""
 
 
 def mapped(
@@ -73,31 +73,31 @@ def mapped(
     minimum: int = 1,
     nullable: bool = False,
 ) -> Setting:
-    """Returns the treatment of a key that the converter reads."""
+    """Returns the `Setting` for a key that the converter reads."""
     return Setting("mapped", note, default, None, check, kind, minimum, nullable)
 
 
 def irrelevant(reason: str) -> Setting:
-    """Returns the treatment of a key that does not change results."""
+    """Returns the `Setting` for a key that does not change results."""
     return Setting("irrelevant", reason)
 
 
 def refused(reason: str, *harmless: Any) -> Setting:
-    """Returns the treatment of a key that may only have harmless values, such as `None`."""
+    """Returns the `Setting` for a key with harmless values only, such as `None`."""
     return Setting("refused", reason, harmless=lambda value, _: _is_one_of(value, harmless))
 
 
 def refused_unless(reason: str, harmless: Callable[[Any, Any], bool]) -> Setting:
-    """Returns the treatment of a key whose harmless values depend on other settings."""
+    """Returns the `Setting` for a key whose harmless values depend on other settings."""
     return Setting("refused", reason, harmless=harmless)
 
 
 @dataclasses.dataclass(frozen=True)
 class SettingReport:
-    """Treatment of one key of a JSON file.
+    """Treatment of one key in a JSON file.
 
     Args:
-        file: String, name of the file.
+        file: String, file name.
         name: String, the key.
         value: The value.
         treatment: String, `"mapped"`, `"irrelevant"`, `"harmless"` or `"ignored"`.
@@ -117,19 +117,19 @@ class SettingReport:
 
 
 class Settings(Mapping[str, Any]):
-    """Settings of one JSON file. A missing key has the default in `table`.
+    """Settings in one JSON file. A missing key has the default in `table`.
 
     Args:
-        file: String, name of the file.
-        values: Dict, content of the file.
+        file: String, file name.
+        values: Dict, file content.
         table: Dict from keys to `Setting`s.
         null_is_default: Bool, whether the value `null` is the same as a missing key, as in
             `generation_config.json`. Defaults to `False`.
-        replaced: Dict from the names of settings that the caller replaced to their values in the
-            file. Defaults to `None`: none.
+        replaced: Dict from settings that the caller replaced to their values in the file. Defaults
+            to `None`: none.
 
     Attributes:
-        reads: Set of the keys that were read.
+        reads: Set, the keys read so far.
     """
 
     def __init__(
@@ -156,13 +156,13 @@ class Settings(Mapping[str, Any]):
         return setting.default if value is None and self.null_is_default else value
 
     def __iter__(self) -> Iterator[str]:
-        return iter(name for name, each in self.table.items() if each.treatment == "mapped")
+        return iter(name for name, setting in self.table.items() if setting.treatment == "mapped")
 
     def __len__(self) -> int:
-        return sum(each.treatment == "mapped" for each in self.table.values())
+        return sum(setting.treatment == "mapped" for setting in self.table.values())
 
     def check_types(self) -> None:
-        """Raises a `ConversionError` that names all mapped keys with values of a wrong type."""
+        """Raises a `ConversionError` that names all mapped keys with a wrong type."""
         problems = Problems()
         for name, value in self.values_in_file.items():
             setting = self.table.get(name)
@@ -186,8 +186,8 @@ class Settings(Mapping[str, Any]):
 
         Raises:
             ConversionError: If a key that is not in `ignored` is unknown, or is refused and its
-                value is not harmless, or if the model cannot have the value of a mapped key. The
-                message names all of these keys.
+                value is not harmless, or if the model does not support a mapped key's value. The
+                message names all such keys.
         """
         ignored, reports, wrong = set(ignored), [], []
         problems = Problems()
@@ -223,11 +223,11 @@ class Settings(Mapping[str, Any]):
 
 
 def check_ignored(names: Iterable[str], *parts: Settings) -> None:
-    """Checks that the names of settings to ignore are in a file of the checkpoint.
+    """Checks that the settings to ignore are in one of the checkpoint's files.
 
     Args:
         names: Names of settings.
-        *parts: `Settings` of each file.
+        *parts: `Settings` from each file.
 
     Raises:
         ConversionError: If a name is in no file.
@@ -243,7 +243,7 @@ def check_ignored(names: Iterable[str], *parts: Settings) -> None:
 def _is_one_of(value, allowed):
     # `1 == True` in Python, but a number and a flag are different settings.
     return any(
-        value == each and isinstance(value, bool) == isinstance(each, bool) for each in allowed
+        value == item and isinstance(value, bool) == isinstance(item, bool) for item in allowed
     )
 
 

@@ -30,7 +30,7 @@ PARTS = ("q", "k", "v", "o")
 
 
 def activation_name(settings: Mapping[str, Any]) -> tuple[str, bool]:
-    """Returns the name of the activation in transformers, and whether it belongs to a gate."""
+    """Returns the activation's name in transformers, and whether it belongs to a gate."""
     name, is_gated = settings["feed_forward_proj"], False
     if name.startswith("gated-"):
         name, is_gated = name.removeprefix("gated-"), True
@@ -100,8 +100,8 @@ def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -
         settings["relative_attention_max_distance"],
     )
     embedding = keras.layers.ReversibleEmbedding(size, features)
-    # T5 1.1 has a separate output matrix, even if tie_word_embeddings is true: newer releases of
-    # transformers always write true.
+    # T5 1.1 has a separate output matrix, even if tie_word_embeddings is true: newer transformers
+    # releases always write true.
     is_tied = OUTPUT not in copy or copy.are_equal(OUTPUT, SHARED)
     head = None if is_tied else keras.layers.Dense(size, use_bias=False, name="head")
     encoder = TransformerEncoder(
@@ -148,7 +148,7 @@ def copy_weights(
         copy.check_tied(OUTPUT, SHARED)
     else:
         copy.duplicate(embedding, OUTPUT)
-    # Some checkpoints contain a position bias of cross-attention, which transformers ignores.
+    # Some checkpoints contain a cross-attention position bias, which transformers ignores.
     copy.ignore(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight")
     # T5 does not divide attention scores by sqrt(d_kv), but `MultiHeadAttention` does. Multiply the
     # query projection by this number.

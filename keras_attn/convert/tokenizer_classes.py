@@ -1,9 +1,9 @@
-"""Tokenizer classes of transformers 5: the parts of `tokenizer.json` that each class replaces.
+"""Tokenizer classes in transformers 5: the parts of `tokenizer.json` that each class replaces.
 
 A class builds its normalizer, pre-tokenizer and decoder from `tokenizer_config.json`. Only the
-vocabulary, the merges, the character map and, if the class has no own, the post-processor come from
-`tokenizer.json`. The values are those of `transformers/models/*/tokenization_*.py` of transformers
-5.24.
+vocabulary, the merges, the character map and, if the class defines none, the post-processor come
+from `tokenizer.json`. The values are those in `transformers/models/*/tokenization_*.py`,
+transformers 5.24.
 """
 
 import dataclasses
@@ -14,16 +14,16 @@ GENERIC = ("TokenizersBackend", "PreTrainedTokenizer", "MT5Tokenizer")
 """Classes that use `tokenizer.json` unchanged. The last one does not exist in transformers 5."""
 
 OVERRULED = ("qwen2",)
-"""Types of models for which transformers uses the class of the type, whatever the files name."""
+"""Model types whose class transformers uses, whatever the files name."""
 
 MASK = {"content": "<mask>", "lstrip": True, "normalized": True}
-"""The mask token of multilingual models, which includes the space before it."""
+"""The mask token in multilingual models, which includes the space before it."""
 
 _QWEN2_SPLIT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-"""Pattern of words in the tokenizer of Qwen2."""
+"""Word pattern in the Qwen2 tokenizer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,14 +31,14 @@ class TokenizerClass:
     """A tokenizer class.
 
     Args:
-        tokens: Dict from the names of special tokens to their default: strings, or dicts with the
-            arguments of `AddedToken`.
-        parts: Function of the content of `tokenizer.json`, `tokenizer_config.json` and a dict of
-            the special tokens. It returns the parts of `tokenizer.json` that the class replaces.
-        around: Pair of tuples with the names of the special tokens before and after a text.
-            Defaults to `None`: the post-processor of `tokenizer.json` adds the tokens.
-        extra: Function of `tokenizer_config.json` that returns the default of
-            `additional_special_tokens`.
+        tokens: Dict from special token names to defaults: strings, or dicts of `AddedToken`
+            arguments.
+        parts: Function `(json, config, tokens)` that receives `tokenizer.json`,
+            `tokenizer_config.json` and the special tokens. It returns the parts of `tokenizer.json`
+            that the class replaces.
+        around: Pair of tuples, names of the special tokens before and after a text. Defaults to
+            `None`: the post-processor in `tokenizer.json` adds the tokens.
+        extra: Function `(config)` that returns the default `additional_special_tokens`.
     """
 
     tokens: Mapping[str, Any]
@@ -48,48 +48,48 @@ class TokenizerClass:
 
 
 def find_tokenizer_class(config: Mapping[str, Any], tokenizer: Mapping[str, Any], json: Any) -> str:
-    """Returns the name of the class that `AutoTokenizer` of transformers 5.24 selects.
+    """Returns the name of the class that `AutoTokenizer` in transformers 5.24 selects.
 
     Args:
-        config: Dict, content of `config.json`.
-        tokenizer: Dict, content of `tokenizer_config.json`.
-        json: Dict, content of `tokenizer.json`, or `None`.
+        config: Dict, `config.json`.
+        tokenizer: Dict, `tokenizer_config.json`.
+        json: Dict, `tokenizer.json`, or `None`.
 
     Returns:
-        String, a key of `TOKENIZER_CLASSES`, `"TokenizersBackend"`, or the name of another class.
+        String, a key in `TOKENIZER_CLASSES`, `"TokenizersBackend"`, or the name of another class.
     """
     named = tokenizer.get("tokenizer_class") or config.get("tokenizer_class")
     model_type = config.get("model_type")
-    own = CLASS_OF_TYPE.get(str(model_type), "TokenizersBackend")
+    default = CLASS_OF_TYPE.get(str(model_type), "TokenizersBackend")
     if named is None:
-        return own
+        return default
     named = str(named).removesuffix("Fast")
     named = SAME_CLASS.get(named, named)
     if model_type in OVERRULED:
-        return own
+        return default
     if named in GENERIC or (named == "LlamaTokenizer" and _is_byte_level(json)):
         return "TokenizersBackend"
-    if named != own and own == "TokenizersBackend" and model_type in CLASS_OF_TYPE:
-        return own
+    if named != default and default == "TokenizersBackend" and model_type in CLASS_OF_TYPE:
+        return default
     return named
 
 
 def _is_byte_level(json: Any) -> bool:
     parts = [(json or {}).get(name) or {} for name in ("pre_tokenizer", "decoder")]
     nested = [
-        each
+        inner
         for part in parts
         for key in ("pretokenizers", "decoders")
-        for each in part.get(key, [])
+        for inner in part.get(key, [])
     ]
-    return any(each.get("type") == "ByteLevel" for each in [*parts, *nested])
+    return any(part.get("type") == "ByteLevel" for part in [*parts, *nested])
 
 
 def precompiled(normalizer: Any) -> list[dict[str, Any]]:
-    """Returns a list with the character map of SentencePiece in a normalizer, if it has one."""
+    """Returns a list with a normalizer's SentencePiece character map, if it has one."""
     normalizer = normalizer or {}
-    found = normalizer.get("normalizers", [normalizer])
-    return [each for each in found if each.get("type") == "Precompiled"][:1]
+    parts = normalizer.get("normalizers", [normalizer])
+    return [part for part in parts if part.get("type") == "Precompiled"][:1]
 
 
 def _metaspace(scheme="always", **options):
@@ -127,8 +127,8 @@ def _bpe(json, **options):
         "byte_fallback": False,
         "ignore_merges": False,
     }
-    own = json["model"]
-    return {**model, **options, "vocab": own["vocab"], "merges": own["merges"]}
+    saved = json["model"]
+    return {**model, **options, "vocab": saved["vocab"], "merges": saved["merges"]}
 
 
 def _unigram(json, unk_id):
@@ -137,7 +137,7 @@ def _unigram(json, unk_id):
 
 
 def _position(json, piece):
-    """Returns the position of a piece in a unigram vocabulary."""
+    """Returns a piece's position in a unigram vocabulary."""
     return next((at for at, (name, _) in enumerate(json["model"]["vocab"]) if name == piece), 0)
 
 
@@ -261,13 +261,13 @@ def _pegasus(json, config, tokens):
 
 
 def pegasus_tokens(config: Mapping[str, Any]) -> list[str]:
-    """Returns the tokens of Pegasus that occur only in its pretraining."""
+    """Returns the Pegasus tokens that occur only in pretraining."""
     number = config.get("offset", 103)
     return ["<mask_1>", *(f"<unk_{index}>" for index in range(2, number))]
 
 
 def sentinels(config: Mapping[str, Any]) -> list[str]:
-    """Returns the sentinels of T5."""
+    """Returns T5's sentinels."""
     return [f"<extra_id_{number}>" for number in range(config.get("extra_ids", 100))]
 
 
@@ -354,13 +354,13 @@ TOKENIZER_CLASSES = {
         (("bos_token",), ("eos_token",)),
     ),
 }
-"""Dict from the names of tokenizer classes that can be converted to their parts."""
+"""Dict from convertible tokenizer classes to their parts."""
 
 SAME_CLASS = {
     "BartTokenizer": "RobertaTokenizer",
     "DistilBertTokenizer": "BertTokenizer",
 }
-"""Dict from names of classes to names of equal classes."""
+"""Dict from class names to names of equal classes."""
 
 CLASS_OF_TYPE = {
     "bart": "RobertaTokenizer",
@@ -381,4 +381,4 @@ CLASS_OF_TYPE = {
     "t5": "T5Tokenizer",
     "xlm-roberta": "XLMRobertaTokenizer",
 }
-"""Dict from types of models to the tokenizer class for files that name none."""
+"""Dict from model types to the tokenizer class for files that name none."""

@@ -1,4 +1,4 @@
-"""The files of a tokenizer: its class, its special tokens, and the tokens that users added."""
+"""Tokenizer files: class, special tokens, and tokens added by users."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -32,13 +32,13 @@ FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 @dataclasses.dataclass(frozen=True)
 class Token:
-    """A token that is found in texts, with the arguments of `AddedToken` in `tokenizers`.
+    """A token that is found in texts, with the `AddedToken` arguments in `tokenizers`.
 
     Args:
         content: String, the token.
         single_word, lstrip, rstrip, normalized, special: Bools.
         id: Int, the id in the files, or `None`.
-        is_default: Bool, whether the files do not have the token, only its class.
+        is_default: Bool, whether only the class names the token, not the files.
     """
 
     content: str
@@ -52,7 +52,7 @@ class Token:
 
     @classmethod
     def read(cls, value: Any, file: str = TOKENIZER_CONFIG, **changed: Any) -> "Token":
-        """Returns the token in a JSON file: a string, or the arguments of `AddedToken`."""
+        """Returns the token in a JSON file: a string, or `AddedToken` arguments."""
         entries = value if isinstance(value, Mapping) else {"content": value}
         special = bool(entries.get("special", changed.get("special", False)))
         values = {"special": special, "normalized": not special}
@@ -67,21 +67,21 @@ class Token:
 
 
 class TokenizerFiles:
-    """The files of a tokenizer, read as transformers 5.24 reads them.
+    """Tokenizer files, read as in transformers 5.24.
 
     Args:
         checkpoint: `Checkpoint`.
 
     Attributes:
-        own_config: Dict, the content of `tokenizer_config.json`.
-        config: Dict, the content of `tokenizer_config.json`, with the names and tokens of
+        own_config: Dict, `tokenizer_config.json`.
+        config: Dict, `tokenizer_config.json`, with the names and tokens in
             `special_tokens_map.json` if `added_tokens_decoder` is missing.
-        json: Dict, the content of `tokenizer.json`, or `None`.
-        class_name: String, name of the class.
-        tokenizer_class: `TokenizerClass`. The class of unchanged files if the name is unknown.
+        json: Dict, `tokenizer.json`, or `None`.
+        class_name: String, class name.
+        tokenizer_class: `TokenizerClass`. The class for unchanged files if the name is unknown.
         is_legacy: Bool, whether `special_tokens_map.json` and `added_tokens.json` are used.
         named: Dict from names such as `"eos_token"` to `Token`s.
-        tokens: List of all `Token`s that are found in texts, in the order in which they are added.
+        tokens: List, all `Token`s that are found in texts, in the order of addition.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -113,30 +113,30 @@ class TokenizerFiles:
 
     def _read_added(self, checkpoint) -> Iterator[Token]:
         """Yields the tokens with ids."""
-        for id_, each in (self.config.get("added_tokens_decoder") or {}).items():
-            yield Token.read(each, id=int(id_))
+        for id_, token in (self.config.get("added_tokens_decoder") or {}).items():
+            yield Token.read(token, id=int(id_))
         if not self.is_legacy:
             return
-        found: dict[str, Token] = {}
+        tokens: dict[str, Token] = {}
         names = {_content(self.config.get(name)) for name in NAMES}
-        names |= {_content(each) for each in self._extra}
+        names |= {_content(token) for token in self._extra}
         for content, id_ in (checkpoint.read_json(ADDED_TOKENS) or {}).items():
             special = content in names
-            found[content] = Token.read(content, ADDED_TOKENS, special=special, id=id_)
-        for each in (self.json or {}).get("added_tokens", []):
-            found[each.get("content")] = Token.read(each, TOKENIZER_JSON, id=each.get("id"))
-        yield from found.values()
+            tokens[content] = Token.read(content, ADDED_TOKENS, special=special, id=id_)
+        for token in (self.json or {}).get("added_tokens", []):
+            tokens[token.get("content")] = Token.read(token, TOKENIZER_JSON, id=token.get("id"))
+        yield from tokens.values()
 
     def _read_named(self) -> Iterator[tuple[str, Token]]:
         added = {token.content: token for token in self._added}
         defaults = self.tokenizer_class.tokens
-        others = [
+        further = [
             name
             for name, value in [*defaults.items(), *self.config.items()]
             if name not in NAMES and is_named_token(name, value)
         ]
-        others += [name for name in defaults if name not in (*NAMES, *others)]
-        for name in (*NAMES, *dict.fromkeys(others)):
+        further += [name for name in defaults if name not in (*NAMES, *further)]
+        for name in (*NAMES, *dict.fromkeys(further)):
             value = self.config.get(name, defaults.get(name))
             if value is None:
                 continue
@@ -150,8 +150,8 @@ class TokenizerFiles:
         """Returns all tokens, first those with ids, without repetitions."""
         named = {token.content for token in self.named.values()}
         extra = [
-            Token.read(each, special=True, is_default=self._extra_is_default)
-            for each in self._extra or []
+            Token.read(token, special=True, is_default=self._extra_is_default)
+            for token in self._extra or []
         ]
         tokens: dict[str, Token] = {}
         for token in [*self._added, *self.named.values(), *extra]:

@@ -1,4 +1,4 @@
-"""Settings of tokenizers: the treatment of each key of their JSON files."""
+"""Tokenizer settings: the treatment of each key in their JSON files."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -159,7 +159,7 @@ COMMON: dict[str, Setting] = {
         _OTHER_CLASS,
     ),
 }
-"""Keys of `tokenizer_config.json` that every class can have."""
+"""`tokenizer_config.json` keys that every class can contain."""
 
 _LANGUAGES = {
     "src_lang": mapped("default source_language"),
@@ -200,7 +200,7 @@ OF_CLASS: dict[str, dict[str, Setting]] = {
     "T5Tokenizer": {"extra_ids": mapped("number of sentinels", 100)},
     "XLMRobertaTokenizer": _PREFIX,
 }
-"""Further keys of `tokenizer_config.json`, by the class that reads them."""
+"""Further `tokenizer_config.json` keys, by the class that reads them."""
 
 PARTS = ("normalizer", "pre_tokenizer", "decoder", "model", "post_processor")
 
@@ -211,35 +211,35 @@ JSON: dict[str, Setting] = {
     "padding": _LENGTHS,
     **dict.fromkeys(PARTS, mapped("tokenizer.json")),
 }
-"""Keys of `tokenizer.json`."""
+"""`tokenizer.json` keys."""
 
 UNUSED = {
     "SentencePiece": "the SentencePiece model, which has the same pieces, replaces it",
     "decoder": "added_tokens_decoder in tokenizer_config.json replaces it",
 }
-"""Reasons why a file or a part of it is not used."""
+"""Reasons why a file or one of its parts is not used."""
 
 
 def tokenizer_settings(checkpoint: Checkpoint, uses_json: bool) -> list[Settings]:
-    """Returns the `Settings` of the files of a tokenizer.
+    """Returns the `Settings` in tokenizer files.
 
     Args:
         checkpoint: `Checkpoint`.
-        uses_json: Bool, whether the tokenizer is made from `tokenizer.json`, and not from a
+        uses_json: Bool, whether the tokenizer is made from `tokenizer.json` instead of a
             SentencePiece model.
     """
     files = TokenizerFiles(checkpoint)
-    found = []
+    settings = []
     for name in (TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP, ADDED_TOKENS, TOKENIZER_JSON):
         values = checkpoint.read_json(name)
         if values is not None:
             table = _TABLES[name](files, values, uses_json)
-            found.append(Settings(name, values, table))
+            settings.append(Settings(name, values, table))
     if "tokenizer_class" in checkpoint.config and "tokenizer_class" not in files.own_config:
         name = checkpoint.config["tokenizer_class"]
         table = {"tokenizer_class": _class_setting(files, checkpoint.config)}
-        found.append(Settings("config.json", {"tokenizer_class": name}, table))
-    return found
+        settings.append(Settings("config.json", {"tokenizer_class": name}, table))
+    return settings
 
 
 def _config_table(files, values, uses_json):
@@ -251,12 +251,12 @@ def _config_table(files, values, uses_json):
 def _class_setting(files, values) -> Setting:
     if values.get("tokenizer_class") is None or files.class_name in TOKENIZER_CLASSES:
         return mapped(f"class {files.class_name}")
-    known = sorted({*TOKENIZER_CLASSES, *CLASS_OF_TYPE.values(), "PreTrainedTokenizerFast"})
-    return refused_unless(f"not one of {', '.join(known)}", lambda value, _: False)
+    classes = sorted({*TOKENIZER_CLASSES, *CLASS_OF_TYPE.values(), "PreTrainedTokenizerFast"})
+    return refused_unless(f"not one of {', '.join(classes)}", lambda value, _: False)
 
 
 def _named(values: Mapping[str, Any], table: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Returns the treatment of special tokens with names of their own, such as `image_token`."""
+    """Returns the `Setting`s for special tokens with further names, such as `image_token`."""
     names = [name for name, value in values.items() if is_named_token(name, value)]
     return {name: table.get(name, _TOKENS) for name in names}
 

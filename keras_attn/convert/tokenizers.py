@@ -1,4 +1,4 @@
-"""Tokenizers of checkpoints: SentencePiece models, or a `tokenizer.json`."""
+"""Checkpoint tokenizers: SentencePiece models, or a `tokenizer.json`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ SENTENCEPIECE = {
     "pegasus": ("spiece.model",),
     "t5": ("spiece.model",),
 }
-"""Files that the SentencePiece tokenizers of each kind need."""
+"""Files needed by each kind of SentencePiece tokenizer."""
 
 SPACE_CLASSES = ("MBart50Tokenizer", "NllbTokenizer", "PegasusTokenizer")
-"""Classes that encode the space between a word and an added token as a token of its own."""
+"""Classes that encode the space between a word and an added token as a separate token."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +32,11 @@ class TokenizerIds:
     """Ids that tokenizers must have to fit a model.
 
     Args:
-        source_size: Int, number of ids of the source.
-        target_size: Int, number of ids of the target.
-        pad: Int, id of padding.
-        start: Int, first input of the decoder.
-        end: Int, id of the end token.
+        source_size: Int, number of source ids.
+        target_size: Int, number of target ids.
+        pad: Int, padding id.
+        start: Int, the decoder's first input.
+        end: Int, end token id.
     """
 
     source_size: int
@@ -48,15 +48,14 @@ class TokenizerIds:
 
 @dataclasses.dataclass(frozen=True)
 class Tokenizers:
-    """Tokenizers of a checkpoint.
+    """A checkpoint's tokenizers.
 
     Args:
         source: `SentencePieceTokenizer` or `HuggingFaceTokenizer`, or `None`.
-        target: Tokenizer of the targets. `None` if the target uses the source tokenizer, or has no
-            tokenizer.
-        languages: Tuple of the languages of source and target, BCP 47 tags or `None`.
-        around: Pair of the ids before and after a text, ints or `None`. `None` instead of the pair
-            if they are those of the architecture.
+        target: Target tokenizer. `None` if targets use the source tokenizer, or have no tokenizer.
+        languages: Tuple, source and target language, BCP 47 tags or `None`.
+        around: Pair, ids before and after a text, ints or `None`. `None` instead of the pair if the
+            architecture's ids are used.
         note: String, for the report.
     """
 
@@ -68,7 +67,7 @@ class Tokenizers:
 
 
 class TokenizerReader:
-    """Reads the tokenizers of a checkpoint.
+    """Reads a checkpoint's tokenizers.
 
     Args:
         kind: String, `"marian"`, `"t5"`, `"pegasus"`, `"m2m_100"` (also NLLB) or `"mbart"` (also
@@ -79,7 +78,7 @@ class TokenizerReader:
         parse_special_tokens: Bool, see `HuggingFaceTokenizer`. Defaults to `False`.
 
     Attributes:
-        settings: Tuple of the `Settings` of the files. Empty if there is no tokenizer.
+        settings: Tuple, the files' `Settings`. Empty if there is no tokenizer.
     """
 
     def __init__(
@@ -102,15 +101,15 @@ class TokenizerReader:
             ids: `TokenizerIds`.
 
         Raises:
-            ConversionError: If the ids of a tokenizer do not fit the model.
-            ImportError: If a library that the tokenizer needs is not installed.
+            ConversionError: If a tokenizer's ids do not fit the model.
+            ImportError: If a library needed by the tokenizer is not installed.
         """
         if self._kind is None:
             note = "none, because tokenizers of this architecture cannot be converted"
             return Tokenizers(note=note)
         if not self._is_found:
-            *others, last = self._needed or (TOKENIZER_JSON,)
-            names = f"{', '.join(others)} and {last}" if others else last
+            *first, last = self._needed or (TOKENIZER_JSON,)
+            names = f"{', '.join(first)} and {last}" if first else last
             names += f" or {TOKENIZER_JSON}" if self._kind not in ("json", "marian") else ""
             return Tokenizers(note=f"none, because the folder does not have {names}")
         self._files = TokenizerFiles(self._checkpoint)
@@ -178,7 +177,7 @@ class TokenizerReader:
         return Tokenizers(source, note="spiece.model, with the special tokens of transformers")
 
     def _multilingual(self, ids):
-        """Reads a SentencePiece model of all languages, with a code for each language."""
+        """Reads a SentencePiece model for all languages, with a code for each language."""
         model = self._model("sentencepiece.bpe.model")
         codes, added = language_codes(self._checkpoint), self._files.tokens
         pieces = self._checkpoint.read_json("vocab.json")  # only M2M100 has it
@@ -201,10 +200,10 @@ class TokenizerReader:
         return Tokenizers(source=sides[0], target=sides[1], **report)
 
     def _languages(self, place, codes):
-        """Returns the `Language`s of a side.
+        """Returns the `Language`s for one side.
 
-        In mBART, and in NLLB with `legacy_behaviour`, the code of the source language follows the
-        end token of the source. The decoder of mBART starts with the code of the target language.
+        In mBART, and in NLLB with `legacy_behaviour`, the source language's code follows the
+        source's end token. The mBART decoder starts with the target language's code.
         """
         from keras_attn.text import Language
 
@@ -250,7 +249,7 @@ class TokenizerReader:
         if source.vocabulary_size > ids.source_size:
             raise ConversionError(
                 f"Expected a vocabulary of at most {ids.source_size} ids, the size of the "
-                f"embedding. Received: a tokenizer of {source.vocabulary_size} ids. Check that the "
+                f"embedding. Received: {source.vocabulary_size} ids. Check that the "
                 "tokenizer belongs to the model."
             )
         if self._kind in ("m2m_100", "mbart"):
@@ -277,7 +276,7 @@ class TokenizerReader:
         control_pieces: Any = (),
         **pieces: Any,
     ) -> Any:
-        """Returns a `SentencePieceTokenizer` with the ids of a vocabulary."""
+        """Returns a `SentencePieceTokenizer` with a vocabulary's ids."""
         from keras_attn.text.renumber_pieces import (
             SPACE,
             import_sentencepiece_protobuf,
@@ -298,12 +297,12 @@ class TokenizerReader:
         if largest >= size:
             raise ConversionError(
                 f"Expected a vocabulary of at most {size} ids, the size of the embedding. "
-                f"Received: a tokenizer with the id {largest}. Check that the tokenizer belongs to "
+                f"Received: the id {largest}. Check that the tokenizer belongs to "
                 "the model."
             )
         protobuf = import_sentencepiece_protobuf()
-        own = protobuf.ModelProto.FromString(model).pieces
-        words = {piece.piece for piece in own if piece.type == piece.NORMAL}
+        parsed = protobuf.ModelProto.FromString(model).pieces
+        words = {piece.piece for piece in parsed if piece.type == piece.NORMAL}
         special = {token.content for token in added if token.special} - words
         unknown, end, pad = "<unk>", "</s>", "<pad>"
         special -= {unknown, end, pad, "<s>"}
@@ -330,15 +329,15 @@ class TokenizerReader:
 
 
 def _added_tokens(tokens: Any, vocabulary: dict[str, int]) -> list[Any]:
-    """Returns the `AddedToken`s of a SentencePiece tokenizer, and adds their ids to a vocabulary.
+    """Returns a SentencePiece tokenizer's `AddedToken`s, and adds their ids to a vocabulary.
 
     Raises:
-        ConversionError: If a token has a different id in the vocabulary, or the id of a piece.
+        ConversionError: If a token has a different id in the vocabulary, or a piece's id.
     """
     from keras_attn.text import AddedToken
 
     by_id = {id_: name for name, id_ in vocabulary.items()}
-    found = []
+    added = []
     for token in tokens:
         id_ = vocabulary.get(token.content, token.id)
         if id_ is None and token.is_default:
@@ -347,11 +346,11 @@ def _added_tokens(tokens: Any, vocabulary: dict[str, int]) -> list[Any]:
             id_ = max(by_id) + 1
         if token.id not in (None, id_) or by_id.get(id_, token.content) != token.content:
             raise ConversionError(
-                f"Expected the id {token.id} for the token {token.content!r}. Received: a "
-                f"vocabulary with the id {vocabulary.get(token.content)} for it and the piece "
+                f"Expected the id {token.id} for the token {token.content!r}. Received: the id "
+                f"{vocabulary.get(token.content)} for it and the piece "
                 f"{by_id.get(id_)!r} with the id {id_}. The tokenizer cannot be converted."
             )
         vocabulary[token.content], by_id[id_] = id_, token.content
         flags = (token.special, token.lstrip, token.rstrip, token.single_word)
-        found.append(AddedToken(token.content, id_, *flags))
-    return found
+        added.append(AddedToken(token.content, id_, *flags))
+    return added

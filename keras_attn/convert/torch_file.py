@@ -8,15 +8,15 @@ from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.safetensors_file import StoredWeight
 
 NESTED = ("state_dict", "model_state_dict", "model")
-"""Keys under which training programs store the weights, beside the state of an optimizer."""
+"""Keys under which training programs store the weights, beside optimizer state."""
 
 
 def read_torch(path: Path) -> dict[str, StoredWeight]:
-    """Reads a file of PyTorch that contains a state dict.
+    """Reads a PyTorch file that contains a state dict.
 
     Args:
-        path: `Path` of the file. The state dict can be the content of the file, or the value of one
-            of the keys `NESTED`.
+        path: `Path`, the file. It contains the state dict directly, or under one of the keys
+            `NESTED`.
 
     Returns:
         Dict from names to shape, dtype, and a function that returns the array.
@@ -44,7 +44,7 @@ def read_torch(path: Path) -> dict[str, StoredWeight]:
 
 
 def _state_dict(path: Path, content: Any, tensor: type) -> Mapping[str, Any]:
-    """Returns the dict from names to tensors in the content of a file."""
+    """Returns the dict from names to tensors in a file's content."""
     if not isinstance(content, Mapping):
         raise _error(path, f"an object of the type {type(content).__name__}")
     nested = [name for name in NESTED if isinstance(content.get(name), Mapping)]
@@ -52,10 +52,9 @@ def _state_dict(path: Path, content: Any, tensor: type) -> Mapping[str, Any]:
         return _state_dict(path, content[nested[0]], tensor)
     if nested:
         raise _error(path, f"weights under each of the keys {nested}")
-    others = [name for name, value in content.items() if not isinstance(value, tensor)]
-    if others:
-        value = content[others[0]]
-        raise _error(path, f"{str(others[0])!r} of the type {type(value).__name__}")
+    for name, value in content.items():
+        if not isinstance(value, tensor):
+            raise _error(path, f"{str(name)!r} of the type {type(value).__name__}")
     return {str(name): value for name, value in content.items()}
 
 

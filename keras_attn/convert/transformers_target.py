@@ -1,4 +1,4 @@
-"""Finds an architecture of transformers that computes the same results as a model."""
+"""Finds an architecture in transformers that computes the same results as a model."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ from keras_attn.convert.weight_writer import WeightWriter
 from keras_attn.models.generation_model import GenerationModel
 
 _SHOWN = 6
-"""Maximum number of differences in a message."""
+"""Maximum number of differences shown in a message."""
 
 _NO_BIAS = "use_output_bias=False instead of True"
 """Accepted difference: transformers uses an output bias of 0 if the checkpoint has none."""
@@ -34,14 +34,14 @@ _NO_BIAS = "use_output_bias=False instead of True"
 
 @dataclasses.dataclass(frozen=True)
 class TransformersTarget:
-    """Mapping of the weights of a model to a checkpoint of transformers.
+    """Mapping from a model's weights to a transformers checkpoint.
 
     Args:
         class_name: String, the class in transformers.
-        layers: List of the layers with weights.
-        copy_weights: Function of a `WeightMapping` that maps all variables to weights.
-        new_writer: Function without arguments that returns a new `WeightWriter`.
-        generation_config: Dict, content of `generation_config.json`, or `None` without a search.
+        layers: List, layers with weights.
+        copy_weights: Function that receives a `WeightMapping` and maps all variables to weights.
+        new_writer: Function `()` that returns a new `WeightWriter`.
+        generation_config: Dict, `generation_config.json`, or `None` without a search.
     """
 
     class_name: str
@@ -52,7 +52,7 @@ class TransformersTarget:
 
     @property
     def variables(self) -> list[Any]:
-        """The variables of the layers."""
+        """The layers' variables."""
         return [variable for layer in self.layers for variable in layer.weights]
 
 
@@ -90,17 +90,16 @@ def find_target(
     languages: Mapping[str, Any] | None = None,
     has_tokenizer: bool = False,
 ) -> TransformersTarget:
-    """Returns the mapping of a model's weights to a checkpoint with a given `config.json`.
+    """Returns the mapping from a model's weights to a checkpoint with a given `config.json`.
 
     Args:
-        model: `GenerationModel`, or functional model of an encoder.
-        config: Dict, content of `config.json`.
-        generation: Dict, content of `generation_config.json`. Defaults to `None`: a new one.
-        languages: Dict, the `languages` of the tokenizer of the target. Defaults to `None`: no
-            languages.
-        has_tokenizer: Bool, whether the folder has a `tokenizer.json`, which determines the start
-            and end tokens of sources and prompts. Defaults to `False`: they must be those of the
-            architecture.
+        model: `GenerationModel`, or functional model with an encoder.
+        config: Dict, `config.json`.
+        generation: Dict, `generation_config.json`. Defaults to `None`: a new one.
+        languages: Dict, the target tokenizer's `languages`. Defaults to `None`: no languages.
+        has_tokenizer: Bool, whether the folder contains a `tokenizer.json`, which determines the
+            start and end tokens of sources and prompts. Defaults to `False`: they must equal the
+            architecture's tokens.
 
     Returns:
         `TransformersTarget`.
@@ -121,7 +120,7 @@ def _generator(model, config, generation, languages, has_tokenizer):
             f"Expected a GenerationModel, because config.json belongs to a {class_name}. "
             f"Received: {type(model).__name__}. Pass the model with its search."
         )
-    settings, found_generation = checkpoint_settings(config, generation, architecture)
+    settings, search_source = checkpoint_settings(config, generation, architecture)
     layers = (model.encoder, model.decoder)
     is_tied = getattr(model.decoder, "head", None) is None
 
@@ -137,8 +136,8 @@ def _generator(model, config, generation, languages, has_tokenizer):
         if (layer is None) != (other is None):
             differences.append(f"{side}={layer and type(layer).__name__}")
         elif layer is not None:
-            found = layer_differences(layer, other)
-            differences += [f"{side}: {each}" for each in found if each != _NO_BIAS]
+            texts = layer_differences(layer, other)
+            differences += [f"{side}: {text}" for text in texts if text != _NO_BIAS]
     is_language_model = architecture.is_language_model
     adds_start = is_language_model and architecture.options["adds_start"]
     start = settings["bos_token_id"] if adds_start else None
@@ -150,7 +149,7 @@ def _generator(model, config, generation, languages, has_tokenizer):
     positions = None
     if "max_position_embeddings" in settings:
         positions = settings["max_position_embeddings"]
-    search = _original_search(found_generation, positions, is_language_model)
+    search = _original_search(search_source, positions, is_language_model)
     with_codes = None if search is None else with_languages(search, languages)
     if (
         generation is None
@@ -170,7 +169,7 @@ def _generator(model, config, generation, languages, has_tokenizer):
 
 
 def _original_search(settings, positions, is_language_model):
-    """Returns the search of a checkpoint, or `None` if it is not supported."""
+    """Returns a checkpoint's search, or `None` if it is not supported."""
     try:
         return search_settings(settings, positions, is_language_model)
     except ConversionError:
@@ -201,8 +200,8 @@ def _encoder(model, config):
         for name in sorted(expected.keys() ^ layers.keys())
     ]
     for name in sorted(expected.keys() & layers.keys()):
-        found = layer_differences(layers[name], expected[name])
-        differences += [f"{name}: {each}" for each in found]
+        texts = layer_differences(layers[name], expected[name])
+        differences += [f"{name}: {text}" for text in texts]
     _refuse(class_name, differences)
     prefix = (f"{architecture.prefix}.",) if head == "encoder" else ()
 
@@ -219,7 +218,7 @@ def _encoder(model, config):
 
 
 def _named_layers(model):
-    """Returns the layers of a functional model that compute something in inference."""
+    """Returns a functional model's layers that compute something in inference."""
     without = (keras.layers.InputLayer, keras.layers.Dropout, Dropout)
     return {layer.name: layer for layer in model.layers if not isinstance(layer, without)}
 
@@ -227,10 +226,10 @@ def _named_layers(model):
 def _refuse(class_name, differences):
     if differences:
         more = len(differences) - _SHOWN
-        others = f" and {more} more" if more > 0 else ""
+        rest = f" and {more} more" if more > 0 else ""
         raise _DifferentModel(
             f"Expected a model that computes the same as {class_name} of transformers with its "
-            f"config.json. Received: {'; '.join(differences[:_SHOWN])}{others}. The class cannot "
+            f"config.json. Received: {'; '.join(differences[:_SHOWN])}{rest}. The class cannot "
             "hold this model.",
             len(differences),
         )

@@ -14,31 +14,30 @@ from keras_attn.models.generation_model import GenerationModel
 from keras_attn_checks.installed import require_originals
 
 TOLERANCE = 1e-3
-"""Maximum difference of logits. It is relative to the largest logit if this is above 1."""
+"""Maximum difference between logits, relative to the largest logit if this is above 1."""
 
 LEAST_EQUAL = 0.95
 """Minimum fraction of equal outputs. Rounding can change the order of almost equal hypotheses."""
 
 MAX_LENGTH = 32
-"""Maximum number of tokens of a compared hypothesis. Random sources often have hypotheses without
-end, and the settings of a published translator allow 512 tokens."""
+"""Maximum number of tokens in a compared hypothesis. Random sources often lead to hypotheses
+without end, and published translators' settings allow 512 tokens."""
 
 _IMPOSSIBLE = -5e3
-"""Logits below this number belong to tokens with the probability 0, and are not compared."""
+"""Logits below this number belong to tokens of probability 0, and are not compared."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """Comparison of a converted model with the original.
+    """Comparison between a converted model and the original.
 
     Args:
         num_sources: Int, number of random sources.
-        largest_difference: Float, largest absolute difference between a logit of the converted
-            model and the same logit of the original.
-        largest_logit: Float, largest absolute value of a logit.
-        equal: Float, fraction of the sources for which both searches find the same ids. For an
-            encoder, the fraction of the sources for which both models have the same largest
-            outputs.
+        largest_difference: Float, largest absolute difference between the logits of converted model
+            and original.
+        largest_logit: Float, largest absolute logit.
+        equal: Float, fraction of sources for which both searches find the same ids. For an encoder,
+            fraction of sources for which both models have the same largest outputs.
     """
 
     num_sources: int
@@ -64,23 +63,23 @@ def verify(
 ) -> Verification:
     """Compares a converted model with the original, which transformers runs with PyTorch.
 
-    The logits of random targets and the results of the searches, up to 32 tokens, are compared.
+    Logits for random targets and search results, up to 32 tokens, are compared.
 
     Args:
-        folder: Path of the checkpoint.
-        model: The converted `GenerationModel`, or the functional model of an encoder.
+        folder: Checkpoint path.
+        model: The converted `GenerationModel`, or functional encoder model.
         num_sources: Int, number of random sources. Defaults to `16`.
-        length: Int, maximum number of ids in a source. Defaults to `12`.
-        seed: Int, seed of the sources. Defaults to `0`.
-        settings: Dict, the `settings` of the conversion: search settings that replace those of the
-            checkpoint. Defaults to `None`: none.
+        length: Int, maximum source length. Defaults to `12`.
+        seed: Int, seed for the sources. Defaults to `0`.
+        settings: Dict, the `settings` passed to the conversion: search settings that replace the
+            checkpoint's. Defaults to `None`: none.
 
     Returns:
         `Verification`.
 
     Raises:
         ConversionError: If the logits differ by more than a relative tolerance of 0.001, or fewer
-            than 95 % of the outputs are equal.
+            than 95 % of outputs are equal.
         ImportError: If PyTorch or transformers is not installed.
 
     Example:
@@ -140,7 +139,7 @@ def verify(
 
 
 def _limit(search):
-    """Returns the maximum length of the compared hypotheses; `None` for that of the search."""
+    """Returns the maximum length of compared hypotheses, or `None` for the search's own."""
     limit = max(MAX_LENGTH, 2 * search.min_length)
     return limit if limit < search.max_length else None
 

@@ -11,14 +11,14 @@ TOLERANCE = 1e-6
 
 
 class WeightComparison(WeightCopy):
-    """Compares the weights of a checkpoint with the variables of a model.
+    """Compares checkpoint weights with model variables.
 
     Args:
         files: `WeightFiles`.
-        value: Function that returns the value of a variable.
+        value: Function that returns a variable's value.
 
     Attributes:
-        differing: List of the paths of variables that differ from the checkpoint.
+        differing: List of paths, the variables that differ from the checkpoint.
     """
 
     def __init__(self, files: WeightFiles, value: Callable[[Any], np.ndarray]) -> None:

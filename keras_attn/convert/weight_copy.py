@@ -9,11 +9,11 @@ from keras_attn.convert.weight_mapping import WeightMapping
 from keras_attn_checks.progress import report_count
 
 _SHOWN = 8
-"""Maximum number of names in a message."""
+"""Maximum number of names shown in a message."""
 
 
 class WeightSource(Protocol):
-    """Weights of a checkpoint by name, such as `WeightFiles`."""
+    """Checkpoint weights by name, such as `WeightFiles`."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]: ...
@@ -22,7 +22,7 @@ class WeightSource(Protocol):
 
 
 class WeightCopy(WeightMapping):
-    """Copies weights of a checkpoint to variables of a model, and checks that all weights are used.
+    """Copies checkpoint weights to model variables, and checks that all weights are used.
 
     Args:
         files: `WeightSource`, such as `WeightFiles`.
@@ -43,11 +43,11 @@ class WeightCopy(WeightMapping):
 
     @property
     def names(self) -> list[str]:
-        """Names of the weights in the checkpoint."""
+        """Weight names in the checkpoint."""
         return list(self._files.shapes)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
-        """Returns the shape of a weight, or `None` if the checkpoint has no such weight."""
+        """Returns a weight's shape, or `None` if the checkpoint contains no such weight."""
         return self._files.shapes.get(name)
 
     def read(self, name: str, shape: Sequence[int]) -> np.ndarray:
@@ -60,19 +60,19 @@ class WeightCopy(WeightMapping):
             shape: Expected shape in the checkpoint.
         """
         shape = tuple(shape)
-        found = self._files.shapes.get(name)
-        if found is None:
+        stored_shape = self._files.shapes.get(name)
+        if stored_shape is None:
             self._missing.append(name)
         else:
             self._used.add(name)
             report_count(len(self._used), len(self._files.shapes))
-            if found == shape:
+            if stored_shape == shape:
                 return self._files.read(name)
-            self._wrong.append(f"{name} of shape {found} instead of {shape}")
+            self._wrong.append(f"{name} of shape {stored_shape} instead of {shape}")
         return np.zeros(shape, "float32")
 
     def assign(self, variable: Any, value: np.ndarray) -> None:
-        """Assigns an array to a variable of the same shape."""
+        """Assigns an array to a variable with the same shape."""
         variable.assign(value)
         self._assigned.add(id(variable))
 
@@ -85,11 +85,11 @@ class WeightCopy(WeightMapping):
         added: float = 0.0,
         shape: Sequence[int] | None = None,
     ) -> None:
-        own = tuple(variable.shape)
+        variable_shape = tuple(variable.shape)
         if shape is None:
-            shape = own[::-1] if transpose else own
+            shape = variable_shape[::-1] if transpose else variable_shape
         value = self.read(name, shape)
-        value = value.T if transpose else value.reshape(own)
+        value = value.T if transpose else value.reshape(variable_shape)
         if (scale, added) != (1.0, 0.0):
             value = value * np.float32(scale) + np.float32(added)
         self.assign(variable, value)
@@ -117,7 +117,7 @@ class WeightCopy(WeightMapping):
             self.assign(variable, values)
 
     def norm_names(self, name: str) -> tuple[str, str]:
-        # Checkpoints that were written with TensorFlow, such as BERT, have Keras' names.
+        # Checkpoints written with TensorFlow, such as BERT, use Keras' names.
         if f"{name}.gamma" in self:
             return f"{name}.gamma", f"{name}.beta"
         return super().norm_names(name)
@@ -141,10 +141,10 @@ class WeightCopy(WeightMapping):
             return
         self._used.add(name)
         expected = compute(max(0, shape[0] - first_row))
-        found = self._files.read(name)[first_row:]
-        if found.shape != expected.shape:
+        stored = self._files.read(name)[first_row:]
+        if stored.shape != expected.shape:
             self._wrong.append(f"{name} of shape {shape}, which the model computes")
-        elif not np.allclose(found, expected, atol=2e-3):
+        elif not np.allclose(stored, expected, atol=2e-3):
             self._wrong.append(f"{name}, which has different values than the model computes")
 
     def are_equal(self, name: str, other: str) -> bool:
@@ -157,10 +157,10 @@ class WeightCopy(WeightMapping):
         self._used.update(name for name in self._files.shapes if re.fullmatch(pattern, name))
 
     def finish(self, variables: Iterable[Any]) -> None:
-        """Checks that all weights of the checkpoint were used and all variables were assigned.
+        """Checks that all checkpoint weights were used and all variables were assigned.
 
         Args:
-            variables: Variables of the model.
+            variables: Model variables.
 
         Raises:
             ConversionError: If weights are missing, have the wrong shape or value, or are unused.
@@ -181,6 +181,6 @@ class WeightCopy(WeightMapping):
                 "Expected the weights that the settings describe. Received: weights that are "
                 f"{'; '.join(problems)}. Check that {self._description} belongs to these weights."
             )
-        left = [each.path for each in variables if id(each) not in self._assigned]
+        left = [variable.path for variable in variables if id(variable) not in self._assigned]
         if left:
             raise RuntimeError(f"Expected a weight for each variable. Received: none for {left}.")

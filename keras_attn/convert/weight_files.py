@@ -15,19 +15,19 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 class WeightFiles:
-    """Weights of a checkpoint by name, read from `.safetensors` or `.bin` files, whole or sharded.
+    """Checkpoint weights by name, read from `.safetensors` or `.bin` files, whole or sharded.
 
-    The constructor reads only names and shapes; `read` reads one array.
+    The constructor reads only names and shapes. `read` reads one array.
 
     Args:
-        folder: `Path` of the checkpoint.
+        folder: `Path`, the checkpoint.
 
     Attributes:
-        shapes: Dict from the names of the weights to their shapes.
+        shapes: Dict from weight names to shapes.
 
     Raises:
         ConversionError: If there are no weights, or a file is missing or damaged.
-        ImportError: If a library that is needed to read the files is not installed.
+        ImportError: If a library needed to read the files is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,17 +35,17 @@ class WeightFiles:
         self._dtypes: dict[str, str] = {}
         self._readers: dict[str, Callable[[], Any]] = {}
         names = (SAFETENSORS, f"{SAFETENSORS}.index.json", TORCH, f"{TORCH}.index.json")
-        found = next((name for name in names if (folder / name).is_file()), None)
-        if found is None:
+        first = next((name for name in names if (folder / name).is_file()), None)
+        if first is None:
             raise ConversionError(
                 f"Expected weights in {str(folder)!r}, as one of {names}. Received: files "
                 f"{sorted(path.name for path in folder.iterdir())}. Copy the weights into the "
                 "folder, or save them with save_pretrained."
             )
-        read = read_safetensors if found.startswith(SAFETENSORS) else read_torch
-        weight_map = {} if found in (SAFETENSORS, TORCH) else _read_index(folder, found)
-        shards = sorted(set(weight_map.values())) or [found]
-        _check_shards(folder, found, shards)
+        read = read_safetensors if first.startswith(SAFETENSORS) else read_torch
+        weight_map = {} if first in (SAFETENSORS, TORCH) else _read_index(folder, first)
+        shards = sorted(set(weight_map.values())) or [first]
+        _check_shards(folder, first, shards)
         for shard in shards:
             check_file(folder / shard)
             for name, (shape, dtype, reader) in read(folder / shard).items():
@@ -55,7 +55,7 @@ class WeightFiles:
         absent = sorted(set(weight_map) - set(self.shapes))
         if absent:
             raise ConversionError(
-                f"Expected all weights that {found} lists in its shards. Received: shards without "
+                f"Expected all weights that {first} lists in its shards. Received: shards without "
                 f"{', '.join(absent[:5])}. Copy the shards again."
             )
 
@@ -82,7 +82,7 @@ class WeightFiles:
 
 
 def _read_index(folder: Path, name: str) -> dict[str, str]:
-    """Returns the shard of each weight."""
+    """Returns each weight's shard."""
     weight_map = (read_json(folder, name) or {}).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise ConversionError(
@@ -93,7 +93,7 @@ def _read_index(folder: Path, name: str) -> dict[str, str]:
 
 
 def _check_shards(folder: Path, index: str, shards: Iterable[str]) -> None:
-    """Checks that the shards are files of the folder."""
+    """Checks that the shards are files in the folder."""
     shards = list(shards)
     outside = [shard for shard in shards if Path(shard).name != shard]
     if outside:

@@ -8,16 +8,16 @@ PROJECTIONS = ("query", "key", "value", "output")
 
 
 class WeightMapping(abc.ABC):
-    """Correspondence of the variables of a model and the weights of a checkpoint.
+    """Correspondence between model variables and checkpoint weights.
 
-    Each architecture describes its correspondence once, with calls of these methods. `WeightCopy`
-    assigns the weights of a checkpoint to the variables. `WeightWriter` computes the weights from
-    the variables. In both directions, `variable = scale * weight + added`.
+    Each architecture describes its correspondence once by calling these methods. `WeightCopy`
+    assigns checkpoint weights to the variables. `WeightWriter` computes the weights from the
+    variables. In both directions, `variable = scale * weight + added`.
     """
 
     @abc.abstractmethod
     def __contains__(self, name: str) -> bool:
-        """Returns whether the checkpoint has a weight."""
+        """Returns whether the checkpoint contains a weight."""
 
     @abc.abstractmethod
     def are_equal(self, name: str, other: str) -> bool:
@@ -39,19 +39,19 @@ class WeightMapping(abc.ABC):
             variable: Variable.
             name: String, name in the checkpoint.
             transpose: Bool, whether the weight is the transposed matrix. Defaults to `False`.
-            scale: Float. The variable equals the weight in the checkpoint, multiplied by `scale`.
+            scale: Float. The variable equals the weight in the checkpoint multiplied by `scale`.
                 Defaults to `1.0`.
-            added: Float, added to the product of the weight and `scale`. Defaults to `0.0`.
-            shape: Shape in the checkpoint. Defaults to `None`: the shape of the variable.
+            added: Float, added to `scale * weight`. Defaults to `0.0`.
+            shape: Shape in the checkpoint. Defaults to `None`: the variable's shape.
         """
 
     @abc.abstractmethod
     def joined(self, variable: Any, names: Sequence[str]) -> None:
-        """Maps one kernel or one bias to the weights of several PyTorch `Linear` layers.
+        """Maps one kernel or bias to the weights of several PyTorch `Linear` layers.
 
         Args:
-            variable: Variable. Its last axis consists of the outputs of all `Linear` layers.
-            names: Names of the weights in the checkpoint, in the order of the outputs.
+            variable: Variable. Its last axis joins the outputs of all `Linear` layers.
+            names: Weight names in the checkpoint, in output order.
         """
 
     @abc.abstractmethod
@@ -59,23 +59,23 @@ class WeightMapping(abc.ABC):
         """Maps several variables to one weight that contains them side by side on the last axis.
 
         Args:
-            variables: Variables of the same shape.
+            variables: Variables with the same shape.
             name: String, name in the checkpoint.
             scales: Floats, one for each variable. The variable equals its part of the weight in the
-                checkpoint, multiplied by this factor.
+                checkpoint multiplied by this factor.
         """
 
     @abc.abstractmethod
     def zero(self, variable: Any, name: str) -> None:
-        """Maps a variable to zeros, because the checkpoint has no weight with this name."""
+        """Maps a variable to zeros, because the checkpoint contains no weight with this name."""
 
     @abc.abstractmethod
     def replace(self, variable: Any, indices: Sequence[int], value: float) -> None:
-        """Sets some items of a mapped variable to a constant.
+        """Sets some of a mapped variable's items to a constant.
 
         Args:
             variable: Variable.
-            indices: Indices of the items on the first axis.
+            indices: Item indices on the first axis.
             value: Float, the constant.
         """
 
@@ -85,7 +85,7 @@ class WeightMapping(abc.ABC):
 
     @abc.abstractmethod
     def duplicate(self, variable: Any, name: str) -> None:
-        """Maps a variable to a second weight of equal values. The second weight may be missing."""
+        """Maps a variable to a second, equal weight, which may be missing."""
 
     @abc.abstractmethod
     def check_constant(
@@ -95,10 +95,10 @@ class WeightMapping(abc.ABC):
 
         Args:
             name: String, name in the checkpoint.
-            compute: Function of a number of rows that returns an array `(rows, features)`.
-            num_rows: Int, number of rows of the weight in a file that transformers writes,
-                including the rows before `first_row`. 0 if transformers does not write the weight.
-            first_row: Int, index of the first row that is used. Defaults to `0`.
+            compute: Function `(rows)` that returns an array `(rows, features)`.
+            num_rows: Int, number of rows that transformers writes, including those before
+                `first_row`. 0 if transformers does not write the weight.
+            first_row: Int, index of the first row in use. Defaults to `0`.
         """
 
     @abc.abstractmethod
@@ -110,11 +110,11 @@ class WeightMapping(abc.ABC):
         """
 
     def norm_names(self, name: str) -> tuple[str, str]:
-        """Returns the names of scale and shift of a normalization."""
+        """Returns the names of a normalization's scale and shift."""
         return f"{name}.weight", f"{name}.bias"
 
     def dense(self, layer: Any, name: str) -> None:
-        """Maps kernel and bias of a `Dense` layer to a PyTorch `Linear`."""
+        """Maps a `Dense` layer's kernel and bias to a PyTorch `Linear`."""
         self.copy(layer.kernel, f"{name}.weight", transpose=True)
         if layer.bias is not None:
             self.copy(layer.bias, f"{name}.bias")
@@ -124,10 +124,9 @@ class WeightMapping(abc.ABC):
 
         Args:
             layer: Normalization layer.
-            name: String, name of the normalization in the checkpoint.
-            added: Float, number that is added to the weight of the normalization. Defaults to
-                `0.0`.
-            scale: Float, factor of the weight of the normalization. Defaults to `1.0`.
+            name: String, the normalization's name in the checkpoint.
+            added: Float, number added to the normalization weight. Defaults to `0.0`.
+            scale: Float, factor for the normalization weight. Defaults to `1.0`.
         """
         variable = layer.gamma if hasattr(layer, "gamma") else layer.scale
         weight, bias = self.norm_names(name)
@@ -143,23 +142,23 @@ class WeightMapping(abc.ABC):
         query_scale: float = 1.0,
         biases: Sequence[str] = PROJECTIONS,
     ) -> None:
-        """Maps the four projections of an attention.
+        """Maps an attention layer's four projections.
 
         Args:
             layer: `MultiHeadAttention`.
-            name: String, name of the attention in the checkpoint.
-            parts: Names of the projections of query, key, value and output.
-            query_scale: Float, factor of the query projection.
-            biases: If the layer has biases, the projections that have a bias in the checkpoint. The
-                biases of the other projections are 0. Defaults to all four.
+            name: String, the layer's name in the checkpoint.
+            parts: Names of the query, key, value and output projections.
+            query_scale: Float, factor for the query projection. Defaults to `1.0`.
+            biases: If the layer uses biases, the projections with a bias in the checkpoint. The
+                other biases are 0. Defaults to all four.
         """
-        for own, part in zip(PROJECTIONS, parts, strict=True):
-            scale = query_scale if own == "query" else 1.0
-            kernel = getattr(layer, f"{own}_kernel")
+        for projection, part in zip(PROJECTIONS, parts, strict=True):
+            scale = query_scale if projection == "query" else 1.0
+            kernel = getattr(layer, f"{projection}_kernel")
             self.copy(kernel, f"{name}.{part}.weight", transpose=True, scale=scale)
             if layer.use_bias:
-                bias = getattr(layer, f"{own}_bias")
-                if own in biases:
+                bias = getattr(layer, f"{projection}_bias")
+                if projection in biases:
                     self.copy(bias, f"{name}.{part}.bias", scale=scale)
                 else:
                     self.zero(bias, f"{name}.{part}.bias")

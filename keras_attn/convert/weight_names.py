@@ -1,4 +1,4 @@
-"""Names of weights with other prefixes than those of `save_pretrained`."""
+"""Weight names with prefixes that `save_pretrained` does not write."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -11,14 +11,14 @@ from keras_attn.convert.weight_copy import WeightSource
 
 @dataclasses.dataclass(frozen=True)
 class BaseModel:
-    """The part of a model in transformers that has no head, such as `model` of `OPTForCausalLM`.
+    """The part of a transformers model without head, such as `model` in `OPTForCausalLM`.
 
     Args:
-        prefix: String, prefix of its weights in a model with a head, such as `"model."`. Empty if
-            the weights have no prefix, as in T5.
-        tables: Names of embeddings without the prefix. Each checkpoint contains the first or a
-            later one of them.
-        heads: Beginnings of the names of all weights that do not belong to it.
+        prefix: String, prefix of its weights in a model with a head, such as `"model."`. Empty
+            without prefix, as in T5.
+        tables: Embedding names without the prefix. Each checkpoint contains the first or a later
+            one.
+        heads: Prefixes of all weights that do not belong to it.
     """
 
     prefix: str
@@ -50,14 +50,13 @@ BASE_MODELS = {
 
 
 class RenamedWeights:
-    """Weights of a checkpoint under the names that `save_pretrained` writes for a model with head.
+    """Checkpoint weights under the names that `save_pretrained` writes for a model with head.
 
-    Published files have the names of a model without a head, such as `decoder.embed_tokens.weight`
-    of OPT instead of `model.decoder.embed_tokens.weight`, and training programs add prefixes, such
-    as `module.` or `_orig_mod.`. The embedding determines the prefix, so the result is unambiguous:
-    if its name is P + `decoder.embed_tokens.weight`, the weights of the base model begin with P.
-    Those of the head begin with the part of P before the prefix of the base model, or with P if
-    there are none.
+    Published files contain names for a model without a head, such as `decoder.embed_tokens.weight`
+    in OPT instead of `model.decoder.embed_tokens.weight`. Training programs add prefixes, such as
+    `module.` or `_orig_mod.`. The embedding determines the prefix, so the result is unambiguous: if
+    its name is P + `decoder.embed_tokens.weight`, base model weights begin with P. Head weights
+    begin with the part of P before the base model's prefix, or with P if there are none.
 
     Args:
         files: `WeightSource`, such as `WeightFiles`.
@@ -67,8 +66,8 @@ class RenamedWeights:
         shapes: Dict from the names that `save_pretrained` writes to shapes.
 
     Raises:
-        ConversionError: If the file has an adapter that was not merged, the embeddings of several
-            models, or two weights would have the same name.
+        ConversionError: If the file contains an unmerged adapter or the embeddings of several
+            models, or two weights would get the same name.
     """
 
     def __init__(self, files: WeightSource, base: BaseModel) -> None:
@@ -101,22 +100,22 @@ class RenamedWeights:
 
 
 def _stored_prefix(names: Iterable[str], base: BaseModel) -> str | None:
-    """Returns the prefix of the base model's weights in a file, or `None` without an embedding."""
+    """Returns the prefix of base model weights in a file, or `None` without an embedding."""
     names = list(names)
     for table in base.tables:
-        found = [name for name in names if f".{name}".endswith(f".{table}")]
-        if len(found) > 1:
+        matches = [name for name in names if f".{name}".endswith(f".{table}")]
+        if len(matches) > 1:
             raise ConversionError(
-                f"Expected the weights of one model. Received: the embeddings {found}. Save the "
+                f"Expected the weights of one model. Received: the embeddings {matches}. Save the "
                 "model that you want to convert with save_pretrained."
             )
-        if found:
-            return found[0].removesuffix(table)
+        if matches:
+            return matches[0].removesuffix(table)
     return None
 
 
 def _head_prefix(names: Iterable[str], prefix: str, base: BaseModel) -> str:
-    """Returns the prefix of the weights that do not belong to the base model."""
+    """Returns the prefix of weights outside of the base model."""
     candidates = (prefix.removesuffix(base.prefix), prefix)
     for candidate in candidates:
         heads = tuple(candidate + head for head in base.heads)

@@ -1,6 +1,6 @@
-"""Sizes of weights that the settings of each architecture describe.
+"""Weight sizes described by each architecture's settings.
 
-They are compared with the header of the weights before a model is built, because a damaged or
+They are compared with the weight file's header before a model is built, because a damaged or
 malicious `config.json` may describe a model that is too large for the memory.
 """
 
@@ -19,7 +19,7 @@ from keras_attn.convert.t5_models import activation_name
 from keras_attn.convert.weight_copy import WeightCopy
 
 Size = tuple[str, int]
-"""Name of a setting, or an expression of several, and its value."""
+"""Setting name, or an expression of several names, and its value."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,11 +27,11 @@ class WeightSizes:
     """Sizes that a `config.json` describes.
 
     Args:
-        shapes: Dict from names of weights to the `Size`s of their axes: at least one weight for
-            each setting that determines the shape of a variable.
-        layers: Dict from the beginning of the names of a stack's weights, such as `"model.layers"`,
-            to the number of layers.
-        heads: List of pairs: the number of attention heads, and the number of features that they
+        shapes: Dict from weight names to the `Size`s of their axes: at least one weight for each
+            setting that determines a variable's shape.
+        layers: Dict from a stack's weight name prefix, such as `"model.layers"`, to the number of
+            layers.
+        heads: List of pairs, the number of attention heads and the number of features that they
             divide.
     """
 
@@ -41,12 +41,12 @@ class WeightSizes:
 
 
 def check_sizes(sizes: WeightSizes, copy: WeightCopy, file: str) -> None:
-    """Compares the sizes with the header of the weights.
+    """Compares the sizes with the weight file's header.
 
     Args:
         sizes: `WeightSizes`.
-        copy: `WeightCopy` of the weights.
-        file: String, name of the file with the settings.
+        copy: `WeightCopy`.
+        file: String, name of the settings file.
 
     Raises:
         ConversionError: If the weights do not have these sizes, or the heads do not divide their
@@ -60,16 +60,16 @@ def check_sizes(sizes: WeightSizes, copy: WeightCopy, file: str) -> None:
             )
     missing, wrong = [], []
     for name, axes in sizes.shapes.items():
-        expected, found = tuple(value for _, value in axes), copy.shape(name)
+        expected, shape = tuple(value for _, value in axes), copy.shape(name)
         described = ", ".join(f"{label}={value}" for label, value in dict(axes).items())
-        if found is None:
+        if shape is None:
             missing.append(name)
-        elif found != expected:
-            wrong.append(f"{name} of shape {found} instead of {expected} ({described})")
+        elif shape != expected:
+            wrong.append(f"{name} of shape {shape} instead of {expected} ({described})")
     for name, (setting, count) in sizes.layers.items():
-        found = _count_layers(copy, name)
-        if found < count:
-            missing.append(f"{name}.{found} to {name}.{count - 1} ({setting}={count})")
+        first_missing = _count_layers(copy, name)
+        if first_missing < count:
+            missing.append(f"{name}.{first_missing} to {name}.{count - 1} ({setting}={count})")
     parts = {"missing": missing, "wrong": wrong}
     problems = [f"{kind}: {', '.join(names)}" for kind, names in parts.items() if names]
     if problems:
@@ -80,12 +80,12 @@ def check_sizes(sizes: WeightSizes, copy: WeightCopy, file: str) -> None:
 
 
 def weight_sizes(architecture: Architecture, settings: Settings, copy: WeightCopy) -> WeightSizes:
-    """Returns the `WeightSizes` of a translator or a language model."""
+    """Returns the `WeightSizes` for a translator or a language model."""
     return _FUNCTIONS[architecture.model_type](architecture, settings, copy)
 
 
 def encoder_sizes(architecture: EncoderArchitecture, settings: Settings) -> WeightSizes:
-    """Returns the `WeightSizes` of an encoder."""
+    """Returns the `WeightSizes` for an encoder."""
 
     def size(name):
         return architecture.keys[name], architecture.value(settings, name)
@@ -206,22 +206,22 @@ def _llama(architecture, settings, copy):
 
 
 def _positions(settings, name, offset):
-    """Returns the size of a table of learned positions, with the rows before the first position."""
+    """Returns the size of a learned position table, with the rows before the first position."""
     return (f"{name} + {offset}" if offset else name), settings[name] + offset
 
 
 def _count_layers(copy, prefix):
-    """Returns 1 plus the largest index of a layer in the names of weights."""
+    """Returns 1 plus the largest layer index in the weight names."""
     pattern = re.compile(rf"{re.escape(prefix)}\.(\d+)\.")
-    found = (pattern.match(name) for name in copy.names)
-    return 1 + max((int(match[1]) for match in found if match), default=-1)
+    matches = (pattern.match(name) for name in copy.names)
+    return 1 + max((int(match[1]) for match in matches if match), default=-1)
 
 
 _FUNCTIONS: dict[str, Any] = {
-    **{each.model_type: _fairseq for each in FAIRSEQ_MODELS},
+    **{architecture.model_type: _fairseq for architecture in FAIRSEQ_MODELS},
     **dict.fromkeys(("t5", "mt5"), _t5),
     "gpt2": _gpt2,
     "opt": _opt,
     **dict.fromkeys(("llama", "mistral", "qwen2", "gemma"), _llama),
 }
-"""Dict from `model_type` to a function of `(architecture, settings, copy)`."""
+"""Dict from `model_type` to a function `(architecture, settings, copy)`."""

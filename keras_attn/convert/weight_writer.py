@@ -10,18 +10,18 @@ from keras_attn.convert.conversion_error import ConversionError
 from keras_attn.convert.weight_mapping import WeightMapping
 
 _SHOWN = 8
-"""Maximum number of names in a message."""
+"""Maximum number of names shown in a message."""
 
 
 class WeightWriter(WeightMapping):
-    """Computes the weights of a checkpoint from the variables of a model.
+    """Computes checkpoint weights from model variables.
 
-    The weights have the names that transformers writes. Low-rank updates (LoRA) are merged.
+    The weights get the names that transformers writes. Low-rank updates (LoRA) are merged.
 
     Args:
-        layers: Layers of the model.
-        is_output_tied: Bool, whether the output layer of the model uses an embedding.
-        absent: Prefixes of weight names that the checkpoint does not have. Defaults to `()`.
+        layers: Model layers.
+        is_output_tied: Bool, whether the output layer uses an embedding.
+        absent: Prefixes of weight names that the checkpoint does not contain. Defaults to `()`.
 
     Attributes:
         weights: Dict from names to float32 arrays.
@@ -45,10 +45,10 @@ class WeightWriter(WeightMapping):
         return self._is_output_tied
 
     def value(self, variable: Any) -> np.ndarray:
-        """Returns the value of a variable as float32, with its low-rank update if it has one."""
+        """Returns a variable's value as float32, with its low-rank update if it has one."""
         layer, name = self._adapted.get(id(variable), (None, None))
-        found = variable if layer is None else layer.adapted_kernel(name, variable)
-        return np.asarray(ops.convert_to_numpy(found), "float32")
+        value = variable if layer is None else layer.adapted_kernel(name, variable)
+        return np.asarray(ops.convert_to_numpy(value), "float32")
 
     def copy(
         self,
@@ -113,42 +113,42 @@ class WeightWriter(WeightMapping):
             for layer, name in self._adapted.values()
             for part in "ab"
         }
-        return [each for each in variables if id(each) not in updates]
+        return [variable for variable in variables if id(variable) not in updates]
 
     def finish(self, variables: Iterable[Any]) -> None:
         """Checks that all variables were written.
 
         Args:
-            variables: Variables of the model, without low-rank updates.
+            variables: Model variables, without low-rank updates.
 
         Raises:
             ConversionError: If a variable has no weight in the checkpoint.
         """
-        left = [each.path for each in variables if id(each) not in self._written]
+        left = [variable.path for variable in variables if id(variable) not in self._written]
         problems = self._problems + [f"{path}, for which it has no weight" for path in left]
         if problems:
-            others = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+            rest = f" and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
             raise ConversionError(
                 "Expected variables that the architecture of transformers has. Received: "
-                f"{'; '.join(problems[:_SHOWN])}{others}."
+                f"{'; '.join(problems[:_SHOWN])}{rest}."
             )
 
     def _write(self, name, value, variables):
         previous = self._variables.get(name, variables)
-        if [id(each) for each in previous] != [id(each) for each in variables]:
-            paths = " and ".join(each.path for each in (*previous, *variables))
+        if list(map(id, previous)) != list(map(id, variables)):
+            paths = " and ".join(variable.path for variable in (*previous, *variables))
             self._problems.append(f"{paths}, for which it has the single weight {name}")
-        self._written |= {id(each): each for each in variables}
+        self._written |= {id(variable): variable for variable in variables}
         self._variables[name] = variables
         self.weights[name] = np.ascontiguousarray(value)
 
 
 def _adapted_kernels(layers):
-    """Returns a dict from the `id()` of each kernel with LoRA to its layer and name."""
-    found = {}
+    """Returns a dict from the `id()` of each LoRA kernel to its layer and name."""
+    kernels = {}
     for layer in flatten_layers(list(layers)):
         if isinstance(layer, LowRankAdaptation):
             targets = layer.lora_targets() if layer.lora_kernels else {}
             for name in layer.lora_kernels:
-                found[id(targets[name][1])] = (layer, name)
-    return found
+                kernels[id(targets[name][1])] = (layer, name)
+    return kernels

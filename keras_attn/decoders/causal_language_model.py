@@ -23,16 +23,16 @@ class CausalLanguageModel(TransformerTokenDecoder):
     2018](https://arxiv.org/abs/1801.10198), and in [Radford et al.,
     2018](https://openai.com/index/language-unsupervised) (GPT).
 
-    The model is a `StepDecoder` whose `encoder_outputs` are the ids of a prompt. The blocks process
-    the prompt in one pass and store its keys and values in the caches. The first step of a search
-    reads the last token of the prompt, or the start token if the prompt is empty. Every search can
+    The model is a `StepDecoder` whose `encoder_outputs` are prompt ids. The blocks process the
+    prompt in one pass and store its keys and values in the caches. The first step of a search reads
+    the last token of the prompt, or the start token if the prompt is empty. Every search can
     therefore continue prompts:
 
         GenerationModel(None, BeamDecoder(model, relative_max_length=None))(prompt_ids)
 
     Args:
-        block: `TransformerDecoderBlock` with `cross_attention=False`, the template of all blocks.
-            Each of the `num_layers` blocks is a new block with the configuration of the template.
+        block: `TransformerDecoderBlock` with `cross_attention=False`, the template for all blocks.
+            Each of the `num_layers` blocks is a new block with the template's configuration.
         embedding: Layer that maps ids `(batch, time)` to vectors.
         head: Layer that maps outputs to logits. Defaults to `None`: the embedding is also the
             output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
@@ -40,20 +40,20 @@ class CausalLanguageModel(TransformerTokenDecoder):
         num_layers: Positive int, number of blocks. Defaults to `6`.
         positions: Layer that is called with `(vectors, start_index)` and adds position encodings to
             the vectors, such as `SinusoidalPositions`. Defaults to `None`: no position encodings.
-        position_bias: Layer that computes a bias for the attention scores of all blocks, such as
+        position_bias: Layer that computes a bias for all blocks' attention scores, such as
             `AlibiBias` or `RelativePositionBias`. Defaults to `None`: no bias.
         scale_embedding: Bool, whether embeddings are multiplied by the square root of the vector
             size. Defaults to `False`.
-        dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
+        dropout: Float in [0, 1), dropout rate for the embedded inputs. Defaults to `0.0`.
         growing_cache: Bool, whether the key-value cache grows with each step. If `False`, the cache
             is allocated for `max_length` steps at the start. Only a growing cache can be exported
             to ONNX. Defaults to `None`: the cache grows if the backend supports it.
-        cache_block_size: Positive int. After every `cache_block_size` steps, a search moves the
-            content of a growing cache to a second cache. Each step copies the growing cache to
-            extend it, but does not copy the second cache. The second cache therefore speeds up long
+        cache_block_size: Positive int. After every `cache_block_size` steps, a search moves a
+            growing cache's content to a second cache. Each step copies the growing cache to extend
+            it, but does not copy the second cache. The second cache therefore speeds up long
             outputs on TensorFlow and in ONNX. Other backends ignore this argument. Defaults to
             `None`: no second cache. For short outputs, such as a single sentence, `None` is faster.
-        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
+        seed: Int, dropout seed. Defaults to `None`: a random seed.
         use_output_bias: Bool, whether a trainable bias is added to the logits. `True` requires
             `head=None`. Defaults to `False`.
         embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BART
@@ -63,9 +63,9 @@ class CausalLanguageModel(TransformerTokenDecoder):
 
     Call arguments:
         token_ids: Int32 tensor of shape `(batch, time)`.
-        encoder_outputs: Int32 tensor of shape `(batch, prompt)`, ids of prompts with padding on the
+        encoder_outputs: Int32 tensor of shape `(batch, prompt)`, prompt ids with padding on the
             right. With prompts, the first token of `token_ids` must be the last token of the prompt
-            (see `first_token_ids`), and the attention weights of all positions need memory, even if
+            (see `first_token_ids`), and the attention weights at all positions need memory, even if
             the blocks have `flash_attention=True`. Defaults to `None`: no prompts.
         encoder_mask: Boolean tensor of shape `(batch, prompt)`, `False` at padding. Defaults to
             `None`: the prompts have no padding.
@@ -74,7 +74,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
         encoder_outputs_mask: Boolean tensor of shape `(batch, prompt)`, the implicit mask of
             `encoder_outputs`. Keras passes this argument. The decoder combines `encoder_mask` and
             `encoder_outputs_mask`.
-        return_features: Bool, whether to return the inputs of the output layer, `(batch, time,
+        return_features: Bool, whether to return the output layer's inputs, `(batch, time,
             features)`, instead of the logits. Defaults to `False`.
 
     Returns:
@@ -82,7 +82,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
         next token.
 
     Masking:
-        Padding on the right of `token_ids` does not affect previous positions. Padding of a prompt
+        Padding on the right of `token_ids` does not affect previous positions. Padding in a prompt
         does not affect the results.
 
     Raises:
@@ -269,7 +269,7 @@ def _prompt_slots(memory):
 
 
 def _last_token_ids(prompt_ids, lengths):
-    """Returns the last token of each prompt, int32 `(B,)`. It is 0 for empty prompts."""
+    """Returns each prompt's last token, int32 `(B,)`. It is 0 for empty prompts."""
     is_last = position_range(ops.shape(prompt_ids)[1], 1) == lengths[:, None]  # (B, P)
     return sum_int32(ops.where(is_last, ops.cast(prompt_ids, "int32"), 0), axis=1)
 
@@ -285,21 +285,20 @@ def _after_prompt(memory, caches):
 
 
 def _key_positions(position, slot, slots, prompt_slots, beams=1):
-    """Returns the position of the token in each slot of the cache.
+    """Returns the token position in each cache slot.
 
-    The cache contains the slots of the prompt, including padding, followed by the slots of new
-    tokens.
+    The cache contains the prompt's slots, including padding, followed by slots for new tokens.
 
     Args:
-        position: Int32 tensor of shape `(B,)`, position of the next token.
-        slot: Scalar int32 tensor, slot of the next token.
+        position: Int32 tensor of shape `(B,)`, the next token's position.
+        slot: Scalar int32 tensor, the next token's slot.
         slots: Int, number of slots.
-        prompt_slots: Int, number of slots of the prompt.
+        prompt_slots: Int, number of slots for the prompt.
         beams: Int, number of slots per new position. Defaults to `1`.
 
     Returns:
-        Int32 tensor of shape `(B, slots)`. It is -1 for padding, and for the last token of the
-        prompt, because the first step processes the last token again and stores it in a new slot.
+        Int32 tensor of shape `(B, slots)`. It is -1 for padding, and for the prompt's last token,
+        because the first step processes the last token again and stores it in a new slot.
     """
     columns = position_range(slots)  # (1, C)
     first = (position - (slot - prompt_slots) // beams)[:, None]  # (B, 1), first new token

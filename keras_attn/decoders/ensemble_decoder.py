@@ -28,21 +28,21 @@ class EnsembleDecoder(StepDecoder):
         arithmetic   p(y) = sum_i w_i p_i(y)
         geometric    p(y) = prod_i p_i(y)^w_i / Z
 
-    Here p_i(y) is the probability of token y according to decoder i, w_i is the weight of the
-    decoder, and Z normalizes the product. Models make different errors if they are trained
-    separately, with different initial weights or architectures. Their average is usually better
-    than each single model, but all models must run at each step ([Sutskever et al.,
+    Here p_i(y) is the probability of token y according to decoder i, w_i is this decoder's weight,
+    and Z normalizes the product. Models make different errors if they are trained separately, with
+    different initial weights or architectures. Their average is usually better than each single
+    model, but all models must run at each step ([Sutskever et al.,
     2014](https://arxiv.org/abs/1409.3215), table 1). fairseq uses the arithmetic mean; Marian and
     OpenNMT-py use the geometric mean.
 
-    The alignments of all decoders with attention are averaged with the weights w_i. The sources of
-    these decoders must have the same length.
+    The alignments of all decoders with attention are averaged with the weights w_i. These decoders
+    must have sources of the same length.
 
     Args:
         decoders: List of `StepDecoder`s with the same target vocabulary. Recurrent decoders and
             Transformers can be combined.
-        member_weights: List of positive floats, the weights w_i of the decoders. The weights are
-            normalized to the sum 1. Defaults to `None`: equal weights.
+        member_weights: List of positive floats, the decoders' weights w_i, which are normalized to
+            sum to 1. Defaults to `None`: equal weights.
         average: String. `"arithmetic"` averages the probabilities. `"geometric"` averages the log
             probabilities; a token is then likely only if all decoders give it a high probability.
             Defaults to `"arithmetic"`.
@@ -52,14 +52,14 @@ class EnsembleDecoder(StepDecoder):
         token_ids: Int32 tensor of shape `(batch, target)`, the target tokens, beginning with the
             start token.
         encoder_outputs: Tensor of shape `(batch, source, features)` that all decoders share, or a
-            dict from the index of a decoder, `"0"`, `"1"`, ..., to its tensor. `EnsembleEncoder`
+            dict from a decoder's index, `"0"`, `"1"`, ..., to its tensor. `EnsembleEncoder`
             returns such dicts.
-        encoder_mask: Boolean tensor of shape `(batch, source)`, or a dict from the index of a
-            decoder to its mask. Defaults to `None`.
-        encoder_state: Nested lists of tensors, or a dict from the index of a decoder to its state.
+        encoder_mask: Boolean tensor of shape `(batch, source)`, or a dict from a decoder's index to
+            its mask. Defaults to `None`.
+        encoder_state: Nested lists of tensors, or a dict from a decoder's index to its state.
             Defaults to `None`.
-        query_features: Tensor of shape `(batch, features)`, or a dict from the index of a decoder
-            to its tensor. Defaults to `None`.
+        query_features: Tensor of shape `(batch, features)`, or a dict from a decoder's index to its
+            tensor. Defaults to `None`.
         encoder_outputs_mask: Boolean tensors of shape `(batch, source)`, the implicit masks of
             `encoder_outputs`. Keras passes this argument. The decoder combines `encoder_mask` and
             `encoder_outputs_mask`.
@@ -75,7 +75,7 @@ class EnsembleDecoder(StepDecoder):
 
     Raises:
         ValueError: If an argument is out of range, the decoders have different vocabularies, or a
-            dict has keys that are not indices of decoders.
+            dict has keys that are not decoder indices.
 
     Example:
 
@@ -267,7 +267,7 @@ class EnsembleDecoder(StepDecoder):
         return values.get(name)
 
     def _arguments(self, name, encoder_outputs, encoder_mask, encoder_state, query_features):
-        """Returns the keyword arguments of a decoder's `call` and `prepare_memory`."""
+        """Returns the keyword arguments for a decoder's `call` and `prepare_memory`."""
         features = self._own(name, query_features)
         return {
             "encoder_outputs": self._own(name, encoder_outputs),
@@ -277,7 +277,7 @@ class EnsembleDecoder(StepDecoder):
         }
 
     def _state(self, states):
-        """Combines the states of all decoders into one state."""
+        """Combines all decoders' states into one state."""
         state = {"members": {}, "shared": {}}
         for name, member in states.items():
             state["members"][name] = {

@@ -44,8 +44,8 @@ class RNNDecoder(TokenDecoder):
             `keras.layers.ReversibleEmbedding`.
         bridge: String, `"dense"`, `"copy"` or `"zero"`, method that computes the initial state, see
             `StateBridge`. Defaults to `"dense"`.
-        dropout: Float in [0, 1), dropout rate of the embedded inputs and of the outputs before the
-            head. Defaults to `0.0`.
+        dropout: Float in [0, 1), dropout rate for the embedded inputs and for the outputs before
+            the head. Defaults to `0.0`.
         seed: Int, seed of the dropout. Defaults to `None`: a random seed.
         coverage_loss: Non-negative float, weight of an additional training loss that penalizes
             repeated attention to the same positions ([See et al.,
@@ -66,8 +66,8 @@ class RNNDecoder(TokenDecoder):
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
             attended to. The decoder combines `encoder_mask` and `encoder_outputs_mask`. Defaults to
             `None`.
-        encoder_state: Nested lists or dicts of tensors of shape `(batch, units)`, the final state
-            of the encoder. Defaults to `None`.
+        encoder_state: Nested lists or dicts of tensors of shape `(batch, units)`, the encoder's
+            final state. Defaults to `None`.
         return_attention_scores: Bool, whether to also return the attention weights. Defaults to
             `False`.
         query_features: Tensor of shape `(batch, features)`. Required if the `AttentionRNNCell` was
@@ -76,7 +76,7 @@ class RNNDecoder(TokenDecoder):
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
             `encoder_outputs`. Keras passes this argument.
-        return_features: Bool, whether to return the inputs of the output layer, `(batch, target,
+        return_features: Bool, whether to return the output layer's inputs, `(batch, target,
             features)`, instead of the logits. Defaults to `False`.
 
     Returns:
@@ -85,8 +85,8 @@ class RNNDecoder(TokenDecoder):
         `(batch, target, source)`.
 
     Masking:
-        Masked positions of the source get a weight of exactly 0. Padding on the right of the target
-        does not affect previous positions.
+        Masked source positions get a weight of exactly 0. Padding on the right of the target does
+        not affect previous positions.
 
     Raises:
         ValueError: If an argument is out of range, `encoder_outputs` is missing, or `head` is

@@ -10,14 +10,14 @@ from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict
 
 
 class StepDecoder(Layer):
-    """Base class of all decoders, with the methods that training, searches and exports call.
+    """Base class for all decoders, with the methods that training, searches and exports call.
 
     A decoder overrides four methods:
 
     - `prepare_memory` computes the *memory*, all values that are constant over time;
     - `initial_state` creates the *state*, all values that change with each step;
-    - `step` reads one token of each hypothesis and returns logits and the new state;
-    - `call` returns the logits of all positions at once (teacher forcing).
+    - `step` reads one token per hypothesis and returns logits and the new state;
+    - `call` returns the logits at all positions at once (teacher forcing).
 
     With B batch entries, K beams, S source positions, T target positions and a vocabulary of V
     tokens, memory and state are nested dicts of tensors:
@@ -34,14 +34,14 @@ class StepDecoder(Layer):
 
     A decoder can override further methods and attributes, which have defaults:
 
-    - `build`, called with the shapes of the arguments of `call`, if the default implementation does
-      not work, for example because the source is not a sequence of float vectors;
+    - `build`, called with the shapes of `call` arguments, if the default implementation does not
+      work, for example because the source is not a sequence of float vectors;
     - `select`, if the memory contains tensors whose first axis is not the batch axis;
     - `first_token_ids`, if the memory contains the beginning of the sequence, such as a prompt;
     - `max_tokens`, if the number of positions is limited, and `max_prompt_length`, if this limits
       prompts;
     - `can_exceed_max_length`, to set to `False` if the state has a fixed size on every backend;
-    - `forbids_tokens`, to set to `True` if the decoder can make all tokens of a step impossible;
+    - `forbids_tokens`, to set to `True` if the decoder can make all tokens in a step impossible;
     - `primary_source`, if there are several encoder outputs;
     - `cache_block_size` and `archive`, to speed up long outputs of a decoder with a growing state;
     - `output_layer` with `output_bias` and `call(..., return_features=True)`, to support losses
@@ -99,8 +99,8 @@ class StepDecoder(Layer):
     """Variable `(V,)` that is added to the outputs of `output_layer`, or `None`."""
 
     reads_prompts = False
-    """Bool, whether the decoder is a language model. The `encoder_outputs` of a language model are
-    the ids of prompts, and are optional in `call`.
+    """Bool, whether the decoder is a language model. For a language model, `encoder_outputs` are
+    prompt ids, and are optional in `call`.
     """
 
     is_container = True
@@ -152,7 +152,7 @@ class StepDecoder(Layer):
     def step(
         self, token_ids: Tensor, state: TensorDict, memory: TensorDict
     ) -> tuple[Tensor, TensorDict]:
-        """Computes the logits of the next token.
+        """Computes the next token's logits.
 
         Args:
             token_ids: Int32 tensor of shape `(B * K,)`, the last token of each hypothesis.
@@ -171,7 +171,7 @@ class StepDecoder(Layer):
         encoder_mask: Masks | None = None,
         encoder_state: Any = None,
     ) -> Any:
-        """Computes the logits of all positions with teacher forcing.
+        """Computes the logits at all positions with teacher forcing.
 
         Args:
             token_ids: Int32 tensor of shape `(B, T)`, beginning with the start token.
@@ -221,11 +221,11 @@ class StepDecoder(Layer):
         return gather_leaves(memory, rows)
 
     def first_token_ids(self, memory: TensorDict, start_token_id: int) -> Tensor:
-        """Returns the tokens of the first step of a search, by default the start token.
+        """Returns the tokens for a search's first step, by default the start token.
 
         Args:
             memory: Result of `prepare_memory` with at least one tensor.
-            start_token_id: Int, id of the start token.
+            start_token_id: Int, start token id.
 
         Returns:
             Int32 tensor of shape `(B,)`.
@@ -243,7 +243,7 @@ class StepDecoder(Layer):
 
     @property
     def max_prompt_length(self) -> int | None:
-        """Int, maximum number of tokens of a prompt, or `None` for no maximum."""
+        """Int, maximum number of tokens in a prompt, or `None` for no maximum."""
         return None
 
     @property
@@ -255,10 +255,10 @@ class StepDecoder(Layer):
 
     forbids_tokens = False
     """Bool, whether the decoder can make all tokens of a step impossible, for example because it
-    only generates valid JSON. A token is impossible if its logit is at least 5e8 below the largest
-    logit of the step, or minus infinity. The largest logit can belong to a token that the search
+    only generates valid JSON. A token is impossible if its logit is at least 5e8 below the step's
+    largest logit, or minus infinity. The largest logit can belong to a token that the search
     suppresses, such as padding. A step without possible tokens is a dead end. A logit of infinity
-    makes all other tokens of the step impossible. If `forbids_tokens` is `False`, a beam search
+    makes all other tokens in the step impossible. If `forbids_tokens` is `False`, a beam search
     only checks for dead ends if its own arguments, such as `no_repeat_ngram_size`, can cause them,
     and each step needs a finite logit.
     """
@@ -278,7 +278,7 @@ class StepDecoder(Layer):
     """
 
     def widen(self, state: TensorDict, steps: int) -> TensorDict:
-        """Adds unused columns for the next steps to the growing buffers of a state.
+        """Adds unused columns for the next steps to a state's growing buffers.
 
         Only a search that is exported to LiteRT calls this method, and only if `can_widen` is
         `True`. The buffers must be those of `keras_attn._decoding_state.growing_buffer`.
@@ -296,10 +296,10 @@ class StepDecoder(Layer):
     """Int, number of steps between two calls of `archive` in a search. `None`: no calls."""
 
     def archive(self, state: TensorDict) -> TensorDict:
-        """Moves the content of growing buffers to an archive, which the next steps do not copy.
+        """Moves growing buffers' content to an archive, which the next steps do not copy.
 
-        A search calls this method only if its loop is part of a graph and the tensors of the
-        backend can grow.
+        A search calls this method only if its loop is part of a graph and the backend's tensors can
+        grow.
 
         Returns:
             A new state. `step` must return the same logits for the new state as for `state`.

@@ -11,10 +11,10 @@ from keras_attn.output_layers.projection import compute_logits
 
 
 class TokenDecoder(StepDecoder):
-    """Base class of decoders with an embedding and an output head.
+    """Base class for decoders with an embedding and an output head.
 
     Args:
-        embedding: Layer that maps ids `(B, T)`, or other inputs of a step, to vectors.
+        embedding: Layer that maps ids `(B, T)`, or other step inputs, to vectors.
         head: Layer that maps outputs to logits. Defaults to `None`: the embedding is also the
             output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
             `keras.layers.ReversibleEmbedding`.
@@ -57,8 +57,8 @@ class TokenDecoder(StepDecoder):
         """Builds the head. Without a head, checks the output size and creates the bias.
 
         Args:
-            output_shape: Tuple, shape of the outputs of the decoder.
-            embedding_dim: Int, size of the embedding.
+            output_shape: Tuple, shape of the decoder outputs.
+            embedding_dim: Int, embedding size.
         """
         if self.head is not None:
             ensure_built(self.head, output_shape)

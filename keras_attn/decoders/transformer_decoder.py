@@ -20,13 +20,13 @@ class TransformerDecoder(TransformerTokenDecoder):
 
     The decoder was introduced in section 3 of [Vaswani et al.,
     2017](https://arxiv.org/abs/1706.03762). `call` processes all positions in one pass (teacher
-    forcing). `step` processes one position and attends to the cached keys and values of the
-    previous positions.
+    forcing). `step` processes one position and attends to cached keys and values from the previous
+    positions.
 
     Args:
-        block: `TransformerDecoderBlock`, the template of all blocks, for example
+        block: `TransformerDecoderBlock`, the template for all blocks, for example
             `TransformerDecoderBlock(8, 2048)`. Each of the `num_layers` blocks is a new block with
-            the configuration of the template.
+            the template's configuration.
         embedding: Layer that maps ids `(batch, target)` to vectors.
         head: Layer that maps outputs to logits. Defaults to `None`: the embedding is also the
             output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
@@ -34,20 +34,20 @@ class TransformerDecoder(TransformerTokenDecoder):
         num_layers: Positive int, number of blocks. Defaults to `6`.
         positions: Layer that is called with `(vectors, start_index)` and adds position encodings to
             the vectors, such as `SinusoidalPositions`. Defaults to `None`: no position encodings.
-        position_bias: Layer that computes a bias for the attention scores of all blocks, such as
+        position_bias: Layer that computes a bias for all blocks' attention scores, such as
             `AlibiBias` or `RelativePositionBias`. Defaults to `None`: no bias.
         scale_embedding: Bool, whether embeddings are multiplied by the square root of the vector
             size. Defaults to `False`.
-        dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
+        dropout: Float in [0, 1), dropout rate for the embedded inputs. Defaults to `0.0`.
         growing_cache: Bool, whether the key-value cache grows with each step. If `False`, the cache
             is allocated for `max_length` steps at the start. Only a growing cache can be exported
             to ONNX. Defaults to `None`: the cache grows if the backend supports it.
-        cache_block_size: Positive int. After every `cache_block_size` steps, a search moves the
-            content of a growing cache to a second cache. Each step copies the growing cache to
-            extend it, but does not copy the second cache. The second cache therefore speeds up long
+        cache_block_size: Positive int. After every `cache_block_size` steps, a search moves a
+            growing cache's content to a second cache. Each step copies the growing cache to extend
+            it, but does not copy the second cache. The second cache therefore speeds up long
             outputs on TensorFlow and in ONNX. Other backends ignore this argument. Defaults to
             `None`: no second cache. For short outputs, such as a single sentence, `None` is faster.
-        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
+        seed: Int, dropout seed. Defaults to `None`: a random seed.
         use_output_bias: Bool, whether a trainable bias is added to the logits. `True` requires
             `head=None`. Defaults to `False`.
         embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BART
@@ -63,21 +63,21 @@ class TransformerDecoder(TransformerTokenDecoder):
             attended to. The decoder combines `encoder_mask` and `encoder_outputs_mask`. Defaults to
             `None`.
         encoder_state: Ignored.
-        return_attention_scores: Bool, whether to also return the weights of the cross-attention.
+        return_attention_scores: Bool, whether to also return the cross-attention weights.
             Defaults to `False`.
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
             `encoder_outputs`. Keras passes this argument.
-        return_features: Bool, whether to return the inputs of the output layer, `(batch, target,
+        return_features: Bool, whether to return the output layer's inputs, `(batch, target,
             features)`, instead of the logits. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(batch, target, vocabulary)`: at each position, the logits of the
         next token. If `return_attention_scores=True`, a tuple of the logits and the attention
-        weights `(batch, target, source)` of the last block, averaged over its heads.
+        weights `(batch, target, source)` from the last block, averaged over its heads.
 
     Masking:
-        Masked positions of the source get a weight of exactly 0. Padding on the right of the target
+        Masked source positions get a weight of exactly 0. Padding on the right of the target
         does not affect previous positions.
 
     Raises:

@@ -10,10 +10,10 @@ from keras_attn.transformer.transformer_stack import TransformerStack, check_blo
 
 
 class TransformerTokenDecoder(TokenDecoder):
-    """Base class of decoders with a stack of Transformer blocks and key-value caches.
+    """Base class for decoders with a stack of Transformer blocks and key-value caches.
 
     Args:
-        block: Transformer block, the template of all blocks.
+        block: Transformer block, the template for all blocks.
         embedding: Layer that maps ids `(batch, target)` to vectors.
         head: Layer that maps outputs to logits. Defaults to `None`: the embedding is also the
             output layer ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)), and must be a
@@ -21,20 +21,20 @@ class TransformerTokenDecoder(TokenDecoder):
         num_layers: Positive int, number of blocks. Defaults to `6`.
         positions: Layer that is called with `(vectors, start_index)` and adds position encodings to
             the vectors, such as `SinusoidalPositions`. Defaults to `None`: no position encodings.
-        position_bias: Layer that computes a bias for the attention scores of all blocks, such as
+        position_bias: Layer that computes a bias for all blocks' attention scores, such as
             `AlibiBias` or `RelativePositionBias`. Defaults to `None`: no bias.
         scale_embedding: Bool, whether embeddings are multiplied by the square root of the vector
             size. Defaults to `False`.
-        dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
+        dropout: Float in [0, 1), dropout rate for the embedded inputs. Defaults to `0.0`.
         growing_cache: Bool, whether the key-value cache grows with each step. If `False`, the cache
             is allocated for `max_length` steps at the start. Only a growing cache can be exported
             to ONNX. Defaults to `None`: the cache grows if the backend supports it.
-        cache_block_size: Positive int. After every `cache_block_size` steps, a search moves the
-            content of a growing cache to a second cache. Each step copies the growing cache to
-            extend it, but does not copy the second cache. The second cache therefore speeds up long
+        cache_block_size: Positive int. After every `cache_block_size` steps, a search moves a
+            growing cache's content to a second cache. Each step copies the growing cache to extend
+            it, but does not copy the second cache. The second cache therefore speeds up long
             outputs on TensorFlow and in ONNX. Other backends ignore this argument. Defaults to
             `None`: no second cache. For short outputs, such as a single sentence, `None` is faster.
-        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
+        seed: Int, dropout seed. Defaults to `None`: a random seed.
         use_output_bias: Bool, whether a trainable bias is added to the logits. `True` requires
             `head=None`. Defaults to `False`.
         embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BART

@@ -14,28 +14,26 @@ from keras_attn._types import Mask, StaticShape, Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class EnsembleEncoder(Layer):
-    """Runs several encoders on the same source, one for each decoder of an `EnsembleDecoder`.
+    """Runs several encoders on the same source, one for each decoder in an `EnsembleDecoder`.
 
     Args:
-        encoders: List of encoders with the same source vocabulary, in the order of the decoders.
+        encoders: List of encoders with the same source vocabulary, in decoder order.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: Input of all encoders: int32 ids of shape `(batch, source)`, or features.
+        inputs: Input for all encoders: int32 ids of shape `(batch, source)`, or features.
         mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras passes
-            this argument. The encoders whose `call` has an argument `mask` receive it.
+            this argument. Encoders whose `call` takes `mask` receive it.
 
     Returns:
         Dict with the keys `encoder_outputs`, `encoder_mask`, and `encoder_state` if an encoder
-        returns a state. Each value is a dict from the index of an encoder, `"0"`, `"1"`, ..., to
-        the result of the encoder.
+        returns a state. Each value is a dict from encoder indices, `"0"`, `"1"`, ..., to results.
 
     Masking:
         Each encoder applies its own masking.
 
     Raises:
-        ValueError: If `encoders` is empty, or the encoders have different vocabularies or special
-            tokens.
+        ValueError: If `encoders` is empty, or their vocabularies or special tokens differ.
 
     Example:
 
@@ -104,7 +102,7 @@ class EnsembleEncoder(Layer):
 
 
 def _agreed(name, values):
-    """Returns the value that all encoders have in common, or raises a `ValueError`."""
+    """Returns the value shared by all encoders, or raises a `ValueError`."""
     first, *others = values
     if any(value != first for value in others):
         raise ValueError(

@@ -23,12 +23,12 @@ class PatchEmbedding(Layer):
         TransformerEncoder(block, PatchEmbedding(16, 768), positions=LearnedPositions(197))
 
     Args:
-        patch_size: Positive int, height and width of a patch in pixels. It must divide the height
-            and the width of the images.
-        embedding_dim: Positive int, size of the vector of a patch.
-        class_token: Bool, whether to insert a trainable vector before the vectors of the patches. A
+        patch_size: Positive int, patch height and width in pixels. It must divide the image height
+            and width.
+        embedding_dim: Positive int, size of patch vectors.
+        class_token: Bool, whether to insert a trainable vector before the patch vectors. A
             classifier can read the encoder output at this position. Defaults to `True`.
-        kernel_initializer: Initializer of W. Defaults to `"glorot_uniform"`.
+        kernel_initializer: Initializer for W. Defaults to `"glorot_uniform"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -39,8 +39,8 @@ class PatchEmbedding(Layer):
         with a class token.
 
     Raises:
-        ValueError: If `patch_size` or `embedding_dim` is not a positive integer, or if the height
-            or width of the images is unknown or not a multiple of `patch_size`.
+        ValueError: If `patch_size` or `embedding_dim` is not a positive integer, or if the image
+            height or width is unknown or not a multiple of `patch_size`.
 
     Example:
 

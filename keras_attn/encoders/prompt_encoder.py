@@ -13,19 +13,19 @@ from keras_attn._types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class PromptEncoder(Layer):
-    """Replaces an encoder: passes the ids of a prompt to a causal language model.
+    """Replaces an encoder: passes prompt ids to a causal language model.
 
-    The layer has no weights. The language model processes the prompt once before the first step of
-    a search.
+    The layer has no weights. The language model processes the prompt once before the first search
+    step.
 
     Args:
-        vocabulary_size: Positive int, number of ids. It is required for an export to ONNX. Defaults
-            to `None`: unknown.
-        pad_token_id: Int, id of padding on the right of the prompts. Before another token, it is an
+        vocabulary_size: Positive int, number of ids. It is required for ONNX export. Defaults to
+            `None`: unknown.
+        pad_token_id: Int, id for padding on the right of prompts. Before another token, it is an
             ordinary token. Defaults to `0`.
-        start_token_id: Int, start token of the prompts, or `None` for no start token. Use the start
-            token of the training data. `GenerationModel.generate` and exported files insert the
-            start token when they tokenize a prompt. The layer itself does not insert it. Defaults
+        start_token_id: Int, start token for prompts, or `None` for no start token. Use the start
+            token in the training data. `GenerationModel.generate` and exported files insert it when
+            they tokenize a prompt. The layer itself does not insert it. Defaults
             to `None`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -52,9 +52,9 @@ class PromptEncoder(Layer):
     """`None`, so that no end token is appended to a prompt."""
 
     masks_only_trailing_padding = True
-    """Bool. `True`: only the padding on the right of a row is masked, so the padding id is an
-    ordinary token before other tokens, and a negative id ends a row whose last token is the padding
-    id. An encoder that masks the padding id everywhere does not have this attribute.
+    """Bool. `True`: only padding on the right of a row is masked, so the padding id is an ordinary
+    token before other tokens, and a negative id ends a row whose last token is the padding id. An
+    encoder that masks the padding id everywhere lacks this attribute.
     """
 
     is_container = True

@@ -45,27 +45,27 @@ class RNNEncoder(Layer):
     2015](https://arxiv.org/abs/1409.0473), section 3.2. With `bidirectional=False`, h_t = f_t.
 
     Args:
-        cell: Keras cell, the template of all cells, for example `keras.layers.LSTMCell(256)`. Each
-            layer and direction uses a new cell with the same configuration and the dtype of the
-            encoder. If the cell has a seed, the new cells have different seeds.
+        cell: Keras cell, the template for all cells, for example `keras.layers.LSTMCell(256)`. Each
+            layer and direction uses a new cell with the same configuration and the encoder's dtype.
+            If the cell has a seed, the new cells get different seeds.
         embedding: Layer that maps ids to vectors, for example `keras.layers.Embedding`. Defaults to
             `None`: the inputs are vectors.
         num_layers: Positive int, number of recurrent layers. Defaults to `1`.
-        bidirectional: Bool, whether each layer runs in both directions. The outputs and the states
-            of both directions are concatenated. Defaults to `True`.
-        residual: Bool, whether each layer adds its input to its output. If the input and the output
-            have different sizes, nothing is added. Defaults to `False`.
+        bidirectional: Bool, whether each layer runs in both directions, whose outputs and states
+            are concatenated. Defaults to `True`.
+        residual: Bool, whether each layer adds its input to its output. If their sizes differ,
+            nothing is added. Defaults to `False`.
         dropout: Float in [0, 1), dropout rate after the embedding and after each layer. Defaults to
             `0.0`.
-        pad_token_id: Int, id of padding on the right of the sources. Before another token, it is an
+        pad_token_id: Int, id for padding on the right of sources. Before another token, it is an
             ordinary token. Defaults to `0`.
-        start_token_id: Int, start token of the sources, or `None` for no start token.
-            `GenerationModel.generate` and exported files insert it before the tokens of a text. The
+        start_token_id: Int, start token for sources, or `None` for no start token.
+            `GenerationModel.generate` and exported files insert it before a text's tokens. The
             encoder itself does not insert it. Defaults to `None`.
-        end_token_id: Int, end token of the sources, or `None` for no end token.
-            `GenerationModel.generate` and exported files append it to the tokens of a text.
-            Defaults to `2`.
-        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
+        end_token_id: Int, end token for sources, or `None` for no end token.
+            `GenerationModel.generate` and exported files append it to a text's tokens. Defaults to
+            `2`.
+        seed: Int, dropout seed. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -73,16 +73,16 @@ class RNNEncoder(Layer):
             `(batch, source, features)`.
         mask: Boolean tensor of shape `(batch, source)`; `False` marks padding. Keras and its
             wrappers pass the implicit mask of `inputs`. Defaults to `None`: ids equal to
-            `pad_token_id` at the end of a row, and negative ids, are padding; vectors have no
-            padding.
+            `pad_token_id` at the end of a row, and negative ids, are padding; vectors are not
+            padded.
         inputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras
             passes this argument if you pass `mask`. The encoder combines `mask` and `inputs_mask`.
 
     Returns:
         Dict with the keyword arguments of a decoder, as in `decoder(target_ids,
         **encoder(source_ids))`: `encoder_outputs` `(batch, source, features)`, the boolean
-        `encoder_mask` `(batch, source)`, and `encoder_state`. `encoder_state` has one item per
-        layer: a list of the states of the layer, each `(batch, units)`, or `(batch, 2 * units)` if
+        `encoder_mask` `(batch, source)`, and `encoder_state`. `encoder_state` contains one item per
+        layer: a list of the layer's states, each `(batch, units)`, or `(batch, 2 * units)` if
         bidirectional.
 
     Masking:
@@ -147,7 +147,7 @@ class RNNEncoder(Layer):
         seed = cell.get_config().get("seed")
 
         def direction(number, **kwargs):
-            """Creates the layer of one direction. The two directions get different seeds."""
+            """Creates the layer for one direction. The two directions get different seeds."""
             seeds = {} if seed is None else {"seed": seed + 2 * index + number}
             new_cell = cell
             if seeds or cell.dtype_policy != self.dtype_policy:
@@ -161,8 +161,8 @@ class RNNEncoder(Layer):
         if not self.bidirectional:
             return direction(0)
         backward = None if seed is None else direction(1, go_backwards=True)
-        # `Bidirectional` creates its layers from configurations, which contain only the names of
-        # functions. The scope maps these names to the functions.
+        # `Bidirectional` creates its layers from configurations, which contain only function names.
+        # The scope maps these names to the functions.
         with keras.saving.custom_object_scope(
             restore_objects(serialize_without_warning(cell), cell)
         ):
@@ -193,7 +193,7 @@ class RNNEncoder(Layer):
             mask = ops.ones(ops.shape(features)[:2], dtype="bool")  # (B, S)
         features = self.dropout_layers[0](ops.cast(features, self.compute_dtype))
         is_empty = features.shape[1] == 0
-        if is_empty:  # Recurrent layers of Keras need at least one time step.
+        if is_empty:  # Keras' recurrent layers need at least one time step.
             features, mask = (
                 ops.pad(tensor, ((0, 0), (0, 1), *[(0, 0)] * (len(tensor.shape) - 2)))
                 for tensor in (features, mask)

@@ -25,41 +25,40 @@ class TransformerEncoder(Layer):
         x^0 = norm(x^0)                             (with embedding_norm)
         x^l = block_l(x^{l-1})                      (l = 1 ... num_layers)
 
-    The sum for x^0 omits token types and positions if the encoder has no layer for them. The
+    The sum for x^0 omits token types and positions if the encoder lacks a layer for them. The
     encoder was introduced by [Vaswani et al., 2017](https://arxiv.org/abs/1706.03762), section 3.
     If the blocks are pre-norm blocks, a normalization layer follows the last block.
 
     Args:
-        block: Transformer block, the template of all blocks, for example
+        block: Transformer block, the template for all blocks, for example
             `TransformerEncoderBlock(8, 2048)`. Each of the `num_layers` blocks is a new block with
-            the configuration of the template and the dtype of the encoder.
+            the template's configuration and the encoder's dtype.
         embedding: Layer that maps ids or images to vectors. Defaults to `None`: the inputs are
             vectors.
         num_layers: Positive int, number of blocks. Defaults to `6`.
         positions: Layer that is called with `(vectors, start_index)` and adds position encodings to
             the vectors, such as `SinusoidalPositions`. Defaults to `None`: no position encodings.
-        position_bias: Layer that computes a bias for the attention scores of all blocks, such as
+        position_bias: Layer that computes a bias for the attention scores in all blocks, such as
             `AlibiBias` or `RelativePositionBias`. Defaults to `None`: no bias.
         scale_embedding: Bool, whether embeddings are multiplied by the square root of the vector
             size. Defaults to `False`.
-        dropout: Float in [0, 1), dropout rate of the embedded inputs. Defaults to `0.0`.
-        pad_token_id: Int, id of padding on the right of the sources. Before another token, it is an
+        dropout: Float in [0, 1), dropout rate after embedding. Defaults to `0.0`.
+        pad_token_id: Int, id for padding on the right of sources. Before another token, it is an
             ordinary token. Defaults to `0`.
-        start_token_id: Int, start token of the sources, or `None` for no start token.
-            `GenerationModel.generate` and exported files insert it before the tokens of a text. The
+        start_token_id: Int, start token for sources, or `None` for no start token.
+            `GenerationModel.generate` and exported files insert it before a text's tokens. The
             encoder itself does not insert it. Defaults to `None`.
-        end_token_id: Int, end token of the sources, or `None` for no end token.
-            `GenerationModel.generate` and exported files append it to the tokens of a text.
-            Defaults to `2`.
-        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
+        end_token_id: Int, end token for sources, or `None` for no end token.
+            `GenerationModel.generate` and exported files append it to a text's tokens. Defaults to
+            `2`.
+        seed: Int, dropout seed. Defaults to `None`: a random seed.
         embedding_norm: Bool, whether the sum of embeddings and positions is normalized, as in BERT,
-            BART and mBART. The normalization layer has the type that the blocks use. Defaults to
-            `False`.
+            BART and mBART, with the same normalization as in the blocks. Defaults to `False`.
         token_types: `keras.layers.Embedding` that maps token types to vectors, as in BERT ([Devlin
-            et al., 2019](https://arxiv.org/abs/1810.04805), section 3). In a pair of sentences, the
-            tokens of the first sentence have the type 0, and the tokens of the second sentence have
-            the type 1. The `output_dim` of `token_types` must equal the vector size of `embedding`.
-            Defaults to `None`: no token types.
+            et al., 2019](https://arxiv.org/abs/1810.04805), section 3). In a sentence pair, tokens
+            in the first sentence have type 0, and tokens in the second have type 1. The
+            `output_dim` of `token_types` must equal the vector size of `embedding`. Defaults to
+            `None`: no token types.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -69,11 +68,11 @@ class TransformerEncoder(Layer):
         mask: Boolean tensor of shape `(batch, source)`; `False` marks padding. Keras and its
             wrappers pass the implicit mask of `inputs`. Defaults to `None`: ids equal to
             `pad_token_id` at the end of a row, and negative ids, are padding; vectors and images
-            have no padding.
+            are not padded.
         inputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `inputs`. Keras
             passes this argument if you pass `mask`. The encoder combines `mask` and `inputs_mask`.
-        token_type_ids: Int tensor of shape `(batch, source)`, the type of each token. This argument
-            requires `token_types`. Defaults to `None`: all tokens have the type 0.
+        token_type_ids: Int tensor of shape `(batch, source)`, token types. This argument requires
+            `token_types`. Defaults to `None`: all tokens have type 0.
 
     Returns:
         Dict with the keyword arguments of a decoder, as in `decoder(target_ids,
@@ -84,9 +83,9 @@ class TransformerEncoder(Layer):
         Masked positions cannot be attended to. Outputs at masked positions are undefined.
 
     Raises:
-        ValueError: If an argument is out of range; if `block`, `embedding`, `positions`,
-            `position_bias` or `token_types` has the wrong type; if `inputs` has the wrong rank; or
-            if `token_type_ids` are passed to an encoder without `token_types`.
+        ValueError: If an argument is out of range, `block`, `embedding`, `positions`,
+            `position_bias` or `token_types` has the wrong type, `inputs` has the wrong rank, or
+            `token_type_ids` are passed to an encoder without `token_types`.
 
     Example:
 
@@ -100,9 +99,9 @@ class TransformerEncoder(Layer):
     """
 
     masks_only_trailing_padding = True
-    """Bool. `True`: only the padding on the right of a row is masked, so the padding id is an
-    ordinary token before other tokens, and a negative id ends a row whose last token is the padding
-    id. An encoder that masks the padding id everywhere does not have this attribute.
+    """Bool. `True`: only padding on the right of a row is masked, so the padding id is an ordinary
+    token before other tokens, and a negative id ends a row whose last token is the padding id. An
+    encoder that masks the padding id everywhere lacks this attribute.
     """
 
     is_container = True
@@ -177,7 +176,7 @@ class TransformerEncoder(Layer):
         return {"encoder_outputs": self.stack.normalize(vectors), "encoder_mask": mask}
 
     def _embed_types(self, inputs, token_type_ids):
-        """Returns the vectors of the token types `(B, S, D)`, or `None` without types."""
+        """Returns token type vectors `(B, S, D)`, or `None` without types."""
         if self.token_types is None:
             if token_type_ids is not None:
                 raise ValueError(

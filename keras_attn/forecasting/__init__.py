@@ -1,4 +1,4 @@
-"""Forecasting of real-valued series: an autoregressive forecaster, heads and error measures."""
+"""Forecasting real-valued series: an autoregressive forecaster, heads and error measures."""
 
 from keras_attn.forecasting.autoregressive_forecaster import AutoregressiveForecaster
 from keras_attn.forecasting.distribution_head import DistributionHead

@@ -36,7 +36,7 @@ from keras_attn_checks.number_types import is_integer, is_number
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class AutoregressiveForecaster(Layer):
-    """Predicts the distributions of the future values of time series, step by step.
+    """Predicts distributions of future time series values, step by step.
 
         z_t = (y_t - shift) / scale                        (one shift and scale for each series)
         memory = encoder([z_t ; observed_t ; past covariates_t])
@@ -47,18 +47,18 @@ class AutoregressiveForecaster(Layer):
     Here observed_t is 1 for an observed value and 0 for a missing value, and position_t is the
     number of the step, 1 to `horizon`, divided by `horizon`. An encoder reads the past window. A
     recurrent cell, usually with attention to the encoded past, then predicts `horizon` steps; each
-    step reads the value of the previous step, as in DeepAR ([Salinas et al.,
-    2017](https://arxiv.org/abs/1704.04110)). A call of this layer uses teacher forcing: each step
-    reads the true previous value. To forecast, create a `PathSampler` with this layer. In a
-    `PathSampler`, each step reads a sampled value.
+    step reads the previous value, as in DeepAR ([Salinas et al.,
+    2017](https://arxiv.org/abs/1704.04110)). Calling this layer uses teacher forcing: each step
+    reads the true previous value. To forecast, create a `PathSampler` with this layer, in which
+    each step reads a sampled value.
 
-    The layer has the methods of a `StepDecoder`, with values instead of token ids. `prepare_memory`
-    runs once for each series. `initial_state` creates all tensors that change in each step. `step`
-    reads one value of each target and returns the parameters of the next value.
+    The layer has the same methods as a `StepDecoder`, with values instead of token ids.
+    `prepare_memory` runs once for each series. `initial_state` creates all tensors that change in
+    each step. `step` reads one value per target and returns the parameters for the next value.
 
     NaN marks missing values, in the past and in the future. In place of a missing value, the
-    network reads 0, with observed_t = 0. The scale of a series is computed from its observed past
-    values. Series of equal values and series without any observed value are valid.
+    network reads 0, with observed_t = 0. A series' scale is computed from its observed past values.
+    Constant series and series without any observed value are valid.
 
     Args:
         cell: `AttentionRNNCell`, Keras cell, or list of Keras cells.
@@ -67,34 +67,34 @@ class AutoregressiveForecaster(Layer):
         encoder: Layer that maps vectors `(batch, past, features)` to a dict with `encoder_outputs`
             and, optionally, `encoder_mask` and `encoder_state`, such as `RNNEncoder`.
         horizon: Positive int, number H of steps to predict.
-        num_past_covariates: Int, number of covariates that are known in the past. Defaults to `0`.
-        num_future_covariates: Int, number of covariates that are known in the future, such as
-            calendar features. Pass their past values as past covariates. Defaults to `0`.
+        num_past_covariates: Int, number of covariates known in the past. Defaults to `0`.
+        num_future_covariates: Int, number of covariates known in the future, such as calendar
+            features. Pass their past values as past covariates. Defaults to `0`.
         lags: List of ints >= `horizon`. For each lag, a step also reads the value from `lag` steps
-            earlier, for instance the value of the previous season. The past window must have at
+            earlier, for example the value in the previous season. The past window must contain at
             least as many steps as the largest lag. Defaults to `()`.
         scaling: String or tuple. `"std"`: shift and scale are the mean and the standard deviation
-            of the past window. `"mean_abs"`: the scale is the mean absolute value of the past
-            window, and the shift is 0. `"none"`: values are not scaled. A tuple of two lists of D
-            numbers contains fixed shifts and scales, for windows of a single series, for instance
-            the mean and the standard deviation of the training data. Defaults to `"std"`.
-        past_covariate_scaling: Tuple of two lists of numbers, the shift and the scale of each past
-            covariate: the network reads `(covariate - shift) / scale`. Choose them so that the
-            scaled values are between about -1 and 1. Defaults to `None`: covariates are not scaled.
+            in the past window. `"mean_abs"`: the scale is the mean absolute value in the past
+            window, and the shift is 0. `"none"`: values are not scaled. A tuple of two lists with D
+            numbers contains fixed shifts and scales, for windows from a single series, for example
+            the mean and the standard deviation in the training data. Defaults to `"std"`.
+        past_covariate_scaling: Tuple of two lists of numbers, shift and scale for each past
+            covariate: the network reads `(covariate - shift) / scale`. Choose them so that scaled
+            values are between about -1 and 1. Defaults to `None`: covariates are not scaled.
         future_covariate_scaling: The same for the future covariates. Defaults to `None`.
-        bridge: String, `"dense"`, `"copy"` or `"zero"`, method that computes the initial state of
-            the cell, see `StateBridge`. Defaults to `"dense"`.
-        dropout: Float in [0, 1), dropout rate of the outputs of the cell. Defaults to `0.0`.
+        bridge: String, `"dense"`, `"copy"` or `"zero"`, method that computes the cell's initial
+            state, see `StateBridge`. Defaults to `"dense"`.
+        dropout: Float in [0, 1), dropout rate for cell outputs. Defaults to `0.0`.
         sampling_probability: Probability that, during training, a time step reads a sampled value
             instead of the true value ([Bengio et al., 2015](https://arxiv.org/abs/1506.03099), in
-            the parallel form of [Duckworth et al., 2019](https://arxiv.org/abs/1906.04331)). A
+            the parallel form by [Duckworth et al., 2019](https://arxiv.org/abs/1906.04331)). A
             float in [0, 1], or a function of the number of previous training steps, see
             `keras_attn.training.ScheduledSampling`. Defaults to `0.0`.
-        seed: Int, seed of dropout and of scheduled sampling. Defaults to `None`: a random seed.
+        seed: Int, seed for dropout and scheduled sampling. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        past_targets: Float tensor of shape `(batch, past, D)`, in the units of the series.
+        past_targets: Float tensor of shape `(batch, past, D)`, in the series' units.
         future_targets: Float tensor of shape `(batch, H, D)`, the true values.
         past_covariates: Float tensor of shape `(batch, past, num_past_covariates)`, without NaN.
             Defaults to `None`.
@@ -107,7 +107,7 @@ class AutoregressiveForecaster(Layer):
         training: Bool, whether dropout and scheduled sampling are active. Defaults to `False`.
 
     Returns:
-        Float32 parameters of the head, of shape `(batch, H, D, parameters)`, for a `ForecastLoss`.
+        Float32 head parameters `(batch, H, D, parameters)`, for a `ForecastLoss`.
         If `return_attention_scores=True`, a tuple of the parameters and the weights `(batch, H,
         past)`.
 
@@ -151,7 +151,7 @@ class AutoregressiveForecaster(Layer):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # half precision would round the values of the series
+        kwargs.setdefault("autocast", False)  # half precision would round the series' values
         super().__init__(**kwargs)
         if not isinstance(head, DistributionHead):
             raise ValueError(
@@ -292,7 +292,7 @@ class AutoregressiveForecaster(Layer):
             past_mask: See the call arguments.
 
         Returns:
-            Nested dict of tensors of shape `(batch, ...)`.
+            Nested dict of tensors with shape `(batch, ...)`.
         """
         self._check_shape("past_targets", past_targets, None, self.num_targets)
         window = past_targets.shape[1]
@@ -336,13 +336,13 @@ class AutoregressiveForecaster(Layer):
         """Creates the state before the first step.
 
         Args:
-            memory: Result of `prepare_memory`.
-            num_paths: Int, number K of paths of each series. Defaults to `1`.
+            memory: Result from `prepare_memory`.
+            num_paths: Int, number K of paths per series. Defaults to `1`.
             alignments: Bool, whether each step stores its attention weights `(B * K, S)`, for B
                 series and S past time steps, in `state["cell"]["alignments"]`. Defaults to `False`.
 
         Returns:
-            Nested dict of tensors of shape `(B * K, ...)`. Tensors in `shared` are scalars.
+            Nested dict of tensors with shape `(B * K, ...)`. Tensors in `shared` are scalars.
         """
         cell_state = tree.map_structure(
             lambda leaf: ops.repeat(leaf, num_paths, axis=0), memory["cell"]
@@ -363,13 +363,13 @@ class AutoregressiveForecaster(Layer):
         """Predicts the next value.
 
         Args:
-            values: Float32 tensor of shape `(B * K, D)`, the previous values, in the units of the
-                series. NaN marks missing values.
-            state: Result of `initial_state` or of the previous step.
-            memory: Result of `prepare_memory`.
+            values: Float32 tensor of shape `(B * K, D)`, the previous values, in the series' units.
+                NaN marks missing values.
+            state: Result from `initial_state` or the previous step.
+            memory: Result from `prepare_memory`.
 
         Returns:
-            Tuple of the parameters of the head `(B * K, D, parameters)` and the new state.
+            Tuple of the head parameters `(B * K, D, parameters)` and the new state.
         """
         step = state["shared"]["step"]
         batch = ops.shape(memory["shift"])[0]
@@ -384,7 +384,7 @@ class AutoregressiveForecaster(Layer):
         return parameters, {"cell": cell_state, "shared": {"step": step + 1}}
 
     def _decode(self, values, memory, return_attention_scores=False, training=False):
-        """Predicts all steps. `values`, `(B, H, D)`, contains the previous value of each step."""
+        """Predicts all steps. `values`, `(B, H, D)`, contains each step's previous value."""
         inputs = self._step_inputs(values, memory["inputs"], memory)
         outputs, weights, _ = self.rnn.run(
             inputs,
@@ -400,10 +400,9 @@ class AutoregressiveForecaster(Layer):
         """Returns the inputs of the cell.
 
         Args:
-            values: Float32 tensor of shape `(B, T, D)`: for each step, the values of the previous
-                step.
+            values: Float32 tensor of shape `(B, T, D)`, each step's previous values.
             known: Float32 tensor of shape `(B, T, F)` or `(B, 1, F)`, all other inputs.
-            memory: Result of `prepare_memory`.
+            memory: Result from `prepare_memory`.
 
         Returns:
             Float32 tensor of shape `(B, T, num_step_features)`.
@@ -416,7 +415,7 @@ class AutoregressiveForecaster(Layer):
         return ops.concatenate([scaled, indicators, known_inputs], axis=-1)
 
     def _known_inputs(self, scaled, indicators, future_covariates):
-        """Returns the inputs of all steps that do not depend on predictions, `(B, H, F)`."""
+        """Returns all steps' inputs that do not depend on predictions, `(B, H, F)`."""
         positions = (ops.arange(self.horizon, dtype="float32") + 1.0) / self.horizon
         parts = [ops.zeros_like(scaled[:, :1, :1]) + positions[None, :, None]]  # (B, H, 1)
         for lag in self.lags:
@@ -436,7 +435,7 @@ class AutoregressiveForecaster(Layer):
         return self.head(features, memory["shift"][:, None], memory["scale"][:, None])
 
     def _replace_values(self, values, memory):
-        """Replaces some values `(B, H, D)`, chosen at random, by samples of the predictions."""
+        """Replaces some values `(B, H, D)`, chosen at random, by sampled predictions."""
         probability = self.sampling_probability
         if callable(probability):
             probability = ops.clip(ops.cast(probability(self.num_steps), "float32"), 0.0, 1.0)
@@ -452,7 +451,7 @@ class AutoregressiveForecaster(Layer):
         )
 
     def _future_values(self, name, values, number):
-        """Returns values of shape `(B, H, number)` in float32, with a static H."""
+        """Returns values `(B, H, number)` in float32, with a static H."""
         self._check_shape(name, values, self.horizon, number)
         if not isinstance(values.shape[1], int):
             values = ops.take(values, ops.arange(self.horizon, dtype="int32"), axis=1)

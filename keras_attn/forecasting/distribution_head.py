@@ -12,14 +12,14 @@ from keras_attn_checks.number_types import is_number
 
 
 class DistributionHead(Layer):
-    """Base class of the heads of a forecaster: maps features to a distribution of each target.
+    """Base class for forecaster heads: maps features to a distribution for each target.
 
         z = (y - shift) / scale
         p(z) = distribution(W features + b)
 
     Here y is a target value, and shift and scale normalize its series. The layer returns one tensor
-    of *parameters*: the parameters of the distribution of z, followed by shift and scale. The
-    methods of a head take this tensor as an argument, so they need no weights.
+    of *parameters*: those of the distribution of z, followed by shift and scale. A head's methods
+    take this tensor as an argument, so they need no weights.
 
     A subclass defines `num_parameters` and overrides `constrain`, `standard_loss`, `standard_mean`,
     `standard_quantiles` and `standard_sample`. These methods compute with z, not with y.
@@ -57,7 +57,7 @@ class DistributionHead(Layer):
     """
 
     num_parameters = 1
-    """Int, number of parameters of the distribution of z."""
+    """Int, number of parameters in the distribution of z."""
 
     def __init__(self, num_targets: int = 1, **kwargs: Any) -> None:
         kwargs.setdefault("autocast", False)  # half precision would round shift and scale
@@ -85,29 +85,29 @@ class DistributionHead(Layer):
         return ops.concatenate([standard, shift, scale], axis=-1)  # (..., D, P + 2)
 
     def loss(self, targets: Tensor, parameters: Tensor) -> Any:
-        """Returns the loss of each target value.
+        """Returns the loss for each target value.
 
         Args:
             targets: Float tensor of shape `(..., D)`, finite values.
-            parameters: Result of the layer.
+            parameters: The layer's result.
 
         Returns:
             Float32 tensor of shape `(..., D)`. The loss is computed from z, so it does not depend
-            on the unit of the series.
+            on the series' unit.
         """
         standard, shift, scale = _split(parameters)
         return self.standard_loss((ops.cast(targets, "float32") - shift) / scale, standard)
 
     def mean(self, parameters: Tensor) -> Any:
-        """Returns the means of the targets, float32 of shape `(..., D)`."""
+        """Returns target means, float32 of shape `(..., D)`."""
         standard, shift, scale = _split(parameters)
         return shift + scale * self.standard_mean(standard)
 
     def quantiles(self, parameters: Tensor, levels: Sequence[float]) -> Any:
-        """Returns quantiles of the targets.
+        """Returns target quantiles.
 
         Args:
-            parameters: Result of the layer.
+            parameters: The layer's result.
             levels: List of Q floats in (0, 1).
 
         Returns:
@@ -118,10 +118,10 @@ class DistributionHead(Layer):
         return shift[..., None] + scale[..., None] * values
 
     def sample(self, parameters: Tensor, uniforms: Tensor) -> Any:
-        """Samples a value of each target.
+        """Samples a value for each target.
 
         Args:
-            parameters: Result of the layer.
+            parameters: The layer's result.
             uniforms: Float32 tensor of shape `(..., D, 2)` with random numbers in [0, 1).
 
         Returns:
@@ -132,11 +132,11 @@ class DistributionHead(Layer):
         return shift + scale * self.standard_sample(standard, uniforms)
 
     def constrain(self, raw: Tensor) -> Any:
-        """Maps unconstrained numbers `(..., D, P)` to parameters of the same shape."""
+        """Maps unconstrained numbers `(..., D, P)` to parameters with the same shape."""
         return raw
 
     def standard_loss(self, values: Tensor, standard: Tensor) -> Any:
-        """Returns the losses `(..., D)` of the values z for parameters `(..., D, P)`."""
+        """Returns the losses `(..., D)` for values z and parameters `(..., D, P)`."""
         raise NotImplementedError(f"{type(self).__name__} must override `standard_loss`.")
 
     def standard_mean(self, standard: Tensor) -> Any:
@@ -159,7 +159,7 @@ def checked_levels(name: str, levels: Sequence[float]) -> list[float]:
     """Returns quantile levels as a list of floats.
 
     Raises:
-        ValueError: If the list is empty, not increasing, or has numbers outside of (0, 1).
+        ValueError: If the list is empty, not increasing, or contains numbers outside (0, 1).
     """
     values = list(levels)
     is_valid = bool(values) and all(is_number(value) and 0 < value < 1 for value in values)

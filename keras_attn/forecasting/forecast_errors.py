@@ -1,4 +1,4 @@
-"""Error measures of forecasts, computed with NumPy."""
+"""Forecast error measures, computed with NumPy."""
 
 import numpy as np
 
@@ -10,27 +10,27 @@ from keras_attn.forecasting.masked_to_nan import masked_to_nan
 def mean_absolute_scaled_error(
     actual: TensorLike, predicted: TensorLike, history: TensorLike, season: int = 1
 ) -> float:
-    """Computes the mean absolute scaled error (MASE) of a series.
+    """Computes a series' mean absolute scaled error (MASE).
 
         MASE = mean |y_t - f_t| / mean over the history of |y_t - y_{t - season}|
 
-    The denominator is the error of the seasonal naive forecast in the history. If the MASE is below
-    1, the error of the forecast is smaller than this error. See [Hyndman and Koehler,
+    The denominator is the seasonal naive forecast's error in the history. If the MASE is below 1,
+    the forecast's error is smaller. See [Hyndman and Koehler,
     2006](https://doi.org/10.1016/j.ijforecast.2006.03.001). Missing values, which are NaN, are
     ignored.
 
     Args:
         actual: Array-like of any shape, the true values y. Masked elements are missing values.
-        predicted: Array-like of the same shape, the forecasts f.
+        predicted: Array-like with the same shape, the forecasts f.
         history: Array-like of shape `(time,)`, the values before the forecasts.
-        season: Positive int, number of time steps of a season. Defaults to `1`.
+        season: Positive int, number of time steps in a season. Defaults to `1`.
 
     Returns:
         Float. It is NaN if no value is observed, or all differences in the history are 0 or
         missing.
 
     Raises:
-        ValueError: If `actual` and `predicted` have different shapes, the season is not a positive
+        ValueError: If the shapes of `actual` and `predicted` differ, the season is not a positive
             integer, or the history is not longer than a season.
 
     Example:
@@ -52,22 +52,22 @@ def mean_absolute_scaled_error(
 
 
 def sample_crps(actual: TensorLike, samples: TensorLike) -> float:
-    """Computes the continuous ranked probability score (CRPS) of sampled forecasts.
+    """Computes the continuous ranked probability score (CRPS) for sampled forecasts.
 
         CRPS = mean |x_i - y| - sum over i, j of |x_i - x_j| / (2 N (N - 1))
 
-    The formula is the estimate of [Gneiting and Raftery,
+    The formula is the estimate by [Gneiting and Raftery,
     2007](https://doi.org/10.1198/016214506000001437), equation 21, in a form that is unbiased even
     for few samples. For a single sample, the CRPS is the absolute error. The result is the mean
-    CRPS of all values.
+    CRPS over all values.
 
     Args:
         actual: Array-like of any shape, the true values y. Missing values, which are NaN, are
             ignored.
-        samples: Array-like of shape `(N, *shape of actual)`, samples x of the forecast.
+        samples: Array-like of shape `(N, *shape of actual)`, forecast samples x.
 
     Returns:
-        Float, in the units of the values. Lower is better. It is NaN if no value is observed.
+        Float, in the values' units. Lower is better. It is NaN if no value is observed.
 
     Raises:
         ValueError: If the shapes do not match.
@@ -89,13 +89,13 @@ def sample_crps(actual: TensorLike, samples: TensorLike) -> float:
 
 
 def interval_coverage(actual: TensorLike, low: TensorLike, high: TensorLike) -> float:
-    """Computes the share of true values that lie in their prediction intervals.
+    """Computes the share of true values inside their prediction intervals.
 
     Args:
         actual: Array-like of any shape, the true values. Missing values, which are NaN, are
             ignored.
-        low: Array-like of the same shape, lower ends of the intervals.
-        high: Array-like of the same shape, upper ends of the intervals.
+        low: Array-like with the same shape, lower interval ends.
+        high: Array-like with the same shape, upper interval ends.
 
     Returns:
         Float in [0, 1]. It is NaN if no value is observed.
@@ -125,6 +125,6 @@ def _same_shape(actual, other):
 
 
 def _mean(values):
-    """Returns the mean of the values that are not NaN."""
+    """Returns the mean over values that are not NaN."""
     values = values[~np.isnan(values)]
     return float(values.mean()) if len(values) else float("nan")

@@ -11,15 +11,15 @@ from keras_attn.forecasting.distribution_head import DistributionHead
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class ForecastLoss(keras.losses.Loss):
-    """Mean loss of a head over all observed values.
+    """A head's mean loss over all observed values.
 
         loss = (sum over observed y of w head.loss(y, parameters)) / (number of observed y)
 
-    Here w is the sample weight. Missing values, which are NaN, have no loss and no gradient.
+    Here w is the sample weight. Missing values, which are NaN, contribute no loss and no gradient.
 
     Args:
-        head: `DistributionHead` of the forecaster.
-        name: String, name of the loss. Defaults to `"forecast_loss"`.
+        head: The forecaster's `DistributionHead`.
+        name: String, loss name. Defaults to `"forecast_loss"`.
         reduction: String, must be `"sum_over_batch_size"`. Defaults to `"sum_over_batch_size"`.
         dtype: String, must be `"float32"`. Defaults to `None`: float32.
 

@@ -16,17 +16,17 @@ def forecast_windows(
     future_covariates: TensorLike | None = None,
     stride: int = 1,
 ) -> dict[str, Any]:
-    """Cuts a series into windows of past and future values, for training and evaluation.
+    """Cuts a series into windows with past and future values, for training and evaluation.
 
     Args:
-        targets: Array-like of shape `(time, D)`. NaN marks missing values, as do masked elements of
+        targets: Array-like of shape `(time, D)`. NaN marks missing values, as do masked elements in
             a `numpy.ma.MaskedArray`.
-        window: Positive int, number of time steps of the past.
+        window: Positive int, number of past time steps.
         horizon: Positive int, number of time steps to predict.
-        past_covariates: Array-like of shape `(time, C)`, or `None`, without NaN in the past of a
-            window. Defaults to `None`.
-        future_covariates: Array-like of shape `(time, F)`, or `None`, without NaN in the future of
-            a window. Defaults to `None`.
+        past_covariates: Array-like of shape `(time, C)`, or `None`, without NaN in a window's past.
+            Defaults to `None`.
+        future_covariates: Array-like of shape `(time, F)`, or `None`, without NaN in a window's
+            future. Defaults to `None`.
         stride: Positive int, number of time steps between the windows. The last window ends with
             the series. Defaults to `1`.
 

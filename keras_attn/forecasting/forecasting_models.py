@@ -13,23 +13,23 @@ def forecast_training_model(
     window: int | None = None,
     name: str = "forecast_training_model",
 ) -> keras.Model:
-    """Creates the functional model that trains a forecaster with teacher forcing.
+    """Creates a functional model that trains a forecaster with teacher forcing.
 
     The label is equal to the input `future_targets`:
 
     ```python
     model.compile("adam", ForecastLoss(forecaster.head))
-    model.fit(windows, windows["future_targets"])  # windows of `forecast_windows`
+    model.fit(windows, windows["future_targets"])  # windows from `forecast_windows`
     ```
 
     Args:
         forecaster: `AutoregressiveForecaster`.
-        window: Int, number of time steps of the past. Defaults to `None`: any number.
-        name: String, name of the model. Defaults to `"forecast_training_model"`.
+        window: Int, number of past time steps. Defaults to `None`: any number.
+        name: String, model name. Defaults to `"forecast_training_model"`.
 
     Returns:
-        `keras.Model` that returns the output of the forecaster. Its inputs are a dict with
-        `past_targets`, `future_targets` and, if the forecaster has covariates, `past_covariates`
+        `keras.Model` that returns the forecaster's output. Its inputs are a dict with
+        `past_targets`, `future_targets` and, if the forecaster uses covariates, `past_covariates`
         and `future_covariates`.
 
     Example:
@@ -54,18 +54,18 @@ def forecast_training_model(
 def forecast_model(
     sampler: PathSampler, window: int | None = None, name: str = "forecast_model"
 ) -> keras.Model:
-    """Creates the functional model that forecasts with a `PathSampler`.
+    """Creates a functional model that forecasts with a `PathSampler`.
 
     Save the model with `save`, and export it with `keras_attn.export.export_forecaster_onnx`.
 
     Args:
         sampler: `PathSampler`.
-        window: Int, number of time steps of the past. Defaults to `None`: any number.
-        name: String, name of the model. Defaults to `"forecast_model"`.
+        window: Int, number of past time steps. Defaults to `None`: any number.
+        name: String, model name. Defaults to `"forecast_model"`.
 
     Returns:
-        `keras.Model` that returns the dict of the sampler. Its inputs are a dict with
-        `past_targets`, `seeds` (int32 of shape `(batch,)`) and, if the forecaster has covariates,
+        `keras.Model` that returns the sampler's dict. Its inputs are a dict with `past_targets`,
+        `seeds` (int32 of shape `(batch,)`) and, if the forecaster uses covariates,
         `past_covariates` and `future_covariates`.
 
     Example:

@@ -9,12 +9,12 @@ from keras_attn._types import Tensor
 from keras_attn.forecasting.distribution_head import DistributionHead
 
 SMALLEST_DEVIATION = 1e-3
-"""Smallest standard deviation, in units of the scale. It limits the gradient of the loss."""
+"""Smallest standard deviation, in units of the scale. It limits the loss gradient."""
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class GaussianHead(DistributionHead):
-    """Predicts a normal distribution of each target.
+    """Predicts a normal distribution for each target.
 
         z ~ N(m, s^2)
         loss = (z - m)^2 / (2 s^2) + log s + log(2 pi) / 2
@@ -34,7 +34,7 @@ class GaussianHead(DistributionHead):
         scale: Float32 tensor of shape `(..., D)`, positive. Axes of size 1 are broadcast.
 
     Returns:
-        Float32 parameters m, s, shift and scale of shape `(..., D, 4)`.
+        Float32 parameters m, s, shift and scale, `(..., D, 4)`.
 
     Raises:
         ValueError: If an argument is out of range.

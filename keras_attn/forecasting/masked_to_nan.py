@@ -6,13 +6,13 @@ from keras_attn._types import TensorLike
 
 
 def masked_to_nan(values: TensorLike, dtype: str) -> np.ndarray:
-    """Converts values to an array, with NaN for the masked elements of NumPy's masked arrays.
+    """Converts values to an array, with NaN for masked elements in NumPy's masked arrays.
 
     `numpy.asarray` would return the data below the mask.
 
     Args:
-        values: Array-like. Masked arrays may also be elements of lists.
-        dtype: String, a float dtype of the result.
+        values: Array-like. Masked arrays may also be list elements.
+        dtype: String, the result's float dtype.
     """
     with np.errstate(over="ignore"):  # infinite in the result
         return np.asarray(_filled(values, dtype), dtype)

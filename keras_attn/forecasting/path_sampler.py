@@ -24,31 +24,31 @@ from keras_attn.forecasting.distribution_head import checked_levels
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class PathSampler(Layer):
-    """Forecasts by sampling paths: each step reads the values that the previous step sampled.
+    """Forecasts by sampling paths: each step reads the values sampled in the previous step.
 
         y_t^n ~ head(forecaster(y_{t-1}^n, ...))        (t = 1 .. H, n = 1 .. num_paths)
 
-    The paths of a series depend on its seed, but not on the other series of the batch. Keras and
-    exported files sample the same paths, up to rounding errors. With a `PointHead`, all paths are
-    equal to the forecast.
+    A series' paths depend on its seed, but not on other series in the batch. Keras and exported
+    files sample the same paths, up to rounding errors. With a `PointHead`, all paths equal the
+    forecast.
 
     Args:
         forecaster: `AutoregressiveForecaster`.
-        num_paths: Positive int, number N of paths of each series. Defaults to `100`.
-        quantiles: Increasing floats in (0, 1), levels of the Q quantiles that are computed from the
-            paths. Defaults to `(0.05, 0.5, 0.95)`.
+        num_paths: Positive int, number N of paths per series. Defaults to `100`.
+        quantiles: Increasing floats in (0, 1), levels of the Q quantiles to compute from the paths.
+            Defaults to `(0.05, 0.5, 0.95)`.
         return_paths: Bool, whether the results contain the paths. Defaults to `True`.
         return_attention_scores: Bool, whether the results contain attention weights. `True`
             requires a cell with attention. Defaults to `False`.
         seed: Int. If a call has no `seeds`, a generator with this seed creates them. Each call
             continues with the next ones. A loaded or copied layer starts with the first ones again,
-            because Keras does not save the state of random generators in a file. Defaults to
-            `None`: a random seed.
+            because Keras does not save random generator states in files. Defaults to `None`: a
+            random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        past_targets: Float tensor of shape `(batch, past, D)`, in the units of the series. NaN
-            marks missing values.
+        past_targets: Float tensor of shape `(batch, past, D)`, in the series' units. NaN marks
+            missing values.
         past_covariates: Float tensor of shape `(batch, past, num_past_covariates)`. Defaults to
             `None`.
         future_covariates: Float tensor of shape `(batch, H, num_future_covariates)`. Defaults to
@@ -59,7 +59,7 @@ class PathSampler(Layer):
             missing values, in addition to NaN. Defaults to `None`.
 
     Returns:
-        Dict of float32 tensors in the units of the series:
+        Dict of float32 tensors in the series' units:
 
         - `mean` `(batch, H, D)`, the predicted means, averaged over the paths;
         - `quantiles` `(batch, H, D, Q)`, quantiles of the paths, linearly interpolated;
@@ -97,7 +97,7 @@ class PathSampler(Layer):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs.setdefault("autocast", False)  # half precision would round the values of the series
+        kwargs.setdefault("autocast", False)  # half precision would round the series' values
         super().__init__(**kwargs)
         if not isinstance(forecaster, AutoregressiveForecaster):
             raise ValueError(
@@ -188,8 +188,8 @@ class PathSampler(Layer):
     def _uniforms(self, seeds, batch):
         """Returns random numbers of shape `(H, B * N, D, 2)`.
 
-        The numbers are computed before the loop, because ONNX Runtime has no GPU kernels for
-        bitwise operators.
+        They are computed before the loop, because ONNX Runtime lacks GPU kernels for bitwise
+        operators.
         """
         if seeds is None:
             seeds = keras.random.randint(
@@ -223,11 +223,11 @@ class PathSampler(Layer):
 
 
 def path_quantiles(paths: Tensor, levels: Sequence[float]) -> Any:
-    """Computes quantiles of sampled paths at each time step.
+    """Computes sampled paths' quantiles at each time step.
 
-    Quantile p is at the position (N + 1) p of the sorted values, linearly interpolated, as in
+    Quantile p is at the position (N + 1) p in the sorted values, linearly interpolated, as in
     `numpy.quantile(..., method="weibull")`. The quantiles 0.05 and 0.95 then enclose 90 % of
-    further samples of the same distribution on average, even if there are few paths.
+    further samples from the same distribution on average, even with few paths.
 
     Args:
         paths: Float32 tensor of shape `(B, N, H, D)`, with a static N.

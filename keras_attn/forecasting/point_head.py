@@ -16,7 +16,7 @@ class PointHead(DistributionHead):
         loss = |z - m|    or    loss = (z - m)^2
 
     Here z is the normalized target (see `DistributionHead`), and m is the prediction. Samples and
-    quantiles are equal to the prediction, so all paths of a `PathSampler` are equal.
+    quantiles equal the prediction, so all paths from a `PathSampler` are equal.
 
     Args:
         num_targets: Positive int, number D of target variables. Defaults to `1`.
@@ -30,7 +30,7 @@ class PointHead(DistributionHead):
         scale: Float32 tensor of shape `(..., D)`, positive. Axes of size 1 are broadcast.
 
     Returns:
-        Float32 parameters m, shift and scale of shape `(..., D, 3)`.
+        Float32 parameters m, shift and scale, `(..., D, 3)`.
 
     Raises:
         ValueError: If an argument is out of range.

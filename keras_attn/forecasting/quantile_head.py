@@ -13,12 +13,12 @@ LEVELS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class QuantileHead(DistributionHead):
-    """Predicts quantiles of each target, without an assumption about the distribution.
+    """Predicts quantiles for each target, without assuming a distribution.
 
         loss = 2 / Q sum over i of max(l_i (z - q_i), (l_i - 1) (z - q_i))
 
-    Here z is the normalized target (see `DistributionHead`), and q_i is the predicted quantile of
-    level l_i. This is the pinball loss of the levels l_1 < ... < l_Q ([Koenker and Bassett,
+    Here z is the normalized target (see `DistributionHead`), and q_i is the predicted quantile at
+    level l_i. This is the pinball loss for the levels l_1 < ... < l_Q ([Koenker and Bassett,
     1978](https://doi.org/10.2307/1913643)). The quantiles q_i cannot cross: the layer predicts the
     lowest quantile and the positive differences between consecutive quantiles. The quantile
     function is linear between the levels, and continues linearly beyond the first and the last
@@ -36,7 +36,7 @@ class QuantileHead(DistributionHead):
         scale: Float32 tensor of shape `(..., D)`, positive. Axes of size 1 are broadcast.
 
     Returns:
-        Float32 parameters q_1, ..., q_Q, shift and scale of shape `(..., D, Q + 2)`.
+        Float32 parameters q_1, ..., q_Q, shift and scale, `(..., D, Q + 2)`.
 
     Raises:
         ValueError: If an argument is out of range.

@@ -9,30 +9,29 @@ from keras_attn_checks.number_types import is_finite
 SCALINGS = ("mean_abs", "std", "none")
 SMALLEST_RATIO = 1e-4
 """Smallest standard deviation, relative to the mean absolute value. Below this ratio, a series
-counts as constant, and its scale is the mean absolute value. A tiny scale would make the scaled
-values of later steps huge."""
+counts as constant, and its scale is the mean absolute value. A tiny scale would make scaled values
+in later steps huge."""
 
 SMALLEST_UNIT = 1e-37
 """Smaller values count as 0 in a division, because some processors flush them to 0."""
 
 Scaling: TypeAlias = str | Sequence[Sequence[float]]
-"""An element of `SCALINGS`, or two lists: the shift and the scale of each target."""
+"""An element of `SCALINGS`, or two lists: shift and scale for each target."""
 
 
 def series_scale(values: Tensor, observed: Tensor, scaling: Scaling) -> tuple[Any, Any]:
-    """Computes the shift and the scale of each series from its observed values.
+    """Computes shift and scale for each series from its observed values.
 
         "mean_abs"  shift = 0, scale = mean |y|
         "std"       shift = mean y, scale = standard deviation of y, or mean |y| if y is constant
         "none"      shift = 0, scale = 1
         (a, b)      shift = a, scale = b
 
-    A scale of 0 is replaced by 1. This happens for series of zeros and for series without any
-    value.
+    A scale of 0 is replaced by 1, for series of zeros and series without any value.
 
     Args:
         values: Float32 tensor of shape `(batch, time, D)`, with 0 for missing values.
-        observed: Float32 tensor of the same shape, 1 for observed and 0 for missing values.
+        observed: Float32 tensor with the same shape, 1 for observed and 0 for missing values.
         scaling: `Scaling`, see the table above.
 
     Returns:
@@ -62,7 +61,7 @@ def series_scale(values: Tensor, observed: Tensor, scaling: Scaling) -> tuple[An
 
 
 def checked_scaling(scaling: Any, num_targets: int) -> Scaling:
-    """Returns the argument `scaling` of a forecaster, with lists instead of other sequences.
+    """Returns a forecaster's argument `scaling`, with lists instead of other sequences.
 
     Raises:
         ValueError: If `scaling` is neither one of `SCALINGS` nor a pair of lists: the shifts,
@@ -80,12 +79,12 @@ def checked_scaling(scaling: Any, num_targets: int) -> Scaling:
 
 
 def checked_covariate_scaling(name: str, scaling: Any, num_covariates: int) -> Any:
-    """Returns the scaling of covariates, with lists instead of other sequences.
+    """Returns the covariate scaling, with lists instead of other sequences.
 
     Args:
-        name: String, name of the argument.
+        name: String, argument name.
         scaling: Tuple of shifts and scales, or `None`.
-        num_covariates: Int, number of the covariates.
+        num_covariates: Int, number of covariates.
 
     Raises:
         ValueError: If `scaling` is neither `None` nor a pair of lists: the shifts, `num_covariates`
@@ -101,11 +100,11 @@ def checked_covariate_scaling(name: str, scaling: Any, num_covariates: int) -> A
 
 
 def scale_covariates(covariates: Tensor, scaling: Any) -> Tensor:
-    """Returns `(covariates - shift) / scale` in float32, or the covariates if there is no scaling.
+    """Returns `(covariates - shift) / scale` in float32, or the covariates without scaling.
 
     Args:
         covariates: Tensor of shape `(batch, time, C)`.
-        scaling: List of the lists of shifts and scales, or `None`.
+        scaling: List with the lists of shifts and scales, or `None`.
     """
     covariates = ops.cast(covariates, "float32")
     if scaling is None:

@@ -15,7 +15,7 @@ SHIFT = 3
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class StudentTHead(DistributionHead):
-    """Predicts a Student's t-distribution of each target, for series with outliers.
+    """Predicts a Student's t-distribution for each target, for series with outliers.
 
         (z - m) / s ~ t_n
         loss = (n + 1) / 2 log(1 + ((z - m) / s)^2 / n) + log s + log(n pi) / 2
@@ -24,7 +24,7 @@ class StudentTHead(DistributionHead):
     Here z is the normalized target (see `DistributionHead`), m is the predicted location, and s is
     the predicted width. The predicted number n of degrees of freedom is above 2, so the variance is
     finite. The loss is the negative log likelihood of z. Samples are computed with the polar method
-    of [Bailey, 1994](https://doi.org/10.1090/S0025-5718-1994-1219702-8).
+    by [Bailey, 1994](https://doi.org/10.1090/S0025-5718-1994-1219702-8).
 
     Args:
         num_targets: Positive int, number D of target variables. Defaults to `1`.
@@ -36,7 +36,7 @@ class StudentTHead(DistributionHead):
         scale: Float32 tensor of shape `(..., D)`, positive. Axes of size 1 are broadcast.
 
     Returns:
-        Float32 parameters m, s, n, shift and scale of shape `(..., D, 5)`.
+        Float32 parameters m, s, n, shift and scale, `(..., D, 5)`.
 
     Raises:
         ValueError: If an argument is out of range.

@@ -6,8 +6,8 @@ source)`, which applies to all queries, or `(batch, target, source)`.
 Explicit masks are call arguments that the user passes: `attention_mask` and `encoder_mask`. Keras
 attaches implicit masks to tensors, for example to the output of `Embedding(mask_zero=True)`. If a
 layer is called with one tensor, Keras passes the implicit mask as `mask`. If it is called with
-several tensors, Keras passes one `<argument>_mask` per tensor. Wrappers of Keras only pass `mask`.
-A position is unmasked if all masks of its sequence are `True`, see `join`.
+several tensors, it passes one `<argument>_mask` per tensor. Keras wrappers only pass `mask`. A
+position is unmasked if all masks for its sequence are `True`, see `join`.
 """
 
 from keras_attn.masks.joined_masks import (

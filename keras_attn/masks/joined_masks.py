@@ -1,4 +1,4 @@
-"""Combines and checks masks, and converts them to the rank of attention scores."""
+"""Combines, checks and broadcasts masks."""
 
 from typing import Any
 
@@ -13,29 +13,28 @@ EXPLICIT_MASKS = ("attention_mask", "encoder_mask")
 
 
 def join(sequence: Any, **given: Masks | None) -> Any:
-    """Combines all masks of a sequence: a position is unmasked if all masks are `True`.
+    """Combines all masks for a sequence: a position is unmasked if all masks are `True`.
 
     Args:
         sequence: Tensor of shape `(batch, time, features)`, ids of shape `(batch, time)`, or a dict
             of such sequences. For attention over several axes, the tensor has more axes between
             batch and features.
-        **given: Masks, with the names of their call arguments. Each value is `None`, a tensor, or a
-            dict from sequence names to tensors. An explicit mask (`attention_mask` or
-            `encoder_mask`) may also have the shape `(batch, target, time)`. All other masks are
-            implicit masks with the axes of the sequence except the features. An implicit mask
-            without the time axis applies to all positions of a sequence. A wrapper such as
-            `TimeDistributed` passes such a mask if the wrapper gets a mask with one entry per
-            sequence. An implicit mask with additional axes is reduced: a position is unmasked if
-            any entry of the mask for this position is `True`. For example, if `TimeDistributed`
-            wraps a layer that pools words to sentences, the mask of the sentences has the shape
-            `(batch, sentences, words)`.
+        **given: Masks, by call argument name. Each value is `None`, a tensor, or a dict from
+            sequence names to tensors. An explicit mask (`attention_mask` or `encoder_mask`) may
+            also have the shape `(batch, target, time)`. All other masks are implicit, with the
+            sequence's axes except the features. An implicit mask without the time axis applies to
+            all positions in a sequence. A wrapper such as `TimeDistributed` passes such a mask if
+            it gets a mask with one entry per sequence. An implicit mask with additional axes is
+            reduced: a position is unmasked if any of its entries is `True`. For example, if
+            `TimeDistributed` wraps a layer that pools words to sentences, the sentence mask has the
+            shape `(batch, sentences, words)`.
 
     Returns:
         Boolean mask of shape `(batch, time)` or with the rank of the explicit mask. If the sequence
         or a mask is a dict, a dict of masks. `None` if all masks are `None`.
 
     Raises:
-        ValueError: If a mask does not fit the sequence, or has values other than 0 and 1.
+        ValueError: If a mask does not fit the sequence, or contains values other than 0 and 1.
     """
     given = {name: mask for name, mask in given.items() if _is_given(mask)}
     if any(isinstance(mask, dict) for mask in given.values()):
@@ -53,17 +52,17 @@ def join(sequence: Any, **given: Masks | None) -> Any:
 
 
 def _is_given(mask):
-    """Returns whether a mask, or at least one mask of a dict, is not `None`."""
+    """Returns whether a mask, or at least one mask in a dict, is not `None`."""
     return any(map(_is_given, mask.values())) if isinstance(mask, dict) else mask is not None
 
 
 def _entries(given, key):
-    """Returns the masks of the sequence `key`. A mask that is not a dict applies to all keys."""
+    """Returns the masks for the sequence `key`. A mask that is not a dict applies to all keys."""
     return {name: mask.get(key) if isinstance(mask, dict) else mask for name, mask in given.items()}
 
 
 def _fit(sequence, mask, name):
-    """Converts an implicit mask to the axes of a sequence (see `join`). Checks explicit masks."""
+    """Converts an implicit mask to a sequence's axes (see `join`). Checks explicit masks."""
     if name in EXPLICIT_MASKS:
         _check_explicit(sequence, mask, name)
         return mask
@@ -87,13 +86,13 @@ def _fit(sequence, mask, name):
 def boolean(mask: Any, name: str) -> Tensor:
     """Converts a mask to a boolean tensor.
 
-    An additive mask (0 where attention is allowed, -1e9 elsewhere) has the opposite meaning, so an
-    additive mask raises an error. In a compiled function, the values are unknown and cannot be
-    checked: every number except 0 becomes `True`.
+    An additive mask (0 where attention is allowed, -1e9 elsewhere) has the opposite meaning, so it
+    raises an error. In a compiled function, the values are unknown and cannot be checked: every
+    number except 0 becomes `True`.
 
     Args:
         mask: Boolean tensor or array, or a tensor or array of zeros and ones.
-        name: String, name of the argument, for the error message.
+        name: String, argument name, for the error message.
 
     Raises:
         ValueError: If the mask contains floats other than 0 and 1, or negative integers.
@@ -122,7 +121,7 @@ def refuse_single_mask(mask: Mask | None, *names: str) -> None:
 
     Args:
         mask: The call argument `mask`.
-        *names: Names of the mask arguments of the layer.
+        *names: Names of the layer's mask arguments.
 
     Raises:
         ValueError: If `mask` is not `None`.
@@ -137,13 +136,13 @@ def refuse_single_mask(mask: Mask | None, *names: str) -> None:
 
 
 def attention_mask(value: Tensor, mask: Mask | None = None, name: str = "attention_mask") -> Tensor:
-    """Converts a mask to the rank of attention scores.
+    """Broadcasts a mask to the rank of attention scores.
 
     Args:
         value: Tensor of shape `(batch, source, features)`, the attention values.
         mask: Mask of shape `(batch, source)` or `(batch, target, source)`, or `None` if all
             positions may be attended to.
-        name: String, name of the argument, for error messages.
+        name: String, argument name, for error messages.
 
     Returns:
         Boolean tensor of shape `(batch, 1, source)` or `(batch, target, source)`.
@@ -188,8 +187,8 @@ def _fits(size, other):
 def both(mask: Tensor | None, other: Tensor | None) -> Tensor | None:
     """Combines two boolean masks: the result is `True` where both masks are `True`.
 
-    `None` means no mask. If the ranks differ, the mask of the lower rank is broadcast: a mask
-    `(batch, source)` applies to all queries of a mask `(batch, target, source)`.
+    `None` means no mask. If the ranks differ, the mask with the lower rank is broadcast: a mask
+    `(batch, source)` applies to all queries in a mask `(batch, target, source)`.
     """
     if mask is None or other is None or mask is other:
         return other if mask is None else mask

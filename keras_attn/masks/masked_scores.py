@@ -8,14 +8,14 @@ from keras import ops
 from keras_attn._backend.float64 import mean
 from keras_attn._types import Mask, Tensor
 
-# This value is added to the score of a masked position. The value is far below every other score,
-# even if queries and keys are not normalized: features of size 1e5 can have scores of 1e10 and
-# more. The value is finite, because the softmax of a row of -inf is NaN. The sum of several of
-# these values, or of this value and the lowest float32, is also finite.
+# This value is added to the score at a masked position. It is far below every other score, even if
+# queries and keys are not normalized: features of size 1e5 can lead to scores above 1e10. It is
+# finite, because the softmax over a row of -inf is NaN. The sum of several such values, or of this
+# value and the lowest float32, is also finite.
 MASKED_SCORE = -1e30
 
-# Infinite scores become this value. The sum of this value and `MASKED_SCORE` is still far below all
-# scores of unmasked positions.
+# Infinite scores become this value. Its sum with `MASKED_SCORE` is still far below all unmasked
+# scores.
 LARGEST_SCORE = 1e29
 
 
@@ -35,7 +35,7 @@ def wide_dtype(*values: Any) -> str:
 
 
 def finite_scores(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Replaces infinite scores by finite ones, and returns which positions have any weight.
+    """Replaces infinite scores by finite ones, and marks positions with any weight.
 
     A score of minus infinity excludes a position, like a mask. A score of infinity exceeds all
     other scores. NaN remains NaN.
@@ -44,7 +44,7 @@ def finite_scores(scores: Tensor) -> tuple[Tensor, Tensor]:
         scores: Float tensor of any shape.
 
     Returns:
-        Tuple of scores in float32, or in float64 for float64 scores, and a boolean tensor of the
+        Tuple of scores in float32, or in float64 for float64 scores, and a boolean tensor with the
         same shape, which is `False` for minus infinity.
     """
     scores = _clipped(scores)
@@ -59,7 +59,7 @@ def apply_mask(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         mask: Boolean tensor that can be broadcast to `scores`.
 
     Returns:
-        Tuple of finite scores, in float32 or in float64 for float64 scores, and a tensor of the
+        Tuple of finite scores, in float32 or in float64 for float64 scores, and a tensor with the
         same shape and dtype: 1 for positions that may be attended to, 0 for masked positions and
         for scores of minus infinity.
     """
@@ -79,7 +79,7 @@ def _has_weight(scores):
 def masked_softmax(scores: Tensor, mask: Tensor, is_finite: bool = False) -> Tensor:
     """Softmax over the last axis in which masked positions get a weight of exactly 0.
 
-    If all positions of a row are masked, all its weights are 0. A score of minus infinity masks a
+    If all positions in a row are masked, all its weights are 0. A score of minus infinity masks a
     position. The softmax is computed in float32, or in float64 for float64 scores.
 
     Args:
@@ -113,7 +113,7 @@ def masked_mean(values: Tensor, mask: Mask | None = None) -> Tensor:
 
     Returns:
         Tensor of shape `(batch, features)`. The mean is zero if all positions are masked. Sums are
-        computed in float32 or float64, because sums of long sequences overflow in float16.
+        computed in float32 or float64, because sums over long sequences overflow in float16.
     """
     if mask is None:
         return mean(values, axis=1)

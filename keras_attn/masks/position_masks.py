@@ -12,15 +12,15 @@ END_OF_ROW = -1
 def padding_mask(token_ids: TensorLike, pad_token_id: int = 0) -> Tensor:
     """Marks the tokens that are not padding.
 
-    An id is padding if it is negative, or if it and all later ids of its row equal `pad_token_id`.
+    An id is padding if it is negative, or if it and all later ids in its row equal `pad_token_id`.
     The padding id is therefore an ordinary token before other tokens, and before `END_OF_ROW`.
 
     Args:
         token_ids: Int tensor of shape `(..., length)`, padded on the right.
-        pad_token_id: Int, id of padding. Defaults to `0`.
+        pad_token_id: Int, padding id. Defaults to `0`.
 
     Returns:
-        Boolean tensor of the same shape, `False` at padding.
+        Boolean tensor with the same shape, `False` at padding.
 
     Example:
 
@@ -42,7 +42,7 @@ def embeddable_ids(token_ids: TensorLike) -> Tensor:
 
 
 def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
-    """Marks the keys at or before the position of each query.
+    """Marks the keys at or before each query's position.
 
     Args:
         query_positions: Int tensor of shape `(1 or batch, target)`.
@@ -55,12 +55,12 @@ def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
 
 
 def window_mask(query_positions: Tensor, key_positions: Tensor, window: int) -> Tensor:
-    """Marks the keys at a distance of less than `window` positions before or after each query.
+    """Marks the keys fewer than `window` positions before or after each query.
 
     Args:
         query_positions: See `causal_mask`.
         key_positions: See `causal_mask`.
-        window: Positive int, size of the window.
+        window: Positive int, window size.
 
     Returns:
         Boolean tensor of shape `(1 or batch, target, source)`.

@@ -25,18 +25,18 @@ def decomposable_attention(
     dropout: float = 0.2,
     name: str = "decomposable_attention",
 ) -> keras.Model:
-    """Returns a classifier of sentence pairs with attention and feed-forward networks.
+    """Returns a sentence pair classifier with attention and feed-forward networks.
 
         attend     beta_i = sum_j softmax_j(e_ij) b_j,  alpha_j = sum_i softmax_i(e_ij) a_i,
                    with e_ij = F(a_i)^T F(b_j)
         compare    v_1i = G([a_i ; beta_i]),  v_2j = G([b_j ; alpha_j])
         aggregate  y = H([sum_i v_1i ; sum_j v_2j])
 
-    Here a_i and b_j are the words of the two sentences, projected to `units` features. F, G and H
+    Here a_i and b_j are the words in the two sentences, projected to `units` features. F, G and H
     are feed-forward networks with two layers. The model was introduced by [Parikh et al.,
     2016](https://arxiv.org/abs/1606.01933), equations 1 to 5, for natural language inference, that
-    is, to predict whether one sentence follows from the other. Without `max_distance`, the order of
-    the words has no effect.
+    is, to predict whether one sentence follows from the other. Without `max_distance`, word order
+    has no effect.
 
     To export attention weights as well, add the third output of the `SoftAlignment` layer `align`:
     `keras.Model(model.inputs, {"logits": model.output, "weights":
@@ -53,10 +53,10 @@ def decomposable_attention(
             (equations 7 and 8; the paper uses 10). Each word a is replaced by [a ; a'], where a' is
             the output of `IntraSentenceAttention`. Defaults to `None`: no intra-sentence attention.
         dropout: Float in [0, 1), dropout rate before every layer of F, G and H. Defaults to `0.2`.
-        name: String, name of the model. Defaults to `"decomposable_attention"`.
+        name: String, model name. Defaults to `"decomposable_attention"`.
 
     Returns:
-        Functional model. Its inputs are a list of two int32 tensors of ids, `first_ids` of shape
+        Functional model. Its inputs are a list with two int32 id tensors, `first_ids` of shape
         `(batch, first)` and `second_ids` of shape `(batch, second)`. Its outputs are float32 logits
         of shape `(batch, num_classes)`.
 

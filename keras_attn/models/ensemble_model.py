@@ -17,27 +17,27 @@ def ensemble_model(
 
         p(y_t) = sum_i w_i p_i(y_t)
 
-    Here p_i(y_t) is the probability that the model i predicts for the target token y_t. An ensemble
-    of separately trained models is usually better than each single model. The search takes about as
-    long as the searches of all models together ([Sutskever et al.,
+    Here p_i(y_t) is the probability that model i predicts for target token y_t. An ensemble of
+    separately trained models is usually better than each single model. The search takes about as
+    long as all models' searches together ([Sutskever et al.,
     2014](https://arxiv.org/abs/1409.3215), table 1). Recurrent models and Transformers can be
     combined. The models must have the same inputs and the same target ids, so train them with the
-    same tokenizers. The ensemble shares the layers of the models, and can be exported like any
+    same tokenizers. The ensemble shares the models' layers, and can be exported like any
     `GenerationModel`.
 
     Args:
-        models: List of `GenerationModel`s with one input each. The ensemble uses the search
-            settings of the first model.
-        member_weights: List of positive floats, the weights w_i of the models. The weights are
-            normalized to the sum 1. Defaults to `None`: equal weights.
+        models: List of `GenerationModel`s with one input each. The ensemble uses the first model's
+            search settings.
+        member_weights: List of positive floats, the models' weights w_i, which are normalized to
+            sum to 1. Defaults to `None`: equal weights.
         average: String, `"arithmetic"` (mean of the probabilities, as in the equation) or
             `"geometric"` (mean of the log probabilities). See `EnsembleDecoder`. Defaults to
             `"arithmetic"`.
-        name: String, name of the model. Defaults to `"ensemble"`.
+        name: String, model name. Defaults to `"ensemble"`.
 
     Returns:
-        A `GenerationModel` with the inputs of the first model. It returns the results of the
-        search, see `Search`.
+        A `GenerationModel` with the first model's inputs. It returns the search results, see
+        `Search`.
 
     Raises:
         ValueError: If there are no models, an element is not a `GenerationModel`, or the special

@@ -17,12 +17,11 @@ _trained_model: contextvars.ContextVar["FusedLossModel | None"] = contextvars.Co
 
 
 class FusedLossModel(ModelOfParts):
-    """Base class of models that can train without storing the logits of all tokens.
+    """Base class for models that can train without storing the logits of all tokens.
 
-    With a large vocabulary, the logits need more memory than all other tensors of a training step.
+    With a large vocabulary, logits need more memory than all other tensors in a training step.
     `keras_attn.training.SequenceCrossentropy(fused=True)` computes the loss and its gradient
-    without these logits, from the inputs (features) and the kernel of the output layer, in chunks
-    of tokens:
+    without these logits, from the output layer's inputs (features) and kernel, in chunks of tokens:
 
         train_step        call -> features --+-> loss.from_features -> loss
                                              |      |
@@ -46,7 +45,7 @@ class FusedLossModel(ModelOfParts):
     """Variable `(V,)` that is added to the outputs of the output layer, or `None`."""
 
     def compute_features(self, inputs: dict[str, Tensor]) -> Tensor:
-        """Computes the inputs of the output layer in a training step.
+        """Computes the output layer's inputs in a training step.
 
         Args:
             inputs: Dict from input names to tensors.

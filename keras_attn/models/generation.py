@@ -43,7 +43,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Generation(Hypothesis):
-    """The best hypothesis of a source, and the list of all its hypotheses.
+    """A source's best hypothesis, and all its hypotheses.
 
     The fields that this class inherits from `Hypothesis` describe the best hypothesis.
     `keras_attn_runtime.Translation` has the same fields as this class.
@@ -71,14 +71,14 @@ def hypotheses_of_row(
 
     Args:
         results: Dict of arrays that a search returned.
-        row: Int, index of the source in the batch.
+        row: Int, source index in the batch.
         source_length: Int, number of source tokens. Alignments are truncated to this length. `None`
             keeps all positions.
         search: `Search` with the special ids.
-        tokenizer: Tokenizer of the target, or `None`.
+        tokenizer: Target tokenizer, or `None`.
 
     Returns:
-        List of at least one `Hypothesis`.
+        List with at least one `Hypothesis`.
     """
     log_probs = results["log_probs"][row]
     ranks = [rank for rank, value in enumerate(log_probs) if rank == 0 or value > IMPOSSIBLE / 2]
@@ -113,7 +113,7 @@ def hypotheses_of_row(
 
 
 def empty_hypothesis(search: Search, has_text: bool) -> Hypothesis:
-    """Returns the hypothesis of a source without tokens, for which no search runs."""
+    """Returns the hypothesis for a source without tokens, for which no search runs."""
     return Hypothesis(
         text="" if has_text else None,
         token_ids=[],

@@ -29,29 +29,29 @@ class GenerationModel(ModelOfParts):
 
         results = search(**encoder(source))
 
-    This is a functional Keras model. It shares the weights of encoder and decoder with the
+    This is a functional Keras model. It shares the encoder and decoder weights with the
     `TrainingModel` that trains them. If encoder and decoder share a layer, such as an embedding,
     `keras.saving.load_model`, `keras.models.clone_model` and `keras.models.model_from_json` keep
     the layer shared.
 
     Args:
-        encoder: Layer that returns a dict with the arguments of a decoder: `encoder_outputs` and,
+        encoder: Layer that returns a dict with decoder arguments: `encoder_outputs` and,
             optionally, `encoder_mask`, `encoder_state` and `query_features`. `None` for a language
             model that continues prompts, such as `CausalLanguageModel`.
         search: `Search`, such as `BeamDecoder(decoder)`.
-        inputs: Inputs of the encoder: a `keras.Input`, such as `keras.Input((224, 224, 3),
-            name="image")`, or a dict from names to `keras.Input`s. The inputs of a dict are passed
-            to the encoder as keyword arguments. Defaults to the inputs of `encoder` if it is a
-            functional model, otherwise to `source_ids`, int32 of shape `(batch, source)`.
+        inputs: Encoder inputs: a `keras.Input`, such as `keras.Input((224, 224, 3), name="image")`,
+            or a dict from names to `keras.Input`s. The inputs in a dict are passed to the encoder
+            as keyword arguments. Defaults to the inputs of `encoder` if it is a functional model,
+            otherwise to `source_ids`, int32 of shape `(batch, source)`.
         source_start_token_id: Int, start token of the prompts, for a language model only. Use the
-            start token of the training data. `generate` and exported files insert it when they
+            start token from the training data. `generate` and exported files insert it when they
             tokenize a prompt. The model itself does not insert it. Defaults to `None`: prompts have
             no start token.
-        name: String, name of the model. Defaults to `"generation_model"`.
+        name: String, model name. Defaults to `"generation_model"`.
 
     Call arguments:
         inputs: Tensor, or a dict from input names to tensors. Pad prompts on the right with the
-            `pad_token_id` of the search. Append -1 to a prompt whose last token is the padding id.
+            search's `pad_token_id`. Append -1 to a prompt whose last token is the padding id.
         training: Bool, whether to apply dropout. Keras passes this argument.
         mask: Implicit Keras masks of the inputs. Keras passes this argument.
 
@@ -62,7 +62,7 @@ class GenerationModel(ModelOfParts):
     Attributes:
         encoder: The encoder, or `None`.
         search: The search.
-        decoder: The decoder of the search.
+        decoder: The search's decoder.
 
     Raises:
         ValueError: If an argument has the wrong type, the encoder does not return a dict, or
@@ -127,7 +127,7 @@ class GenerationModel(ModelOfParts):
 
     @property
     def source_start_token_id(self) -> int | None:
-        """Int, start token of the prompts of a language model, or `None`."""
+        """Int, start token for a language model's prompts, or `None`."""
         encoder = self.source_encoder
         is_own = self.encoder is None and isinstance(encoder, PromptEncoder)
         return encoder.start_token_id if is_own else None
@@ -191,38 +191,36 @@ class GenerationModel(ModelOfParts):
 
         Args:
             inputs: List of texts; list of lists of ids; or int array of ids of shape `(batch,
-                source)`, padded on the right. Ids must include the special tokens of the training
-                data, such as the end token. The padding id may occur before other tokens, and at
-                the end of a list of prompt ids, where it is an ordinary token. If the inputs of the
-                encoder are not ids, pass an array, or a dict from input names to arrays.
-            source_tokenizer: Tokenizer of texts, such as `keras_attn.text.SentencePieceTokenizer`.
+                source)`, padded on the right. Ids must include the special tokens that the training
+                data contained, such as the end token. The padding id may occur before other tokens,
+                and at the end of a list of prompt ids, where it is an ordinary token. If the
+                encoder inputs are not ids, pass an array, or a dict from input names to arrays.
+            source_tokenizer: Text tokenizer, such as `keras_attn.text.SentencePieceTokenizer`.
                 It must not add start or end ids, because `generate` adds the start and end ids that
                 the encoder expects. Defaults to `None`.
             target_tokenizer: Tokenizer that converts the generated ids to texts. Defaults to
                 `source_tokenizer` if the inputs are texts. Otherwise the default is `None`: the
                 results are ids.
             batch_size: Positive int, number of sources per batch. Sources of similar lengths are in
-                the same batch. The other sources therefore determine the batch of a source, and
-                affect the samples of a `SamplingDecoder`. Defaults to `32`.
-            return_details: Bool, whether to return objects with the fields of a `Translation` of
-                `keras_attn_runtime`: `text`, `token_ids`, `pieces`, `score`, `log_prob`, `ended`,
-                `alignments`, `token_log_probs`, `hypotheses`, `source_pieces` and `truncated`.
-                Defaults to `False`.
+                the same batch. The other sources therefore determine a source's batch, and affect
+                the samples of a `SamplingDecoder`. Defaults to `32`.
+            return_details: Bool, whether to return objects with the same fields as
+                `keras_attn_runtime.Translation`: `text`, `token_ids`, `pieces`, `score`,
+                `log_prob`, `ended`, `alignments`, `token_log_probs`, `hypotheses`, `source_pieces`
+                and `truncated`. Defaults to `False`.
             verbose: `0` for no output, `1` for a progress bar, `2` for one line. Defaults to `0`.
-            source_language: String, language of the texts: one of the `languages` of
-                `source_tokenizer`. Required if the tokenizer has several languages. Defaults to
-                `None`.
-            target_language: String, language of the results: one of the `languages` of
-                `target_tokenizer`. Required if the tokenizer has several languages. Defaults to
-                `None`.
-            target_prefix: Prefix of every result, as a text or a list of ids; or a list with one
+            source_language: String, language of the texts: a key of `source_tokenizer.languages`.
+                Required if the tokenizer has several languages. Defaults to `None`.
+            target_language: String, language of the results: a key of `target_tokenizer.languages`.
+                Required if the tokenizer has several languages. Defaults to `None`.
+            target_prefix: Prefix for every result, as a text or a list of ids; or a list with one
                 prefix for each source. The results include the prefix. Defaults to `None`: no
                 prefix.
 
         Returns:
-            List with the best hypothesis of each source: a string if there is a target tokenizer,
+            List with the best hypothesis for each source: a string if there is a target tokenizer,
             otherwise a list of ids without start token, end token and padding. With
-            `return_details=True`, a list of objects. The result of a source without tokens is
+            `return_details=True`, a list of objects. The result for a source without tokens is
             empty.
 
         Raises:

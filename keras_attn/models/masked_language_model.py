@@ -21,8 +21,8 @@ def masked_language_model(
 
         logits = E norm(gelu(W x + b)) + c
 
-    Here x is the output of the encoder at a position, and E is the embedding matrix of the encoder;
-    W, b and c are trainable. The model was introduced by [Devlin et al.,
+    Here x is the encoder output at a position, and E is the encoder's embedding matrix; W, b and c
+    are trainable. The model was introduced by [Devlin et al.,
     2019](https://arxiv.org/abs/1810.04805) (BERT), section 3.1.
 
     Create inputs and labels with `keras_attn.text.mask_tokens`. Compile the model with
@@ -33,7 +33,7 @@ def masked_language_model(
     Args:
         encoder: Layer that returns a dict with `encoder_outputs` and has a
             `keras.layers.ReversibleEmbedding` as its `embedding`, such as `TransformerEncoder`.
-        name: String, name of the model. Defaults to `"masked_language_model"`.
+        name: String, model name. Defaults to `"masked_language_model"`.
 
     Returns:
         Functional model that maps int32 `token_ids` `(batch, time)` to float32 logits `(batch,
@@ -41,7 +41,7 @@ def masked_language_model(
         training step does not store all logits; see `keras_attn.training.SequenceCrossentropy`.
 
     Raises:
-        ValueError: If the embedding of the encoder is not a `keras.layers.ReversibleEmbedding`.
+        ValueError: If the encoder's embedding is not a `keras.layers.ReversibleEmbedding`.
 
     Example:
 
@@ -66,9 +66,9 @@ class MaskedLanguageModel(FusedLossModel):
 
     Args:
         encoder: Layer that returns a dict with `encoder_outputs`.
-        head: `TiedMLMHead` with the embedding of the encoder.
-        inputs: `keras.Input` of ids. Defaults to `token_ids`, int32 of shape `(batch, time)`.
-        name: String, name of the model. Defaults to `"masked_language_model"`.
+        head: `TiedMLMHead` with the encoder's embedding.
+        inputs: `keras.Input` for ids. Defaults to `token_ids`, int32 of shape `(batch, time)`.
+        name: String, model name. Defaults to `"masked_language_model"`.
     """
 
     PARTS = ("encoder", "head")

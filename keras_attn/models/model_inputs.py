@@ -1,4 +1,4 @@
-"""Functions for the symbolic inputs of models."""
+"""Functions for symbolic model inputs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, TypedDict, TypeGuard
@@ -8,7 +8,7 @@ import keras
 from keras_attn._types import Tensor, TensorDict
 
 SymbolicInputs: TypeAlias = keras.KerasTensor | dict[str, keras.KerasTensor]
-"""Inputs of a model: a tensor, or a dict from names to tensors if there are several inputs."""
+"""Model inputs: a tensor, or a dict from names to tensors if there are several inputs."""
 
 Symbolic: TypeAlias = "keras.KerasTensor | Sequence[Symbolic] | Mapping[str, Symbolic]"
 """Nested structure of symbolic tensors."""
@@ -25,20 +25,20 @@ class InputConfig(TypedDict):
 def source_inputs(
     encoder: keras.layers.Layer | None, inputs: SymbolicInputs | None = None
 ) -> SymbolicInputs:
-    """Returns the symbolic inputs of the encoder of a model.
+    """Returns the symbolic inputs of a model's encoder.
 
     Args:
         encoder: Layer, or `None` for a language model that reads prompts.
         inputs: `keras.Input`, or a dict from names to `keras.Input`s. Defaults to copies of the
-            inputs of `encoder` if it is a functional model, otherwise to `source_ids`, int32 of
-            shape `(batch, source)`.
+            encoder's inputs if it is a functional model, otherwise to `source_ids`, int32 of shape
+            `(batch, source)`.
 
     Returns:
         A tensor if there is one input, otherwise a dict from input names to tensors.
 
     Raises:
-        ValueError: If `inputs` does not consist of `keras.Input`s, or its keys are not the names of
-            the inputs.
+        ValueError: If `inputs` does not consist of `keras.Input`s, or its keys are not the input
+            names.
     """
     if inputs is None:
         if not is_functional(encoder):
@@ -63,15 +63,15 @@ def source_inputs(
 def call_encoder(
     encoder: keras.layers.Layer, inputs: Tensor | Mapping[str, Tensor], **arguments: object
 ) -> TensorDict:
-    """Calls an encoder. A dict of inputs is passed as keyword arguments.
+    """Calls an encoder. An input dict is passed as keyword arguments.
 
     Args:
         encoder: Layer.
         inputs: Tensor, or dict from input names to tensors, see `source_inputs`.
-        **arguments: Further arguments of the call, such as `training`.
+        **arguments: Further call arguments, such as `training`.
 
     Returns:
-        The outputs of the encoder.
+        The encoder's outputs.
     """
     if is_functional(encoder):
         is_dict = isinstance(inputs, dict)
@@ -88,7 +88,7 @@ def is_functional(layer: object) -> TypeGuard[keras.Model]:
 
 
 def reads_ids(inputs: SymbolicInputs) -> TypeGuard[keras.KerasTensor]:
-    """Returns whether the input of a model is a single int tensor `(batch, source)`."""
+    """Returns whether a model's input is a single int tensor `(batch, source)`."""
     return not isinstance(inputs, dict) and len(inputs.shape) == 2 and "int" in inputs.dtype
 
 

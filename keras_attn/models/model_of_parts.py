@@ -26,14 +26,14 @@ Parameters = ParamSpec("Parameters")
 
 
 class ModelOfParts(keras.Model):
-    """Base class of functional models that consist of an encoder and a second layer.
+    """Base class for functional models that consist of an encoder and a second layer.
 
     The configuration contains the two layers instead of the graph. `keras.saving.load_model`,
     `keras.models.model_from_json`, `keras.models.clone_model` and `from_config` preserve sublayers
     that both layers share.
 
     A subclass lists the constructor arguments to save in `PARTS` (layers) and `SETTINGS` (other
-    values). It stores each of these arguments in an attribute of the same name. Its constructor has
+    values). It stores each argument in an attribute with the same name. Its constructor has
     the decorator `accepts_cloned_graph`.
     """
 
@@ -54,7 +54,7 @@ class ModelOfParts(keras.Model):
         return super().compute_output_spec(self._without_names(inputs), training, mask)
 
     def _without_names(self, inputs: Any) -> Any:
-        """Returns the only tensor of a dict, because Keras would warn about the dict."""
+        """Returns the only tensor in a dict, because Keras would warn about the dict."""
         if isinstance(inputs, dict) and not isinstance(self.input, dict):
             return inputs[self.inputs[0].name]
         return inputs
@@ -86,8 +86,8 @@ def check_part(
     """Raises a `ValueError` if an argument is not an instance of a class.
 
     Args:
-        name: String, name of the argument.
-        part: Value of the argument.
+        name: String, argument name.
+        part: Argument value.
         kind: Class or tuple of classes.
         expected: String, description of valid values.
         advice: String, sentence that says what to pass.
@@ -150,16 +150,16 @@ def accepts_cloned_graph(
 ) -> Callable[Parameters, None]:
     """Decorates a constructor so that `keras.models.clone_model` returns the same class.
 
-    For a functional model, `clone_model` copies and calls each layer. If the constructor of the
-    class accepts `*args, **kwargs`, Keras calls it with the new inputs and outputs. Otherwise
+    For a functional model, `clone_model` copies and calls each layer. If the class constructor
+    accepts `*args, **kwargs`, Keras calls it with the new inputs and outputs. Otherwise
     `clone_model` returns a plain functional model. Keras reads the signature with
     `inspect.getfullargspec`, which finds `*args, **kwargs` for the decorated constructor. `help`
-    and `inspect.signature` show the signature of the original constructor.
+    and `inspect.signature` show the original constructor's signature.
 
     Args:
         constructor: `__init__` of a `ModelOfParts`. The class must have a class method
             `parts_of_graph(inputs, layers)`, which returns the constructor arguments for the inputs
-            and layers of a cloned graph.
+            and layers in a cloned graph.
 
     Returns:
         The decorated constructor.

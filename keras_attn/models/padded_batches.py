@@ -6,7 +6,7 @@ import numpy.typing as npt
 
 
 def padded_array(values: Any, padding: float) -> np.ndarray:
-    """Converts a ragged tensor of TensorFlow to a padded array. Returns arrays unchanged."""
+    """Converts a TensorFlow ragged tensor to a padded array. Returns arrays unchanged."""
     return values.to_tensor(padding).numpy() if hasattr(values, "to_tensor") else values
 
 

@@ -13,14 +13,14 @@ def replace_search(
 ) -> GenerationModel:
     """Returns a generation model with the same layers and a different search.
 
-    Use this function to change search settings, such as `beam_width`, of a trained or loaded model,
+    Use this function to change search settings, such as `beam_width`, in a trained or loaded model,
     or to sample from a model that was saved with beam search. The argument `model` is not modified.
 
     Args:
         model: `GenerationModel`.
         search_class: Class of the new search, a subclass of `Search`. The new search keeps all
-            current settings that its constructor accepts. Defaults to `None`: the class of the
-            current search.
+            current settings that its constructor accepts. Defaults to `None`: the current search's
+            class.
         **settings: Arguments of the search to change. If the new `beam_width` is less than the
             current `num_hypotheses`, `num_hypotheses` is reduced to `beam_width`, unless you pass
             `num_hypotheses`. If the search has the default `suppressed_token_ids`, they are

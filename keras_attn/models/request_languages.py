@@ -9,7 +9,7 @@ class RequestLanguages:
     Args:
         source_start: Tuple of ids between the start token and the text.
         source_end: Tuple of ids after the end token.
-        target_start: Tuple of the first ids of the results.
+        target_start: Tuple of ids at the beginning of the results.
     """
 
     source_start: tuple[int, ...] = ()
@@ -22,7 +22,7 @@ class RequestLanguages:
         return len(self.source_start) + len(self.source_end)
 
     def add_to(self, ids: Sequence[int], num_start: int) -> list[int]:
-        """Adds the ids of the languages to the ids of a source.
+        """Adds the language ids to a source's ids.
 
         Args:
             ids: Ids with start and end token. An empty source stays empty.
@@ -45,11 +45,11 @@ def request_languages(
     Args:
         source_tokenizer: Tokenizer with `languages`, a dict from names to objects with the
             attributes of `keras_attn.text.Language`, or a tokenizer without languages, or `None`.
-        target_tokenizer: Tokenizer of the target, with the same valid types.
+        target_tokenizer: Target tokenizer, with the same valid types.
         source_language: String, or `None`.
         target_language: String, or `None`.
         is_text: Bool, whether the sources are texts. Sources that are ids must already include the
-            ids of the languages.
+            language ids.
 
     Raises:
         ValueError: If a language is unknown, a required language is missing, or a language is

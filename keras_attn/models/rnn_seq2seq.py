@@ -49,11 +49,11 @@ def rnn_seq2seq(
         target_vocabulary_size: Positive int, number of target ids.
         attention: `"bahdanau"`, `"luong"` (general score), or an attention layer that
             `AttentionRNNCell` accepts. `None` for a decoder without attention, which only receives
-            the final state of the encoder. Defaults to `"bahdanau"`.
+            the encoder's final state. Defaults to `"bahdanau"`.
         cell: String, `"lstm"` or `"gru"`. Defaults to `"lstm"`.
-        embedding_dim: Positive int, size of the embeddings and of the attention vector. Defaults to
+        embedding_dim: Positive int, size of the embeddings and the attention vector. Defaults to
             `256`.
-        units: Positive int, units of each cell. The encoder has this number of units in each
+        units: Positive int, units in each cell. The encoder has this number of units in each
             direction. Defaults to `256`.
         num_layers: Positive int, number of recurrent layers in the encoder and in the decoder.
             Defaults to `1`.
@@ -62,16 +62,16 @@ def rnn_seq2seq(
         dropout: Float in [0, 1), dropout rate of embeddings and layer outputs. Defaults to `0.3`.
         share_embeddings: Bool, whether source and target share one embedding. `True` requires the
             same vocabulary for source and target. Defaults to `False`.
-        seed: Int, seed of weights and dropout. The seed does not affect an `attention` layer that
-            you pass. The function passes the seed to `keras.utils.set_random_seed`, which sets the
-            seeds of Python, NumPy and Keras. Defaults to `None`: no seed is set.
+        seed: Int, seed for weights and dropout. It does not affect an `attention` layer that you
+            pass. The function passes the seed to `keras.utils.set_random_seed`, which seeds Python,
+            NumPy and Keras. Defaults to `None`: no seed is set.
 
     Returns:
         Tuple of an `RNNEncoder` named "encoder" and an `RNNDecoder` named "decoder".
 
     Raises:
-        ValueError: If `attention` or `cell` is unknown, or the vocabularies of shared embeddings
-            have different sizes.
+        ValueError: If `attention` or `cell` is unknown, or shared embeddings have vocabularies of
+            different sizes.
 
     Example:
 

@@ -12,17 +12,17 @@ def seq2seq_embeddings(
     share: bool,
     dtype: str | keras.DTypePolicy | None = None,
 ) -> tuple[keras.layers.Layer, keras.layers.Layer]:
-    """Returns the embeddings of source and target. The target embedding is reversible.
+    """Returns the source and target embeddings. The target embedding is reversible.
 
     Args:
         source_vocabulary_size: Int, number of source ids.
         target_vocabulary_size: Int, number of target ids.
-        embedding_dim: Int, size of the vectors.
+        embedding_dim: Int, vector size.
         share: Bool, whether source and target share one embedding.
         dtype: Dtype or policy. Defaults to `None`: the global policy.
 
     Returns:
-        Tuple of two layers: the source embedding and the target embedding.
+        Tuple with two layers: the source embedding and the target embedding.
 
     Raises:
         ValueError: If a size is not a positive integer, or `share` is true and the vocabularies

@@ -20,25 +20,25 @@ def sequence_classifier(
     inputs: keras.KerasTensor | None = None,
     name: str = "classifier",
 ) -> keras.Model:
-    """Returns a classifier of sentences, images or time series: an encoder and an output layer.
+    """Returns a classifier for sentences, images or time series: an encoder and an output layer.
 
         logits = W pool(encoder(x)) + b
 
     To fine-tune a pretrained encoder, pass the encoder of a model such as `masked_language_model`
     ([Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section 3.2). The classifier shares
-    the weights of the encoder.
+    the encoder's weights.
 
     Args:
         encoder: Layer that returns a dict with `encoder_outputs` and `encoder_mask`, such as
             `TransformerEncoder` or `RNNEncoder`.
         num_classes: Positive int, number of classes.
-        pooling: String, `"mean"` (mean of the unmasked positions) or `"first"` (first position),
+        pooling: String, `"mean"` (mean over the unmasked positions) or `"first"` (first position),
             see `SequencePooling`. Defaults to `"mean"`.
-        dropout: Float in [0, 1), dropout rate of the pooled vector. Defaults to `0.1`.
-        inputs: `keras.Input` of the encoder, if its inputs are not ids, for example
+        dropout: Float in [0, 1), dropout rate for the pooled vector. Defaults to `0.1`.
+        inputs: `keras.Input` for the encoder, if its inputs are not ids, for example
             `keras.Input((32, 32, 3), name="images")`. Defaults to `token_ids`, int32 of shape
             `(batch, source)`.
-        name: String, name of the model. Defaults to `"classifier"`.
+        name: String, model name. Defaults to `"classifier"`.
 
     Returns:
         Functional model that maps `inputs` to float32 logits of shape `(batch, num_classes)`.

@@ -12,19 +12,19 @@ from keras_attn.search.search import Search
 
 @dataclasses.dataclass(frozen=True)
 class Side:
-    """Special token ids and maximum length of the source or the target of a model.
+    """Special token ids and maximum length of a model's source or target.
 
     Args:
         vocabulary_size: Int, number of ids, or `None` if it is unknown.
         pad_token_id: Int, id that pads shorter rows on the right.
         start_token_id: Int, or `None` if there is no start token. The start token of a target is
-            the first input of the decoder.
+            the decoder's first input.
         end_token_id: Int, or `None` if there is no end token.
-        add_start: Bool, whether the start token is inserted before the ids of a text.
-        add_end: Bool, whether the end token is appended to the ids of a text.
-        max_length: Int, maximum number of ids of a text, not counting the start and end token.
+        add_start: Bool, whether the start token is inserted before a text's ids.
+        add_end: Bool, whether the end token is appended to a text's ids.
+        max_length: Int, maximum number of ids in a text, not counting the start and end token.
             `None` for no limit.
-        masks_only_trailing_padding: Bool, attribute of the encoder, see `TransformerEncoder`.
+        masks_only_trailing_padding: Bool, encoder attribute, see `TransformerEncoder`.
             Defaults to `False`: the padding id must not occur in a text.
         is_prompt: Bool, whether the sources are prompts of a language model, which may end with any
             token, also with the padding id. Defaults to `False`.
@@ -48,12 +48,12 @@ class Side:
 
     @property
     def start(self) -> list[int]:
-        """List of the ids before the ids of a text: the start token or nothing."""
+        """List of the ids before a text's ids: the start token or nothing."""
         return [cast(int, self.start_token_id)] if self.add_start else []
 
     @property
     def end(self) -> list[int]:
-        """List of the ids after the ids of a text: the end token or nothing."""
+        """List of the ids after a text's ids: the end token or nothing."""
         return [cast(int, self.end_token_id)] if self.add_end else []
 
     @property
@@ -69,11 +69,11 @@ class Side:
         return sorted({id_ for id_ in ids if id_ is not None})
 
     def with_special_ids(self, ids: list[int]) -> list[int]:
-        """Adds the start token and the end token, if any, to the ids of a text."""
+        """Adds the start token and the end token, if any, to a text's ids."""
         return [*self.start, *ids, *self.end]
 
     def without_padding(self, ids: list[int]) -> list[int]:
-        """Removes padding from the end of the ids of a row."""
+        """Removes padding from the end of a row's ids."""
         length = len(ids)
         while length and ids[length - 1] == self.pad_token_id:
             length -= 1
@@ -102,16 +102,16 @@ class Side:
 def source_side(
     encoder: keras.layers.Layer, search: Search, tokenizer: TokenizerLike | None = None
 ) -> Side:
-    """Returns the `Side` that describes the source of a model.
+    """Returns the `Side` that describes a model's source.
 
     Args:
         encoder: Layer. Its attributes `pad_token_id`, `start_token_id`, `end_token_id`,
             `max_source_length` and `masks_only_trailing_padding` describe the source. If
-            `pad_token_id` or `end_token_id` is missing, the attribute of the tokenizer is used.
-            Without a tokenizer, the source has the `pad_token_id` of the search, and no end token.
-            The learned positions of a language model limit the length of its prompts.
-        search: `Search` of the model.
-        tokenizer: Tokenizer of the source, or `None`.
+            `pad_token_id` or `end_token_id` is missing, the tokenizer's attribute is used. Without
+            a tokenizer, the source has the search's `pad_token_id`, and no end token. A language
+            model's learned positions limit the prompt length.
+        search: The model's `Search`.
+        tokenizer: Source tokenizer, or `None`.
 
     Raises:
         ValueError: If encoder and tokenizer have different end tokens, `max_source_length` leaves

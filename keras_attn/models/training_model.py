@@ -44,22 +44,21 @@ class TrainingModel(FusedLossModel):
     `keras_attn.training.SequenceCrossentropy`.
 
     Args:
-        encoder: Layer that returns a dict with the arguments of a decoder: `encoder_outputs` and,
+        encoder: Layer that returns a dict with decoder arguments: `encoder_outputs` and,
             optionally, `encoder_mask`, `encoder_state` and `query_features`. `None` for a language
             model, such as `CausalLanguageModel`.
         decoder: `StepDecoder`, or a `keras_attn.training.ScheduledSampling` that contains one.
-        inputs: Inputs of the encoder: a `keras.Input`, or a dict from names to `keras.Input`s, see
+        inputs: Encoder inputs: a `keras.Input`, or a dict from names to `keras.Input`s, see
             `GenerationModel`. Defaults to the inputs of `encoder` if it is a functional model,
             otherwise to `source_ids`, int32 of shape `(batch, source)`. Without an encoder,
             `target_ids` is the only input by default. To train a language model on prompts and
             continuations, pass `keras.Input((None,), dtype="int32", name="source_ids")`.
-        name: String, name of the model. Defaults to `"training_model"`.
+        name: String, model name. Defaults to `"training_model"`.
 
     Call arguments:
-        inputs: Dict from input names to tensors. It contains the inputs of the encoder and
-            `target_ids`, an int32 tensor of shape `(batch, target)` that begins with the start
-            token. A language model without prompts also accepts the tensor `target_ids` instead of
-            a dict.
+        inputs: Dict from input names to tensors. It contains the encoder inputs and `target_ids`,
+            an int32 tensor of shape `(batch, target)` that begins with the start token. A language
+            model without prompts also accepts the tensor `target_ids` instead of a dict.
         training: Bool, whether to apply dropout. Keras passes this argument.
         mask: Implicit Keras masks of the inputs. Keras passes this argument.
 
@@ -125,7 +124,7 @@ class TrainingModel(FusedLossModel):
 
     @property
     def source(self) -> SymbolicInputs | None:
-        """Symbolic inputs of the encoder: a tensor, a dict of tensors, or `None`."""
+        """Symbolic encoder inputs: a tensor, a dict of tensors, or `None`."""
         if not isinstance(self.input, dict):
             return None
         source = {name: tensor for name, tensor in self.input.items() if name != TARGET}
@@ -173,7 +172,7 @@ class TrainingModel(FusedLossModel):
         shuffle: bool | Literal["batch"] | None = None,
         **kwargs: Any,
     ) -> keras.callbacks.History:
-        """Runs `keras.Model.fit` with a different default of `shuffle`.
+        """Runs `keras.Model.fit` with a different default for `shuffle`.
 
         Args:
             x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data: See
@@ -182,7 +181,7 @@ class TrainingModel(FusedLossModel):
                 `keras.utils.PyDataset` of known length. Defaults to `False` for data that Keras
                 cannot shuffle, such as a `tf.data.Dataset`. Keras would warn about `True` for such
                 data.
-            **kwargs: Further arguments of `keras.Model.fit`.
+            **kwargs: Further arguments for `keras.Model.fit`.
 
         Returns:
             A `keras.callbacks.History`.

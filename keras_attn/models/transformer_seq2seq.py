@@ -45,9 +45,9 @@ def transformer_seq2seq(
                          x = x + feed_forward(norm(x))
         output           logits = E norm(x)
 
-    Here h are the outputs of the encoder, and E is the matrix of the target embedding.
+    Here h are the encoder outputs, and E is the target embedding matrix.
 
-    By default, the model has the sizes of the base model of [Vaswani et al.,
+    By default, the model has the same sizes as the base model in [Vaswani et al.,
     2017](https://arxiv.org/abs/1706.03762), but with pre-norm blocks. The output layer and the
     target embedding share the matrix E ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)).
 
@@ -57,29 +57,29 @@ def transformer_seq2seq(
         num_layers: Positive int, number of blocks in the encoder and in the decoder. Defaults to
             `6`.
         num_heads: Positive int, number of attention heads in each block. Defaults to `8`.
-        embedding_dim: Positive int, size of the embeddings and of the block outputs. Defaults to
+        embedding_dim: Positive int, size of the embeddings and the block outputs. Defaults to
             `512`.
         intermediate_dim: Positive int, hidden size of the feed-forward networks. Defaults to
             `2048`.
         dropout: Float in [0, 1), dropout rate of embeddings and blocks. Defaults to `0.1`.
         positions: String, `"sinusoidal"`, `"learned"`, `"rotary"`, `"alibi"`, or `"relative"` for
-            the relative position bias of T5. Defaults to `"sinusoidal"`.
-        max_length: Positive int, maximum sequence length for `"learned"` positions. All other kinds
-            of positions have no limit. Defaults to `512`.
+            T5's relative position bias. Defaults to `"sinusoidal"`.
+        max_length: Positive int, maximum sequence length for `"learned"` positions. The other
+            kinds have no limit. Defaults to `512`.
         share_embeddings: Bool, whether source and target share one embedding. `True` requires the
             same vocabulary for source and target. Defaults to `False`.
-        seed: Int, seed of weights and dropout. The function passes the seed to
-            `keras.utils.set_random_seed`, which sets the seeds of Python, NumPy and Keras. Defaults
-            to `None`: no seed is set.
-        dtype: Dtype or policy of all layers. Defaults to `None`: the global policy.
-        **block: Further arguments of the `TransformerEncoderBlock`s and `TransformerDecoderBlock`s,
-            such as `activation` or `num_key_value_heads`.
+        seed: Int, seed for weights and dropout. The function passes the seed to
+            `keras.utils.set_random_seed`, which seeds Python, NumPy and Keras. Defaults to `None`:
+            no seed is set.
+        dtype: Dtype or policy for all layers. Defaults to `None`: the global policy.
+        **block: Further arguments for the `TransformerEncoderBlock`s and
+            `TransformerDecoderBlock`s, such as `activation` or `num_key_value_heads`.
 
     Returns:
         Tuple of a `TransformerEncoder` named "encoder" and a `TransformerDecoder` named "decoder".
 
     Raises:
-        ValueError: If `positions` is unknown, the vocabularies of shared embeddings have different
+        ValueError: If `positions` is unknown, shared embeddings have vocabularies of different
             sizes, or a size is out of range.
 
     Example:
@@ -111,7 +111,7 @@ def transformer_seq2seq(
     )
 
     def side(bidirectional: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Returns the arguments of the encoder or decoder and the arguments of its blocks."""
+        """Returns the arguments of the encoder or decoder and its block arguments."""
         stack, rotary = {}, None
         if positions == "sinusoidal":
             stack["positions"] = SinusoidalPositions(dtype=dtype)

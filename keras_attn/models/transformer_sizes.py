@@ -1,4 +1,4 @@
-"""Transformers of well-known sizes."""
+"""Transformers in well-known sizes."""
 
 from typing import Any
 
@@ -41,10 +41,10 @@ def transformer_tiny(
 def transformer_base(
     source_vocabulary_size: int, target_vocabulary_size: int, **kwargs: Any
 ) -> tuple[TransformerEncoder, TransformerDecoder]:
-    """Returns a Transformer encoder and decoder of the base size.
+    """Returns a base-size Transformer encoder and decoder.
 
     Encoder and decoder have 6 layers each, with 8 heads, 512 features, feed-forward networks of
-    size 2048, and dropout 0.1. These are the sizes of the base model of [Vaswani et al.,
+    size 2048, and dropout 0.1. These sizes match the base model in [Vaswani et al.,
     2017](https://arxiv.org/abs/1706.03762), table 3. See `transformer_seq2seq` for the
     architecture.
 
@@ -74,10 +74,10 @@ def transformer_base(
 def transformer_big(
     source_vocabulary_size: int, target_vocabulary_size: int, **kwargs: Any
 ) -> tuple[TransformerEncoder, TransformerDecoder]:
-    """Returns a Transformer encoder and decoder of the big size.
+    """Returns a big Transformer encoder and decoder.
 
     Encoder and decoder have 6 layers each, with 16 heads, 1024 features, feed-forward networks of
-    size 4096, and dropout 0.3. These are the sizes of the big model of [Vaswani et al.,
+    size 4096, and dropout 0.3. These sizes match the big model in [Vaswani et al.,
     2017](https://arxiv.org/abs/1706.03762), table 3. See `transformer_seq2seq` for the
     architecture.
 

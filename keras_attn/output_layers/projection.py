@@ -9,18 +9,18 @@ from keras_attn._types import Tensor
 def projection_operands(
     features: Tensor, layer: Any, bias: Tensor | None = None
 ) -> tuple[Any, Any]:
-    """Returns the operands of the matrix product that computes logits.
+    """Returns the operands of the matrix product for logits.
 
     Args:
         features: Tensor of shape `(..., D)`.
         layer: Layer that maps features to logits. `is_projection(layer)` must be `True`.
-        bias: Tensor of shape `(V,)` that is added to the output of the layer, or `None`. V is the
-            size of the vocabulary.
+        bias: Tensor of shape `(V,)`, added to the layer's output, or `None`. V is the vocabulary
+            size.
 
     Returns:
-        Tuple of features `(..., F)` and a kernel `(V, F)`, both in the compute dtype of the layer.
-        For each bias, a column is appended to the kernel and a feature with the value 1 is appended
-        to the features. So F is D plus the number of biases.
+        Tuple of features `(..., F)` and a kernel `(V, F)`, both in the layer's compute dtype. For
+        each bias, a column is appended to the kernel and a 1 is appended to the features. So F is D
+        plus the number of biases.
     """
     dtype = layer.compute_dtype
     features = ops.cast(features, dtype)
@@ -44,8 +44,7 @@ def compute_logits(features: Tensor, layer: Any, bias: Tensor | None = None) -> 
 
     Args:
         features: Tensor of shape `(..., D)`.
-        layer: `keras.layers.ReversibleEmbedding`, which is called with `reverse=True`, or another
-            layer.
+        layer: `keras.layers.ReversibleEmbedding`, called with `reverse=True`, or any other layer.
         bias: Tensor of shape `(V,)`, added in float32, or `None`.
 
     Returns:
@@ -54,7 +53,7 @@ def compute_logits(features: Tensor, layer: Any, bias: Tensor | None = None) -> 
     if not isinstance(layer, keras.layers.ReversibleEmbedding):
         logits = layer(features)
     elif is_projection(layer):
-        # Do not call the layer: the result would depend on the autocast dtype of the calling layer.
+        # Do not call the layer: the result would depend on the calling layer's autocast dtype.
         operand, kernel = projection_operands(features, layer)
         logits = ops.matmul(operand, ops.transpose(kernel))
     else:
@@ -77,9 +76,9 @@ def is_projection(layer: Any) -> bool:
 
 
 def can_fuse_projection(layer: Any) -> bool:
-    """Returns whether a loss can compute the logits of a layer in chunks.
+    """Returns whether a loss can compute a layer's logits in chunks.
 
-    The result is `False` for float16, because the sum of the gradients of all tokens can overflow
+    The result is `False` for float16, because the sum of gradients over all tokens can overflow
     before it is divided by the number of tokens.
     """
     return is_projection(layer) and layer.compute_dtype != "float16"

@@ -11,7 +11,7 @@ POOLINGS = ("mean", "first")
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SequencePooling(Layer):
-    """Pools the outputs of an encoder to one vector per sequence.
+    """Pools encoder outputs to one vector per sequence.
 
         mean     y = sum_s mask[s] x[s] / sum_s mask[s]
         first    y = x[0]
@@ -25,8 +25,8 @@ class SequencePooling(Layer):
     Call arguments:
         encoder_outputs: Tensor of shape `(batch, source, features)`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that
-            contribute to the mean. `encoder_mask` is combined with the implicit mask. Defaults to
-            `None`: all positions contribute.
+            contribute to the mean. It is combined with the implicit mask. Defaults to `None`: all
+            positions contribute.
         mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`.
             Keras wrappers such as `TimeDistributed` pass this argument.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
@@ -36,12 +36,12 @@ class SequencePooling(Layer):
         Tensor of shape `(batch, features)`.
 
     Masking:
-        The mean is over the unmasked positions. The mean is zero if all positions are masked.
+        The mean is over the unmasked positions, and zero if all positions are masked.
         `"first"` ignores masks.
 
     Raises:
-        ValueError: If `pooling` is unknown; or if a mask has the wrong shape, or values other than
-            0 and 1.
+        ValueError: If `pooling` is unknown, or a mask has the wrong shape or values other than 0
+            and 1.
 
     Example:
 

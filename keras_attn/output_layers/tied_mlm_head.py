@@ -14,25 +14,25 @@ from keras_attn.transformer.feed_forward import get_activation
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class TiedMLMHead(Layer):
-    """Head for masked language models that shares the matrix of an embedding.
+    """Head for masked language models that shares an embedding matrix.
 
         y = E norm(gelu(W x + b)) + c
 
-    Here E is the matrix of the embedding. This is the head of BERT ([Devlin et al.,
+    Here E is the embedding matrix. This is the head in BERT ([Devlin et al.,
     2019](https://arxiv.org/abs/1810.04805)), as in the authors' implementation.
 
     Args:
         embedding: `keras.layers.ReversibleEmbedding` with the matrix E. Other layers may share this
             embedding, and still share it after a model is saved and loaded.
-        activation: String or function, the activation of the dense layer, see `FeedForward`.
+        activation: String or function, the dense layer's activation, see `FeedForward`.
             Defaults to `"gelu"`.
         epsilon: Positive float, added to the variance in the normalization. Defaults to `1e-5`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Tensor of shape `(..., features)`.
-        return_features: Bool, whether to return the features before the multiplication by E and the
-            addition of c. Defaults to `False`.
+        return_features: Bool, whether to return the features before multiplying by E and adding c.
+            Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(..., vocabulary)`.
@@ -77,7 +77,7 @@ class TiedMLMHead(Layer):
 
     @property
     def activation(self) -> Any:
-        """Activation of the dense layer."""
+        """The dense layer's activation."""
         return self.dense.activation
 
     def build(self, inputs_shape: StaticShape) -> None:

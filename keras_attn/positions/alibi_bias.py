@@ -19,10 +19,10 @@ class AlibiBias(Layer):
         b[h, t, s] = -m_h |t - s|,  m_h = 2^(-8h/H),  h = 1 ... H
 
     The bias was introduced by [Press et al., 2022](https://arxiv.org/abs/2108.12409), section 3,
-    for causal attention. Because of the absolute value, the bias is symmetric in bidirectional
-    attention. If H is not a power of two, the layer uses the slopes of the next lower power of two,
-    followed by every second slope of the next higher power of two, as in the authors'
-    implementation. The layer has no weights.
+    for causal attention. The absolute value makes the bias symmetric in bidirectional attention. If
+    H is not a power of two, the layer uses the slopes for the next lower power of two, followed by
+    every second slope for the next higher one, as in the authors' implementation. The layer has no
+    weights.
 
     Args:
         num_heads: Positive int, number of heads H.
@@ -36,13 +36,13 @@ class AlibiBias(Layer):
         Tensor of shape `(1 or batch, num_heads, target, source)`. Add it to the scores before
         masking. Its dtype is float64 for a float64 layer, otherwise float32, because float16 cannot
         represent large distances. If you pass the tensor to a layer in half precision, Keras casts
-        the tensor to half precision.
+        it to half precision.
 
     Masking:
         The layer does not use masks. Attention masks the scores after it adds the bias.
 
     Raises:
-        ValueError: If `num_heads` is not a positive integer, or the positions do not have rank 2.
+        ValueError: If `num_heads` is not a positive integer, or the rank of the positions is not 2.
 
     Example:
 
@@ -71,7 +71,7 @@ class AlibiBias(Layer):
 
 
 def alibi_slopes(num_heads: int) -> np.ndarray:
-    """Returns the slopes m_h of all heads, a float64 array of shape `(num_heads,)`."""
+    """Returns the slopes m_h for all heads, a float64 array of shape `(num_heads,)`."""
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = 2.0 ** (-8.0 / power * np.arange(1, power + 1))
     between = 2.0 ** (-8.0 / (2 * power) * np.arange(1, 2 * power, 2))

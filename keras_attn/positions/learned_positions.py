@@ -14,18 +14,18 @@ from keras_attn.positions.position_range import check_offset, position_range
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class LearnedPositions(Layer):
-    """Adds a learned embedding of each position.
+    """Adds a learned position embedding.
 
         y[t] = x[t] + E[t + offset]
 
     Learned positions were introduced by [Gehring et al., 2017](https://arxiv.org/abs/1705.03122),
-    section 3.1. BERT and GPT use learned positions.
+    section 3.1. BERT and GPT use them.
 
     Args:
         max_length: Positive int, number of positions.
-        embeddings_initializer: Initializer of E. Defaults to `"uniform"`.
-        offset: Int >= 0, number of rows of E before the row of the first position. In Hugging
-            Face's transformers, BART, mBART and OPT have 2 such rows. Defaults to `0`.
+        embeddings_initializer: Initializer for E. Defaults to `"uniform"`.
+        offset: Int >= 0, number of rows in E before the first position. In Hugging Face's
+            transformers, BART, mBART and OPT use 2. Defaults to `0`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -34,16 +34,16 @@ class LearnedPositions(Layer):
             first time step. Defaults to `0`.
 
     Returns:
-        `inputs` plus the embeddings, of shape `(batch, time, features)`.
+        `inputs` plus the embeddings, `(batch, time, features)`.
 
     Masking:
-        The output has the implicit mask of `inputs`.
+        The output keeps the implicit mask of `inputs`.
 
     Raises:
-        ValueError: If `max_length` is not a positive integer; if `offset` is not an integer of at
-            least 0; if `inputs` does not have rank 3; or if a position is outside of the range from
-            0 to `max_length - 1`. Positions that are only known at run time are clipped to this
-            range without an error.
+        ValueError: If `max_length` is not a positive integer, `offset` is not an integer of at
+            least 0, the rank of `inputs` is not 3, or a position is outside the range from 0 to
+            `max_length - 1`. Positions that are only known at run time are clipped to this range
+            without an error.
 
     Example:
 
@@ -104,7 +104,7 @@ class LearnedPositions(Layer):
         }
 
     def _are_known(self, length, start_index):
-        """Returns whether the positions are Python ints, and checks the range of such positions."""
+        """Returns whether the positions are Python ints, and checks their range."""
         if not isinstance(length, int) or not isinstance(start_index, int):
             return False
         if has_placeholder_sizes():

@@ -12,15 +12,15 @@ def position_range(length: int | Tensor, start_index: int | Tensor = 0) -> Tenso
 
     Args:
         length: Int or scalar int32 tensor, number of positions.
-        start_index: Int or scalar int tensor, the first position. Or an int tensor of shape
-            `(batch,)`, the first position of each row. Defaults to `0`.
+        start_index: Int or scalar int tensor, the first position, or int tensor of shape
+            `(batch,)`, the first position in each row. Defaults to `0`.
 
     Returns:
         Int32 tensor of shape `(1, length)`, or `(batch, length)` if `start_index` has shape
         `(batch,)`.
 
     Raises:
-        ValueError: If `start_index` has more than one axis.
+        ValueError: If the rank of `start_index` is above 1.
 
     Example:
 
@@ -45,7 +45,7 @@ def position_range(length: int | Tensor, start_index: int | Tensor = 0) -> Tenso
 def check_position_shapes(
     query_positions_shape: StaticShape, key_positions_shape: StaticShape
 ) -> None:
-    """Raises a `ValueError` unless both shapes have rank 2."""
+    """Raises a `ValueError` unless the rank of both shapes is 2."""
     shapes = {"query_positions": query_positions_shape, "key_positions": key_positions_shape}
     for name, shape in shapes.items():
         if len(shape) != 2:
@@ -56,7 +56,7 @@ def check_position_shapes(
 
 
 def check_offset(offset: object) -> None:
-    """Raises a `ValueError` unless an offset of positions is an integer of at least 0."""
+    """Raises a `ValueError` unless a position offset is an integer of at least 0."""
     if not isinstance(offset, numbers.Integral) or isinstance(offset, bool) or offset < 0:
         raise ValueError(
             f"Expected offset to be an integer of at least 0. Received: offset={offset!r}. Use 0 "

@@ -14,18 +14,18 @@ from keras_attn.positions.position_range import check_position_shapes
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class RelativePositionBias(Layer):
-    """Learned attention bias for each head and each bucket of relative positions (T5).
+    """Learned attention bias for each head and relative position bucket (T5).
 
         b[h, t, s] = E[bucket(s - t), h]
 
     If `bidirectional=True`, half of the buckets are for keys after the query. Otherwise all keys
-    after the query are in bucket 0, like the key at the position of the query. In each direction,
-    each bucket of the first half contains one short distance. Each bucket of the second half
-    contains a range of distances; the size of the range grows with the distance. All distances of
-    at least `max_distance` share the last bucket.
+    after the query are in bucket 0, like the key at the query's own position. In each direction,
+    each bucket in the first half contains one short distance. Each bucket in the second half
+    contains a range of distances, which grows with the distance. All distances of at least
+    `max_distance` share the last bucket.
 
     The bias was introduced for T5 by [Raffel et al., 2020](https://arxiv.org/abs/1910.10683),
-    section 2.1. In T5, all blocks share the same bias: call the layer once and pass its result to
+    section 2.1. In T5, all blocks share the same bias: call the layer once and pass the result to
     all blocks.
 
     Args:
@@ -33,11 +33,10 @@ class RelativePositionBias(Layer):
         num_buckets: Int, number of buckets, at least 2. With `bidirectional=True`, it must be even
             and at least 4. Defaults to `32`.
         max_distance: Positive int. All keys at this or a larger distance share one bucket. It must
-            be larger than the number of buckets with one distance, which is `num_buckets / 4` if
+            be larger than the number of single-distance buckets, which is `num_buckets / 4` if
             `bidirectional=True`, otherwise `num_buckets / 2`. Defaults to `128`.
-        bidirectional: Bool, whether keys after the query have their own buckets. Defaults to
-            `True`.
-        embeddings_initializer: Initializer of E. Defaults to `"uniform"`.
+        bidirectional: Bool, whether keys after the query use separate buckets. Defaults to `True`.
+        embeddings_initializer: Initializer for E. Defaults to `"uniform"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -53,7 +52,7 @@ class RelativePositionBias(Layer):
 
     Raises:
         ValueError: If `num_heads`, `num_buckets` or `max_distance` is not a positive integer, if
-            `num_buckets` or `max_distance` is too small, or if the positions do not have rank 2.
+            `num_buckets` or `max_distance` is too small, or if the rank of the positions is not 2.
 
     Example:
 
@@ -126,20 +125,20 @@ class RelativePositionBias(Layer):
 def relative_position_buckets(
     num_buckets: int, max_distance: int, bidirectional: bool
 ) -> np.ndarray:
-    """Computes the buckets of all distances up to `max_distance` with integer arithmetic.
+    """Computes the buckets for all distances up to `max_distance` with integer arithmetic.
 
     Each direction has N buckets. The first n = N // 2 buckets are for the distances 0 ... n - 1. A
     distance d >= n is in bucket n + floor(log(d/n) / log(max_distance/n) * (N - n)), at most N - 1.
-    Rounding errors of logarithms could assign a distance to the wrong bucket, so the function
-    compares powers of integers instead.
+    Rounding errors in logarithms could assign a distance to the wrong bucket, so the function
+    compares integer powers instead.
 
     Args:
         num_buckets: Int, total number of buckets.
         max_distance: Int, largest distance.
-        bidirectional: Bool, whether keys after the query have separate buckets.
+        bidirectional: Bool, whether keys after the query use separate buckets.
 
     Returns:
-        Int32 array of shape `(2 * max_distance + 1,)`. The bucket of the distance `key - query` is
+        Int32 array of shape `(2 * max_distance + 1,)`. The bucket for the distance `key - query` is
         at index `key - query + max_distance`.
     """
     one_way = num_buckets // 2 if bidirectional else num_buckets

@@ -15,17 +15,17 @@ from keras_attn.positions.rotary_scaling import RotaryScaling
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class RotaryPositions(Layer):
-    """Rotary position embedding (RoPE) of queries or keys.
+    """Rotary position embedding (RoPE) for queries or keys.
 
-    The features (a, b) of pair i at position t are rotated by the angle t theta_i. Here theta_i =
-    L^(-2i/d), L is `max_wavelength`, and d is the number of features of a head:
+    The features (a, b) in pair i at position t are rotated by the angle t theta_i. Here theta_i =
+    L^(-2i/d), L is `max_wavelength`, and d is the number of features per head:
 
         y[a] = x[a] cos(t theta_i) - x[b] sin(t theta_i)
         y[b] = x[b] cos(t theta_i) + x[a] sin(t theta_i)
 
-    The pair is (a, b) = (2i, 2i + 1) for `"interleaved"`, and (i, i + d/2) for `"halves"`. The
-    positions affect the dot product of a rotated query and a rotated key only through the
-    difference of the two positions.
+    The pair is (a, b) = (2i, 2i + 1) for `"interleaved"`, and (i, i + d/2) for `"halves"`. The dot
+    product of a rotated query and a rotated key depends only on the difference between their
+    positions.
 
     Rotary positions were introduced by [Su et al., 2021](https://arxiv.org/abs/2104.09864),
     equation 34. The paper and GPT-J use `"interleaved"`. GPT-NeoX and LLaMA use `"halves"`.
@@ -34,10 +34,10 @@ class RotaryPositions(Layer):
     cast to the compute dtype.
 
     Args:
-        max_wavelength: Positive float, base L of the frequencies. Defaults to `10000.0`.
+        max_wavelength: Positive float, frequency base L. Defaults to `10000.0`.
         layout: String, `"halves"` or `"interleaved"`. Defaults to `"halves"`.
         scaling: `LinearRotaryScaling`, `Llama3RotaryScaling` or `YarnRotaryScaling`, which changes
-            the frequencies for long texts. Defaults to `None`: the frequencies of the equation.
+            the frequencies for long texts. Defaults to `None`: the frequencies in the equation.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -46,14 +46,14 @@ class RotaryPositions(Layer):
             first time step. Defaults to `0`.
 
     Returns:
-        Rotated queries or keys of shape `(batch, heads, time, head_dim)`.
+        Rotated queries or keys, `(batch, heads, time, head_dim)`.
 
     Masking:
         The layer does not use masks, because it rotates each position separately.
 
     Raises:
-        ValueError: If `layout` or `scaling` is unknown, `max_wavelength` is not positive, `heads`
-            does not have rank 4, or `head_dim` is odd.
+        ValueError: If `layout` or `scaling` is unknown, `max_wavelength` is not positive, the rank
+            of `heads` is not 4, or `head_dim` is odd.
 
     Example:
 
@@ -100,8 +100,8 @@ class RotaryPositions(Layer):
         frequencies = self.max_wavelength ** -(np.arange(0, head_dim, 2) / head_dim)  # (d/2,)
         if self.scaling is not None:
             frequencies = self.scaling.scale(frequencies, self.max_wavelength)
-        # Negate the frequency of the first feature of a pair, so that sin(-x) = -sin(x) has the
-        # sign of the equation. cos(-x) = cos(x) does not change.
+        # Negate the frequency of each pair's first feature, so that sin(-x) = -sin(x) has the sign
+        # in the equation. cos(-x) = cos(x) does not change.
         signed = np.stack([-frequencies, frequencies])  # (2, d/2)
         if self.layout == "interleaved":
             signed = signed.T
@@ -121,7 +121,7 @@ class RotaryPositions(Layer):
         return heads * cosines + self._partners(heads) * sines
 
     def _partners(self, heads):
-        """Exchanges the two features of each pair."""
+        """Exchanges the two features in each pair."""
         if self.layout == "halves":
             first, second = ops.split(heads, 2, axis=-1)  # (B, H, T, d/2) each
             return ops.concatenate([second, first], axis=-1)  # (B, H, T, d)
@@ -141,6 +141,6 @@ class RotaryPositions(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "RotaryPositions":
-        # Files of earlier versions have no key "scaling".
+        # Files from earlier versions lack the key "scaling".
         scaling = keras.saving.deserialize_keras_object(config.get("scaling"))
         return cls(**{**config, "scaling": scaling})

@@ -1,4 +1,4 @@
-"""Changed frequencies of rotary positions, for texts that are longer than those of the training."""
+"""Scaled rotary position frequencies, for texts longer than the training texts."""
 
 import abc
 import dataclasses
@@ -25,21 +25,21 @@ class RotaryScaling(abc.ABC):
             max_wavelength: Float, base of the frequencies.
 
         Returns:
-            Float array of the same shape.
+            Float array with the same shape.
         """
 
     @property
     def magnitude(self) -> float:
-        """Float, factor of the rotated queries and keys."""
+        """Float, factor for rotated queries and keys."""
         return 1.0
 
     def get_config(self) -> dict[str, Any]:
-        """Returns the arguments of the constructor."""
+        """Returns the constructor arguments."""
         return dict(vars(self))
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "RotaryScaling":
-        """Returns a new object with the arguments of `get_config`."""
+        """Returns a new object with the arguments from `get_config`."""
         return cls(**config)
 
 
@@ -51,10 +51,10 @@ class LinearRotaryScaling(RotaryScaling):
         theta'[i] = theta[i] / factor
 
     Introduced as position interpolation by [Chen et al., 2023](https://arxiv.org/abs/2306.15595),
-    equation 4. It is `rope_type="linear"` of transformers.
+    equation 4. transformers calls it `rope_type="linear"`.
 
     Args:
-        factor: Positive float, ratio of the new and the original length.
+        factor: Positive float, ratio of new to original length.
 
     Raises:
         ValueError: If the factor is not a positive number.
@@ -79,22 +79,22 @@ class LinearRotaryScaling(RotaryScaling):
 class Llama3RotaryScaling(RotaryScaling):
     """Divides small frequencies by a factor, and interpolates between small and large ones.
 
-    With n[i] = original_length theta[i] / (2 pi), the number of rotations in the original length,
+    With n[i] = original_length theta[i] / (2 pi), the number of rotations within the original
+    length,
 
         s[i] = clip((n[i] - low) / (high - low), 0, 1)
         theta'[i] = s[i] theta[i] + (1 - s[i]) theta[i] / factor
 
-    Introduced with [Llama 3.1](https://arxiv.org/abs/2407.21783). It is `rope_type="llama3"` of
-    transformers.
+    Introduced with [Llama 3.1](https://arxiv.org/abs/2407.21783). transformers calls it
+    `rope_type="llama3"`.
 
     Args:
-        factor: Positive float, divisor of small frequencies.
+        factor: Positive float, divisor for small frequencies.
         low_frequency_factor: Positive float, `low`: frequencies with fewer rotations are divided.
             Defaults to `1.0`.
         high_frequency_factor: Float above `low_frequency_factor`, `high`: frequencies with more
             rotations are not changed. Defaults to `4.0`.
-        original_length: Positive int, number of tokens in the original training. Defaults to
-            `8192`.
+        original_length: Positive int, original training length in tokens. Defaults to `8192`.
 
     Raises:
         ValueError: If an argument is not positive, or `high_frequency_factor` is not above
@@ -134,7 +134,7 @@ class Llama3RotaryScaling(RotaryScaling):
 class YarnRotaryScaling(RotaryScaling):
     """YaRN: divides small frequencies by a factor, and scales queries and keys.
 
-    The index of the pair of features that rotates n times in the original length L is
+    The feature pair that rotates n times within the original length L has the index
 
         c(n) = d log(L / (2 pi n)) / (2 log(max_wavelength))
 
@@ -145,12 +145,12 @@ class YarnRotaryScaling(RotaryScaling):
         theta'[i] = (1 - r[i]) theta[i] + r[i] theta[i] / factor
 
     Rotated queries and keys are multiplied by the magnitude 0.1 log(factor) + 1. Introduced by
-    [Peng et al., 2023](https://arxiv.org/abs/2309.00071), section 3.4. It is `rope_type="yarn"` of
-    transformers.
+    [Peng et al., 2023](https://arxiv.org/abs/2309.00071), section 3.4. transformers calls it
+    `rope_type="yarn"`.
 
     Args:
-        factor: Positive float, ratio of the new and the original length.
-        original_length: Positive int, number of tokens in the original training.
+        factor: Positive float, ratio of new to original length.
+        original_length: Positive int, original training length in tokens.
         beta_fast: Positive float. Defaults to `32.0`.
         beta_slow: Positive float. Defaults to `1.0`.
         truncate: Bool, whether c(beta_fast) is rounded down and c(beta_slow) up. Defaults to

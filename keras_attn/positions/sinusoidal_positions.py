@@ -19,7 +19,7 @@ LAYOUTS = ("interleaved", "halves", "marian")
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class SinusoidalPositions(Layer):
-    """Adds the sinusoidal encoding of each position.
+    """Adds a sinusoidal position encoding.
 
     Here t is the position plus `offset`, D is the number of features, and L is `max_wavelength`:
 
@@ -30,9 +30,9 @@ class SinusoidalPositions(Layer):
     The encoding was introduced in section 3.5 of [Vaswani et al.,
     2017](https://arxiv.org/abs/1706.03762), with the layout `"interleaved"`. The authors'
     implementation in tensor2tensor, fairseq and OpenNMT use `"halves"`: all sines come before all
-    cosines, and the last wavelength is exactly 2 pi L. `"marian"` has the order of `"halves"` and
-    the wavelengths of `"interleaved"`. Hugging Face's transformers uses `"marian"` for Marian and
-    Pegasus.
+    cosines, and the last wavelength is exactly 2 pi L. `"marian"` combines the order of `"halves"`
+    with the wavelengths of `"interleaved"`. Hugging Face's transformers uses `"marian"` for Marian
+    and Pegasus.
 
     The layer has no weights and no maximum length. The encoding is computed in float32 (in float64
     for a float64 layer), and then cast to the compute dtype.
@@ -41,7 +41,7 @@ class SinusoidalPositions(Layer):
         layout: String, `"interleaved"`, `"halves"` or `"marian"`. Defaults to `"interleaved"`.
         max_wavelength: Positive float L, the longest wavelength in positions, divided by 2 pi.
             Defaults to `10000.0`.
-        offset: Int >= 0, number that is added to each position: 1 in OpenNMT-tf, 2 in fairseq,
+        offset: Int >= 0, number added to each position: 1 in OpenNMT-tf, 2 in fairseq,
             M2M100 and NLLB. Defaults to `0`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
@@ -51,15 +51,15 @@ class SinusoidalPositions(Layer):
             first time step. Defaults to `0`.
 
     Returns:
-        `inputs` plus the encoding, of shape `(batch, time, features)`.
+        `inputs` plus the encoding, `(batch, time, features)`.
 
     Masking:
-        The output has the implicit mask of `inputs`.
+        The output keeps the implicit mask of `inputs`.
 
     Raises:
-        ValueError: If `layout` is unknown; if `max_wavelength` is not positive; if `offset` is not
-            an integer of at least 0; if `inputs` does not have rank 3; if `features` is odd for
-            `"halves"` or `"marian"`; or if `features` is less than 4 for `"halves"`.
+        ValueError: If `layout` is unknown, `max_wavelength` is not positive, `offset` is not an
+            integer of at least 0, the rank of `inputs` is not 3, `features` is odd for `"halves"`
+            or `"marian"`, or `features` is less than 4 for `"halves"`.
 
     Example:
 

@@ -9,16 +9,16 @@ from keras_attn.rnn.cell_states import output_size, top_state
 
 @dataclasses.dataclass(frozen=True)
 class AttentionCellSizes:
-    """Sizes of the vectors in an `AttentionRNNCell`.
+    """Vector sizes in an `AttentionRNNCell`.
 
     Args:
-        query: Int, size of the query of the attention.
-        context: Int, size of the context of the attention.
-        attention: Int, size of the attention vector. With input feeding, this vector is an input of
-            the next step.
-        cell_inputs: Int, size of the input vector of the inner cell. This vector contains the
-            inputs of the step, the context if attention is computed before the cell, and the
-            attention vector if input feeding is used.
+        query: Int, query size.
+        context: Int, context size.
+        attention: Int, size of the attention vector. With input feeding, it is an input to the next
+            step.
+        cell_inputs: Int, size of the inner cell's input vector. It contains the step's inputs, the
+            context if attention is computed before the cell, and the attention vector with input
+            feeding.
         joined: Int, total size of the cell output and the context.
     """
 
@@ -35,7 +35,7 @@ def compute_sizes(
     encoder_outputs_shape: Any,
     query_features_shape: StaticShape | None,
 ) -> AttentionCellSizes:
-    """Computes the sizes of an `AttentionRNNCell` with attention.
+    """Computes the sizes for an `AttentionRNNCell` with attention.
 
     Args:
         layer: `AttentionRNNCell`.
@@ -47,8 +47,7 @@ def compute_sizes(
         `AttentionCellSizes`.
 
     Raises:
-        ValueError: If the query contains the context, and the size of the context depends on the
-            size of the query, so that each size requires the other size.
+        ValueError: If the query contains the context, and their sizes depend on each other.
     """
     cell_output = output_size(layer.cell)
     query = layer.composed_query.size_without_context(

@@ -26,10 +26,10 @@ class AttentionRNN(Layer):
 
         y_t, h_t = cell(x_t, h_{t-1}, memory)
 
-    The layer is faster if no step depends on the attention of the previous step. The cell must have
-    no input feeding, and its query must contain neither the context nor the previous state. The
-    cell then runs as a `keras.layers.LSTM`, `GRU` or `RNN`, and the attention of all positions is
-    computed at once. The results are the same as in a loop over the steps.
+    The layer is faster if no step depends on the previous step's attention: without input feeding,
+    and with a query that contains neither the context nor the previous state. The cell then runs as
+    a `keras.layers.LSTM`, `GRU` or `RNN`, and attention for all positions is computed at once. The
+    results are the same as in a loop over the steps.
 
     Args:
         cell: `AttentionRNNCell`, or a Keras cell for a layer without attention.
@@ -41,10 +41,10 @@ class AttentionRNN(Layer):
         encoder_outputs: Tensor of shape `(batch, source, features)` to attend to, a dict of tensors
             for `CombinedAttention`, or `None` for a cell without attention. Defaults to `None`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
-            attended to. A dict of masks if `encoder_outputs` is a dict. `encoder_mask` is combined
-            with `encoder_outputs_mask`. Defaults to `None`.
-        initial_state: Initial state of the inner cell, with the structure that the
-            `get_initial_state` method of the inner cell returns. Defaults to zeros.
+            attended to. A dict of masks if `encoder_outputs` is a dict. It is combined with
+            `encoder_outputs_mask`. Defaults to `None`.
+        initial_state: The inner cell's initial state, with the same structure as from its
+            `get_initial_state` method. Defaults to zeros.
         mask: Boolean tensor of shape `(batch, target)`. Steps whose mask is `False` do not change
             the state. Keras and its wrappers pass the implicit mask of `inputs`. Defaults to
             `None`.
@@ -54,24 +54,23 @@ class AttentionRNN(Layer):
             `query` that contains `"features"`. Defaults to `None`.
         training: Bool, whether dropout is active. Defaults to `False`.
         inputs_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Keras
-            passes this argument. `inputs_mask` is combined with `mask`.
+            passes this argument. It is combined with `mask`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)` or a dict of masks, the
             implicit mask of `encoder_outputs`. Keras passes this argument.
 
     Returns:
         Outputs of shape `(batch, target, output_size)`. If `return_attention_scores` or
         `return_state` is `True`, a tuple of the outputs and the requested values: the attention
-        weights of shape `(batch, target, source)`, and the last state of the inner cell.
+        weights `(batch, target, source)`, and the inner cell's last state.
 
     Masking:
-        Masked positions of the memory get a weight of exactly 0. Outputs at masked steps are
-        undefined.
+        Masked memory positions get a weight of exactly 0. Outputs at masked steps are undefined.
 
     Raises:
-        ValueError: If `cell` and the layer have different compute dtypes; if `inputs` does not have
-            rank 3; if `encoder_outputs` is missing for a cell with attention; if attention weights
-            are requested from a cell without attention; or if attention with dropout is trained on
-            JAX in a loop over time.
+        ValueError: If the compute dtypes of `cell` and the layer differ, the rank of `inputs` is
+            not 3, `encoder_outputs` is missing for a cell with attention, attention weights are
+            requested from a cell without attention, or attention with dropout is trained with JAX
+            in a loop over time.
 
     Example:
 
@@ -166,7 +165,7 @@ class AttentionRNN(Layer):
         Args:
             inputs: Tensor of shape `(batch, target, features)`.
             memory: Dict returned by `AttentionRNNCell.prepare_memory`.
-            initial_state: State of the inner cell. Defaults to zeros.
+            initial_state: The inner cell's state. Defaults to zeros.
             mask: Boolean tensor of shape `(batch, target)`. Defaults to `None`.
             return_attention_scores: Bool, whether to return the attention weights. Defaults to
                 `False`.
@@ -231,7 +230,7 @@ class AttentionRNN(Layer):
 
         if _draws_masks(self.cell.cell):
             # Cells with dropout sample one mask per sequence and store it. Call the inner cell, so
-            # that it samples the mask before the loop. A call of the whole cell would also record
+            # that it samples the mask before the loop. Calling the whole cell would also record
             # attention weights.
             zeros = ops.zeros((batch, self.cell.cell_features), dtype=dtype)
             self.cell.cell(zeros, state["cell"])

@@ -25,9 +25,9 @@ from keras_attn.rnn.composed_query import ComposedQuery
 class AttentionRNNCell(Layer):
     """Adds attention to a Keras cell.
 
-    In the equations, x_t are the inputs of step t, and h_t and s_t are the output and the state of
+    In the equations, x_t are the inputs at step t, and h_t and s_t are the output and the state of
     the inner cell (the argument `cell`). The top state is the first state of the inner cell, or of
-    the last cell of a stack.
+    the last cell in a stack.
 
     With `query="cell_output"`, attention is computed after the cell, as in [Luong et al.,
     2015](https://arxiv.org/abs/1508.04025), section 3:
@@ -43,7 +43,7 @@ class AttentionRNNCell(Layer):
         h_t, s_t = cell([x_t ; c_t], s_{t-1})       ([x_t ; c_t ; a_{t-1}] with input feeding)
         a_t      = tanh(W_a [h_t ; c_t])
 
-    The query can also be a concatenation of several of the following vectors. If the query contains
+    The query can also concatenate several of the following vectors. If the query contains
     `"cell_output"`, attention is computed after the cell, otherwise before the cell:
 
         "cell_output"      h_t
@@ -51,7 +51,7 @@ class AttentionRNNCell(Layer):
         "inputs"           x_t, in a decoder the embedding of the last token
         "context"          c_{t-1}, initially zeros
         "features"         `query_features`, an argument of `prepare_memory` that is constant over
-                           all steps, for example the embedding of a language
+                           all steps, for example a language embedding
 
     The output is the attention vector a_t. Without `attention_units`, the output is [h_t ; c_t],
     and input feeding uses c_{t-1} instead of a_{t-1}. Without `attention`, the output is h_t, as in
@@ -72,11 +72,11 @@ class AttentionRNNCell(Layer):
             stacked.
         attention: `AttentionMechanism`, `MultiHeadAttention`, `IntraDecoderAttention`,
             `CombinedAttention` for several memories, or `None`. Defaults to `None`.
-        input_feeding: Bool, whether the attention vector of the previous step is an input of the
-            cell. Defaults to `True`.
+        input_feeding: Bool, whether the previous step's attention vector is an input to the cell.
+            Defaults to `True`.
         attention_units: Positive int, size of the attention vector. Defaults to `None`: the cell
             output and the context are concatenated, without the layer W_a.
-        attention_activation: Activation of the attention vector. Defaults to `"tanh"`.
+        attention_activation: Attention vector activation. Defaults to `"tanh"`.
         query: String, one of the vector names above, or a tuple of several names. Defaults to
             `"cell_output"`.
         context_gate: Bool, whether the context is multiplied by a gate. Defaults to `False`.
@@ -87,20 +87,19 @@ class AttentionRNNCell(Layer):
         state: Dict returned by `get_initial_state` or by the previous step. Its tensors have the
             shape `(batch * beams, ...)`.
         memory: Dict returned by `prepare_memory`. Its tensors have the shape `(batch, ...)`. All
-            beams of a batch entry share the memory.
-        mechanism: Internal argument; do not pass it. `__call__` moves the state of the attention
-            from `state` to this argument, so that Keras does not cast this state. Defaults to
-            `None`.
+            beams in a batch entry share the memory.
+        mechanism: Internal argument; do not pass it. `__call__` moves the attention state from
+            `state` to this argument, so that Keras does not cast it. Defaults to `None`.
 
     Returns:
         Tuple of the output `(batch * beams, output_size)` and the new state. If `state` contains
-        the key `alignments`, the new state contains the attention weights of this step, of shape
-        `(batch * beams, source)`, under this key.
+        the key `alignments`, the new state contains this step's attention weights `(batch * beams,
+        source)` under this key.
 
     Raises:
-        ValueError: If `query` is unknown; if `attention` is not an attention layer; if
-            `attention_units` is not a positive integer; if `cell` or `attention` does not have the
-            compute dtype of this layer; or if the memory or the query features are missing.
+        ValueError: If `query` is unknown, `attention` is not an attention layer, `attention_units`
+            is not a positive integer, the compute dtype of `cell` or `attention` differs from this
+            layer's, or the memory or the query features are missing.
 
     Example:
 
@@ -177,7 +176,7 @@ class AttentionRNNCell(Layer):
 
     @property
     def requires_time_loop(self) -> bool:
-        """Bool, whether a step depends on the attention of the previous step."""
+        """Bool, whether a step depends on the previous step's attention."""
         return self.attention is not None and (
             self.input_feeding
             or self.attention.requires_time_loop
@@ -188,7 +187,7 @@ class AttentionRNNCell(Layer):
 
     @property
     def attends_after_cell(self) -> bool:
-        """Bool, whether the query depends on the output of the inner cell."""
+        """Bool, whether the query depends on the inner cell's output."""
         return "cell_output" in self.composed_query
 
     def build(
@@ -200,9 +199,9 @@ class AttentionRNNCell(Layer):
         """Creates all weights.
 
         Args:
-            inputs_shape: Tuple, `(batch, features)` of one time step.
+            inputs_shape: Tuple, `(batch, features)` for one time step.
             encoder_outputs_shape: Tuple, `(batch, source, features)`, or a dict of tuples. `None`
-                if the cell has no attention.
+                without attention.
             query_features_shape: Tuple, `(batch, features)`. `None` if the constructor argument
                 `query` does not contain `"features"`.
         """
@@ -245,7 +244,7 @@ class AttentionRNNCell(Layer):
                 argument `query` contains `"features"`. Defaults to `None`.
 
         Returns:
-            Nested dict of tensors of shape `(batch, ...)`.
+            Nested dict of tensors with shape `(batch, ...)`.
         """
         if self.attention is None:
             return {}
@@ -274,18 +273,18 @@ class AttentionRNNCell(Layer):
 
         Args:
             batch_size: Int or scalar int tensor, batch size times number of beams.
-            cell_state: State of the inner cell. Defaults to zeros.
+            cell_state: The inner cell's state. Defaults to zeros.
             memory: Dict returned by `prepare_memory`. Required if `alignments` is `True` or the
                 attention has a state. Defaults to `None`.
-            alignments: Bool, whether the state contains the attention weights of the last step.
-                Defaults to `False`.
+            alignments: Bool, whether the state contains the last step's attention weights. Defaults
+                to `False`.
             max_steps: Int or scalar int tensor, maximum number of steps. Defaults to `None`: the
                 number is unknown.
 
         Returns:
             Dict with `cell` and, if the configuration needs them, `attention` `(batch_size,
             attention_size)`, `context` `(batch_size, context_size)`, `mechanism` (nested dict, the
-            state of the attention) and `alignments` `(batch_size, source)`.
+            attention state) and `alignments` `(batch_size, source)`.
         """
         zeros_of_cell = zero_states(self.cell, batch_size, self.compute_dtype)
         if cell_state is not None:
@@ -311,7 +310,7 @@ class AttentionRNNCell(Layer):
         self, inputs: Tensor, state: TensorDict, memory: TensorDict | None = None, **kwargs: Any
     ) -> Any:
         if "mechanism" in state and self.compute_dtype != "float32":
-            # Keras casts all float arguments, but the state of the attention must remain float32.
+            # Keras casts all float arguments, but the attention state must remain float32.
             kwargs["mechanism"] = _Hidden(state["mechanism"])
             state = {name: value for name, value in state.items() if name != "mechanism"}
         return super().__call__(inputs, state, memory, **kwargs)
@@ -380,11 +379,11 @@ class AttentionRNNCell(Layer):
     def attend_all(
         self, inputs: Tensor, outputs: Tensor, memory: TensorDict
     ) -> tuple[Tensor, Tensor]:
-        """Computes the attention of all steps at once. Requires `requires_time_loop=False`.
+        """Computes attention for all steps at once. Requires `requires_time_loop=False`.
 
         Args:
             inputs: Tensor of shape `(batch, target, features)`.
-            outputs: Tensor of shape `(batch, target, output_size)`, the outputs of the cell.
+            outputs: Tensor of shape `(batch, target, output_size)`, the cell outputs.
             memory: Dict returned by `prepare_memory`.
 
         Returns:

@@ -1,4 +1,4 @@
-"""States of Keras cells and of stacked cells."""
+"""States of Keras cells and stacked cells."""
 
 from typing import Any
 
@@ -10,25 +10,25 @@ from keras_attn._types import Tensor
 
 
 def state_sizes(cell: Any) -> Any:
-    """Returns the sizes of the states of a cell as nested lists."""
+    """Returns a cell's state sizes as nested lists."""
     sizes = plain_lists(cell.state_size)
     return [sizes] if isinstance(sizes, int) else sizes
 
 
 def output_size(cell: Any) -> Any:
-    """Returns the output size of a cell. Without an attribute `output_size`, see `top_state`."""
+    """Returns a cell's output size. Without an attribute `output_size`, see `top_state`."""
     size = getattr(cell, "output_size", None)
     return top_state(cell, cell.state_size) if size is None else size
 
 
 def top_state(cell: Any, states: Any) -> Any:
-    """Returns the first state of a cell, or of the last cell of a stack.
+    """Returns the first state of a cell, or of the last cell in a stack.
 
-    In Keras, this state is also the output of a cell without an attribute `output_size`.
+    In Keras, this state is also the output if a cell has no attribute `output_size`.
 
     Args:
         cell: Keras cell.
-        states: States of the cell, or their sizes.
+        states: The cell's states, or their sizes.
     """
     if isinstance(cell, keras.layers.StackedRNNCells):
         return top_state(cell.cells[-1], states[-1])
@@ -36,12 +36,12 @@ def top_state(cell: Any, states: Any) -> Any:
 
 
 def zero_states(cell: Any, batch_size: int | Tensor, dtype: Any) -> Any:
-    """Returns the initial states of a cell: zeros if the cell has no `get_initial_state`.
+    """Returns a cell's initial states: zeros if it has no `get_initial_state`.
 
     Args:
         cell: Keras cell.
         batch_size: Int or scalar int tensor.
-        dtype: String, dtype of the states of a cell without `get_initial_state`.
+        dtype: String, state dtype for a cell without `get_initial_state`.
     """
     if hasattr(cell, "get_initial_state"):
         return cell.get_initial_state(batch_size=batch_size)
@@ -49,6 +49,6 @@ def zero_states(cell: Any, batch_size: int | Tensor, dtype: Any) -> Any:
 
 
 def cast_like(states: Any, zeros: Any) -> Any:
-    """Casts states to the dtypes of `zeros`, the initial states of the cell."""
+    """Casts states to the dtypes of `zeros`, the cell's initial states."""
     pairs = zip(tree.flatten(states), tree.flatten(zeros), strict=True)
     return tree.pack_sequence_as(states, [ops.cast(leaf, zero.dtype) for leaf, zero in pairs])

@@ -10,7 +10,7 @@ PARTS = ("cell_output", "previous_state", "inputs", "context", "features")
 
 
 class ComposedQuery:
-    """The attention query of a recurrent cell: a vector or a concatenation of several vectors.
+    """A recurrent cell's attention query: a vector or a concatenation of several vectors.
 
     Args:
         query: String, one of `PARTS`, or a tuple of several parts.
@@ -32,10 +32,10 @@ class ComposedQuery:
         return name in self.names
 
     def size_without_context(self, **sizes: int) -> int:
-        """Returns the sum of the sizes of all parts except the context.
+        """Returns the total size of all parts except the context.
 
         Args:
-            **sizes: Ints, the number of features of each part.
+            **sizes: Ints, the number of features in each part.
         """
         return sum(sizes[name] for name in self.names if name != "context")
 
@@ -43,7 +43,7 @@ class ComposedQuery:
         """Raises a `ValueError` if the query contains `"features"`, but `features` is `None`.
 
         Args:
-            features: Tensor, shape of a tensor, or `None`.
+            features: Tensor, tensor shape, or `None`.
         """
         if "features" in self and features is None:
             raise ValueError(
@@ -51,7 +51,7 @@ class ComposedQuery:
             )
 
     def compose(self, inputs: Tensor, features: Tensor | None, **parts: Tensor) -> Tensor:
-        """Concatenates the parts of the query.
+        """Concatenates the query parts.
 
         Args:
             inputs: Tensor of shape `(batch * beams, F)` for one step, or `(batch, target, F)` for
@@ -71,7 +71,7 @@ class ComposedQuery:
 
 
 def _spread(features, inputs):
-    """Repeats features `(batch, F)` for the beams or the time steps of `inputs`."""
+    """Repeats features `(batch, F)` for the beams or time steps in `inputs`."""
     batch, size = ops.shape(features)
     if len(inputs.shape) == 3:
         return ops.broadcast_to(features[:, None], (batch, ops.shape(inputs)[1], size))

@@ -22,7 +22,7 @@ def recurrent_layer(
             `keras.layers.RNN`.
         share_cell: Bool. If `True`, the layer uses `cell` and its weights. If `False`, the layer
             uses a new cell with the same configuration. Defaults to `False`.
-        **kwargs: Arguments of `keras.layers.RNN`.
+        **kwargs: Arguments for `keras.layers.RNN`.
 
     Returns:
         A `keras.layers.RNN`.

@@ -26,14 +26,14 @@ class RNNCell(Layer):
     Args:
         units: Positive int, size of the state h.
         output_units: Positive int, size of the output y. Defaults to `units`.
-        activation: Activation function of the state. Defaults to `"tanh"`.
-        kernel_initializer: Initializer of W_xh and W_hy. Defaults to `"glorot_uniform"`.
-        recurrent_initializer: Initializer of W_hh. Defaults to `"orthogonal"`.
-        bias_initializer: Initializer of b. Defaults to `"zeros"`.
+        activation: Activation function for the state. Defaults to `"tanh"`.
+        kernel_initializer: Initializer for W_xh and W_hy. Defaults to `"glorot_uniform"`.
+        recurrent_initializer: Initializer for W_hh. Defaults to `"orthogonal"`.
+        bias_initializer: Initializer for b. Defaults to `"zeros"`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
-        inputs: Tensor of shape `(batch, features)`, the input of one time step.
+        inputs: Tensor of shape `(batch, features)`, the input at one time step.
         states: List with one tensor of shape `(batch, units)`, the previous state.
 
     Returns:

@@ -15,10 +15,10 @@ MODES = ("copy", "dense", "zero")
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 class StateBridge(Layer):
-    """Computes the initial state of a decoder from the final state of an encoder.
+    """Computes a decoder's initial state from an encoder's final state.
 
-    - `"copy"`: the states of the encoder, unchanged. The decoder must have the same number of
-      states, with the same sizes.
+    - `"copy"`: the encoder states, unchanged. The decoder must have the same number of states, with
+      the same sizes.
     - `"dense"`: each state is s_0 = tanh(W [all encoder states] + b), as in [Bahdanau et al.,
       2015](https://arxiv.org/abs/1409.0473), appendix A.2.2. For an encoder without a state, such
       as a Transformer, the mean of the encoder outputs replaces the states.
@@ -32,22 +32,21 @@ class StateBridge(Layer):
     Call arguments:
         encoder_outputs: Tensor of shape `(batch, source, features)`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that
-            contribute to the mean of the encoder outputs. `encoder_mask` is combined with the
-            implicit mask. Defaults to `None`.
-        encoder_state: Nested lists or dicts of tensors of shape `(batch, units)`, the final state
-            of the encoder. Defaults to `None`, for an encoder without a state.
+            contribute to the mean over the encoder outputs. It is combined with the implicit mask.
+            Defaults to `None`.
+        encoder_state: Nested lists or dicts of tensors with shape `(batch, units)`, the encoder's
+            final state. Defaults to `None`, for an encoder without a state.
         mask: Boolean tensor of shape `(batch, source)`, the implicit mask of `encoder_outputs`.
             Keras wrappers such as `TimeDistributed` pass this argument.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
             `encoder_outputs`. Keras passes this argument outside of wrappers.
 
     Returns:
-        Nested lists with the structure of `state_size` and tensors of shape `(batch, size)`.
+        Nested lists with the same structure as `state_size` and tensors of shape `(batch, size)`.
 
     Raises:
-        ValueError: If `mode` is unknown; if `mode="copy"` and the encoder states do not have the
-            sizes of the decoder states; or if the layer was built with an `encoder_state` but is
-            called without it.
+        ValueError: If `mode` is unknown, `mode="copy"` and the sizes of encoder and decoder states
+            differ, or the layer was built with an `encoder_state` but is called without it.
 
     Example:
 

@@ -1,9 +1,9 @@
-"""Diverse beam search: a group of beams is penalized for tokens that previous groups select.
+"""Diverse beam search: a beam group is penalized for tokens that previous groups select.
 
 A candidate is a beam with one additional token. A group of M beams finds its 2M best candidates.
-The 2K candidates of all K beams form one row per batch entry. The first half of the row contains
-the M best candidates of each group, ordered by group. The second half contains the other M
-candidates of each group, in the same order. Only candidates in the first half may end a hypothesis.
+The 2K candidates of all K beams form one row per batch entry. Each group's M best candidates are in
+the first half of the row, ordered by group. Its other M candidates are in the second half, in the
+same order. Only candidates in the first half may end a hypothesis.
 """
 
 from collections.abc import Callable
@@ -24,19 +24,19 @@ def candidates_of_groups(
     num_groups: int,
     strength: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the best continuations of the beams of each group.
+    """Returns the best continuations of the beams in each group.
 
     Args:
-        continue_group: Function of three arguments: the index of the first beam of a group, the
-            `token_log_probs` of the group minus the diversity penalty `(batch * group_size, V)`,
-            and the diversity penalty, float32 `(batch, V)` or `None`. It returns log probabilities
+        continue_group: Function of three arguments: the index of the first beam in a group, the
+            group's `token_log_probs` minus the diversity penalty `(batch * group_size, V)`, and the
+            diversity penalty, float32 `(batch, V)` or `None`. It returns log probabilities
             (float32), parents (int32 beam indices in the group) and tokens (int32), each of shape
             `(batch, 2 * group_size)`, best first.
         token_log_probs: Float32 tensor of shape `(batch * beams, V)`, log probabilities of the next
             tokens.
-        log_probs: Float32 tensor of shape `(batch, beams)`, log probabilities of the beams.
+        log_probs: Float32 tensor of shape `(batch, beams)`, beam log probabilities.
         num_groups: Int, number of groups. It must divide the number of beams.
-        strength: Float, penalty of a token for each selection by a previous group.
+        strength: Float, token penalty for each selection by a previous group.
 
     Returns:
         Tuple of log probabilities, parents and tokens, each of shape `(batch, 2 * beams)`, in the
@@ -68,7 +68,7 @@ def candidates_of_groups(
 
 
 def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
-    """Selects the best open candidates of each group, as many as the group has beams.
+    """Selects the best open candidates in each group, as many as it has beams.
 
     Args:
         log_probs: Float32 tensor of shape `(batch, 2 * beams)`, in the order of
@@ -77,7 +77,7 @@ def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
         num_groups: Int, number of groups.
 
     Returns:
-        Int32 tensor of shape `(batch, beams)`, indices of candidates.
+        Int32 tensor of shape `(batch, beams)`, candidate indices.
     """
     candidates = is_end.shape[1]
     beams = candidates // 2
@@ -97,7 +97,7 @@ def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
 
 
 def is_repeated(token_ids: Tensor, counts: Tensor) -> Tensor:
-    """Returns whether a hypothesis equals a previous hypothesis of the same batch entry.
+    """Returns whether a hypothesis equals a previous hypothesis in the same batch entry.
 
     Args:
         token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`.

@@ -9,7 +9,7 @@ from keras_attn._backend.top_k import top_k
 from keras_attn._types import Tensor
 
 NEVER = -3e38
-"""Log probability of tokens that pad the vocabulary: finite, and lower than all others."""
+"""Log probability of vocabulary padding: finite, and lower than all others."""
 
 
 def best_continuations(
@@ -19,22 +19,21 @@ def best_continuations(
     penalized_token_ids: Iterable[int],
     count: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the most probable continuations of the K beams of each batch entry.
+    """Returns the most probable continuations of the K beams in each batch entry.
 
     A beam has one continuation for each of the V tokens. Sorting all K * V continuations would be
-    slow, so the function divides the vocabulary into blocks, and first sorts the maxima of the
-    blocks. The `count` best continuations are in the `count` blocks with the largest maxima. The
-    maxima ignore the penalties, so a block that contains penalized tokens can be worse than its
-    maximum. For each such block, the function selects one additional block. With n blocks per beam,
-    one of them with penalized tokens, the function sorts K * n maxima and (count + K) * V / n
-    continuations. If V has no suitable divisor, the vocabulary is padded with tokens that are never
-    selected.
+    slow, so the function divides the vocabulary into blocks, and first sorts the block maxima. The
+    `count` best continuations are in the `count` blocks with the largest maxima. The maxima ignore
+    the penalties, so a block that contains penalized tokens can be worse than its maximum. For each
+    such block, the function selects one additional block. With n blocks per beam, one of them with
+    penalized tokens, the function sorts K * n maxima and (count + K) * V / n continuations. If V
+    has no suitable divisor, the vocabulary is padded with tokens that are never selected.
 
     Args:
         token_log_probs: Float32 tensor of shape `(batch * beams, V)`, log probabilities of the next
             tokens.
-        log_probs: Float32 tensor of shape `(batch, beams)`, log probabilities of the beams.
-        penalties: Float32 tensor of shape `(V,)`, added to the log probabilities of the tokens.
+        log_probs: Float32 tensor of shape `(batch, beams)`, beam log probabilities.
+        penalties: Float32 tensor of shape `(V,)`, added to the tokens' log probabilities.
         penalized_token_ids: Iterable of ints, all tokens with a negative penalty.
         count: Int, number of continuations, at most beams * V.
 

@@ -1,4 +1,4 @@
-"""Candidates: the best continuations of the open beams at a step of a beam search."""
+"""Candidates: the best continuations of the open beams at a beam search step."""
 
 import dataclasses
 from collections.abc import Collection
@@ -18,7 +18,7 @@ from keras_attn.search.logits import IMPOSSIBLE
 
 @dataclasses.dataclass(frozen=True)
 class Candidates:
-    """The 2K best continuations of the K open beams of each batch entry.
+    """The 2K best continuations of the K open beams in each batch entry.
 
     The module `beam_groups` documents their order. A dead end is a beam whose next tokens are all
     impossible.
@@ -64,21 +64,21 @@ def find_candidates(
     dead_end_token_id: int | None = None,
     with_token_log_probs: bool = False,
 ) -> Candidates:
-    """Finds the 2K best continuations of the K beams of each batch entry.
+    """Finds the 2K best continuations of the K beams in each batch entry.
 
     Args:
         next_log_probs: Float32 tensor of shape `(batch * beams, V)`, log probabilities of the next
             tokens.
-        beam_log_probs: Float32 tensor of shape `(batch, beams)`, log probabilities of the beams.
-        penalties: Float32 tensor of shape `(V,)`, added to the log probabilities of the tokens.
+        beam_log_probs: Float32 tensor of shape `(batch, beams)`, beam log probabilities.
+        penalties: Float32 tensor of shape `(V,)`, added to the tokens' log probabilities.
         penalized_token_ids: Set of ints, all tokens with a negative penalty.
         forced: Result of `prefix.forced_tokens`, the next tokens of the prefixes, or `None`.
         num_groups: Int, see `BeamDecoder`.
         diversity_strength: Float, see `BeamDecoder`.
         must_end: Boolean tensor of shape `(batch, 1)`. `True` if this step appends the end token to
-            all open beams of the batch entry, with the log probability 0. Defaults to `None`: all
+            all open beams in the batch entry, with the log probability 0. Defaults to `None`: all
             `False`.
-        end_token_id: Int, id of the end token. Defaults to `2`.
+        end_token_id: Int, end token id. Defaults to `2`.
         dead_end_token_id: Int, new token of a candidate whose parent is a dead end, usually the
             padding. Defaults to `None`: the function assumes that dead ends cannot occur.
         with_token_log_probs: Bool, whether the result has `token_log_probs`. Defaults to `False`.
@@ -145,15 +145,15 @@ def find_candidates(
 def extend_histories(
     beams: TensorDict, candidates: Candidates, weights: Any, step: int | Tensor
 ) -> TensorDict:
-    """Appends the new tokens and their values to the histories of the parent beams.
+    """Appends the new tokens and their values to their parent beams' histories.
 
     Args:
         beams: Dict of the open beams, with `token_ids` `(batch, beams, steps)` and optionally
             `token_log_probs` `(batch, beams, steps)`, `alignments` `(batch, beams, steps, source)`
             and `coverage` `(batch, beams, source)`.
         candidates: `Candidates`.
-        weights: Float tensor of shape `(batch, beams, source)`, the attention weights of this step,
-            or `None`.
+        weights: Float tensor of shape `(batch, beams, source)`, this step's attention weights, or
+            `None`.
         step: Int or scalar int32 tensor, number of previous tokens.
 
     Returns:

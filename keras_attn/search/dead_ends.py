@@ -1,4 +1,4 @@
-"""Dead ends of a beam search. A dead end is a beam whose next tokens are all impossible.
+"""Dead ends in a beam search. A dead end is a beam whose next tokens are all impossible.
 
 A dead end is added to the pool of finished hypotheses with its tokens and its score, and ranks
 below all finished hypotheses. For this purpose, the pool sorts hypotheses by rank:
@@ -41,13 +41,13 @@ def find_dead_ends(
             in the order of `candidates_of_groups`.
         parents: Int32 tensor of shape `(batch, 2 * beams)`, indices of the beams that the
             candidates continue.
-        beam_log_probs: Float32 tensor of shape `(batch, beams)`, log probabilities of the beams
-            before this step.
+        beam_log_probs: Float32 tensor of shape `(batch, beams)`, beam log probabilities before this
+            step.
         num_groups: Int, number of groups.
 
     Returns:
         Tuple of a boolean tensor of shape `(batch, 2 * beams)`, whether a candidate represents a
-        dead end, and an int32 array of shape `(2 * beams,)`, the index of the represented beam.
+        dead end, and an int32 array of shape `(2 * beams,)`, the represented beam's index.
     """
     num_beams = beam_log_probs.shape[1]
     candidates = np.arange(2 * num_beams)
@@ -63,11 +63,11 @@ def find_dead_ends(
 
 
 def ranks_of_dead_ends(scores: Tensor) -> Tensor:
-    """Returns the float32 ranks of dead ends with the given scores."""
+    """Returns the float32 ranks for dead ends with the given scores."""
     return (scores - SHIFT) * SCALE
 
 
 def ranks_to_scores(ranks: Tensor) -> Tensor:
-    """Returns the scores of hypotheses with the given ranks, and `IMPOSSIBLE` for missing ones."""
+    """Returns the scores for hypotheses with the given ranks, and `IMPOSSIBLE` for missing ones."""
     scores = ops.where(ranks > IMPOSSIBLE, ranks, ranks / SCALE + SHIFT)
     return ops.where(ranks > NO_RANK / 2, scores, IMPOSSIBLE)

@@ -1,4 +1,4 @@
-"""Pool of the finished hypotheses of a beam search, best first."""
+"""Pool of finished hypotheses in a beam search, best first."""
 
 from keras import ops, tree
 
@@ -13,11 +13,11 @@ from keras_attn.search.logits import IMPOSSIBLE
 def new_pool(max_lengths: Tensor, num_hypotheses: int, capacity: int) -> TensorDict:
     """Creates an empty pool.
 
-    If the maximum length of a batch entry is 0, its pool contains the empty hypothesis.
+    If a batch entry's maximum length is 0, its pool contains the empty hypothesis.
 
     Args:
         max_lengths: Int32 tensor of shape `(batch,)`.
-        num_hypotheses: Int, size of the pool.
+        num_hypotheses: Int, pool size.
         capacity: Int, number of columns if buffers cannot grow in a loop.
 
     Returns:
@@ -42,8 +42,8 @@ def add_to_pool(
 
     Args:
         pool: Dict returned by `new_pool`, optionally with further buffers that have a step axis.
-        found: Dict with the same keys: the hypotheses of this step. Its buffers are longer by one
-            step than the buffers of `pool`. Hypotheses with the rank `NO_RANK` are not added.
+        found: Dict with the same keys: this step's hypotheses. Its buffers are longer by one step
+            than those in `pool`. Hypotheses with the rank `NO_RANK` are not added.
         step: Scalar int32 tensor, number of previous tokens.
         batch: Int or scalar int32 tensor, batch size, which must not change in the loop.
 

@@ -9,18 +9,18 @@ from keras_attn.search.search import Search
 
 
 class IndependentSearch(Search):
-    """Base class of searches whose hypotheses are independent of each other.
+    """Base class for searches whose hypotheses are independent of each other.
 
     A subclass overrides the property `num_open_hypotheses` and the method `choose`, which selects
     the next tokens.
     """
 
     def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
-        """Selects the next token of each hypothesis.
+        """Selects the next token for each hypothesis.
 
         Args:
             allowed: Float32 tensor of shape `(batch * hypotheses, V)`, log probabilities.
-            carry: Carry of the search.
+            carry: The search's carry.
 
         Returns:
             Tuple of tokens, int32, and their log probabilities, both of shape `(batch * hypotheses,

@@ -16,11 +16,11 @@ LARGEST_LOGIT = 1e30
 
 
 def log_softmax_of_infinite(logits: Tensor) -> Tensor:
-    """Returns the log probabilities of logits that may be infinite.
+    """Returns log probabilities for logits that may be infinite.
 
-    A logit of minus infinity makes a token impossible. If all tokens of a row are impossible, they
+    A logit of minus infinity makes a token impossible. If all tokens in a row are impossible, they
     all get the log probability `IMPOSSIBLE`. Tokens with a logit of infinity are equally likely,
-    and all other tokens of the row are impossible. A row with NaN remains NaN.
+    and all other tokens in the row are impossible. A row with NaN remains NaN.
 
     Args:
         logits: Float32 tensor of shape `(rows, V)`.
@@ -53,7 +53,7 @@ def penalties(
         Float32 tensor of shape `(V,)`.
 
     Raises:
-        ValueError: If a token is outside of the vocabulary.
+        ValueError: If a token is not in the vocabulary.
     """
     if max([end_token_id, *suppressed_token_ids]) >= vocabulary_size:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Loop over the steps of a search, implemented with the while loop of the backend."""
+"""Loop over search steps, implemented with the backend's while loop."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ from keras_attn._types import Tensor, TensorDict
 from keras_attn.decoders.step_decoder import StepDecoder
 
 BUFFERS = ("token_ids", "token_log_probs", "alignments")
-"""Names of the values of hypotheses that have an axis of steps."""
+"""Names of the hypothesis values that have a step axis."""
 
 
 def run_search(
@@ -28,7 +28,7 @@ def run_search(
     max_lengths: Tensor,
     num_open_hypotheses: int,
 ) -> TensorDict:
-    """Runs the steps of a search until all batch entries are done.
+    """Runs search steps until all batch entries are done.
 
     On backends where tensors can change their shape in a loop, there are two nested loops to save
     computation. The inner loop runs the steps until more than a quarter of the batch entries are
@@ -108,7 +108,7 @@ def _take_steps(advance, carry, memory, max_lengths, condition):
 
 
 def _take_blocks(advance, decoder, carry, memory, max_lengths):
-    """Runs the steps of a search with buffers that grow in blocks.
+    """Runs search steps with buffers that grow in blocks.
 
     The shapes in the inner loop do not change: LiteRT allocates its tensors once for each block.
     """
@@ -142,7 +142,7 @@ def _take_blocks(advance, decoder, carry, memory, max_lengths):
 
 
 def _widen(values, steps):
-    """Adds unused columns to the buffers among the values of hypotheses."""
+    """Adds unused columns to the buffers among hypothesis values."""
     return {
         name: growing_buffer.widen(value, steps) if name in BUFFERS else value
         for name, value in values.items()
@@ -158,7 +158,7 @@ def _num_done(done):
 
 
 def _select(carry, rows, num_open_hypotheses):
-    """Selects the batch entries `rows` of a carry."""
+    """Selects the batch entries `rows` in a carry."""
     first = rows[:, None] * num_open_hypotheses
     beams = ops.reshape(first + ops.arange(num_open_hypotheses, dtype="int32"), (-1,))
     return {
@@ -168,16 +168,16 @@ def _select(carry, rows, num_open_hypotheses):
 
 
 def _update(results, hypotheses, rows):
-    """Replaces the rows of some batch entries in the results.
+    """Replaces some batch entries' rows in the results.
 
-    TensorFlow cannot scatter into an empty tensor, such as the alignments of an empty source.
-    Therefore the function scatters row indices into a vector, and gathers the rows of the tensors.
+    TensorFlow cannot scatter into an empty tensor, such as alignments for an empty source.
+    Therefore the function scatters row indices into a vector, and gathers the tensors' rows.
 
     Args:
         results: Dict of tensors of shape `(batch, n)` or `(batch, n, steps, ...)`.
         hypotheses: Dict of tensors of shape `(rows, n)` or `(rows, n, new_steps, ...)` with
             `new_steps >= steps`, the new rows. Old rows are padded with zeros to `new_steps`.
-        rows: Int32 tensor of shape `(rows,)`, indices of the new rows.
+        rows: Int32 tensor of shape `(rows,)`, new row indices.
 
     Returns:
         The new results.

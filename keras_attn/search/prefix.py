@@ -1,4 +1,4 @@
-"""Prefixes: tokens at the beginning of all hypotheses of a batch entry."""
+"""Prefixes: tokens at the beginning of all hypotheses in a batch entry."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,7 +19,7 @@ def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | N
 
     Args:
         prefix_ids: Int tensor.
-        pad_token_id: Int, id of padding. It may be outside of the vocabulary.
+        pad_token_id: Int, padding id. It may be outside of the vocabulary.
         vocabulary_size: Int, or `None` if it is unknown.
 
     Raises:
@@ -48,8 +48,8 @@ def broadcast_prefix(
     Args:
         prefix_ids: Int tensor of shape `(batch, prefix)` or `(1, prefix)`, padded on the right.
         max_lengths: Int32 tensor of shape `(batch,)`, determines the batch size.
-        pad_token_id: Int, id of padding on the right. At padding, the search may select any token.
-        first_ids: List of ids that are inserted before each prefix. Defaults to `()`.
+        pad_token_id: Int, padding id. At padding, the search may select any token.
+        first_ids: List of ids to insert before each prefix. Defaults to `()`.
 
     Returns:
         Int32 tensor of shape `(batch, len(first_ids) + prefix + 1)`, with `END_OF_ROW` in place of
@@ -74,14 +74,14 @@ def forced_tokens(
     num_open_hypotheses: int,
     num_unscored: int | None = 0,
 ) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Returns the tokens of the prefixes at the current step.
+    """Returns the prefixes' tokens at the current step.
 
     Args:
-        carry: Carry of a search. Its optional entry `prefix` is a result of `broadcast_prefix`.
+        carry: A search's carry. Its optional entry `prefix` is a result of `broadcast_prefix`.
         log_probs_of_step: Function that returns the log probabilities of the next tokens, float32
             `(batch * hypotheses, V)`. It is called if the prefix tokens are scored.
         num_open_hypotheses: Int, number of open hypotheses per batch entry.
-        num_unscored: Int. The first `num_unscored` tokens of the prefix get the log probability 0.
+        num_unscored: Int. The first `num_unscored` prefix tokens get the log probability 0.
             `None` for all prefix tokens. Defaults to `0`.
 
     Returns:

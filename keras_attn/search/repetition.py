@@ -12,18 +12,17 @@ from keras_attn.search.logits import IMPOSSIBLE
 def penalize_repetition(
     logits: Tensor, token_ids: Tensor, step: int | Tensor, penalty: float
 ) -> Tensor:
-    """Makes the previous tokens of a hypothesis less probable.
+    """Makes a hypothesis's previous tokens less probable.
 
-    With p = `penalty`, the function replaces the logit x of each previous token by:
+    With p = `penalty`, the function replaces each previous token's logit x by:
 
         x / p  if x > 0,  else  x p
 
     The penalty was introduced in section 4.1 of [Keskar et al.,
     2019](https://arxiv.org/abs/1909.05858). The paper always divides x, which would make tokens
-    with negative logits more probable. CTranslate2 and the greedy search and sampling of Hugging
-    Face Transformers use the same formula as this function. The beam search of Hugging Face
-    Transformers applies the formula to log probabilities instead, so the same penalty has a
-    different effect.
+    with negative logits more probable. CTranslate2 and Hugging Face Transformers' greedy search and
+    sampling use the same formula as this function. The beam search in Transformers applies the
+    formula to log probabilities instead, so the same penalty has a different effect.
 
     Args:
         logits: Float32 tensor of shape `(batch * hypotheses, V)`.
@@ -53,7 +52,7 @@ def penalize_repetition(
 def forbid_repeated_ngrams(
     log_probs: Tensor, token_ids: Tensor, step: int | Tensor, size: int
 ) -> Tensor:
-    """Makes tokens impossible that would repeat an n-gram of their hypothesis.
+    """Makes tokens impossible that would repeat an n-gram in their hypothesis.
 
     As in fairseq, the log probabilities of all other tokens do not change. [Paulus et al.,
     2018](https://arxiv.org/abs/1705.04304), section 2.5, used this method with trigrams.
@@ -89,7 +88,7 @@ def _of_rows(token_ids, step, logits):
 
 
 def _places(tokens):
-    """Returns row and token indices of all tokens, int32 `(rows * steps, 2)`."""
+    """Returns row and token indices for all tokens, int32 `(rows * steps, 2)`."""
     rows = ops.arange(ops.shape(tokens)[0], dtype="int32")[:, None]
     rows = ops.broadcast_to(rows, ops.shape(tokens))
     return ops.reshape(ops.stack([rows, tokens], axis=-1), (-1, 2))

@@ -7,7 +7,7 @@ def check_rows_or_one(name: str, axes: Sequence[str], values: Tensor, max_length
     """Raises a `ValueError` unless a tensor has one row per batch entry, or a single row.
 
     Args:
-        name: String, name of the argument.
+        name: String, argument name.
         axes: Sequence of strings, names of the axes after the batch axis.
         values: Tensor of shape `(batch, ...)` or `(1, ...)`.
         max_lengths: Tensor of shape `(batch,)`, determines the batch size.

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-# White space of Unicode. Four separators, which `\s` of Python also matches, are not white space.
+# Unicode white space. Four separators, which `\s` in Python also matches, are not white space.
 _SPACES = re.compile(r"[^\S\x1c-\x1f]*")
 _LAST_SPACES = re.compile(r"[^\S\x1c-\x1f]*$")
 
@@ -15,15 +15,15 @@ _LAST_SPACES = re.compile(r"[^\S\x1c-\x1f]*$")
 class AddedToken:
     """A string that is one id wherever a text contains it, whatever surrounds it.
 
-    The arguments are those of `AddedToken` in the library `tokenizers`. The token is searched in
-    the text before it is normalized.
+    The arguments are the same as for `AddedToken` in the library `tokenizers`. The token is
+    searched in the text before normalization.
 
     Args:
         content: String, the token.
         id: Int, its id.
         special: Bool, whether the token is removed when ids are decoded. Defaults to `False`.
-        lstrip: Bool, whether the token includes the white space before it. Defaults to `False`.
-        rstrip: Bool, whether the token includes the white space after it. Defaults to `False`.
+        lstrip: Bool, whether the token includes white space before it. Defaults to `False`.
+        rstrip: Bool, whether the token includes white space after it. Defaults to `False`.
         single_word: Bool, whether the token is only found as a whole word. Defaults to `False`.
 
     Raises:
@@ -52,7 +52,7 @@ class AddedToken:
             raise ValueError(f"Expected id to be an int of at least 0. Received: id={self.id!r}.")
 
     def entries(self) -> dict[str, Any]:
-        """Returns a dict from the names of the arguments to their values, without `False`."""
+        """Returns a dict from argument names to values, without `False`."""
         return {name: value for name, value in vars(self).items() if value is not False}
 
 
@@ -60,13 +60,13 @@ class AddedTokenSplitter:
     """Finds the added tokens in texts.
 
     At each position, the longest token wins. A token that `single_word` forbids hides the tokens
-    inside of it, as in the library `tokenizers`.
+    inside it, as in the library `tokenizers`.
 
     Args:
         tokens: Iterable of `AddedToken`s.
-        space_token_id: Int, id that is inserted between white space and a token after it, see
+        space_token_id: Int, id to insert between white space and a token after it, see
             `SentencePieceTokenizer`. Defaults to `None`: no id.
-        ends_with_space: Function of a text that returns whether the normalized text ends with a
+        ends_with_space: Function `(text)` that returns whether the normalized text ends with a
             space. Defaults to a test for white space without normalization.
     """
 
@@ -83,9 +83,9 @@ class AddedTokenSplitter:
         self._pattern = re.compile("|".join(map(re.escape, longest_first)))
 
     def split(self, text: str) -> list[str | int]:
-        """Returns the parts of a text: strings, and the ids of the added tokens between them."""
+        """Splits a text into strings, and the ids of added tokens between them."""
         parts: list[str | int] = []
-        end = 0  # of the last token
+        end = 0  # end of the last token
         for match in self._pattern.finditer(text):
             token = self.tokens[match.group()]
             start, stop = match.span()
@@ -112,7 +112,7 @@ class AddedTokenSplitter:
 
         Args:
             texts: List of strings.
-            encode: Function that encodes the parts of the texts that are not added tokens.
+            encode: Function that encodes the parts between added tokens.
 
         Returns:
             One list of ids per text.
@@ -128,7 +128,7 @@ class AddedTokenSplitter:
 
 
 def _is_word(character: str) -> bool:
-    """Returns whether a character is a word character of Unicode, such as a letter or a mark."""
+    """Returns whether a character is a Unicode word character, such as a letter or a mark."""
     category = unicodedata.category(character)
     return category[0] in "LM" or category in ("Nd", "Nl", "Pc") or character in "\u200c\u200d"
 
@@ -136,13 +136,13 @@ def _is_word(character: str) -> bool:
 def clean_up_spaces(text: str) -> str:
     """Removes spaces before punctuation and English contractions.
 
-    This is the function of transformers for `clean_up_tokenization_spaces`.
+    The same function implements `clean_up_tokenization_spaces` in transformers.
 
     Args:
         text: String.
     """
-    for found, replacement in CLEANED:
-        text = text.replace(found, replacement)
+    for spaced, replacement in CLEANED:
+        text = text.replace(spaced, replacement)
     return text
 
 
@@ -158,4 +158,4 @@ CLEANED = (
     (" 've", "'ve"),
     (" 're", "'re"),
 )
-"""Pairs of strings, in the order of their replacement."""
+"""Pairs of strings, in replacement order."""

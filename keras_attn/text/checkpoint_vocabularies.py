@@ -1,4 +1,4 @@
-"""Vocabularies of checkpoints that derive their ids from a SentencePiece model.
+"""Vocabularies for checkpoints that derive their ids from a SentencePiece model.
 
 Each function returns the ids that Hugging Face's tokenizers assign to the pieces. Pass the result
 to `renumber_pieces`.
@@ -10,17 +10,17 @@ from keras_attn.text.renumber_pieces import parse_sentencepiece_model
 
 
 def fairseq_vocabulary(model: bytes, language_codes: Sequence[str] = ()) -> dict[str, int]:
-    """Returns the vocabulary of mBART, mBART-50, NLLB and XLM-RoBERTa.
+    """Returns the vocabulary for mBART, mBART-50, NLLB and XLM-RoBERTa.
 
-        <s> 0, <pad> 1, </s> 2, <unk> 3, pieces of the model, codes of languages, <mask>
+        <s> 0, <pad> 1, </s> 2, <unk> 3, model pieces, language codes, <mask>
 
-    In the SentencePiece model, the ordinary pieces begin at id 3. In this vocabulary, they begin at
-    id 4, because fairseq has one more special token.
+    In the SentencePiece model, ordinary pieces begin at id 3. In this vocabulary, they begin at id
+    4, because fairseq uses one more special token.
 
     Args:
-        model: Bytes of `sentencepiece.bpe.model`.
-        language_codes: List of strings, such as `["ar_AR", "cs_CZ", ...]`, in the order of the
-            checkpoint. Defaults to `()`: XLM-RoBERTa has no codes.
+        model: Bytes, `sentencepiece.bpe.model`.
+        language_codes: List of strings, such as `["ar_AR", "cs_CZ", ...]`, in checkpoint order.
+            Defaults to `()`: XLM-RoBERTa uses no codes.
 
     Returns:
         Dict from pieces to ids.
@@ -37,17 +37,17 @@ def fairseq_vocabulary(model: bytes, language_codes: Sequence[str] = ()) -> dict
 
 
 def t5_vocabulary(model: bytes, num_sentinels: int = 100) -> dict[str, int]:
-    """Returns the vocabulary of T5, mT5 and Flan-T5.
+    """Returns the vocabulary for T5, mT5 and Flan-T5.
 
-        pieces of the model, <extra_id_99>, ..., <extra_id_1>, <extra_id_0>
+        model pieces, <extra_id_99>, ..., <extra_id_1>, <extra_id_0>
 
-    The sentinels `<extra_id_...>` mark removed spans of text ([Raffel et al.,
+    The sentinels `<extra_id_...>` mark removed text spans ([Raffel et al.,
     2020](https://arxiv.org/abs/1910.10683), section 3.1.4). Sentinels that the SentencePiece model
     already contains are not added again.
 
     Args:
-        model: Bytes of `spiece.model`.
-        num_sentinels: Int, number of sentinels: `extra_ids` in the configuration of the checkpoint.
+        model: Bytes, `spiece.model`.
+        num_sentinels: Int, number of sentinels: `extra_ids` in the checkpoint configuration.
             Defaults to `100`.
 
     Returns:
@@ -68,13 +68,13 @@ def t5_vocabulary(model: bytes, num_sentinels: int = 100) -> dict[str, int]:
 
 
 def pegasus_vocabulary(model: bytes, offset: int = 103) -> dict[str, int]:
-    """Returns the vocabulary of Pegasus.
+    """Returns the vocabulary for Pegasus.
 
-        <pad> 0, </s> 1, <mask_1> 2, <mask_2> 3, <unk_2> 4, ..., <unk_102> 104, pieces of the model
+        <pad> 0, </s> 1, <mask_1> 2, <mask_2> 3, <unk_2> 4, ..., <unk_102> 104, model pieces
 
     Args:
-        model: Bytes of `spiece.model`.
-        offset: Int, number of mask and unknown ids that are inserted before the other pieces.
+        model: Bytes, `spiece.model`.
+        offset: Int, number of mask and unknown ids inserted before the other pieces.
             Defaults to `103`.
 
     Returns:
@@ -95,5 +95,5 @@ def pegasus_vocabulary(model: bytes, offset: int = 103) -> dict[str, int]:
 
 
 def _pieces(model):
-    """Returns the list of all pieces of a SentencePiece model."""
+    """Returns all pieces in a SentencePiece model."""
     return [piece.piece for piece in parse_sentencepiece_model(model).pieces]

@@ -5,11 +5,11 @@ def is_complete_model(model: bytes) -> bool:
     """Returns whether a SentencePiece model is complete, including the normalizer at its end.
 
     A model is a protocol buffer with the fields 1 (pieces), 2 (trainer) and 3 (normalizer). A model
-    that was truncated after a piece is also a valid protocol buffer, and SentencePiece would load
-    it as a smaller vocabulary.
+    truncated after a piece is also a valid protocol buffer, and SentencePiece would load it as a
+    smaller vocabulary.
 
     Args:
-        model: Bytes of a SentencePiece model.
+        model: Bytes, a SentencePiece model.
     """
     position, fields = 0, set()
     try:

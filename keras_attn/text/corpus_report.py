@@ -1,4 +1,4 @@
-"""Description of the files of a corpus: counts, special ids and checksums."""
+"""Description of corpus files: counts, special ids and checksums."""
 
 import dataclasses
 import hashlib
@@ -16,16 +16,16 @@ _SIDES = ("source", "target")
 
 @dataclasses.dataclass
 class CorpusReport:
-    """Content of `corpus.json`, with which the files of a corpus are compared when they are loaded.
+    """Content of `corpus.json`, used to check corpus files when they are loaded.
 
     Args:
         kept: Int, number of sentence pairs.
-        dropped_empty: Int, number of pairs that were dropped because a side has no tokens.
-        dropped_long: Int, number of pairs that were dropped because a side is too long.
-        source_tokens: Int, number of ids of all source sentences.
-        target_tokens: Int, number of ids of all target sentences.
-        source_special_token_ids: `SpecialTokenIds` of the source.
-        target_special_token_ids: `SpecialTokenIds` of the target.
+        dropped_empty: Int, number of pairs dropped because a side contains no tokens.
+        dropped_long: Int, number of pairs dropped because a side is too long.
+        source_tokens: Int, number of ids in all source sentences.
+        target_tokens: Int, number of ids in all target sentences.
+        source_special_token_ids: `SpecialTokenIds` for the source.
+        target_special_token_ids: `SpecialTokenIds` for the target.
         sha256: Dict from file names to checksums. Defaults to `None`: unknown, as for a corpus
             written by an older version.
     """
@@ -40,7 +40,7 @@ class CorpusReport:
     sha256: dict[str, str] | None = None
 
     def write(self, directory: str | PathLike) -> None:
-        """Computes the checksums of the files of a corpus, and writes `corpus.json`."""
+        """Computes checksums of the corpus files, and writes `corpus.json`."""
         paths = [path for side in _SIDES for path in file_paths(directory, side)]
         self.sha256 = {path.name: _checksum(path) for path in paths}
         entries = dataclasses.asdict(self)
@@ -75,10 +75,10 @@ class CorpusReport:
             ) from error
 
     def load(self, directory: str | PathLike, side: str) -> EncodedSentences:
-        """Loads and checks the sentences of a side.
+        """Loads and checks one side's sentences.
 
         Raises:
-            ValueError: If the size, the checksum or the content of a file is wrong.
+            ValueError: If a file's size, checksum or content is wrong.
         """
         num_tokens, special_token_ids = (
             getattr(self, f"{side}_{name}") for name in ("tokens", "special_token_ids")

@@ -15,7 +15,7 @@ from keras_attn.text.encoded_sentences import file_paths
 from keras_attn.text.tokenizer import SpecialTokenIds, Tokenizer
 
 _PAIRS_PER_CHUNK = 8192
-_CHARACTERS_PER_TOKEN = 32  # the runtime has the same limit
+_CHARACTERS_PER_TOKEN = 32  # the same limit as in the runtime
 
 TextPath = str | PathLike
 
@@ -26,7 +26,7 @@ def encode_pairs(
     max_lengths: tuple[int, int],
     directory: TextPath,
 ) -> CorpusReport:
-    """Encodes two text files into the files of a corpus.
+    """Encodes two text files into corpus files.
 
     See `ParallelCorpus.encode`. Each argument is a pair of values for source and target.
 
@@ -76,7 +76,7 @@ def encode_pairs(
 
 
 def _read_pairs(source_path: TextPath, target_path: TextPath) -> Iterator[tuple[str, str]]:
-    """Yields pairs of lines. Raises a `ValueError` if the files have different numbers of lines."""
+    """Yields pairs of lines. Raises a `ValueError` if the numbers of lines differ."""
     count = 0
     lines = zip_longest(read_lines(source_path), read_lines(target_path))
     for count, (source, target) in enumerate(lines, start=1):
@@ -106,8 +106,8 @@ def _encode(
     Args:
         tokenizer: `Tokenizer`.
         texts: List of strings.
-        lines: List of the line number of each text.
-        path: Path of the text file, for the error message.
+        lines: List, each text's line number.
+        path: Text file path, for the error message.
     """
     rows = tokenizer.encode(texts)
     if len(rows) != len(texts):

@@ -11,7 +11,7 @@ import numpy as np
 from keras_attn.text.tokenizer import SpecialTokenIds
 
 _IDS_PER_BLOCK = 2**20
-"""Number of ids that are checked at a time, which limits the memory of the check."""
+"""Number of ids to check at a time, which limits the memory needed."""
 
 _LARGEST = 2**31 - 1
 """Largest id, because files and batches contain int32."""
@@ -21,16 +21,16 @@ class EncodedSentences:
     """Stores sentences of token ids in two arrays with random access.
 
     Sentence `i` is `ids[offsets[i]:offsets[i + 1]]`, without start, end and padding ids. `load`
-    memory-maps both arrays, so the corpus may be larger than the main memory.
+    memory-maps both arrays, so the corpus may be larger than main memory.
 
     A sentence may contain neither the padding id nor the end id: a model would ignore or end the
     sentence there.
 
     Args:
-        ids: Int32 array of shape `(num_tokens,)`, ids of at least 0.
-        offsets: Int64 array of shape `(num_sentences + 1,)`. The first offset is 0, the last offset
-            is `num_tokens`, and the offsets do not decrease.
-        special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`: the ids that
+        ids: Int32 array with shape `(num_tokens,)`, ids of at least 0.
+        offsets: Int64 array with shape `(num_sentences + 1,)`. The first offset is 0, the last is
+            `num_tokens`, and the offsets do not decrease.
+        special_token_ids: The tokenizer's `SpecialTokenIds`. Defaults to `None`: the ids that
             `SentencePieceTokenizer.train` uses.
 
     Raises:
@@ -108,13 +108,13 @@ class EncodedSentences:
 
         Args:
             sentences: List of lists of ids.
-            special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`.
+            special_token_ids: The tokenizer's `SpecialTokenIds`. Defaults to `None`.
 
         Raises:
             ValueError: If an id is not an int in `[0, 2**31)`, or is the padding or end id.
         """
         offsets = np.cumsum([0, *map(len, sentences)], dtype=np.int64)
-        # Without empty lists, because NumPy creates a float array of an empty list.
+        # Without empty lists, because NumPy converts them to float arrays.
         rows = [np.asarray(sentence) for sentence in sentences if len(sentence)]
         ids = np.concatenate(rows) if rows else np.zeros(0, np.int32)
         if len(ids) and (ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() > _LARGEST):
@@ -134,9 +134,9 @@ class EncodedSentences:
         """Memory-maps the files written by `EncodedSentencesWriter`.
 
         Args:
-            directory: Path of the directory.
+            directory: Directory path.
             name: String, name of the sentences, such as `"source"`.
-            special_token_ids: `SpecialTokenIds` of the tokenizer. Defaults to `None`.
+            special_token_ids: The tokenizer's `SpecialTokenIds`. Defaults to `None`.
         """
         ids_path, offsets_path = file_paths(directory, name)
         # np.memmap cannot map an empty file.
@@ -147,7 +147,7 @@ class EncodedSentences:
         return len(self.offsets) - 1
 
     def __getitem__(self, row: int) -> np.ndarray:
-        """Returns the ids `(length,)` of a sentence. Negative rows count from the end."""
+        """Returns a sentence's ids `(length,)`. Negative rows count from the end."""
         if not isinstance(row, numbers.Integral) or isinstance(row, bool):
             raise TypeError(
                 f"Expected a row of type int. Received: row={row!r}. Use padded for several rows."
@@ -183,7 +183,7 @@ class EncodedSentences:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Int32 array `(num_sentences,)`, number of ids of each sentence, without special ids."""
+        """Int32 array `(num_sentences,)`, number of ids in each sentence, without special ids."""
         return np.diff(self.offsets).astype(np.int32)
 
     def padded(
@@ -196,15 +196,15 @@ class EncodedSentences:
         """Gathers sentences into one array, padded on the right.
 
         Args:
-            rows: Int array or list of shape `(batch,)`, sentence indices. Negative indices count
+            rows: Int array or list with shape `(batch,)`, sentence indices. Negative indices count
                 from the end.
-            width: Int, number of columns. It must be at least the length of the longest sentence,
-                including its special ids.
+            width: Int, number of columns, at least the length of the longest sentence including its
+                special ids.
             start_token_id: Int, id inserted before every sentence. Defaults to `None`: no id.
             end_token_id: Int, id appended to every sentence. Defaults to `None`: no id.
 
         Returns:
-            Int32 array of shape `(batch, width)`.
+            Int32 array with shape `(batch, width)`.
 
         Raises:
             ValueError: If `rows` are not integers, or `width` is too small.
@@ -234,5 +234,5 @@ class EncodedSentences:
 
 
 def file_paths(directory: str | PathLike, name: str) -> tuple[Path, Path]:
-    """Returns the paths of the ids (little-endian int32) and offsets (little-endian int64)."""
+    """Returns the paths for ids (little-endian int32) and offsets (little-endian int64)."""
     return Path(directory) / f"{name}.ids", Path(directory) / f"{name}.offsets"

@@ -10,35 +10,35 @@ from keras_attn.text.tokenizer import check_texts, rows_of_ids
 
 
 class HuggingFaceTokenizer:
-    """Tokenizer from a `tokenizer.json` of Hugging Face's library `tokenizers`.
+    """Tokenizer from a `tokenizer.json` for Hugging Face's library `tokenizers`.
 
-    Byte-level BPE (GPT-2, BART, RoBERTa) and WordPiece (BERT) tokenizers have this format. Files
-    that are exported for `keras_attn_runtime` contain the tokenizer. Exported files that take
-    strings as inputs, such as a SavedModel, cannot contain it.
+    Byte-level BPE (GPT-2, BART, RoBERTa) and WordPiece (BERT) tokenizers use this format. Files
+    exported for `keras_attn_runtime` contain the tokenizer. Exported files that take strings as
+    inputs, such as a SavedModel, cannot contain it.
 
     Args:
-        model: Bytes of `tokenizer.json`.
-        pad_token_id: Int, id of padding.
-        start_token_id: Int, first input of a decoder.
-        end_token_id: Int, id of the end of a sentence.
-        languages: Dict from names of languages to `Language`s. Defaults to `None`: no languages.
-        parse_special_tokens: Bool, whether special tokens that are typed in a text, such as
-            `"</s>"`, become their ids. By default they are ordinary characters. Pass `True` only
-            for texts that you wrote yourself, such as prompts of a chat template. Added tokens that
-            are not special always become their ids. Defaults to `False`.
+        model: Bytes, `tokenizer.json`.
+        pad_token_id: Int, padding id.
+        start_token_id: Int, a decoder's first input.
+        end_token_id: Int, id at the end of a sentence.
+        languages: Dict from language names to `Language`s. Defaults to `None`: no languages.
+        parse_special_tokens: Bool, whether special tokens typed in a text, such as `"</s>"`, become
+            their ids. By default they are ordinary characters. Pass `True` only for texts that you
+            wrote yourself, such as chat template prompts. Added tokens that are not special always
+            become their ids. Defaults to `False`.
 
     Attributes:
-        model: Bytes of `tokenizer.json`.
+        model: Bytes, `tokenizer.json`.
         vocabulary_size: Int, the largest id plus 1.
         pad_token_id, start_token_id, end_token_id: Ints.
-        unknown_token_id: Int, id of text outside of the vocabulary. If the tokenizer has no such
-            id, because it can encode every text, the attribute equals `pad_token_id`.
-        languages: Dict from names of languages to `Language`s.
+        unknown_token_id: Int, id for text outside the vocabulary. If the tokenizer can encode every
+            text and has no such id, it equals `pad_token_id`.
+        languages: Dict from language names to `Language`s.
         parse_special_tokens: Bool.
 
     Raises:
         ImportError: If the package `tokenizers` is not installed.
-        ValueError: If the bytes are not a tokenizer, or an id is outside of the vocabulary.
+        ValueError: If the bytes are not a tokenizer, or an id is outside the vocabulary.
 
     Example:
 
@@ -51,10 +51,10 @@ class HuggingFaceTokenizer:
     """
 
     format = "tokenizers"
-    """Name of the format in run directories and exported files."""
+    """Format name in run directories and exported files."""
 
     suffix = ".json"
-    """Suffix of the files that `save` writes."""
+    """Suffix of files written by `save`."""
 
     has_extra_pieces = False
 
@@ -73,7 +73,7 @@ class HuggingFaceTokenizer:
         try:
             text = self.model.decode()
             self._tokenizer: Any = tokenizers.Tokenizer.from_str(text)
-            own = json.loads(text)["model"]
+            parsed = json.loads(text)["model"]
         except Exception as error:  # `tokenizers` raises plain exceptions
             raise ValueError(
                 f"Expected the content of a tokenizer.json. Received: {len(self.model)} bytes that "
@@ -96,9 +96,9 @@ class HuggingFaceTokenizer:
                     f"Received: {name}={id_}."
                 )
         self.pad_token_id, self.start_token_id, self.end_token_id = map(int, ids.values())
-        unknown = own.get("unk_id")
+        unknown = parsed.get("unk_id")
         if unknown is None:
-            unknown = vocabulary.get(own.get("unk_token") or "", self.pad_token_id)
+            unknown = vocabulary.get(parsed.get("unk_token") or "", self.pad_token_id)
         self.unknown_token_id = int(unknown)
         self.languages = dict(languages or {})
         self.parse_special_tokens = parse_special_tokens
@@ -113,7 +113,7 @@ class HuggingFaceTokenizer:
 
         Args:
             path: Path of a `tokenizer.json`.
-            **arguments: Further arguments of the constructor.
+            **arguments: Further constructor arguments.
 
         Returns:
             A `HuggingFaceTokenizer`.
@@ -124,7 +124,7 @@ class HuggingFaceTokenizer:
         """Writes the `tokenizer.json` atomically.
 
         Args:
-            path: Path of the file.
+            path: File path.
         """
         with atomic_replace(path) as partial:
             partial.write_bytes(self.model)
@@ -136,17 +136,17 @@ class HuggingFaceTokenizer:
             texts: List of strings.
         """
         check_texts(texts)
-        found = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        rows = [each.ids for each in found]
+        encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        rows = [encoding.ids for encoding in encodings]
         if self._never_typed:
             return [self._without_special_tokens(row) for row in rows]
         return rows
 
     def _without_special_tokens(self, ids):
-        """Replaces the ids of special tokens that the model itself finds, by ids of their parts.
+        """Replaces special tokens that the model itself finds by the ids of their parts.
 
-        A unigram model has special tokens among its pieces. The option `encode_special_tokens` of
-        the library does not concern them.
+        A unigram model contains special tokens among its pieces. The library's option
+        `encode_special_tokens` does not concern them.
         """
         if self._never_typed.isdisjoint(ids):
             return ids
@@ -160,7 +160,7 @@ class HuggingFaceTokenizer:
         return rest
 
     def _parts(self, piece):
-        """Returns the ids of the first character of a piece and of the rest."""
+        """Returns the ids of a piece's first character and its rest."""
         ids = []
         for part in (piece[:1], piece[1:]):
             for token in self._tokenizer.model.tokenize(part) if part else []:
@@ -176,7 +176,7 @@ class HuggingFaceTokenizer:
         """Returns one text per row of ids, without special ids.
 
         Args:
-            ids: List of lists of ids, or an int array of shape `(batch, length)`.
+            ids: List of lists of ids, or an int array with shape `(batch, length)`.
 
         Returns:
             List of strings.
@@ -186,7 +186,7 @@ class HuggingFaceTokenizer:
         return self._tokenizer.decode_batch(rows, skip_special_tokens=True)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Returns the piece of each id, for one row of ids."""
+        """Returns each id's piece, for one row of ids."""
         return [self._pieces.get(id_, "") for id_ in rows_of_ids([ids])[0]]
 
 

@@ -4,30 +4,30 @@ from collections.abc import Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-    """Ids that select a language of a multilingual translation model.
+    """Ids that select a language in a multilingual translation model.
 
         source  = source_tag(target language), source_start, text, end token, source_end
         target  = target_start, translation
 
-    | model | ids of the language |
+    | model | language ids |
     |---|---|
     | M2M100, NLLB, mBART-50 | `source_start=[id], target_start=[id]` |
-    | mBART | `source_end=[id]`; the start token of the decoder is the target language |
+    | mBART | `source_end=[id]`; the decoder's start token is the target language |
     | Marian with several targets | `source_tag=[id]` |
 
     Pass a dict of languages to `SentencePieceTokenizer`. An exported file contains the dict, and a
-    request selects two of the languages: `Translator.translate(texts, source_language="eng_Latn",
+    request selects two languages: `Translator.translate(texts, source_language="eng_Latn",
     target_language="fra_Latn")`.
 
     Args:
-        source_start: List of ids that are inserted before a text in this language. The start token
-            of the source, if any, comes before these ids. Defaults to `()`.
-        source_end: List of ids that are appended to a text in this language, after the end token.
-            Defaults to `()`.
+        source_start: List of ids inserted before a text in this language. The source's start token,
+            if any, comes before them. Defaults to `()`.
+        source_end: List of ids appended to a text in this language, after the end token. Defaults
+            to `()`.
         target_start: List of ids at the beginning of a translation into this language. The search
             receives them as the first `prefix_ids`. Defaults to `()`.
-        source_tag: List of ids that are inserted before a text that is translated into this
-            language. Defaults to `()`.
+        source_tag: List of ids inserted before a text to translate into this language. Defaults to
+            `()`.
 
     Raises:
         ValueError: If an id is not an integer of at least 0.
@@ -53,5 +53,5 @@ class Language:
                 )
 
     def entries(self) -> dict[str, list[int]]:
-        """Returns a dict from the names of the arguments to their lists, without empty lists."""
+        """Returns a dict from argument names to lists, without empty lists."""
         return {name: list(ids) for name, ids in vars(self).items() if ids}

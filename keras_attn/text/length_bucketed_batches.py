@@ -22,73 +22,73 @@ from keras_attn.text.tokenizer import SpecialTokenIds
 if TYPE_CHECKING:
     import tensorflow as tf
 
-# Maximum length of a sampled segmentation, relative to the longest sentence of the corpus.
+# Maximum length of a sampled segmentation, relative to the longest sentence in the corpus.
 _MOST_GROWTH = 1.25
-# Number of pairs that are sampled at a time. A larger number needs more memory, and a smaller
-# number results in more padding.
+# Number of pairs to sample at a time. A larger number needs more memory, and a smaller number
+# results in more padding.
 _PAIRS_PER_CHUNK = 2**15
 
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 class LengthBucketedBatches(EpochBatches):
-    """Groups sentence pairs of similar lengths into batches of about the same number of tokens.
+    """Groups sentence pairs with similar lengths into batches with about the same number of tokens.
 
-    The pairs are sorted by the padded length of the longer sentence, then by the difference of the
-    two lengths, and divided into buckets of `batches_per_bucket` batches. Each epoch shuffles the
+    The pairs are sorted by the padded length of the longer sentence, then by the difference between
+    the lengths, and divided into buckets of `batches_per_bucket` batches. Each epoch shuffles the
     pairs in each bucket, divides the buckets into batches, and shuffles the batches. Every pair
-    occurs exactly once per epoch. The buckets and batch sizes only depend on the lengths, so all
-    epochs have the same number of steps. The content of step n only depends on the seed and n, so a
-    training can resume at any step, even in the middle of an epoch. The object needs 8 bytes of
-    memory per pair (about 32 bytes while it creates the buckets, and 16 bytes after it has shuffled
-    an epoch). The ids remain in the files of the corpus. Train with `keras_attn.training.fit(model,
-    batches)` or `model.fit(batches)`.
+    occurs exactly once per epoch. Buckets and batch sizes only depend on the lengths, so all epochs
+    have the same number of steps. The content of step n only depends on the seed and n, so training
+    can resume at any step, even in the middle of an epoch. The object needs 8 bytes of memory per
+    pair (about 32 bytes while it creates the buckets, and 16 bytes after it has shuffled an epoch).
+    The ids remain in the corpus files. Train with `keras_attn.training.fit(model, batches)` or
+    `model.fit(batches)`.
 
-    With `tokenizers`, the lengths are different in each epoch. Each epoch processes the corpus in
-    chunks of up to 32,768 randomly selected pairs. In each chunk, the segmentations are sampled,
-    and the pairs are sorted and divided into batches. All chunks have the same number of batches as
-    the first chunk of epoch 0. Only the ids of one chunk are in memory.
+    With `tokenizers`, the lengths differ in each epoch. Each epoch processes the corpus in chunks
+    of up to 32,768 randomly selected pairs. In each chunk, segmentations are sampled, and the pairs
+    are sorted and divided into batches. All chunks contain the same number of batches as the first
+    chunk in epoch 0. Only one chunk's ids are in memory.
 
     Args:
         corpus: `ParallelCorpus`.
-        tokens_per_batch: Positive int, maximum number of tokens of a batch. The number of tokens is
-            the number of pairs times the padded length of the longer side, including the end or
-            start id. With `tokenizers`, the limit is approximate.
-        seed: Int >= 0, seed of the random order. Defaults to `0`.
-        shuffle: Bool, whether to shuffle. If `False`, every epoch has the same batches, sorted by
-            length (with `tokenizers`: the same chunks). Defaults to `True`.
+        tokens_per_batch: Positive int, maximum number of tokens in a batch: the number of pairs
+            times the padded length of the longer side, including the end or start id. With
+            `tokenizers`, the limit is approximate.
+        seed: Int >= 0, seed for the random order. Defaults to `0`.
+        shuffle: Bool, whether to shuffle. If `False`, every epoch contains the same batches, sorted
+            by length (with `tokenizers`: the same chunks). Defaults to `True`.
         batches_per_bucket: Int >= 1. A larger value shuffles the pairs more, and a smaller value
-            results in less padding. With `1`, only the order of the batches is shuffled. If
-            `shuffle=False`, the value is ignored. Defaults to `4`.
+            results in less padding. With `1`, only the batch order is shuffled. Ignored if
+            `shuffle=False`. Defaults to `4`.
         length_multiple: Int >= 1. Padded lengths are rounded up to a multiple of this value, for
-            example because multiples of 8 are faster, or to limit the number of shapes that are
-            compiled. Defaults to `1`.
-        batch_multiple: Int >= 1. Empty pairs are added to a batch until the number of its pairs is
-            a multiple of this value. The source of an empty pair is an end id, its target is a
-            start id, and its labels are padding. Set `batch_multiple` to the number of replicas,
-            because Keras requires that all replicas get the same number of rows of the first batch.
+            example because multiples of 8 are faster, or to limit the number of compiled shapes.
             Defaults to `1`.
+        batch_multiple: Int >= 1. Empty pairs are added to a batch until its number of pairs is a
+            multiple of this value. An empty pair has an end id as source, a start id as target, and
+            padding as labels. Set `batch_multiple` to the number of replicas, because Keras
+            requires that all replicas get the same number of rows in the first batch. Defaults to
+            `1`.
         tokenizers: Pair of `SentencePieceTokenizer`s for source and target. With tokenizers, each
             epoch samples a new segmentation of each sentence (subword regularization, see
-            `SentencePieceTokenizer.sample`). Defaults to `None`: the ids of the corpus.
+            `SentencePieceTokenizer.sample`). Defaults to `None`: the ids in the corpus.
         sampling_alpha: Float, argument `alpha` of `SentencePieceTokenizer.sample`. Sampled
-            segmentations are longer, so an epoch has more steps. A sentence keeps its ids in the
+            segmentations are longer, so an epoch takes more steps. A sentence keeps its ids in the
             corpus if it or the sampled segmentation contains an unknown id, or if the sampled
             segmentation does not fit into a batch or is longer than 1.25 times the longest sentence
-            of the same side. Defaults to `0.1`.
+            on the same side. Defaults to `0.1`.
         source_start: Bool, whether sources begin with the start id, for an encoder with a
             `start_token_id`. Defaults to `False`.
-        ignore_class: Int, label of padding, see `compile_for_training`. It may be outside of the
+        ignore_class: Int, padding label, see `compile_for_training`. It may be outside the
             vocabulary. Required if the target pads with its end id, whose labels must not be
-            ignored. Defaults to `None`: the padding id of the target.
+            ignored. Defaults to `None`: the target's padding id.
 
     Attributes:
-        steps_per_epoch: Int, number of batches per epoch. It is the same for all epochs.
+        steps_per_epoch: Int, number of batches per epoch, the same for all epochs.
 
     Raises:
         ValueError: If the corpus is empty, an argument is out of range, a pair is longer than
-            `tokens_per_batch`, a tokenizer has other special ids than the corpus, or the label of
-            padding is the end id.
+            `tokens_per_batch`, special ids differ between tokenizer and corpus, or the padding
+            label is the end id.
 
     Example:
 
@@ -137,7 +137,7 @@ class LengthBucketedBatches(EpochBatches):
         )
         _check_tokenizers(tokenizers, corpus)
         if len(corpus) == 0:
-            raise ValueError("Expected a corpus with sentence pairs. Received: an empty corpus.")
+            raise ValueError("Expected a corpus with sentence pairs. Received: 0 pairs.")
         self.corpus = corpus
         self.tokens_per_batch = tokens_per_batch
         self.seed = seed
@@ -157,7 +157,7 @@ class LengthBucketedBatches(EpochBatches):
                 f"with pad={special.pad}, end={special.end}. Pass ignore_class=-100 here and to "
                 "compile_for_training."
             )
-        # Number of special ids of a source sentence and of a target sentence.
+        # Number of special ids in a source and in a target sentence.
         self._num_special = (2 if source_start else 1), 1
 
         widest = self._widths(corpus).max()
@@ -186,12 +186,12 @@ class LengthBucketedBatches(EpochBatches):
         self.steps_per_epoch = self._num_chunks * self._steps_per_chunk
 
     def rows(self, step: int) -> np.ndarray:
-        """Returns the corpus indices `(batch,)` of the pairs of a global step >= 0."""
+        """Returns the corpus indices `(batch,)` of the pairs in a global step >= 0."""
         chunk, batch = self._find(step)
         return chunk.rows[batch]
 
     def batch(self, step: int) -> Batch:
-        """Returns the batch of a global step.
+        """Returns the batch for a global step.
 
         Args:
             step: Int >= 0, global step, counted over all epochs.
@@ -200,8 +200,8 @@ class LengthBucketedBatches(EpochBatches):
             Tuple `({"source_ids", "target_ids"}, labels)` of int32 arrays, padded on the right.
             `source_ids` `(batch, source_length)` ends with the end id. It begins with the start id
             if `source_start` is `True`. `target_ids` `(batch, target_length)` begins with the start
-            id. `labels` `(batch, target_length)` ends with the end id. The special ids of source
-            and target can be different, see `EncodedSentences`.
+            id. `labels` `(batch, target_length)` ends with the end id. Source and target can use
+            different special ids, see `EncodedSentences`.
         """
         chunk, batch = self._find(step)
         rows, source, target = chunk.order[batch], chunk.pairs.source, chunk.pairs.target
@@ -209,11 +209,11 @@ class LengthBucketedBatches(EpochBatches):
             self._width(side, rows, num_special)
             for side, num_special in zip((source, target), self._num_special, strict=True)
         )
-        of_source, of_target = source.special_token_ids, target.special_token_ids
-        source_start = of_source.start if self.source_start else None
-        source_ids = source.padded(rows, source_width, source_start, of_source.end)  # (B, S)
-        target_ids = target.padded(rows, target_width, start_token_id=of_target.start)  # (B, T)
-        labels = target.padded(rows, target_width, end_token_id=of_target.end)  # (B, T)
+        source_special, target_special = source.special_token_ids, target.special_token_ids
+        start = source_special.start if self.source_start else None
+        source_ids = source.padded(rows, source_width, start, source_special.end)  # (B, S)
+        target_ids = target.padded(rows, target_width, target_special.start)  # (B, T)
+        labels = target.padded(rows, target_width, end_token_id=target_special.end)  # (B, T)
         # The padding id may be a token, so the padding is known from the lengths.
         lengths = target.offsets[rows + 1] - target.offsets[rows]  # (B,)
         is_padding = np.arange(target_width) > lengths[:, None]
@@ -223,19 +223,19 @@ class LengthBucketedBatches(EpochBatches):
             source_ids, target_ids, labels = (
                 np.pad(ids, ((0, num_empty), (0, 0)), constant_values=padding)
                 for ids, padding in (
-                    (source_ids, of_source.pad),
-                    (target_ids, of_target.pad),
+                    (source_ids, source_special.pad),
+                    (target_ids, target_special.pad),
                     (labels, self.ignore_class),
                 )
             )
-            # Insert one id, because a row that contains only padding would disable the fused GPU
-            # kernel of an RNN.
-            source_ids[len(rows) :, 0] = of_source.end
-            target_ids[len(rows) :, 0] = of_target.start
+            # Insert one id, because a row that contains only padding would disable an RNN's fused
+            # GPU kernel.
+            source_ids[len(rows) :, 0] = source_special.end
+            target_ids[len(rows) :, 0] = target_special.start
         return {"source_ids": source_ids, "target_ids": target_ids}, labels
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Yields the batches of one epoch, counted from 0."""
+        """Yields the batches in one epoch, counted from 0."""
         _check_not_negative("epoch", epoch)
         return islice(self.stream(int(epoch) * self.steps_per_epoch), self.steps_per_epoch)
 
@@ -249,18 +249,18 @@ class LengthBucketedBatches(EpochBatches):
 
         The batches are global: with `MirroredStrategy`, `fit` divides each batch among the replicas
         (set `batch_multiple`). The auto-shard policy is DATA: with several workers, each worker
-        creates all batches and keeps its rows of each batch. Call `model.fit` with `shuffle=False`,
-        otherwise Keras warns that it does not shuffle a dataset.
+        creates all batches and keeps its rows. Call `model.fit` with `shuffle=False`, otherwise
+        Keras warns that it does not shuffle a dataset.
 
         Args:
             start_step: Int >= 0, first global step. Defaults to `0`.
             num_steps: Int >= 0, number of batches. For validation data, pass
                 `num_steps=batches.steps_per_epoch`. Defaults to `None`: an infinite dataset. In
                 this case, pass `steps_per_epoch` to `fit`; each epoch continues where the previous
-                epoch ended.
+                one ended.
 
         Returns:
-            Dataset of `({"source_ids", "target_ids"}, labels)`, int32 tensors of shape `(None,
+            Dataset of `({"source_ids", "target_ids"}, labels)`, int32 tensors with shape `(None,
             None)`.
 
         Raises:
@@ -303,7 +303,7 @@ class LengthBucketedBatches(EpochBatches):
         return dataset.prefetch(64).with_options(options)
 
     def _find(self, step: int) -> tuple["_Chunk", slice]:
-        """Returns the chunk of a global step, and the slice of `chunk.order` with its batch."""
+        """Returns the chunk for a global step, and the slice of `chunk.order` with its batch."""
         _check_not_negative("step", step)
         chunk, index = divmod(int(step), self._steps_per_chunk)
         chunk = self._chunk(*divmod(chunk, self._num_chunks))
@@ -333,7 +333,7 @@ class LengthBucketedBatches(EpochBatches):
         return chunk
 
     def _drawn_chunk(self, epoch: int, index: int) -> tuple[ParallelCorpus, np.ndarray]:
-        """Returns the pairs of a chunk with sampled segmentations, and their corpus indices."""
+        """Returns a chunk's pairs with sampled segmentations, and their corpus indices."""
         rows = np.array_split(self._order_of_pairs(epoch), self._num_chunks)[index]
         seeds = np.random.SeedSequence((self.seed, epoch, index)).generate_state(2)
         sides = []
@@ -344,26 +344,26 @@ class LengthBucketedBatches(EpochBatches):
             seeds,
             strict=True,
         ):
-            known: list[Any] = [sentences[row] for row in rows]
+            chunk_ids: list[Any] = [sentences[row] for row in rows]
             special = sentences.special_token_ids
-            drawn = tokenizer.sample(tokenizer.decode(known), self.sampling_alpha, int(seed))
+            drawn = tokenizer.sample(tokenizer.decode(chunk_ids), self.sampling_alpha, int(seed))
             for row, pieces in enumerate(drawn):
                 # Unknown ids cannot be decoded, so do not sample sentences that contain them.
                 if (
                     0 < len(pieces) <= longest
-                    and special.unknown not in known[row]
+                    and special.unknown not in chunk_ids[row]
                     and special.unknown not in pieces
                 ):
-                    known[row] = pieces
-            sides.append(EncodedSentences.from_lists(known, special))
+                    chunk_ids[row] = pieces
+            sides.append(EncodedSentences.from_lists(chunk_ids, special))
         return ParallelCorpus(*sides), rows
 
     def _order_of_pairs(self, epoch: int) -> np.ndarray:
-        """Returns the random order of the pairs, which assigns them to the chunks of an epoch."""
+        """Returns the random pair order, which assigns pairs to an epoch's chunks."""
         rows = np.arange(len(self.corpus))
         if self._num_chunks == 1:
             return rows
-        seed = self.seed, epoch if self.shuffle else 0, self._num_chunks  # not the seed of a chunk
+        seed = self.seed, epoch if self.shuffle else 0, self._num_chunks  # not a chunk's seed
         last = self._last_order  # read only once, see `_chunk`
         if last is None or last[0] != seed:
             last = self._last_order = seed, np.random.default_rng(seed).permutation(rows)
@@ -373,8 +373,8 @@ class LengthBucketedBatches(EpochBatches):
         """Divides pairs into batches of `tokens_per_batch`, or evenly into `num_batches`."""
         widths = self._widths(pairs)  # (N,)
         differences = pairs.source.lengths - pairs.target.lengths  # (N,)
-        # Reverse the order of the differences for every second width, so that adjacent pairs at the
-        # boundary of two widths are similar.
+        # Reverse the order of differences for every second width, so that adjacent pairs at the
+        # boundary between two widths are similar.
         differences[widths // self.length_multiple % 2 == 1] *= -1
         order = np.lexsort((differences, widths))  # (N,)
         widths = widths[order].astype("int64")  # avoid overflows
@@ -396,13 +396,14 @@ class LengthBucketedBatches(EpochBatches):
 
     def _widths(self, pairs: ParallelCorpus) -> np.ndarray:
         """Returns the padded length `(N,)` of the longer side of every pair."""
-        of_source, of_target = self._num_special
+        source_special, target_special = self._num_special
+        source_lengths = pairs.source.lengths + source_special
         return self._padded_length(
-            np.maximum(pairs.source.lengths + of_source, pairs.target.lengths + of_target)
+            np.maximum(source_lengths, pairs.target.lengths + target_special)
         )
 
     def _longest_sentence(self, num_special: int) -> int:
-        """Returns the maximum number of ids of a sentence that fits into a batch."""
+        """Returns the maximum number of ids in a sentence that fits into a batch."""
         return self.tokens_per_batch // self.length_multiple * self.length_multiple - num_special
 
     def _width(self, sentences, rows: np.ndarray, num_special: int) -> int:
@@ -414,7 +415,7 @@ class LengthBucketedBatches(EpochBatches):
 
 
 class _Cut(NamedTuple):
-    """Sorted order of the pairs, and the boundaries of buckets and batches."""
+    """Sorted pair order, and the boundaries between buckets and batches."""
 
     order: np.ndarray  # (N,)
     bucket_starts: np.ndarray  # (buckets + 1,)
@@ -426,7 +427,7 @@ class _Cut(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """Pairs of an epoch that are divided into batches and shuffled together."""
+    """Pairs in an epoch that are divided into batches and shuffled together."""
 
     pairs: ParallelCorpus
     order: np.ndarray  # (N,), indices into `pairs`
@@ -473,7 +474,7 @@ def _check_not_negative(name: str, value: object) -> None:
 def _check_tokenizers(tokenizers: Any, corpus: ParallelCorpus) -> None:
     if tokenizers is None:
         return
-    if len(tokenizers) != 2 or not all(hasattr(each, "sample") for each in tokenizers):
+    if len(tokenizers) != 2 or not all(hasattr(tokenizer, "sample") for tokenizer in tokenizers):
         raise ValueError(
             "Expected tokenizers to be two SentencePieceTokenizers, for source and target. "
             f"Received: tokenizers={tokenizers!r}."

@@ -18,35 +18,32 @@ def mask_tokens(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Selects random tokens and masks them for masked language modeling.
 
-    The method was introduced in section 3.1 of [Devlin et al.,
-    2019](https://arxiv.org/abs/1810.04805). Most of the selected tokens are replaced by the mask
-    token, some are replaced by a random token, and the rest are unchanged. The model cannot tell
-    which unmasked tokens were selected, so it must learn a representation of every token. Use a
-    different `seed` in each epoch to mask different tokens.
+    The method was introduced by [Devlin et al., 2019](https://arxiv.org/abs/1810.04805), section
+    3.1. Most selected tokens are replaced by the mask token, some by a random token, and the rest
+    are unchanged. The model cannot tell which unmasked tokens were selected, so it must learn a
+    representation of every token. Use a different `seed` in each epoch to mask different tokens.
 
     Args:
-        token_ids: Int array of shape `(batch, time)`, ids in `[0, vocabulary_size)`.
+        token_ids: Int array with shape `(batch, time)`, ids in `[0, vocabulary_size)`.
         vocabulary_size: Positive int, number of ids.
-        mask_token_id: Int, id of the mask token.
+        mask_token_id: Int, mask token id.
         seed: Int, or tuple of ints such as `(seed, epoch, step)`. Calls with the same seed mask the
             same tokens.
         rate: Float in [0, 1], probability that a token is selected. Defaults to `0.15`.
         mask_rate: Float in [0, 1], probability that a selected token is replaced by the mask token.
             Defaults to `0.8`.
         random_rate: Float in [0, 1], probability that a selected token is replaced by a random
-            token. Special tokens and the mask token are not used as random tokens. Defaults to
-            `0.1`.
+            token other than special tokens and the mask token. Defaults to `0.1`.
         special_token_ids: Tuple of ints, ids that are never selected, in addition to
             `pad_token_id`. Defaults to `(0, 1, 2)`: padding, start and end.
-        pad_token_id: Int, id of padding, and label of tokens that are not selected. Defaults to
-            `0`.
+        pad_token_id: Int, padding id, and label for unselected tokens. Defaults to `0`.
 
     Returns:
-        Tuple of two int32 arrays of shape `(batch, time)`: the ids with masked tokens, and the
-        labels. A label is the original id of a selected token, and `pad_token_id` elsewhere.
+        Tuple of two int32 arrays with shape `(batch, time)`: the ids with masked tokens, and the
+        labels. A label is a selected token's original id, and `pad_token_id` elsewhere.
 
     Raises:
-        ValueError: If a rate is out of range, or an id is not an integer of the vocabulary.
+        ValueError: If a rate is out of range, or an id is not an integer in the vocabulary.
 
     Example:
 
@@ -55,7 +52,7 @@ def mask_tokens(
     ([[1, 5, 6, 3, 2, 0]], [[0, 0, 0, 7, 0, 0]])
     """
     rates = (rate, mask_rate, random_rate, mask_rate + random_rate)
-    if not all(0 <= each <= 1 for each in rates):  # false for NaN
+    if not all(0 <= number <= 1 for number in rates):  # false for NaN
         raise ValueError(
             "Expected rate, mask_rate, random_rate and mask_rate + random_rate to be in [0, 1]. "
             f"Received: rate={rate}, mask_rate={mask_rate}, random_rate={random_rate}."

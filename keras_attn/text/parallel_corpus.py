@@ -19,12 +19,11 @@ class ParallelCorpus:
     whole corpus and resume exactly at low cost.
 
     Args:
-        source: `EncodedSentences` of the source side.
-        target: `EncodedSentences` of the target side, with the same number of sentences.
-        dropped_empty: Int, number of pairs that were dropped because a side has no tokens. Defaults
-            to `0`.
-        dropped_long: Int, number of pairs that were dropped because a side is too long. Defaults to
+        source: `EncodedSentences`, the source side.
+        target: `EncodedSentences`, the target side, with the same number of sentences.
+        dropped_empty: Int, number of pairs dropped because a side contains no tokens. Defaults to
             `0`.
+        dropped_long: Int, number of pairs dropped because a side is too long. Defaults to `0`.
 
     Raises:
         ValueError: If the numbers of source and target sentences differ.
@@ -86,25 +85,24 @@ class ParallelCorpus:
 
         Args:
             source_path: Path of a UTF-8 text file, plain or `.gz`, with one sentence per line.
-            target_path: Path of the target file. Line i must be the translation of line i of the
-                source file.
-            source_tokenizer: `Tokenizer` of the source.
-            target_tokenizer: `Tokenizer` of the target. It may be the same object.
-            max_source_length: Positive int, maximum number of tokens of a source sentence, without
+            target_path: Path of the target file. Line i must translate line i in the source file.
+            source_tokenizer: `Tokenizer` for the source.
+            target_tokenizer: `Tokenizer` for the target. It may be the same object.
+            max_source_length: Positive int, maximum number of tokens in a source sentence, without
                 start and end ids. Pairs with longer sentences are dropped and counted. Sentences
                 with more than `32 * max_source_length` characters are dropped without encoding.
-            max_target_length: Positive int, maximum number of tokens of a target sentence. The
-                rules of `max_source_length` apply.
+            max_target_length: Positive int, maximum number of tokens in a target sentence, with the
+                same rules as `max_source_length`.
             directory: Path of the directory to create.
 
         Returns:
             A `ParallelCorpus`.
 
         Raises:
-            ValueError: If the files have different numbers of lines, invalid UTF-8 or no lines; if
-                all pairs are dropped; if a maximum length is not a positive integer; or if a
-                tokenizer returns its padding or end id inside of a sentence, or an id outside of
-                `[0, vocabulary_size)`.
+            ValueError: If the files contain different numbers of lines, invalid UTF-8 or no lines,
+                all pairs are dropped, a maximum length is not a positive integer, or a tokenizer
+                returns its padding or end id inside a sentence, or an id outside `[0,
+                vocabulary_size)`.
             FileExistsError: If the directory exists.
         """
         for name, value in (
@@ -133,19 +131,19 @@ class ParallelCorpus:
 
     @classmethod
     def load(cls, directory: str | PathLike) -> "ParallelCorpus":
-        """Loads a directory that `encode` created, and verifies it.
+        """Loads and verifies a directory created by `encode`.
 
         All files are read once and compared with their checksums: about 0.1 seconds for 10 million
         tokens. The ids are memory-mapped.
 
         Args:
-            directory: Path of the directory.
+            directory: Directory path.
 
         Returns:
             A `ParallelCorpus`.
 
         Raises:
-            ValueError: If a file is damaged or belongs to another corpus.
+            ValueError: If a file is damaged or belongs to a different corpus.
         """
         report = CorpusReport.read(directory)
         source, target = (report.load(directory, side) for side in ("source", "target"))

@@ -1,4 +1,4 @@
-"""Replaces the ids of a SentencePiece model by the ids of another vocabulary."""
+"""Replaces the ids in a SentencePiece model by those in another vocabulary."""
 
 import importlib
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ SPACE = "\u2581"
 """Character that SentencePiece writes for a space."""
 
 FAR_BELOW = 10.0
-"""Difference between the lowest score of the model and the score of added characters."""
+"""Difference between the model's lowest score and the score of added characters."""
 
 
 def renumber_pieces(
@@ -23,28 +23,28 @@ def renumber_pieces(
     control_pieces: Iterable[str] = (),
     user_defined_pieces: Iterable[str] = (),
 ) -> bytes:
-    """Returns a SentencePiece model with the segmentation of `model` and the ids of a vocabulary.
+    """Returns a SentencePiece model with the segmentation of `model` and a vocabulary's ids.
 
-    Many checkpoints contain a SentencePiece model and a separate vocabulary: texts are segmented by
-    the model, and the vocabulary maps the pieces to ids. For example, Marian has one model for each
+    Many checkpoints contain a SentencePiece model and a separate vocabulary: the model segments
+    texts, and the vocabulary maps the pieces to ids. For example, Marian uses one model for each
     language, and one `vocab.json` for both languages. This function moves the ids into the model,
     so that `SentencePieceTokenizer`, exported files and `keras_attn_runtime` need no further table:
 
         new.encode(text) = [vocabulary.get(piece, unknown) for piece in old.encode_as_pieces(text)]
 
-    - Pieces that occur only in the vocabulary can be decoded, but are not used for the
-      segmentation. Single characters are an exception: the new model uses them where `model` would
-      find an unknown character. The segmentation can then differ, because `model` joins adjacent
-      unknown characters to one piece.
+    - Pieces that occur only in the vocabulary can be decoded, but are not used for segmentation.
+      Single characters are an exception: the new model uses them where `model` would find an
+      unknown character. The segmentation can then differ, because `model` joins adjacent unknown
+      characters to one piece.
     - Pieces that occur only in the model get the ids `size`, `size + 1`, and so on. Pass
       `vocabulary_size=size` to `SentencePieceTokenizer`, which replaces these ids by the unknown
       id.
     - The unknown id is decoded to nothing instead of `⁇`.
 
     Args:
-        model: Bytes of a SentencePiece model of the type unigram, BPE, word or char.
+        model: Bytes, a SentencePiece model of type unigram, BPE, word or char.
         vocabulary: Dict from pieces to ids.
-        size: Int, number of ids of the neural network, at least the largest id plus 1. Ids without
+        size: Int, number of ids in the neural network, at least the largest id plus 1. Ids without
             a piece are decoded to nothing. Defaults to `None`: the largest id plus 1.
         unknown_piece: String, the piece in the vocabulary for unknown characters. Defaults to
             `"<unk>"`.
@@ -52,13 +52,13 @@ def renumber_pieces(
         end_piece: String, end token. Defaults to `"</s>"`.
         pad_piece: String, padding. Defaults to `"<pad>"`. If the vocabulary lacks the start, end or
             padding piece, the new model has no such special id.
-        control_pieces: Iterable of further pieces of the vocabulary that do not occur in text and
-            are decoded to nothing, such as the codes of languages. Defaults to `()`.
-        user_defined_pieces: Iterable of pieces of the vocabulary that are always recognized in
-            texts, at the beginning or after a space, such as `">>fra<<"`. Defaults to `()`.
+        control_pieces: Iterable of further vocabulary pieces that do not occur in text and are
+            decoded to nothing, such as language codes. Defaults to `()`.
+        user_defined_pieces: Iterable of vocabulary pieces that are always recognized in texts, at
+            the beginning or after a space, such as `">>fra<<"`. Defaults to `()`.
 
     Returns:
-        Bytes of the new model.
+        Bytes, the new model.
 
     Raises:
         ValueError: If the model is damaged, the vocabulary lacks `unknown_piece` or one of
@@ -71,7 +71,7 @@ def renumber_pieces(
     ```python
     vocabulary = json.loads(Path("opus-mt-en-de/vocab.json").read_text())
     model = renumber_pieces(Path("opus-mt-en-de/source.spm").read_bytes(), vocabulary)
-    pad = vocabulary["<pad>"]  # also the start token of Marian
+    pad = vocabulary["<pad>"]  # also the start token in Marian
     tokenizer = SentencePieceTokenizer(model, start_token_id=pad, vocabulary_size=len(vocabulary))
     ```
     """
@@ -87,7 +87,7 @@ def renumber_pieces(
             f"Received: size={size}. Pass the number of ids of the neural network."
         )
     old = parse_sentencepiece_model(model)
-    own = {piece.piece: piece for piece in old.pieces}
+    old_pieces = {piece.piece: piece for piece in old.pieces}
     lowest = min(piece.score for piece in old.pieces)
     special = {start_piece, end_piece, pad_piece, *control_pieces}
     kept_types = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE)
@@ -107,8 +107,9 @@ def renumber_pieces(
             # The piece includes the space before it, so that the tag does not change the
             # segmentation of the text after it.
             new.pieces.add(piece=before_tag + name, score=0.0, type=kinds.USER_DEFINED)
-        elif name in own and own[name].type in kept_types:
-            new.pieces.add(piece=name, score=own[name].score, type=own[name].type)
+        elif name in old_pieces and old_pieces[name].type in kept_types:
+            piece = old_pieces[name]
+            new.pieces.add(piece=name, score=piece.score, type=piece.type)
         elif len(name) == 1:
             new.pieces.add(piece=name, score=lowest - FAR_BELOW, type=kinds.NORMAL)
         else:
@@ -160,24 +161,24 @@ def import_sentencepiece_protobuf() -> Any:
 
 
 def parse_sentencepiece_model(model: bytes) -> Any:
-    """Returns the `ModelProto` of a SentencePiece model.
+    """Returns a SentencePiece model's `ModelProto`.
 
     Raises:
-        ValueError: If the bytes are no SentencePiece model, or only the beginning of one.
+        ValueError: If the bytes are not a complete SentencePiece model.
         ImportError: If sentencepiece or protobuf is not installed.
     """
     protobuf = import_sentencepiece_protobuf()
     try:
-        found = protobuf.ModelProto.FromString(model)
+        parsed = protobuf.ModelProto.FromString(model)
     except Exception as error:  # protobuf raises an error of its own class
         raise ValueError(
             f"Expected a SentencePiece model. Received: {len(model)} bytes that begin with "
             f"{model[:8]!r}. Copy the file again."
         ) from error
-    # The settings follow the pieces, so a file that was cut off has none.
-    if not found.pieces or not found.HasField("trainer_spec"):
+    # The settings follow the pieces, so a truncated file contains none.
+    if not parsed.pieces or not parsed.HasField("trainer_spec"):
         raise ValueError(
             f"Expected a whole SentencePiece model. Received: {len(model)} bytes with "
-            f"{len(found.pieces)} pieces and without settings. Copy the file again."
+            f"{len(parsed.pieces)} pieces and without settings. Copy the file again."
         )
-    return found
+    return parsed

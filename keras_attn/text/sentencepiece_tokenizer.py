@@ -28,37 +28,37 @@ class SentencePieceTokenizer:
     class, a TensorFlow graph (`to_tensorflow`) and `keras_attn_runtime` compute the same ids.
 
     Args:
-        model: Bytes of a SentencePiece model that `train` or `spm_train` created.
-        pad_token_id: Int, id of padding. Required if the model has no padding id. Defaults to
-            `None`: the padding id of the model.
-        start_token_id: Int, first input of a decoder. Required if the model has no start id.
-            Defaults to `None`: the start id of the model.
-        end_token_id: Int, id of the end of a sentence. Required if the model has no end id.
-            Defaults to `None`: the end id of the model.
+        model: Bytes, a SentencePiece model created by `train` or `spm_train`.
+        pad_token_id: Int, padding id. Required if the model defines none. Defaults to `None`: the
+            model's padding id.
+        start_token_id: Int, a decoder's first input. Required if the model defines none. Defaults
+            to `None`: the model's start id.
+        end_token_id: Int, id at the end of a sentence. Required if the model defines none. Defaults
+            to `None`: the model's end id.
         vocabulary_size: Positive int, number of ids. `encode` replaces higher ids by the unknown
-            id, see `renumber_pieces`. Defaults to `None`: the number of pieces of the model.
-        languages: Dict from names of languages to `Language`s, for a model that translates from or
-            into several languages. `encode` and `decode` ignore the languages; exported files
-            contain them. Defaults to `None`: no languages.
+            id, see `renumber_pieces`. Defaults to `None`: the number of pieces in the model.
+        languages: Dict from language names to `Language`s, for a model that translates from or into
+            several languages. `encode` and `decode` ignore them; exported files contain them.
+            Defaults to `None`: no languages.
         added_tokens: List of `AddedToken`s, strings that `encode` always replaces by one id. The
-            model must have a piece with each id. Defaults to `()`: no added tokens.
+            model must contain a piece with each id. Defaults to `()`: no added tokens.
         space_token_id: Int, id that `encode` inserts between white space and an added token after
-            it, as the tokenizers of Pegasus, NLLB and mBART-50 in transformers 5 do. Defaults to
+            it, as the Pegasus, NLLB and mBART-50 tokenizers in transformers 5 do. Defaults to
             `None`: no id.
-        parse_special_tokens: Bool, whether special tokens that are typed in a text, such as
-            `"</s>"`, become their ids. By default they are ordinary characters. Pass `True` only
-            for texts that you wrote yourself, such as prompts of a chat template. Special tokens
-            are those of `added_tokens`; without any, the start, end, padding and unknown token.
-            Defaults to `False`.
+        parse_special_tokens: Bool, whether special tokens typed in a text, such as `"</s>"`, become
+            their ids. By default they are ordinary characters. Pass `True` only for texts that you
+            wrote yourself, such as chat template prompts. Special tokens are those in
+            `added_tokens`; without any, the start, end, padding and unknown token. Defaults to
+            `False`.
         clean_up_spaces: Bool, whether `decode` removes spaces before punctuation and English
-            contractions, as `clean_up_tokenization_spaces` of transformers does. Defaults to
+            contractions, as `clean_up_tokenization_spaces` in transformers does. Defaults to
             `False`.
 
     Attributes:
-        model: Bytes of the model. Tokenizers with equal bytes have the same vocabulary.
+        model: Bytes, the model. Tokenizers with equal bytes have the same vocabulary.
         vocabulary_size: Int, number of ids.
-        languages: Dict from names of languages to `Language`s.
-        has_extra_pieces: Bool, whether the model has more pieces than `vocabulary_size`.
+        languages: Dict from language names to `Language`s.
+        has_extra_pieces: Bool, whether the model contains more pieces than `vocabulary_size`.
         pad_token_id: Int; 0 for a model created by `train`.
         start_token_id: Int; 1 for a model created by `train`.
         end_token_id: Int; 2 for a model created by `train`.
@@ -66,7 +66,7 @@ class SentencePieceTokenizer:
 
     Raises:
         ValueError: If the bytes are not a complete model, a required special id is missing, or an
-            id is outside of the vocabulary.
+            id is outside the vocabulary.
         ImportError: If `sentencepiece` is not installed.
 
     Example:
@@ -80,10 +80,10 @@ class SentencePieceTokenizer:
     """
 
     format = "sentencepiece"
-    """Name of the format in run directories and exported files."""
+    """Format name in run directories and exported files."""
 
     suffix = ".spm"
-    """Suffix of the files that `save` writes."""
+    """Suffix of files written by `save`."""
 
     def __init__(
         self,
@@ -134,12 +134,12 @@ class SentencePieceTokenizer:
         )
 
     def _parsed_tokens(self, tokens):
-        """Returns the tuple of the tokens that `encode` replaces by their ids."""
+        """Returns the tokens that `encode` replaces by their ids."""
         if not self.parse_special_tokens:
             return tuple(token for token in tokens if not token.special)
         if not any(token.special for token in tokens):
-            own = (self.pad_token_id, self.start_token_id, self.end_token_id, self.unknown_token_id)
-            pieces = {id_: self._processor.id_to_piece(id_) for id_ in own}
+            ids = (self.pad_token_id, self.start_token_id, self.end_token_id, self.unknown_token_id)
+            pieces = {id_: self._processor.id_to_piece(id_) for id_ in ids}
             special = (AddedToken(piece, id_, special=True) for id_, piece in pieces.items())
             return (*special, *tokens)
         return tuple(tokens)
@@ -151,13 +151,13 @@ class SentencePieceTokenizer:
         ids = (self.pad_token_id, self.start_token_id, self.end_token_id)
         return None if all(map(processor.is_control, ids)) else ids
 
-    def _special_id(self, name, given, own):
-        if given is None and own < 0:
+    def _special_id(self, name, given, model_id):
+        if given is None and model_id < 0:
             raise ValueError(
                 f"Expected a {name}_token_id, because the model has none. Received: "
                 f"{name}_token_id=None. Pass the id that the training data use."
             )
-        id_ = own if given is None else given
+        id_ = model_id if given is None else given
         if not 0 <= id_ < self.vocabulary_size:
             raise ValueError(
                 f"Expected {name}_token_id to be in [0, {self.vocabulary_size}), the vocabulary. "
@@ -183,22 +183,21 @@ class SentencePieceTokenizer:
 
         Args:
             files: Path or list of paths of text files, plain or `.gz`, with one sentence per line.
-                Pass the files of both languages for a shared vocabulary.
+                Pass files in both languages for a shared vocabulary.
             vocabulary_size: Positive int, maximum number of ids, including the four special ids.
                 With a small text, the vocabulary can be smaller, see the attribute
                 `vocabulary_size`.
             model_type: String, `"unigram"`, `"bpe"` or `"char"`. Defaults to `"unigram"`.
-            byte_fallback: Bool, whether characters outside of the vocabulary are encoded as bytes
+            byte_fallback: Bool, whether characters outside the vocabulary are encoded as bytes
                 (256 additional ids) instead of the unknown id. Defaults to `False`.
             normalizer: String. `"nmt_nfkc"` applies Unicode NFKC and collapses white space.
                 `"identity"` preserves all spaces, tabs and newlines in `encode` and `decode`.
                 Defaults to `"nmt_nfkc"`.
-            character_coverage: Float in [0.98, 1], fraction of the characters of the text that the
+            character_coverage: Float in [0.98, 1], fraction of characters in the text that the
                 vocabulary covers. Use a lower value such as 0.9995 for Chinese, Japanese or noisy
                 text, because rare characters would otherwise fill the vocabulary. Defaults to
                 `1.0`.
-            max_sentences: Int > 100, maximum number of lines that are used for training. Defaults
-                to `1_000_000`.
+            max_sentences: Int > 100, maximum number of training lines. Defaults to `1_000_000`.
             user_defined_symbols: String or list of different strings, such as `("<2de>",)`. Each
                 string is always encoded as one piece. Defaults to `()`.
 
@@ -206,8 +205,8 @@ class SentencePieceTokenizer:
             A `SentencePieceTokenizer`.
 
         Raises:
-            ValueError: If the files have no text or invalid UTF-8, an option is out of range, or
-                `vocabulary_size` is too small for the characters of the text.
+            ValueError: If the files contain no text or invalid UTF-8, an option is out of range, or
+                `vocabulary_size` is too small for the characters in the text.
         """
         files = [files] if isinstance(files, (str, PathLike)) else list(files)
         is_one = isinstance(user_defined_symbols, str)
@@ -227,8 +226,8 @@ class SentencePieceTokenizer:
         """Reads a model file.
 
         Args:
-            path: Path of the file.
-            **arguments: Further arguments of the constructor, such as `pad_token_id`.
+            path: File path.
+            **arguments: Further constructor arguments, such as `pad_token_id`.
 
         Returns:
             A `SentencePieceTokenizer`.
@@ -245,7 +244,7 @@ class SentencePieceTokenizer:
         """Writes the model file atomically.
 
         Args:
-            path: Path of the file.
+            path: File path.
         """
         with atomic_replace(path) as partial:
             partial.write_bytes(self.model)
@@ -257,7 +256,7 @@ class SentencePieceTokenizer:
             texts: List of strings.
 
         Raises:
-            ValueError: If an element is not a string, or has a lone surrogate.
+            ValueError: If an element is not a string, or contains a lone surrogate.
         """
         check_texts(texts)
         return self._known(self._with_added_tokens(texts, self._processor.encode))
@@ -272,22 +271,21 @@ class SentencePieceTokenizer:
     def sample(self, texts: Sequence[str], alpha: float, seed: int) -> list[list[int]]:
         """Encodes texts with random segmentations (subword regularization).
 
-        A model that is trained on many segmentations of the same text learns how pieces are
-        composed. Such a model needs longer training.
+        A model trained on many segmentations of the same text learns how pieces are composed, but
+        needs longer training.
 
         If the vocabulary lacks pieces of the model (see `renumber_pieces`), a `"unigram"` model
-        samples from the segmentations into pieces of the vocabulary. Where the random segmentation
-        still contains an unknown id and the segmentation of `encode` does not, as after a skipped
-        merge whose parts the vocabulary lacks, the pieces of `encode` are used up to the next
-        position at which both segmentations have a boundary.
+        samples segmentations into vocabulary pieces. Where the random segmentation still contains
+        an unknown id and the one from `encode` does not, as after a skipped merge whose parts the
+        vocabulary lacks, the pieces from `encode` are used up to the next common boundary.
 
         Args:
             texts: List of strings.
             alpha: Float in [0, 1]. For a `"bpe"` model, the probability of skipping a merge
                 (BPE-dropout, [Provilkov et al., 2020](https://arxiv.org/abs/1910.13267); the paper
-                uses 0.1). An alpha of 0 gives the result of `encode`, and 1 splits the text into
-                characters. For a `"unigram"` model, the exponent of the probability of a
-                segmentation ([Kudo, 2018](https://arxiv.org/abs/1804.10959); the paper uses 0.1 to
+                uses 0.1). An alpha of 0 gives the same result as `encode`, and 1 splits the text
+                into characters. For a `"unigram"` model, the exponent of a segmentation's
+                probability ([Kudo, 2018](https://arxiv.org/abs/1804.10959); the paper uses 0.1 to
                 0.5). An alpha of 0 samples all segmentations uniformly, and larger values prefer
                 the best segmentation.
             seed: Int in [0, 2**32). Calls with the same seed return the same segmentations.
@@ -322,7 +320,7 @@ class SentencePieceTokenizer:
         )
 
     def _known(self, rows):
-        """Replaces the ids of pieces outside of the vocabulary by the unknown id."""
+        """Replaces ids outside the vocabulary by the unknown id."""
         if not self.has_extra_pieces:
             return rows
         size, unknown = self.vocabulary_size, self.unknown_token_id
@@ -331,12 +329,12 @@ class SentencePieceTokenizer:
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Returns one text per row of ids. Special ids are removed, and unknown ids become `⁇`.
 
-        Control pieces of the model are removed wherever they are. A padding, start or end id can
-        also be an ordinary piece or the unknown piece. These are removed only from rows that end
-        with the end id and any number of padding ids.
+        Control pieces are removed everywhere. A padding, start or end id can also be an ordinary
+        piece or the unknown piece. These are removed only from rows that end with the end id and
+        any number of padding ids.
 
         Args:
-            ids: List of lists of ids, or an int array of shape `(batch, length)`.
+            ids: List of lists of ids, or an int array with shape `(batch, length)`.
 
         Returns:
             List of strings.
@@ -351,7 +349,7 @@ class SentencePieceTokenizer:
         return [clean_up_spaces(text) for text in texts] if self.clean_up_spaces else texts
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Returns the piece of each id, such as `▁house`, for one row of ids."""
+        """Returns each id's piece, such as `▁house`, for one row of ids."""
         return self._processor.id_to_piece(rows_of_ids([ids], self.vocabulary_size)[0])
 
     def to_tensorflow(
@@ -366,15 +364,14 @@ class SentencePieceTokenizer:
             start_token_id: Int, id that `encode` inserts before the pieces. Defaults to `None`: no
                 id.
             end_token_id: Int, id that `encode` appends to the pieces. Defaults to `None`: no id.
-            pad_token_id: Int, id of padding. Defaults to `None`: the `pad_token_id` of this
-                tokenizer.
+            pad_token_id: Int, padding id. Defaults to `None`: this tokenizer's `pad_token_id`.
 
         Returns:
             A `keras_attn.text.tensorflow_tokenizer.TensorFlowTokenizer`.
 
         Raises:
-            ValueError: If the tokenizer has `added_tokens`, `parse_special_tokens` or
-                `clean_up_spaces`, which the graph cannot have.
+            ValueError: If the tokenizer uses `added_tokens`, `parse_special_tokens` or
+                `clean_up_spaces`, which the graph does not support.
         """
         require_graph_tokenizer(self)
         from keras_attn.text.tensorflow_tokenizer import TensorFlowTokenizer
@@ -392,7 +389,7 @@ class SentencePieceTokenizer:
 
 
 def _without_special_ids(row: list[int], pad: int, start: int, end: int) -> list[int]:
-    """Removes the special ids of a row that ends with the end id and any number of padding ids."""
+    """Removes special ids from a row that ends with the end id and any number of padding ids."""
     length = len(row)
     while length and row[length - 1] == pad:
         length -= 1
@@ -411,7 +408,7 @@ def require_graph_tokenizer(tokenizer: Any) -> None:
         tokenizer: `SentencePieceTokenizer`.
 
     Raises:
-        ValueError: If the tokenizer has options that SentencePiece itself does not have.
+        ValueError: If the tokenizer uses options that SentencePiece itself lacks.
     """
     names = ("parse_special_tokens", "added_tokens", "clean_up_spaces")
     given = [name for name in names if getattr(tokenizer, name, None)]

@@ -1,4 +1,4 @@
-"""Random segmentations of texts without unknown ids."""
+"""Random text segmentations without unknown ids."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,21 +13,20 @@ def sample_segmentations(
 ) -> list[list[int]]:
     """Draws a segmentation of each text, see `SentencePieceTokenizer.sample`.
 
-    SentencePiece draws from all pieces of its model, also from pieces that the vocabulary lacks. A
-    unigram model can be restricted to the pieces of the vocabulary, except single characters. A BPE
-    model merges characters to pieces, so it needs the pieces that the vocabulary lacks. Where a
-    drawn segmentation has an unknown id and the best segmentation has none, the best segmentation
-    is used.
+    SentencePiece draws from all pieces in its model, even from those that the vocabulary lacks. A
+    unigram model can be restricted to vocabulary pieces, except single characters. A BPE model
+    merges characters to pieces, so it needs the pieces that the vocabulary lacks. Where a drawn
+    segmentation contains an unknown id and the best one contains none, the best one is used.
 
     Args:
         processor: `SentencePieceProcessor`. It is not changed.
         texts: List of strings.
         alpha: Float, see `SentencePieceTokenizer.sample`.
         seed: Int, see `SentencePieceTokenizer.sample`.
-        vocabulary_size: Int, number of ids of the vocabulary. Larger ids are unknown.
+        vocabulary_size: Int, number of ids in the vocabulary. Larger ids are unknown.
 
     Returns:
-        List of lists of ids. Ids outside of the vocabulary are not replaced.
+        List of lists of ids. Ids outside the vocabulary are not replaced.
     """
 
     def is_unknown(id_):
@@ -38,7 +37,7 @@ def sample_segmentations(
     rows = [row for row, ids in enumerate(drawn) if any(map(is_unknown, ids))]
     if not rows:
         return drawn
-    # The same seed, so the same segmentations. The pieces of unknown ids are known only as strings.
+    # The same seed gives the same segmentations. Pieces with unknown ids are known only as strings.
     pieces = _draw(sampler, texts, alpha, seed, str)
     rare_texts = [texts[row] for row in rows]
     best = processor.encode(rare_texts)
@@ -57,14 +56,14 @@ def replace_unknown_parts(
     best: Sequence[tuple[int, int]],
     is_unknown: Callable[[int], bool],
 ) -> list[int]:
-    """Returns the ids of `drawn`, with ids of `best` where `drawn` has avoidable unknown ids.
+    """Returns `drawn` ids, with `best` ids where `drawn` contains avoidable unknown ids.
 
-    The text is divided at all positions at which both segmentations have a boundary.
+    The text is divided at all common boundaries.
 
     Args:
-        drawn: List of pairs, the id and the length of each piece of a segmentation.
-        best: List of pairs of another segmentation of the same text.
-        is_unknown: Function that returns whether an id is unknown.
+        drawn: List of pairs, each piece's id and length in a segmentation.
+        best: List of pairs, another segmentation of the same text.
+        is_unknown: Function `(id)` that returns whether an id is unknown.
 
     Returns:
         List of ids.
@@ -89,7 +88,7 @@ def replace_unknown_parts(
 
 
 def _restricted(processor, vocabulary_size):
-    """Returns a processor that draws only pieces of the vocabulary, if that is possible."""
+    """Returns a processor that draws only vocabulary pieces, if possible."""
     import sentencepiece
 
     num_pieces = processor.get_piece_size()
@@ -98,15 +97,15 @@ def _restricted(processor, vocabulary_size):
     restricted = sentencepiece.SentencePieceProcessor(
         model_proto=processor.serialized_model_proto()
     )
-    other = (processor.is_unknown, processor.is_control, processor.is_unused, processor.is_byte)
+    kinds = (processor.is_unknown, processor.is_control, processor.is_unused, processor.is_byte)
     pieces = [
         processor.id_to_piece(id_)
         for id_ in range(vocabulary_size)
-        if not any(is_other(id_) for is_other in other)
+        if not any(is_kind(id_) for is_kind in kinds)
     ]
     try:
         restricted.set_vocabulary(pieces)
-    except RuntimeError:  # a model of characters or words, which has no other segmentations
+    except RuntimeError:  # a char or word model, which has no other segmentations
         return processor
     return restricted
 
@@ -133,7 +132,7 @@ def _draw(processor, texts, alpha, seed, out_type):
             num_threads=1,
         )
 
-    # The random generator of SentencePiece is thread-local, and reads the seed only when a thread
+    # SentencePiece's random generator is thread-local, and reads the seed only when a thread
     # creates it. Use a new thread, so that the seed has an effect.
     with _SEED_LOCK, ThreadPoolExecutor(1) as new_thread:
         return new_thread.submit(encode).result()

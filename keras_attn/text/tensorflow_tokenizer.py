@@ -17,19 +17,19 @@ class TensorFlowTokenizer(tf.Module):
 
     Assign the tokenizer to an attribute of the `tf.Module` that you save, so that the SavedModel
     contains the vocabulary. A process that loads the SavedModel must import `tensorflow_text`,
-    because this package registers the operations.
+    which registers the operations.
 
     Args:
-        model: Bytes of a SentencePiece model.
-        unknown_token_id: Int, id that replaces ids outside of the vocabulary in `decode`.
-        pad_token_id: Int, id of padding.
+        model: Bytes, a SentencePiece model.
+        unknown_token_id: Int, id that replaces ids outside the vocabulary in `decode`.
+        pad_token_id: Int, padding id.
         start_token_id: Int, id that `encode` inserts before the pieces. Defaults to `None`: no id.
         end_token_id: Int, id that `encode` appends to the pieces. Defaults to `None`: no id.
         vocabulary_size: Int, number of ids; `encode` replaces higher ids by `unknown_token_id`.
-            Defaults to `None`: the number of pieces of the model.
-        special_pieces: Tuple of the padding, start and end id, if at least one of them is not a
-            control piece of the model. Defaults to `None`: all of them are control pieces.
-        name: String, name of the module. Defaults to `None`.
+            Defaults to `None`: the number of pieces in the model.
+        special_pieces: Tuple of the padding, start and end id, if at least one is not a control
+            piece. Defaults to `None`: all are control pieces.
+        name: String, module name. Defaults to `None`.
 
     Example:
 
@@ -77,17 +77,17 @@ class TensorFlowTokenizer(tf.Module):
         """Encodes strings.
 
         Args:
-            texts: String tensor of shape `(batch,)`.
-            max_length: Int, maximum number of pieces of a string, without start and end id. Further
+            texts: String tensor with shape `(batch,)`.
+            max_length: Int, maximum number of pieces in a string, without start and end id. Further
                 pieces are dropped. Defaults to `None`: no limit.
-            end_of_row: Int, id that is appended to a row whose last id is the padding id. Defaults
-                to `None`: no id.
+            end_of_row: Int, id appended to a row whose last id is the padding id. Defaults to
+                `None`: no id.
 
         Returns:
-            Int32 tensor of shape `(batch, source_length)`, padded on the right.
+            Int32 tensor with shape `(batch, source_length)`, padded on the right.
 
         Raises:
-            ValueError: If `texts` does not have rank 1.
+            ValueError: If the rank of `texts` is not 1.
         """
         texts = _vector(texts)
         ids = self._tokenizer.tokenize(texts)  # ragged, (B, S)
@@ -109,41 +109,40 @@ class TensorFlowTokenizer(tf.Module):
         return ids.to_tensor(self._pad_token_id)  # (B, S)
 
     def num_tokens(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns the number of pieces of each string `(batch,)`, int64 `(batch,)`."""
+        """Returns the number of pieces in each string `(batch,)`, int64 `(batch,)`."""
         return self._tokenizer.tokenize(_vector(texts)).row_lengths()
 
     def decode(self, ids: tf.Tensor, lengths: tf.Tensor | None = None) -> tf.Tensor:
         """Decodes ids.
 
-        The control ids of the SentencePiece model, such as start, end and padding, are removed.
-        Without `lengths`, special ids that are ordinary pieces are removed like in
-        `SentencePieceTokenizer.decode`. Ids outside of the vocabulary are treated as unknown,
-        because a model may have more ids than the tokenizer.
+        Control ids, such as start, end and padding, are removed. Without `lengths`, special ids
+        that are ordinary pieces are removed as in `SentencePieceTokenizer.decode`. Ids outside the
+        vocabulary are treated as unknown, because a model may use more ids than the tokenizer.
 
         Args:
-            ids: Int32 tensor of shape `(..., length)`.
-            lengths: Int32 tensor of shape `(...)`, number of ids to decode in each row. Defaults to
-                `None`: all ids.
+            ids: Int32 tensor with shape `(..., length)`.
+            lengths: Int32 tensor with shape `(...)`, number of ids to decode in each row. Defaults
+                to `None`: all ids.
 
         Returns:
-            String tensor of shape `(...)`.
+            String tensor with shape `(...)`.
 
         Raises:
             ValueError: If `ids` is a scalar.
         """
         ids = tf.convert_to_tensor(ids, tf.int32)
         if ids.shape.rank == 0:
-            raise ValueError("Expected ids of shape (..., length). Received: a scalar.")
+            raise ValueError("Expected ids of shape (..., length). Received: shape=().")
         shape = tf.shape(ids)
         # Do not use -1, because it cannot be inferred for empty tensors.
         rows = tf.reshape(ids, (tf.reduce_prod(shape[:-1]), shape[-1]))  # (product of ..., T)
-        is_known = (rows >= 0) & (rows < self._tokenizer.vocab_size())
-        known = tf.where(is_known, rows, self._unknown_token_id)
+        is_inside = (rows >= 0) & (rows < self._tokenizer.vocab_size())
+        pieces = tf.where(is_inside, rows, self._unknown_token_id)
         if lengths is not None:
-            known = tf.RaggedTensor.from_tensor(known, lengths=tf.reshape(lengths, (-1,)))
+            pieces = tf.RaggedTensor.from_tensor(pieces, lengths=tf.reshape(lengths, (-1,)))
         elif self._special_pieces is not None:
-            known = tf.ragged.boolean_mask(known, _is_text(rows, *self._special_pieces))
-        texts = self._tokenizer.detokenize(known)
+            pieces = tf.ragged.boolean_mask(pieces, _is_text(rows, *self._special_pieces))
+        texts = self._tokenizer.detokenize(pieces)
         return tf.reshape(texts, shape[:-1])  # (...)
 
 

@@ -1,4 +1,4 @@
-"""Interface of tokenizers, and special token ids."""
+"""Tokenizer interface, and special token ids."""
 
 import math
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ from keras_attn_checks.number_types import is_integer
 
 
 class SpecialTokenIds(NamedTuple):
-    """Special token ids of the source or the target of a corpus.
+    """Special token ids for a corpus's source or target.
 
     The default values are the ids that `SentencePieceTokenizer.train` uses.
 
     Args:
-        pad: Int, id of the padding on the right of rows. Defaults to `0`.
-        start: Int, first input of a decoder. Defaults to `1`.
+        pad: Int, id for padding on the right of rows. Defaults to `0`.
+        start: Int, a decoder's first input. Defaults to `1`.
         end: Int, last id of every source sentence and every row of labels. Defaults to `2`.
-        unknown: Int, id of text outside of the vocabulary. Defaults to `3`.
+        unknown: Int, id for text outside the vocabulary. Defaults to `3`.
 
     Example:
 
@@ -33,7 +33,7 @@ class SpecialTokenIds(NamedTuple):
 
     @classmethod
     def of(cls, tokenizer: "Tokenizer") -> "SpecialTokenIds":
-        """Returns the special ids of a tokenizer."""
+        """Returns a tokenizer's special ids."""
         return cls(
             int(tokenizer.pad_token_id),
             int(tokenizer.start_token_id),
@@ -44,21 +44,21 @@ class SpecialTokenIds(NamedTuple):
 
 @runtime_checkable
 class Tokenizer(Protocol):
-    """Interface of tokenizers. A tokenizer converts texts to ids and ids to texts.
+    """Interface of tokenizers, which convert texts to ids and ids to texts.
 
-    A tokenizer class needs the following attributes and methods, but no base class. The export of a
-    vocabulary and the sampling of segmentations in each epoch require a `SentencePieceTokenizer`.
+    A tokenizer class needs the following attributes and methods, but no base class. Exporting a
+    vocabulary and sampling segmentations in each epoch require a `SentencePieceTokenizer`.
 
     Attributes:
         vocabulary_size: Int, number of ids. Every id is in `[0, vocabulary_size)`.
-        pad_token_id: Int, id of the padding on the right of rows, and label that losses ignore.
-        start_token_id: Int, first input of a decoder.
+        pad_token_id: Int, id for padding on the right of rows, and label that losses ignore.
+        start_token_id: Int, a decoder's first input.
         end_token_id: Int, last id of every source sentence and every row of labels.
-        unknown_token_id: Int, id of text outside of the vocabulary.
+        unknown_token_id: Int, id for text outside the vocabulary.
 
-    Source and target may have tokenizers with different special ids. Pass the ids of the source
-    tokenizer to the encoder (`pad_token_id`, `end_token_id`), and the ids of the target tokenizer
-    to the search. Pass the padding id of the target tokenizer to the loss as `ignore_class`.
+    Source and target tokenizers may use different special ids. Pass the source tokenizer's ids to
+    the encoder (`pad_token_id`, `end_token_id`), and the target tokenizer's ids to the search. Pass
+    the target tokenizer's padding id to the loss as `ignore_class`.
 
     Example:
 
@@ -89,22 +89,22 @@ class Tokenizer(Protocol):
 
 
 def tokenizer_options(tokenizer: object) -> dict[str, Any]:
-    """Returns the options of a tokenizer that its file does not contain, for JSON.
+    """Returns a tokenizer's options that its file does not contain, for JSON.
 
     Args:
         tokenizer: `SentencePieceTokenizer`, `HuggingFaceTokenizer`, or `None`.
 
     Returns:
-        Dict from names of arguments to values. Options with their default value are left out,
-        except `parse_special_tokens` of a `HuggingFaceTokenizer`.
+        Dict from argument names to values. Default values are left out, except
+        `parse_special_tokens` for a `HuggingFaceTokenizer`.
     """
     names = ("added_tokens", "space_token_id", "parse_special_tokens", "clean_up_spaces")
     options = {name: getattr(tokenizer, name, None) for name in names}
     is_json = getattr(tokenizer, "format", None) == "tokenizers"
-    found = {name: value for name, value in options.items() if value not in (None, False, ())}
-    if "added_tokens" in found:
-        found["added_tokens"] = [token.entries() for token in found["added_tokens"]]
-    return {"parse_special_tokens": False, **found} if is_json else found
+    used = {name: value for name, value in options.items() if value not in (None, False, ())}
+    if "added_tokens" in used:
+        used["added_tokens"] = [token.entries() for token in used["added_tokens"]]
+    return {"parse_special_tokens": False, **used} if is_json else used
 
 
 def check_texts(texts: object) -> None:
@@ -114,7 +114,7 @@ def check_texts(texts: object) -> None:
         texts: List of strings.
 
     Raises:
-        ValueError: If `texts` is a single text, or an element is not a string or has a lone
+        ValueError: If `texts` is a single text, or an element is not a string or contains a lone
             surrogate, which UTF-8 cannot encode.
     """
     if isinstance(texts, (str, bytes)):
@@ -136,18 +136,18 @@ def rows_of_ids(ids: Any, vocabulary_size: int | None = None) -> list[list[int]]
     """Returns rows of ids as lists of Python integers.
 
     Args:
-        ids: List of lists of ids, or an int array of shape `(batch, length)`.
-        vocabulary_size: Int. If it is given, all ids must be below it. Defaults to `None`.
+        ids: List of lists of ids, or an int array with shape `(batch, length)`.
+        vocabulary_size: Int. If given, all ids must be below it. Defaults to `None`.
 
     Raises:
-        ValueError: If `ids` is a single row, or an element is not an integer of the vocabulary.
+        ValueError: If `ids` is a single row, or an element is not an integer in the vocabulary.
     """
     if isinstance(ids, str) or any(not hasattr(row, "__iter__") for row in ids):
         raise ValueError(f"Expected one row of ids per text. Received: ids={ids!r}. Pass [ids].")
     rows = []
     for row in ids:
         values = row.tolist() if hasattr(row, "tolist") else np.asarray(row).tolist()
-        if any(isinstance(each, bool) for each in row) or not all(map(is_integer, values)):
+        if any(isinstance(id_, bool) for id_ in row) or not all(map(is_integer, values)):
             raise ValueError(
                 f"Expected rows of integers. Received: a row that begins with {values[:8]!r}. Pass "
                 "ids."
@@ -163,5 +163,5 @@ def rows_of_ids(ids: Any, vocabulary_size: int | None = None) -> list[list[int]]
 
 
 def is_unicode(text: str) -> bool:
-    """Returns whether a string has no lone surrogate, which UTF-8 cannot encode."""
+    """Returns whether a string contains no lone surrogate, which UTF-8 cannot encode."""
     return text.isascii() or text == text.encode("utf-8", "ignore").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Training of SentencePiece models."""
+"""SentencePiece model training."""
 
 import dataclasses
 import io
@@ -21,7 +21,7 @@ _SPECIAL_TOKENS = ("<pad>", "<s>", "</s>", "<unk>")
 
 @dataclasses.dataclass(frozen=True)
 class TrainingOptions:
-    """Options of `SentencePieceTokenizer.train`, which documents them.
+    """Options for `SentencePieceTokenizer.train`, which documents them.
 
     Raises:
         ValueError: If an option is out of range.
@@ -47,7 +47,7 @@ class TrainingOptions:
             raise self._error("character_coverage", "a number in [0.98, 1]")
         symbols = self.user_defined_symbols
         if (
-            not all(isinstance(each, str) and each and is_unicode(each) for each in symbols)
+            not all(isinstance(text, str) and text and is_unicode(text) for text in symbols)
             or len(set(symbols)) < len(symbols)
             or set(symbols) & set(_SPECIAL_TOKENS)
         ):
@@ -78,11 +78,11 @@ def train_sentencepiece(files: list[str | PathLike], options: TrainingOptions) -
         options: `TrainingOptions`.
 
     Returns:
-        Bytes of the model.
+        Bytes, the model.
 
     Raises:
-        ValueError: If the files have no text or invalid UTF-8, or the vocabulary is too small for
-            the characters of the text.
+        ValueError: If the files contain no text or invalid UTF-8, or the vocabulary is too small
+            for the characters in the text.
     """
     model = _train(files, options)
     if options.model_type == "char":

@@ -5,19 +5,19 @@ from collections.abc import Iterator
 from keras_attn._files.lines import read_lines
 
 LONGEST_LINE = 2**16
-"""Maximum number of bytes of a line. The trainer drops longer lines. Its default is 4,192."""
+"""Maximum number of bytes in a line. The trainer drops longer lines. Its default is 4,192."""
 
 RESERVED = ("<s>", "</s>", "<unk>", "\u2581", "\ufffd")
 """Strings that the trainer does not count as text: special tokens, space symbol, U+FFFD."""
 
 
 class TrainingSentences:
-    """Streams the lines of text files to the SentencePiece trainer and stores errors.
+    """Streams lines from text files to the SentencePiece trainer and stores errors.
 
     Lines that are too long for the trainer are split, at spaces if possible.
 
-    The trainer is a C++ extension that loses exceptions of its input iterator. Therefore an error
-    ends the iteration and is stored. After training, call `check` to raise the stored error.
+    The trainer is a C++ extension that loses exceptions from its input iterator. Therefore an error
+    ends the iteration and is stored. After training, call `check` to raise it.
 
     Args:
         files: List of paths of text files, plain or `.gz`.
@@ -60,7 +60,7 @@ def _is_text(part):
 
 
 def _parts(text, longest):
-    """Splits a text into parts of at most `longest` characters, if possible after spaces."""
+    """Splits a text into parts with at most `longest` characters, if possible after spaces."""
     while len(text) > longest:
         end = text.rfind(" ", 0, longest) + 1 or longest
         yield text[:end]

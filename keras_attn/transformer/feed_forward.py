@@ -39,12 +39,12 @@ class FeedForward(LowRankAdaptation, Layer):
     Args:
         intermediate_dim: Positive int, size of the hidden layer.
         activation: String or function: `"relu"`, `"gelu"` (the exact form with erf), `"gelu_tanh"`
-            (the approximation with tanh), `"swiglu"`, `"geglu"`, `"reglu"`, or any activation of
-            Keras. Defaults to `"relu"`.
+            (the approximation with tanh), `"swiglu"`, `"geglu"`, `"reglu"`, or any Keras
+            activation. Defaults to `"relu"`.
         dropout: Float in [0, 1), dropout rate after the activation. Defaults to `0.0`.
         use_bias: Bool, whether the layers have biases. Defaults to `True`.
-        kernel_initializer: Initializer of the matrices. Defaults to `"glorot_uniform"`.
-        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
+        kernel_initializer: Initializer for the matrices. Defaults to `"glorot_uniform"`.
+        seed: Int, dropout seed. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -153,24 +153,24 @@ def erf_gelu(x: Tensor) -> Tensor:
     """Exact gelu: 0.5 x (1 + erf(x / sqrt(2))).
 
     The function was introduced by [Hendrycks and Gimpel, 2016](https://arxiv.org/abs/1606.08415).
-    The gelu of Keras uses erfc, an operator that ONNX does not have.
+    Keras' gelu uses erfc, an operator that ONNX lacks.
     """
     return 0.5 * x * (1.0 + ops.erf(x * 0.5**0.5))
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 def tanh_gelu(x: Tensor) -> Tensor:
-    """Approximation of gelu: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
+    """Approximate gelu: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 
     The function was introduced by [Hendrycks and Gimpel, 2016](https://arxiv.org/abs/1606.08415).
-    GPT-2, T5 1.1 and Gemma use this function. In Hugging Face's transformers, its names are
-    "gelu_new" and "gelu_pytorch_tanh".
+    GPT-2, T5 1.1 and Gemma use it. In Hugging Face's transformers, it is called "gelu_new" and
+    "gelu_pytorch_tanh".
     """
     return 0.5 * x * (1.0 + tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)))
 
 
 GATES = {"swiglu": ops.silu, "geglu": tanh_gelu, "reglu": ops.relu}
-"""Gate functions of gated networks by the name of the activation."""
+"""Dict from activations of gated networks to gate functions."""
 
 ACTIVATIONS = {"gelu": erf_gelu, "gelu_tanh": tanh_gelu}
 """Activations by name. These names do not exist in Keras or mean a different function in Keras."""

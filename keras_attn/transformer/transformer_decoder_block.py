@@ -32,23 +32,23 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         intermediate_dim: Positive int, hidden size of the feed-forward network.
         cross_attention: Bool, whether the block attends to encoder outputs. Defaults to `True`.
         **kwargs: Further arguments of `TransformerEncoderBlock`. `num_key_value_heads`,
-            `sliding_window` and `rotary` only apply to the self-attention.
+            `sliding_window` and `rotary` only apply to self-attention.
 
     Call arguments:
         inputs: Tensor of shape `(batch, target, features)`.
         encoder_outputs: Tensor of shape `(batch, source, encoder_features)`. Required for
             cross-attention. Defaults to `None`.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
-            attended to. `encoder_mask` is combined with `encoder_outputs_mask`. Defaults to `None`.
+            attended to. It is combined with `encoder_outputs_mask`. Defaults to `None`.
         attention_mask: Boolean tensor of shape `(batch, target)` or `(batch, target, target)`,
-            mask of the self-attention. `attention_mask` is combined with the causal mask and the
-            implicit mask of `inputs`. Defaults to `None`.
-        position_bias: Bias of the self-attention scores, see `MultiHeadAttention`. Defaults to
+            self-attention mask. It is combined with the causal mask and the implicit mask of
+            `inputs`. Defaults to `None`.
+        position_bias: Bias for self-attention scores, see `MultiHeadAttention`. Defaults to
             `None`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
             `encoder_outputs`. Keras passes this argument.
-        mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Wrappers of
-            Keras pass this argument.
+        mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Keras
+            wrappers pass this argument.
         inputs_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Keras
             passes this argument.
 
@@ -124,8 +124,8 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         Args:
             inputs: Tensor of shape `(batch, target, features)`.
             memory: Dict returned by `prepare_memory`.
-            attention_mask: Mask of the self-attention, see the call arguments. Defaults to `None`.
-            position_bias: Bias of the self-attention, see the call arguments. Defaults to `None`.
+            attention_mask: Self-attention mask, see the call arguments. Defaults to `None`.
+            position_bias: Self-attention bias, see the call arguments. Defaults to `None`.
             padding: Boolean tensor of shape `(batch, target)`; `False` marks padding. Defaults to
                 `None`.
 
@@ -148,7 +148,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     def prepare_memory(
         self, encoder_outputs: Tensor | None, encoder_mask: Mask | None = None
     ) -> TensorDict:
-        """Returns the keys, values and mask for the cross-attention.
+        """Returns keys, values and mask for cross-attention.
 
         Args:
             encoder_outputs: Tensor of shape `(batch, source, encoder_features)`.
@@ -176,16 +176,15 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
         view: CacheView,
         position_bias: PositionBias | None = None,
     ) -> tuple[Tensor, Any, TensorDict]:
-        """Processes new positions with a cache of the previous positions.
+        """Processes new positions with a cache for previous positions.
 
         Args:
             inputs: Tensor of shape `(batch, new_positions, features)`, or `(batch, features)` for a
                 single position. With beams in the view: `(batch * beams, features)`.
             state: Dict returned by `initial_state` or by the previous step.
             memory: Dict returned by `prepare_memory`.
-            view: `CacheView` with the slots of the new positions and the slots that may be attended
-                to.
-            position_bias: Bias of the self-attention, see `MultiHeadAttention`. Defaults to `None`.
+            view: `CacheView` with slots for new positions and slots that may be attended to.
+            position_bias: Self-attention bias, see `MultiHeadAttention`. Defaults to `None`.
 
         Returns:
             Tuple of the outputs with the shape of `inputs`, the cross-attention weights `(batch,

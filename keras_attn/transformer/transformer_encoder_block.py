@@ -52,20 +52,20 @@ class TransformerEncoderBlock(Layer):
         intermediate_dim: Positive int, hidden size of the feed-forward network.
         key_dim: Positive int, size of each head. Defaults to the number of features divided by
             `num_heads`.
-        num_key_value_heads: Positive int, number of key and value heads. Each key and value head is
-            shared by a group of query heads, see `MultiHeadAttention`. Defaults to `num_heads`.
-        activation: Activation of the feed-forward network: `"relu"`, `"gelu"`, `"gelu_tanh"`,
-            `"swiglu"`, `"geglu"`, `"reglu"`, or any activation of Keras. Defaults to `"relu"`.
+        num_key_value_heads: Positive int, number of key and value heads, each shared by a group of
+            query heads, see `MultiHeadAttention`. Defaults to `num_heads`.
+        activation: Feed-forward network activation: `"relu"`, `"gelu"`, `"gelu_tanh"`,
+            `"swiglu"`, `"geglu"`, `"reglu"`, or any Keras activation. Defaults to `"relu"`.
         normalization: String, `"layer"` ([Ba et al., 2016](https://arxiv.org/abs/1607.06450)) or
             `"rms"` ([Zhang and Sennrich, 2019](https://arxiv.org/abs/1910.07467)). Defaults to
             `"layer"`.
         normalize_first: Bool, `True` for pre-norm, `False` for post-norm. Defaults to `True`.
-        dropout: Float in [0, 1), dropout rate of the outputs of both sublayers. Defaults to `0.0`.
-        attention_dropout: Float in [0, 1), dropout rate of the attention weights. Defaults to
+        dropout: Float in [0, 1), dropout rate after both sublayers. Defaults to `0.0`.
+        attention_dropout: Float in [0, 1), dropout rate for attention weights. Defaults to
             `dropout`.
-        activation_dropout: Float in [0, 1), dropout rate after the activation of the feed-forward
-            network. Defaults to `dropout`.
-        use_bias: Bool, whether the projections and the dense layers have biases. Defaults to
+        activation_dropout: Float in [0, 1), dropout rate after the feed-forward network's
+            activation. Defaults to `dropout`.
+        use_bias: Bool, whether projections and dense layers use biases. Defaults to
             `True`.
         sliding_window: Positive int. A query at position t only attends to keys at positions s with
             `|t - s| < sliding_window`. Defaults to `None`: no limit.
@@ -74,18 +74,18 @@ class TransformerEncoderBlock(Layer):
             `attention_dropout=0`. Defaults to `None`: not in blocks.
         rotary: `RotaryPositions` layer that rotates queries and keys. Defaults to `None`.
         epsilon: Positive float, added to the variance in the normalizations. Defaults to `1e-5`.
-        kernel_initializer: Initializer of the matrices. Defaults to `"glorot_uniform"`.
-        seed: Int, seed of the dropout. Defaults to `None`: a random seed.
+        kernel_initializer: Initializer for the matrices. Defaults to `"glorot_uniform"`.
+        seed: Int, dropout seed. Defaults to `None`: a random seed.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
         inputs: Tensor of shape `(batch, time, features)`.
         attention_mask: Boolean tensor of shape `(batch, time)` or `(batch, time, time)`; `True`
-            marks positions that may be attended to. `attention_mask` is combined with the implicit
-            mask. Defaults to `None`.
-        position_bias: Bias of the attention scores, see `MultiHeadAttention`. Defaults to `None`.
-        mask: Boolean tensor of shape `(batch, time)`, the implicit mask of `inputs`. Wrappers of
-            Keras pass this argument.
+            marks positions that may be attended to. It is combined with the implicit mask. Defaults
+            to `None`.
+        position_bias: Bias for attention scores, see `MultiHeadAttention`. Defaults to `None`.
+        mask: Boolean tensor of shape `(batch, time)`, the implicit mask of `inputs`. Keras wrappers
+            pass this argument.
         inputs_mask: Boolean tensor of shape `(batch, time)`, the implicit mask of `inputs`. Keras
             passes this argument.
 
@@ -96,7 +96,7 @@ class TransformerEncoderBlock(Layer):
         Masked positions get a weight of exactly 0. Outputs at masked positions are undefined.
 
     Raises:
-        ValueError: If an argument is out of range, or `inputs` does not have rank 3.
+        ValueError: If an argument is out of range, or the rank of `inputs` is not 3.
 
     Example:
 
@@ -185,7 +185,7 @@ class TransformerEncoderBlock(Layer):
 
     @property
     def activation(self) -> Any:
-        """Activation of the feed-forward network."""
+        """The feed-forward network's activation."""
         return self.feed_forward.activation
 
     def build(self, inputs_shape: StaticShape) -> None:
@@ -229,7 +229,7 @@ class TransformerEncoderBlock(Layer):
         return norm(inputs + self.residual_dropout(sublayer(inputs)))
 
     def new_norm(self, name: str) -> keras.layers.Layer:
-        """Creates a normalization layer of the type `normalization`."""
+        """Creates a normalization layer of type `normalization`."""
         norm = NORMALIZATIONS[self.normalization](
             epsilon=self.epsilon, dtype=self.dtype_policy, name=name
         )
@@ -256,9 +256,9 @@ class TransformerEncoderBlock(Layer):
         )
 
     def _seed(self, part):
-        """Returns a different dropout seed for each part of the block."""
+        """Returns a different dropout seed for each block part."""
         parts = ("residual", "feed_forward", "self_attention", "cross_attention_layer")
-        # The offset is 1000, because the blocks of a stack have consecutive seeds.
+        # The offset is 1000, because the blocks in a stack use consecutive seeds.
         return None if self.seed is None else self.seed + 1000 * parts.index(part)
 
     def compute_output_shape(self, inputs_shape: StaticShape, *args: Any) -> tuple[int | None, ...]:

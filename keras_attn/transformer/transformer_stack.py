@@ -22,7 +22,7 @@ from keras_attn.attention.cache_view import CacheView
 
 
 def check_block(block: object) -> None:
-    """Raises a `ValueError` if a block cannot be the template of a stack."""
+    """Raises a `ValueError` if a block cannot be a stack's template."""
     needed = ("normalize_first", "new_norm", "seed")
     if not isinstance(block, keras.layers.Layer) or not all(hasattr(block, x) for x in needed):
         kind = f"the class {block.__name__}" if isinstance(block, type) else repr(block)
@@ -37,19 +37,19 @@ class TransformerStack(Layer):
     """Stack of an embedding, positions, Transformer blocks and a final normalization.
 
     Args:
-        block: Transformer block, the template of all blocks. Each of the `num_layers` blocks is a
+        block: Transformer block, the template for all blocks. Each of the `num_layers` blocks is a
             new block with the same configuration.
         embedding: Layer that maps ids to vectors, or `None` if the inputs are vectors.
         num_layers: Positive int, number of blocks.
         positions: Layer that is called with `(vectors, start_index)` and adds positions to the
             vectors, such as `SinusoidalPositions`, or `None`.
-        position_bias: Layer that computes a bias for the attention scores of all blocks, such as
+        position_bias: Layer that computes a bias for the attention scores in all blocks, such as
             `AlibiBias`, or `None`.
         scale_embedding: Bool, whether embeddings are multiplied by the square root of their size.
-        dropout: Float in [0, 1), dropout rate of the embedded inputs.
-        seed: Int or `None`, seed of the dropout.
-        embedding_norm: Bool, whether the sum of embeddings and positions is normalized. The
-            normalization is of the same type as in the block. Defaults to `False`.
+        dropout: Float in [0, 1), dropout rate after embedding.
+        seed: Int or `None`, dropout seed.
+        embedding_norm: Bool, whether the sum of embeddings and positions is normalized, with the
+            same normalization as in the block. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Raises:
@@ -117,8 +117,8 @@ class TransformerStack(Layer):
         """Builds all layers.
 
         Args:
-            inputs_shape: Tuple, shape of the inputs.
-            *memory_shapes: Further arguments of the `build` method of the blocks.
+            inputs_shape: Tuple, input shape.
+            *memory_shapes: Further arguments for the blocks' `build` method.
         """
         shape = build_embedding(self.embedding, inputs_shape)
         if self.positions is not None:
@@ -141,20 +141,19 @@ class TransformerStack(Layer):
     def embed(
         self, inputs: Tensor, start_index: int | Tensor = 0, added: Tensor | None = None
     ) -> Tensor:
-        """Returns the input vectors `(batch, time, features)` of the first block.
+        """Returns the first block's input vectors `(batch, time, features)`.
 
         Args:
             inputs: Ids `(batch, time)`, or vectors without an embedding.
             start_index: Position of the first time step. Defaults to `0`.
-            added: Vectors `(batch, time, features)` that are added to the embeddings. Defaults to
-                `None`.
+            added: Vectors `(batch, time, features)` to add to the embeddings. Defaults to `None`.
         """
         vectors = inputs if self.embedding is None else self.embedding(inputs)
         vectors = ops.cast(vectors, self.compute_dtype)
         if getattr(self.embedding, "supports_masking", True):
-            # Copy the vectors to remove the implicit mask: Keras would pass this mask only to the
-            # first block. Encoders pass their mask to each block explicitly. Decoders need no mask,
-            # because steps have no padding. An implicit mask would even be wrong if the start token
+            # Copy the vectors to remove the implicit mask: Keras would pass it only to the first
+            # block. Encoders pass their mask to each block explicitly. Decoders need no mask,
+            # because steps are not padded. An implicit mask would even be wrong if the start token
             # has the id 0.
             vectors = ops.copy(vectors)
         if self.scale_embedding:
@@ -169,10 +168,10 @@ class TransformerStack(Layer):
         return self.input_dropout(vectors)
 
     def bias(self, query_positions: Tensor, key_positions: Tensor) -> Tensor | None:
-        """Returns the bias of the attention scores, or `None`.
+        """Returns the bias for attention scores, or `None`.
 
-        With `flash_attention=True`, the method returns the layer `position_bias` itself, and the
-        attention calls this layer.
+        With `flash_attention=True`, the method returns the layer `position_bias` itself, which the
+        attention calls.
         """
         if self.position_bias is None or self.blocks[0].flash_attention:
             return self.position_bias
@@ -186,20 +185,20 @@ class TransformerStack(Layer):
         view: CacheView,
         position_bias: PositionBias | None = None,
     ) -> tuple[Tensor, Any, TensorDict]:
-        """Processes new positions with caches of the previous positions.
+        """Processes new positions with caches for previous positions.
 
         Args:
             vectors: Vectors returned by `embed`, or one vector per beam.
             shared: Dict with a list `caches` and optionally a list `archives`, with one item per
                 block, see `keras_attn._decoding_state.kv_cache`.
-            memories: Sequence with the memory of each block.
-            view: `CacheView` for the caches of all blocks, which have the same slots. This method
-                sets its attribute `archive` for each block.
+            memories: Sequence with each block's memory.
+            view: `CacheView` for all blocks' caches, which use the same slots. This method sets its
+                attribute `archive` for each block.
             position_bias: Bias returned by `bias`. Defaults to `None`.
 
         Returns:
-            Tuple of the outputs and the cross-attention weights of the last block, and `shared`
-            with the new caches.
+            Tuple of the last block's outputs and cross-attention weights, and `shared` with the new
+            caches.
         """
         archives = shared.get("archives", [None] * self.num_layers)
         caches, weights = [], None
@@ -212,11 +211,11 @@ class TransformerStack(Layer):
         return vectors, weights, {**shared, "caches": caches}
 
     def normalize(self, outputs: Tensor) -> Tensor:
-        """Applies the final normalization to the outputs of the last block."""
+        """Applies the final normalization to the last block's outputs."""
         return outputs if self.final_norm is None else self.final_norm(outputs)
 
     def serialize_arguments(self) -> dict[str, Any]:
-        """Returns the serialized arguments for the configuration of an encoder or decoder."""
+        """Returns serialized arguments for an encoder or decoder configuration."""
         return {
             "block": self.block_template.config(),
             "embedding": serialize_shared(self.embedding),
@@ -231,7 +230,7 @@ class TransformerStack(Layer):
 
     @staticmethod
     def deserialize_arguments(config: dict[str, Any]) -> dict[str, Any]:
-        """Deserializes the layers in the configuration of an encoder or decoder."""
+        """Deserializes the layers in an encoder or decoder configuration."""
         layers = {
             name: deserialize_shared(config[name])
             for name in ("embedding", "positions", "position_bias")

@@ -1,4 +1,4 @@
-"""Visualization: heat maps of attention, attention over images, HTML pages, plots of forecasts."""
+"""Visualization: attention heat maps, attention over images, HTML pages, forecast plots."""
 
 from keras_attn.visualize.attention_over_image import plot_attention_over_image
 from keras_attn.visualize.heat_maps import plot_alignments, plot_attention_grid

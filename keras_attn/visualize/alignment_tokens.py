@@ -1,4 +1,4 @@
-"""Checks of attention weights, and labels of tokens."""
+"""Attention weight checks, and token labels."""
 
 import re
 import unicodedata
@@ -9,11 +9,11 @@ import numpy as np
 
 from keras_attn._types import TensorLike
 
-WORD_START = "\u2581"  # symbol of SentencePiece for the space before a word
+WORD_START = "\u2581"  # SentencePiece symbol for the space before a word
 VISIBLE_SPACE = "\u2423"
 
 LONGEST_LABEL = 40
-"""Maximum number of characters of a label. Longer tokens are shortened in the middle."""
+"""Maximum number of characters in a label. Longer tokens are shortened in the middle."""
 
 # `</s>`, `<|im_end|>` and `[SEP]`. Bytes (`<0xC3>`) and `<unk>` are parts of words.
 _SPECIAL_TOKEN = re.compile(r"<(?!0x[0-9A-F]{2}>|unk>)[^<>\s]+>|\[[A-Z]+\]")
@@ -25,13 +25,13 @@ def checked_alignments(
     """Checks attention weights, and converts them to a float32 matrix.
 
     Args:
-        alignments: Array-like of shape `(target_length, source_length)`.
+        alignments: Array-like with shape `(target_length, source_length)`.
         source_tokens: List of `source_length` strings.
         target_tokens: List of `target_length` strings.
 
     Raises:
         ValueError: If the weights are not a matrix, are empty, are masked, do not match the tokens,
-            or are outside of [0, 1].
+            or are outside [0, 1].
     """
     alignments = weights_array("alignments", alignments)
     expected = (len(target_tokens), len(source_tokens))
@@ -52,7 +52,7 @@ def checked_alignments(
 
 
 def weights_array(name: str, weights: Any) -> np.ndarray:
-    """Converts attention weights to float32, and rejects masked cells, which have no number."""
+    """Converts attention weights to float32, and rejects masked cells."""
     parts = weights if isinstance(weights, (list, tuple)) else [weights]
     if any(map(np.ma.is_masked, parts)):
         raise ValueError(
@@ -63,7 +63,7 @@ def weights_array(name: str, weights: Any) -> np.ndarray:
 
 
 def label_of(token: Any) -> str:
-    """Returns a readable, non-empty label of a token."""
+    """Returns a readable, non-empty label for a token."""
     text = visible_text(token.replace(WORD_START, " ")).replace("\n", "\\n").strip()
     return text or VISIBLE_SPACE
 
@@ -74,7 +74,7 @@ def short_label_of(token: Any) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Replaces characters in the middle of a text by `…` if it has more than `most` characters."""
+    """Replaces characters in the middle of a text by `…` if it is longer than `most` characters."""
     if len(text) <= most:
         return text
     end = max(most // 3, 1)
@@ -82,7 +82,7 @@ def shortened(text: str, most: int) -> str:
 
 
 def visible_text(text: str) -> str:
-    """Escapes control characters except line breaks, which files of pictures cannot contain.
+    """Escapes control characters except line breaks, which image files cannot contain.
 
     Lone surrogates and noncharacters become U+FFFD.
     """
@@ -101,10 +101,10 @@ def _visible(character):
 
 
 def word_ranges(tokens: Sequence[str]) -> list[slice]:
-    """Returns the tokens of each word.
+    """Returns each word's tokens.
 
-    A word begins with the symbol `▁` of SentencePiece. A special token such as `</s>` is a word. If
-    no token contains the symbol, every token is a word.
+    A word begins with the SentencePiece symbol `▁`. A special token such as `</s>` is a word. If no
+    token contains the symbol, every token is a word.
     """
     if not any(token.startswith(WORD_START) for token in tokens):
         return [slice(number, number + 1) for number in range(len(tokens))]

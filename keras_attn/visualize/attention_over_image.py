@@ -1,4 +1,4 @@
-"""Pictures of the attention to an image, word by word."""
+"""Plots attention over an image, word by word."""
 
 import numbers
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ IMAGE_WIDTH = 1.6  # inches
 FONT_SIZE, SMALLEST_FONT_SIZE = 9.0, 6.0  # points
 ORANGE = (1.0, 0.6, 0.0)
 OPACITY = 0.7
-"""Opacity of the orange layer at the largest weight of a word."""
+"""Opacity of the orange layer at a word's largest weight."""
 
 
 def plot_attention_over_image(
@@ -38,43 +38,43 @@ def plot_attention_over_image(
     title: str | None = None,
     pixel_range: tuple[float, float] | None = None,
 ) -> Any:
-    """Plots the part of an image to which each word of a caption attends.
+    """Plots the part of an image to which each caption word attends.
 
     As in figure 3 of [Xu et al., 2015](https://arxiv.org/abs/1502.03044), the figure contains the
-    image, followed by one picture per word. The picture of word t shows the image under an orange
+    image, followed by one picture per word. The picture for word t shows the image under an orange
     layer with the opacity
 
         0.7 a_t(y, x) / max_y,x a_t(y, x)
 
-    where a_t are the weights of word t, interpolated from the grid of encoder positions to the
-    pixels (y, x) of the image. Each word has its own scale. A frame marks the position with the
-    largest weight if this weight is at least twice the mean weight.
+    where a_t are the weights for word t, interpolated from the grid of encoder positions to the
+    image pixels (y, x). Each word has its own scale. A frame marks the position with the largest
+    weight if this weight is at least twice the mean.
 
-    SentencePiece pieces are joined to words. The weights of a word are the mean of the weights of
-    its pieces. A special token such as `</s>` has its own picture.
+    SentencePiece pieces are joined to words, whose weights are the mean over their pieces. A
+    special token such as `</s>` has its own picture.
 
     Args:
-        image: Array-like of shape `(height, width)` or `(height, width, channels)` with 1 (gray), 2
-            (gray and opacity), 3 (RGB) or 4 (RGBA) channels, or a Pillow image. Transparent pixels
-            are shown over white.
+        image: Array-like with shape `(height, width)` or `(height, width, channels)` with 1 (gray),
+            2 (gray and opacity), 3 (RGB) or 4 (RGBA) channels, or a Pillow image. Transparent
+            pixels are shown over white.
         target_tokens: List of `target_length` strings: words or SentencePiece pieces.
-        alignments: Array-like of shape `(target_length, rows * columns)` with numbers in [0, 1]:
-            the weights of the encoder positions, row by row, without the weight of a class token.
-        grid: Tuple of ints, numbers of rows and columns of the encoder positions. Defaults to
-            `None`: a square grid.
+        alignments: Array-like with shape `(target_length, rows * columns)` and numbers in [0, 1]:
+            the weights over encoder positions, row by row, without the class token's weight.
+        grid: Tuple of ints, rows and columns of encoder positions. Defaults to `None`: a square
+            grid.
         title: String, title above the picture. Defaults to `None`.
         pixel_range: Tuple of two floats, the values of black and white. Pass `(-1, 1)` for an image
-            that was scaled to [-1, 1]. Defaults to `None`: `(0, 255)` for integers and for floats
-            with a value of at least 16, `(0, 1)` for floats up to 1 and for booleans. Images that
-            fit none of these ranges raise an error.
+            scaled to [-1, 1]. Defaults to `None`: `(0, 255)` for integers and for floats with a
+            value of at least 16, `(0, 1)` for floats up to 1 and for booleans. Images that fit
+            neither range raise an error.
 
     Returns:
         The `matplotlib.figure.Figure`. Save the picture with `figure.savefig("attention.png")`.
 
     Raises:
-        ValueError: If `image` is not an image; if its pixels are outside of `pixel_range`, or fit
-            none of the default ranges; if `alignments` do not match the tokens, or have masked
-            cells or numbers outside of [0, 1]; or if the number of positions does not match `grid`.
+        ValueError: If `image` is not an image, its pixels are outside `pixel_range` or fit neither
+            default range, `alignments` do not match the tokens or contain masked cells or numbers
+            outside [0, 1], or the number of positions does not match `grid`.
         ImportError: If Matplotlib is not installed.
 
     Example:
@@ -105,14 +105,15 @@ def plot_attention_over_image(
         ax.remove()
     extent = (0, width, height, 0)
     flat[0].imshow(pixels, extent=extent)
-    for ax, word, each in zip(flat[1:], words, weights, strict=False):
+    for ax, word, word_weights in zip(flat[1:], words, weights, strict=False):
         ax.imshow(pixels, extent=extent)
         layer = np.zeros((height, width, 4))
         layer[..., :3] = ORANGE
-        layer[..., 3] = OPACITY * _resize(each, height, width) / max(each.max(), 1e-9)
+        largest = word_weights.max()
+        layer[..., 3] = OPACITY * _resize(word_weights, height, width) / max(largest, 1e-9)
         ax.imshow(layer, extent=extent)
-        if each.max() >= 2 * each.mean():
-            ax.add_patch(_frame(each, height, width))
+        if largest >= 2 * word_weights.mean():
+            ax.add_patch(_frame(word_weights, height, width))
         word, size = fitting_size(word, 0.9 * IMAGE_WIDTH, FONT_SIZE, SMALLEST_FONT_SIZE)
         ax.set_title(word, pad=3, **text_style([word], fontsize=size))
     set_title(figure, title, fontsize=10)
@@ -120,10 +121,10 @@ def plot_attention_over_image(
 
 
 def _join_pieces(tokens, weights):
-    """Joins SentencePiece pieces to words; returns the words and the means of the weights."""
+    """Joins SentencePiece pieces to words; returns the words and their mean weights."""
     ranges = word_ranges(tokens)
-    words = [short_label_of("".join(tokens[each])) for each in ranges]
-    return words, np.stack([weights[each].mean(axis=0) for each in ranges])
+    words = [short_label_of("".join(tokens[word])) for word in ranges]
+    return words, np.stack([weights[word].mean(axis=0) for word in ranges])
 
 
 def _checked_grid(grid):
@@ -137,7 +138,7 @@ def _checked_grid(grid):
 
 
 def _grid_of(grid, num_positions):
-    """Returns the numbers of rows and columns of the encoder positions."""
+    """Returns the rows and columns of encoder positions."""
     side = round(num_positions**0.5)
     rows, columns = (side, side) if grid is None else _checked_grid(grid)
     if rows * columns != num_positions:
@@ -150,7 +151,7 @@ def _grid_of(grid, num_positions):
 
 
 def _resize(weights, height, width):
-    """Interpolates weights linearly from the centers of the cells to the centers of the pixels."""
+    """Interpolates weights linearly from cell centers to pixel centers."""
     for axis, size in enumerate((height, width)):
         count = weights.shape[axis]
         centers = (np.arange(size) + 0.5) * count / size - 0.5

@@ -1,4 +1,4 @@
-"""Heat maps of attention weights."""
+"""Attention heat maps."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from keras_attn.visualize.alignment_tokens import (
 from keras_attn.visualize.map_grid import MapGrid, is_turned
 from keras_attn.visualize.new_figure import fitting_size, set_title, text_style
 
-# Sizes of cells in inches, and of fonts in points: of one map, and of the maps of a grid.
+# Cell sizes in inches and font sizes in points, for one map and for maps in a grid.
 CELL, FONT_SIZE = 0.32, 10.0
 SMALL_CELL, SMALL_FONT_SIZE = 0.12, 5.0
 
@@ -28,7 +28,7 @@ def plot_alignments(
     title: str | None = None,
     cmap: Any = "gray",
 ) -> Any:
-    """Plots the attention weights of one output sequence as a heat map.
+    """Plots one output sequence's attention weights as a heat map.
 
     Row t shows the weights over the source at the step that generated target token t:
 
@@ -37,14 +37,13 @@ def plot_alignments(
     As in figure 3 of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), the source tokens
     are above the columns, and the target tokens are to the left of the rows.
 
-    Labels show spaces, line breaks and control characters as visible characters, and do not contain
-    the word start symbol of SentencePiece. Labels of more than 40 characters are shortened in the
-    middle. If the default font of Matplotlib does not contain a character, an installed font that
-    contains it is used.
+    Labels show spaces, line breaks and control characters as visible characters, without
+    SentencePiece's word start symbol. Labels longer than 40 characters are shortened in the middle.
+    If Matplotlib's default font lacks a character, an installed font that contains it is used.
 
     Args:
-        alignments: Array-like of shape `(target_length, source_length)` with numbers in [0, 1],
-            without padding. Tensors of any backend that NumPy can read are accepted.
+        alignments: Array-like with shape `(target_length, source_length)` and numbers in [0, 1],
+            without padding. Tensors from any backend that NumPy can read are accepted.
         source_tokens: List of `source_length` strings: words, characters or SentencePiece pieces.
         target_tokens: List of `target_length` strings, including the end token if `alignments`
             includes it.
@@ -57,8 +56,8 @@ def plot_alignments(
         The `matplotlib.axes.Axes`. Save the picture with `ax.figure.savefig("attention.png")`.
 
     Raises:
-        ValueError: If `alignments` is not a matrix, is empty, has masked cells, does not match the
-            tokens, or has numbers outside of [0, 1].
+        ValueError: If `alignments` is not a matrix, is empty, does not match the tokens, or
+            contains masked cells or numbers outside [0, 1].
         ImportError: If Matplotlib is not installed.
 
     Example:
@@ -90,15 +89,15 @@ def draw_heat_map(
     cmap: Any,
     font_size: float | None = None,
 ) -> None:
-    """Draws weights on axes, with the source labels above and the target labels to the left.
+    """Draws weights on axes, with source labels above and target labels to the left.
 
     Args:
         ax: `matplotlib.axes.Axes`.
-        alignments: Array of shape `(target_length, source_length)`.
+        alignments: Array with shape `(target_length, source_length)`.
         source_labels: List of strings.
         target_labels: List of strings.
         cmap: Matplotlib color map, or its name.
-        font_size: Float, size of the labels in points. Defaults to `None`: the default size.
+        font_size: Float, label size in points. Defaults to `None`: the default size.
     """
     ax.imshow(alignments, cmap=cmap, vmin=0.0, vmax=1.0, interpolation="nearest", aspect="equal")
     style = text_style([*source_labels, *target_labels])
@@ -118,12 +117,12 @@ def plot_attention_grid(
     title: str | None = None,
     cmap: Any = "gray",
 ) -> Any:
-    """Plots the attention weights of several heads and layers, with one row per layer.
+    """Plots attention weights for several heads and layers, with one row per layer.
 
     Args:
-        scores: Dict from layer names to array-likes of shape `(heads, target_length,
-            source_length)`, or `(target_length, source_length)` for attention with one head, with
-            numbers in [0, 1], without padding. For example, use one batch entry of the result of
+        scores: Dict from layer names to array-likes with shape `(heads, target_length,
+            source_length)`, or `(target_length, source_length)` for attention with one head, and
+            numbers in [0, 1], without padding. For example, use one batch entry from
             `keras_attn.record_attention_scores`.
         source_tokens: List of `source_length` strings, see `plot_alignments`.
         target_tokens: List of `target_length` strings, see `plot_alignments`.
@@ -134,7 +133,8 @@ def plot_attention_grid(
         The `matplotlib.figure.Figure`. Save the picture with `figure.savefig("heads.png")`.
 
     Raises:
-        ValueError: If `scores` is empty, or an array has masked cells or does not match the tokens.
+        ValueError: If `scores` is empty, or an array contains masked cells or does not match the
+            tokens.
         ImportError: If Matplotlib is not installed.
 
     Example:

@@ -1,20 +1,20 @@
-"""Converts images of any common format to the pixels of a picture."""
+"""Converts images in any common format to RGB pixels."""
 
 from typing import Any
 
 import numpy as np
 
 TOLERANCE = 1e-3
-"""Largest distance of a pixel from the range, as a fraction of the difference between white and
+"""Largest distance between a pixel and the range, as a fraction of the difference between white and
 black. Within this distance, pixels are clipped to the range, because resizing an image causes
 rounding errors."""
 
 DARKEST = 16
-"""If the largest value of a float image is above 1 and below this number, white may be at 1 or at
-255, so the range is not inferred."""
+"""If a float image's largest value is above 1 and below this number, white may be at 1 or at 255,
+so the range is not inferred."""
 
 COLOR_MODES = ("1", "L", "LA", "RGB", "RGBA", "I", "I;16", "F")
-"""Modes of Pillow that `np.asarray` converts to gray or RGB values, some with opacity. Images in
+"""Pillow modes that `np.asarray` converts to gray or RGB values, some with opacity. Images in
 other modes are converted to RGBA first."""
 
 
@@ -26,12 +26,12 @@ def image_pixels(image: Any, pixel_range: tuple[float, float] | None = None) -> 
         pixel_range: See `plot_attention_over_image`.
 
     Returns:
-        Float32 array of shape `(height, width, 3)` in [0, 1].
+        Float32 array with shape `(height, width, 3)`, in [0, 1].
 
     Raises:
-        ValueError: If `image` is not an image; if `pixel_range` is not a pair of increasing
-            numbers; if pixels are outside of `pixel_range`; or if `pixel_range` is `None` and the
-            range cannot be inferred from the pixels.
+        ValueError: If `image` is not an image, `pixel_range` is not a pair of increasing numbers,
+            pixels are outside `pixel_range`, or `pixel_range` is `None` and cannot be inferred from
+            the pixels.
     """
     pixels = _channels(_array(image))
     black, white = _range(pixels, pixel_range)
@@ -53,8 +53,8 @@ def image_pixels(image: Any, pixel_range: tuple[float, float] | None = None) -> 
 def _array(image):
     """Returns an array of numbers."""
     if getattr(image, "mode", COLOR_MODES[0]) not in COLOR_MODES and hasattr(image, "convert"):
-        # In other modes, an array does not contain gray or RGB values. The array of a palette
-        # image, for example, contains indices of the palette.
+        # In other modes, an array does not contain gray or RGB values. A palette image's array, for
+        # example, contains palette indices.
         image = image.convert("RGBA")
     pixels = np.asarray(image)
     if pixels.dtype.name in ("bfloat16", "float16"):
@@ -68,7 +68,7 @@ def _array(image):
 
 
 def _channels(pixels):
-    """Returns pixels of shape `(height, width, channels)`."""
+    """Returns pixels with shape `(height, width, channels)`."""
     if pixels.ndim == 2:
         pixels = pixels[..., None]
     if pixels.ndim != 3 or pixels.shape[-1] not in (1, 2, 3, 4) or pixels.size == 0:

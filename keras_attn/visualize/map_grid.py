@@ -1,4 +1,4 @@
-"""Sizes and positions of heat maps in a figure."""
+"""Heat map sizes and positions in a figure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,25 +20,25 @@ def is_turned(label: str) -> bool:
 
 
 class MapGrid:
-    """Figure with a grid of heat maps of the same tokens, whose size depends on the labels.
+    """Figure with a grid of heat maps for the same tokens, sized to fit the labels.
 
-    The labels of the source are above the first row, and the labels of the target are to the left
-    of the first column. The layouts of Matplotlib reduce the maps to make space for long labels.
-    Here the figure grows instead, up to 30 inches. In larger figures, cells and labels are smaller.
+    Source labels are above the first row, and target labels are to the left of the first column.
+    Matplotlib's layouts reduce the maps to make space for long labels. Here the figure grows
+    instead, up to 30 inches. In larger figures, cells and labels are smaller.
 
     Args:
-        source_labels: List of strings, the label of each column of a map.
-        target_labels: List of strings, the label of each row of a map.
-        cell: Float, width and height of a cell in inches.
-        font_size: Float, size of the labels in points.
+        source_labels: List of strings, one for each map column.
+        target_labels: List of strings, one for each map row.
+        cell: Float, cell width and height in inches.
+        font_size: Float, label size in points.
         title: String, title above the figure, or `None`.
-        rows: Int, number of rows of maps. Defaults to `1`.
-        columns: Int, number of columns of maps. Defaults to `1`.
+        rows: Int, number of rows. Defaults to `1`.
+        columns: Int, number of columns. Defaults to `1`.
 
     Attributes:
         figure: `matplotlib.figure.Figure` without axes.
-        font_size: Float, size of the labels, so that the labels of adjacent cells do not overlap.
-        row_height: Float, distance of two rows of maps in inches.
+        font_size: Float, label size at which labels of adjacent cells do not overlap.
+        row_height: Float, distance between two rows in inches.
         title: String, the title, broken into lines, or `None`.
     """
 
@@ -58,12 +58,12 @@ class MapGrid:
             text_size(filter(is_turned, source_labels), **style)[0],
             text_size(["X"], **style)[1],
         )
-        names = 0.0 if rows == columns == 1 else GAP  # of layers and heads
+        names = 0.0 if rows == columns == 1 else GAP  # space for layer and head names
         self._left = MARGIN + names + text_size(target_labels, **style)[0] + TICK_SPACE
         self._top = MARGIN + above + TICK_SPACE
         self._gap = GAP + names
         across, down = len(source_labels), len(target_labels)
-        # All sizes except those of the cells.
+        # All sizes except the cells.
         width = self._left + (columns - 1) * GAP + MARGIN
         height = self._top + (rows - 1) * self._gap + names + MARGIN
         self._cell = min(
@@ -88,7 +88,7 @@ class MapGrid:
         self.figure = new_figure(width, height + rows * self._map[1], layout=None)
 
     def add_axes(self, row: int, column: int) -> Any:
-        """Returns new axes, `matplotlib.axes.Axes`, at a place of the grid."""
+        """Returns new axes, `matplotlib.axes.Axes`, at a place in the grid."""
         total_width, total_height = self.figure.get_size_inches()
         width, height = self._map
         left = self._left + column * (width + GAP)

@@ -45,7 +45,7 @@ def font_families(texts: Iterable[str]) -> list[str]:
 
 
 def new_figure(width: float, height: float, layout: str | None = "constrained") -> Any:
-    """Returns a `matplotlib.figure.Figure` of a size in inches.
+    """Returns a `matplotlib.figure.Figure` with a size in inches.
 
     `matplotlib.pyplot` does not know the figure, so it needs no `close`: it is freed like any other
     object.
@@ -54,7 +54,7 @@ def new_figure(width: float, height: float, layout: str | None = "constrained") 
 
 
 def text_style(texts: Iterable[str], **options: Any) -> dict[str, Any]:
-    """Returns arguments of Matplotlib for texts in any script, which are never formulas."""
+    """Returns Matplotlib arguments for texts in any script, which are never formulas."""
     return {"parse_math": False, "family": font_families(texts), **options}
 
 
@@ -91,7 +91,7 @@ def fitting_size(text: str, width: float, fontsize: float, least: float) -> tupl
 
 
 def text_size(texts: Iterable[str], **style: Any) -> tuple[float, float]:
-    """Returns the largest width and the largest height of texts, in inches."""
+    """Returns the largest width and height of texts, in inches."""
     figure = new_figure(1.0, 1.0)
     canvas = import_matplotlib().backends.backend_agg.FigureCanvasAgg(figure)
     renderer = canvas.get_renderer()

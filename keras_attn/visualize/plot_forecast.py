@@ -18,31 +18,31 @@ def plot_forecast(
     title: str | None = None,
     label: str | None = None,
 ) -> Any:
-    """Plots the forecast of one series with its intervals, and the attention over the past.
+    """Plots one series' forecast with its intervals, and the attention over the past.
 
-    The upper plot shows the past values, the middle quantile, and one interval for each pair of
-    quantiles: from the first to the last, from the second to the second last, and so on. If there
-    are attention weights, the lower plot is a heat map. Row t shows the weights of step t over the
+    The upper plot shows past values, the middle quantile, and one interval for each pair of
+    quantiles: from the first to the last, from the second to the second last, and so on. With
+    attention weights, the lower plot is a heat map whose row t shows the weights of step t over the
     past.
 
     Args:
-        past: Array-like of shape `(past,)`, the observed values. NaN and masked cells of a masked
-            array are missing values.
-        quantiles: Array-like of shape `(horizon, Q)`, quantiles of the forecast in increasing
-            order, for example `results["quantiles"][series, :, target]` from a `PathSampler`.
-        actual: Array-like of shape `(horizon,)`, the true values. Defaults to `None`.
-        attention: Array-like of shape `(horizon, past)`, attention weights. Defaults to `None`.
-        levels: List of Q floats in (0, 1) in increasing order, the levels of the quantiles, for the
-            legend. Defaults to `(0.05, 0.5, 0.95)`.
+        past: Array-like with shape `(past,)`, observed values. NaN and masked cells are missing
+            values.
+        quantiles: Array-like with shape `(horizon, Q)`, forecast quantiles in increasing order, for
+            example `results["quantiles"][series, :, target]` from a `PathSampler`.
+        actual: Array-like with shape `(horizon,)`, the true values. Defaults to `None`.
+        attention: Array-like with shape `(horizon, past)`, attention weights. Defaults to `None`.
+        levels: List of Q floats in (0, 1) in increasing order, the quantile levels, for the legend.
+            Defaults to `(0.05, 0.5, 0.95)`.
         title: String, title above the picture. Defaults to `None`.
-        label: String, name of the target with its unit. Defaults to `None`.
+        label: String, target name with its unit. Defaults to `None`.
 
     Returns:
         The `matplotlib.figure.Figure`. Save the picture with `figure.savefig("forecast.png")`.
 
     Raises:
         ValueError: If the shapes do not match, there are no values, `levels` are not increasing
-            numbers in (0, 1), or `attention` has masked cells.
+            numbers in (0, 1), or `attention` contains masked cells.
         ImportError: If Matplotlib is not installed.
 
     Example:
@@ -60,7 +60,7 @@ def plot_forecast(
         )
     levels = tuple(levels)
     are_numbers = all(isinstance(level, numbers.Real) for level in levels)
-    if not are_numbers or sorted({each for each in levels if 0 < each < 1}) != list(levels):
+    if not are_numbers or sorted({level for level in levels if 0 < level < 1}) != list(levels):
         raise ValueError(
             f"Expected levels in (0, 1) in increasing order. Received: levels={levels}."
         )
@@ -127,7 +127,7 @@ def plot_forecast(
 
 
 def _with_nan(values):
-    """Returns a float32 array, with NaN for the masked cells of a masked array."""
+    """Returns a float32 array, with NaN for masked cells."""
     if isinstance(values, np.ma.MaskedArray):
         values = np.ma.filled(np.ma.asarray(values, "float32"), np.nan)
     return np.asarray(values, "float32")

@@ -22,20 +22,20 @@ TEMPLATE = Path(__file__).with_name("alignments.html")
 def write_alignment_html(
     path: str | PathLike[str], examples: Iterable[Mapping[str, Any]], title: str = "Attention"
 ) -> None:
-    """Writes an interactive HTML page that shows the attention weights of each word.
+    """Writes an interactive HTML page that shows each word's attention weights.
 
-    The page is a single file without external resources. If you point at a word, the page
-    highlights the words to which it attends. The page also shows a heat map. It supports keyboard
-    navigation, right-to-left scripts, and the selection of heads and layers.
+    The page is a single file without external resources. If you point at a word, it highlights the
+    words to which the word attends. It also shows a heat map, and supports keyboard navigation,
+    right-to-left scripts, and the selection of heads and layers.
 
     Args:
-        path: Path of the file. An existing file is replaced.
+        path: File path. An existing file is replaced.
         examples: List of dicts, one per sentence, with the keys `"source_tokens"` and
             `"target_tokens"` (lists of strings, see `plot_alignments`) and `"alignments"`. The
-            alignments are an array-like of shape `(target_length, source_length)` or `(heads,
-            target_length, source_length)` with numbers in [0, 1] and without padding, or a dict
-            that maps layer names to such arrays.
-        title: String, heading of the page. Defaults to `"Attention"`.
+            alignments are an array-like with shape `(target_length, source_length)` or `(heads,
+            target_length, source_length)` and numbers in [0, 1], without padding, or a dict from
+            layer names to such arrays.
+        title: String, page heading. Defaults to `"Attention"`.
 
     Raises:
         ValueError: If there is no example, a key is missing, or weights are masked or do not match
@@ -68,7 +68,7 @@ def write_alignment_html(
 
 
 def _page_data(example):
-    """Returns the labels, texts and weights of an example for the page."""
+    """Returns an example's labels, texts and weights for the page."""
     missing = {"source_tokens", "target_tokens", "alignments"} - set(example)
     if missing:
         raise ValueError(
@@ -81,13 +81,15 @@ def _page_data(example):
     weights = [
         [
             visible_text(name),
-            checked_alignments(matrix, source, target).astype("float64").round(4).tolist(),
+            _rounded(checked_alignments(matrix, source, target)),
         ]
         for layer, matrices in layers.items()
         for name, matrix in _heads(layer, matrices)
     ]
     if not weights:
-        raise ValueError("Expected alignments of at least one layer and head. Received: none.")
+        raise ValueError(
+            "Expected alignments of at least one layer and head. Received: alignments={}."
+        )
     return {
         "source": [label_of(token) for token in source],
         "target": [label_of(token) for token in target],
@@ -101,7 +103,7 @@ def _rounded(weights):
 
 
 def _heads(layer, matrices):
-    """Returns names and matrices of a layer: the mean over the heads, followed by each head."""
+    """Returns a layer's names and matrices: the mean over the heads, followed by each head."""
     matrices = weights_array("alignments", matrices)
     if matrices.ndim != 3:
         return [(layer, matrices)]
@@ -113,5 +115,6 @@ def _heads(layer, matrices):
 
 def _text(tokens):
     """Joins tokens to a line of text."""
-    words = ("".join(tokens[each]).replace(WORD_START, " ").strip() for each in word_ranges(tokens))
+    ranges = word_ranges(tokens)
+    words = ("".join(tokens[word]).replace(WORD_START, " ").strip() for word in ranges)
     return visible_text(" ".join(words)).strip()

@@ -49,7 +49,7 @@ def test_pointers_of_git_lfs_are_named(tmp_path, name):
     folder = write(tmp_path / "x")
     write_marian_tokenizers(folder)
     (folder / name).write_bytes(LFS)
-    assert f"{str(folder / name)!r}. Received: a Git LFS pointer" in refused(folder)
+    assert f"Received: {str(folder / name)!r}, a Git LFS pointer" in refused(folder)
 
 
 @pytest.mark.parametrize(
@@ -243,5 +243,5 @@ def test_weights_of_8_bits_are_named(tmp_path):
 
 def test_pointers_of_git_lfs_are_named_for_opennmt_tf(tmp_path):
     (tmp_path / "ckpt-5.index").write_bytes(LFS)
-    with pytest.raises(ConversionError, match="ckpt-5.index'. Received: a Git LFS pointer"):
+    with pytest.raises(ConversionError, match="ckpt-5.index', a Git LFS pointer"):
         from_opennmt_tf(tmp_path)

@@ -85,7 +85,7 @@ def test_opennmt_descriptions_are_read_but_not_run(text, class_name, arguments):
         ("model = lambda: Transformer(num_layers=2 * 3)", "'2 \\* 3', which is neither"),
         ("model = lambda: Transformer(**options)", "the arguments of Transformer"),
         ("model = 1 +", "invalid syntax"),
-        ("other = 1", "a file without model"),
+        ("other = 1", r"definitions of \['other'\]"),
         ('model = lambda: m.get_model_from_catalog("NMTSmallV1")', "recurrent layers cannot be"),
         ('model = lambda: m.get_model_from_catalog("GPT2Small")', "Language models cannot be"),
         ("model = lambda: opennmt.models.SequenceToSequence()", "one of the models .*Received"),

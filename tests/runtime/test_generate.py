@@ -105,7 +105,7 @@ def test_generate_iterable_is_lazy_and_yields_results_before_an_error(captions):
     found = captions.generate_iterable(several, [20], window=1, batch_size=1)
     assert next(found).token_ids == [20, 10, 11]
     assert next(found).token_ids == [20, 10, 11, 12, 13]
-    with pytest.raises(SentenceError, match="expected finite numbers for 'image'. Received: NaN"):
+    with pytest.raises(SentenceError, match="expected finite numbers for 'image'. Received: nan"):
         next(found)
     assert next(several) is None
 
@@ -115,8 +115,8 @@ def test_generate_iterable_is_lazy_and_yields_results_before_an_error(captions):
     [
         ([[1.0, 2.0]], "a dict with arrays for the inputs .'image'.. Received: list"),
         ({"picture": [[1.0, 2.0]]}, "a dict .* the inputs .'image'.. Received: .'picture'"),
-        ({"image": np.ones((0, 2))}, "pixels for 'image'. Received: an empty image of .0, 2."),
-        ({"image": [[np.inf, 2.0]]}, "finite numbers for 'image'. Received: NaN or infinite"),
+        ({"image": np.ones((0, 2))}, "pixels for 'image'. Received: shape=.0, 2."),
+        ({"image": [[np.inf, 2.0]]}, "finite numbers for 'image'. Received: inf"),
         ({"image": np.ones((3, 4))}, "shape .height, 2. for 'image'. Received: shape=.3, 4."),
     ],
 )

@@ -85,18 +85,16 @@ def test_bad_files_are_refused(tmp_path, monkeypatch):
     image = Image.fromarray(pixels(5, 7, 3))
     image.save(tmp_path / "good.png")
     (tmp_path / "empty.png").touch()
-    refused("empty.png", "Received: an empty file")
+    refused("empty.png", "Received: a file of 0 bytes")
     (tmp_path / "text.png").write_text("a red circle")
-    refused("text.png", "format BMP, GIF, .* Received: a file of another format")
+    refused("text.png", "format BMP, GIF, .* Received: a file that starts with b.a red ci")
     (tmp_path / "script.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 5 5\n")
-    refused("script.png", "a file of another format")  # Pillow alone would start Ghostscript
+    refused("script.png", "starts with b.%!PS-Ado")  # Pillow alone would start Ghostscript
     content = (tmp_path / "good.png").read_bytes()
     (tmp_path / "cut.png").write_bytes(content[: len(content) // 2])
-    refused(
-        "cut.png", "expected a complete image. Received: a file that cannot be decoded .*truncated"
-    )
+    refused("cut.png", "expected a complete image. Received: .*truncated")
     (tmp_path / "bits.png").write_bytes(content[:40] + b"\0\0\0" + content[43:])
-    refused("bits.png", "another format, or a damaged one")
+    refused("bits.png", "starts with b.*PNG")
     Image.fromarray(pixels(5, 7).astype("uint16") * 256).save(tmp_path / "deep.png")
     refused("deep.png", "at most 8 bits per channel. Received: 16 bits")
     image.resize((7, 6)).save(tmp_path / "tall.png")

@@ -113,7 +113,7 @@ def test_bad_input_is_refused(tokenizer):
     graph = tokenizer.to_tensorflow(end_token_id=2)
     with pytest.raises(ValueError, match=r"shape \(batch,\). Received: shape=\(\)"):
         graph.encode("the dog")
-    with pytest.raises(ValueError, match="Received: a scalar"):
+    with pytest.raises(ValueError, match="Received: shape="):
         graph.decode(5)
 
 

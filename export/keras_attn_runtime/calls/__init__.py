@@ -1,1 +1,1 @@
-"""Options, deadlines, cancellation and threads of model calls."""
+"""Options, deadlines, cancellation and threads for model calls."""

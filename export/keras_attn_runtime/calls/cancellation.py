@@ -1,4 +1,4 @@
-"""Deadlines and cancellation of the calls of a `Translator`."""
+"""Deadlines and cancellation of `Translator` calls."""
 
 import contextlib
 import queue
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     import onnxruntime
 
 _LONGEST_WAIT = 3600.0
-"""Maximum duration of a single wait in seconds, because some systems refuse long timeouts."""
+"""Maximum duration of a single wait in seconds, because some systems reject long timeouts."""
 
 _live_calls: "weakref.WeakSet[Call]" = weakref.WeakSet()
 _lock = threading.RLock()  # guards `_live_calls`
 
 
 class CancelToken:
-    """Cancels calls of a `Translator` from another thread, or from a signal handler.
+    """Cancels `Translator` calls from another thread, or from a signal handler.
 
-    A token can be passed to several calls. A cancelled token cannot be reset: later calls with the
-    token raise `Cancelled` at once.
+    You can pass a token to several calls. A cancelled token cannot be reset: later calls with it
+    raise `Cancelled` at once.
 
     Example:
 
@@ -58,11 +58,11 @@ class CancelToken:
 
 
 class Call:
-    """The state of one call: its deadline, its token, and its runs.
+    """State of one call: its deadline, token, and runs.
 
     The calling thread blocks in `wait` until a worker thread calls `notify`. `stop` terminates all
-    runs of ONNX Runtime, which ends a run between two operators. LiteRT cannot terminate a run: its
-    worker thread finishes the current run, and then starts no further run.
+    ONNX Runtime runs, which end between two operators. LiteRT cannot terminate a run: its worker
+    thread finishes the current run, but starts no further one.
 
     Args:
         timeout: float, seconds from now. Default: no deadline.
@@ -97,7 +97,7 @@ class Call:
             raise error
 
     def error(self, index: int = 0) -> Cancelled | DeadlineExceeded | None:
-        """Returns the error of a call that was cancelled or is past its deadline, else `None`.
+        """Returns the error if the call was cancelled or is past its deadline, else `None`.
 
         Args:
             index: int, position of the first sentence without a translation.
@@ -125,8 +125,8 @@ class Call:
         """Blocks until `is_ready()` is true. Raises an error if the call is cancelled or times out.
 
         Args:
-            is_ready: function without arguments that returns a bool. It is called at the start and
-                after each `notify`.
+            is_ready: function `()` that returns a bool. It is called at the start and after each
+                `notify`.
 
         Raises:
             Cancelled, DeadlineExceeded: if the call ends before `is_ready()` is true.
@@ -143,7 +143,7 @@ class Call:
                 self._notes.get(timeout=seconds)
 
     def stop(self) -> None:
-        """Terminates the runs of this call, if the engine can, and wakes the thread in `wait`."""
+        """Terminates this call's runs, if the engine can, and wakes the thread in `wait`."""
         with self._lock:
             self.is_stopped = True
             for run_options in self._runs:
@@ -152,10 +152,10 @@ class Call:
 
     @contextlib.contextmanager
     def run_options(self) -> "Generator[onnxruntime.RunOptions, None, None]":
-        """Yields `onnxruntime.RunOptions` for one run. `stop` can terminate this run.
+        """Yields `onnxruntime.RunOptions` for one run, which `stop` can terminate.
 
-        ONNX Runtime has no exception type for terminated runs. If a run fails and `is_stopped` is
-        true, the run was terminated.
+        ONNX Runtime defines no exception type for terminated runs. If a run fails and `is_stopped`
+        is true, it was terminated.
         """
         import onnxruntime  # if it is not installed, `create_session` has raised an error before
 
@@ -172,7 +172,7 @@ class Call:
 
 
 def stop_all_calls() -> None:
-    """Stops the calls of all threads."""
+    """Stops the calls in all threads."""
     with _lock:
         calls = list(_live_calls)
     for call in calls:

@@ -14,7 +14,7 @@ R = TypeVar("R")
 
 
 class CallOptions(TypedDict, total=False):
-    """The keyword arguments of a call, for type checkers; see `Options`."""
+    """Keyword arguments of a call, for type checkers. See `Options`."""
 
     max_length: int | None
     length_penalty: float | None
@@ -31,40 +31,40 @@ class CallOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Options:
-    """The arguments of one call of a `Translator`, checked.
+    """Checked arguments of one `Translator` call.
 
     Args:
-        max_length: int of at least 0, limit of output tokens of each sentence, including the end
-            token; 0 returns empty translations. The file also has a limit that depends on the
-            source, usually 2 * source length + 10 tokens. Default: the maximum length in the file.
-        length_penalty: float of at least 0, exponent of the length in the ranking score; 0 ranks by
-            log probability. Default: the length penalty in the file.
+        max_length: int of at least 0, maximum number of output tokens for each sentence, including
+            the end token; 0 returns empty translations. The file also limits the length relative to
+            the source, usually to 2 * source length + 10 tokens. Default: the maximum length in the
+            file.
+        length_penalty: float of at least 0, length exponent in the ranking score; 0 ranks by log
+            probability. Default: the length penalty in the file.
         num_hypotheses: int of at least 1, number of hypotheses to return for each sentence, at most
             the number that the file returns. Default: 1.
         batch_size: int of at least 1, maximum number of sentences in a batch. A file with a fixed
             batch size, such as most LiteRT files, runs at most that number. Default: 32.
-        window: int of at least 1, number of sentences that are read ahead and sorted by length.
-            Default: 16 batches.
-        seed: int of at least 0, seed of a search that samples. The tokens of the n-th sentence
-            depend on `seed` and n, not on the other sentences. Default: a different seed in each
-            call.
-        alignments: bool, whether translations have alignments, if the file returns alignments. The
-            alignments take most of the memory of long translations: a float for each pair of target
-            and source token. Default: True.
-        source_language: string, language of the sources, for a file with several languages, see
+        window: int of at least 1, number of sentences to read ahead and sort by length. Default: 16
+            batches.
+        seed: int of at least 0, seed for sampling. The tokens of the n-th sentence depend on `seed`
+            and n, not on the other sentences. Default: a different seed in each call.
+        alignments: bool, whether translations contain alignments, if the file returns them. They
+            take most memory in long translations: a float for each pair of target and source token.
+            Default: True.
+        source_language: string, source language, for a file with several languages, see
             `Side.languages`. Default: the language in the file, if there is one.
-        target_language: string, language of the translations, for a file with several languages.
-            Default: the language in the file, if there is one.
-        timeout: float of at least 0, limit of the whole call in seconds, including reading the
-            input and waiting for other calls. After this time the call raises `DeadlineExceeded`.
-            With a `timeout` or a `cancel_token`, an iterable input that is not a list, tuple or
+        target_language: string, target language, for a file with several languages. Default: the
+            language in the file, if there is one.
+        timeout: float of at least 0, time limit for the whole call in seconds, including reading
+            the input and waiting for other calls. Afterwards the call raises `DeadlineExceeded`.
+            With a `timeout` or a `cancel_token`, an iterable input other than a list, tuple or
             array is read in a separate thread. LiteRT finishes the running batch in the background,
             see `Translator`. Default: no limit.
         cancel_token: `CancelToken` with which another thread can end the call. The call then raises
             `Cancelled`. Default: none.
 
     Raises:
-        ValueError: if an argument is of the wrong type or out of its range.
+        ValueError: if an argument has the wrong type or is out of range.
     """
 
     max_length: int | None = None
@@ -100,39 +100,39 @@ class Options:
 
     @classmethod
     def of(cls, options: CallOptions) -> Self:
-        """Converts a dict of keyword arguments to `Options`; raises TypeError for unknown names."""
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(options) - set(known))
+        """Converts keyword arguments to `Options`; raises TypeError for unknown names."""
+        names = [field.name for field in fields(cls)]
+        unknown = sorted(set(options) - set(names))
         if unknown:
             raise TypeError(
-                f"Expected options out of {known}. Received: {', '.join(unknown)}. Other settings "
+                f"Expected options out of {names}. Received: {', '.join(unknown)}. Other settings "
                 "of the search are set in the export."
             )
         return cls(**options)
 
     @property
     def window_size(self) -> int:
-        """int, sentences that are read ahead: `window` or its default."""
+        """int, number of sentences to read ahead: `window` or its default."""
         return 16 * self.batch_size if self.window is None else self.window
 
 
 def list_options(function: Callable[P, R]) -> Callable[P, R]:
     """Decorates a method with `**options: CallOptions`, so that `help` lists each option."""
     signature = inspect.signature(function)
-    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    named = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
     options = [
         inspect.Parameter(
-            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
         )
-        for each in fields(Options)
+        for field in fields(Options)
     ]
     untyped: Any = function
-    untyped.__signature__ = signature.replace(parameters=[*own, *options])
+    untyped.__signature__ = signature.replace(parameters=[*named, *options])
     return function
 
 
 def require_integer(name: str, value: object, least: int, most: int = LARGEST_INT32) -> int:
-    """Returns an integer of Python or NumPy as an int.
+    """Returns a Python or NumPy integer as an int.
 
     Products of NumPy integers can overflow, and some functions do not accept them.
 
@@ -143,7 +143,7 @@ def require_integer(name: str, value: object, least: int, most: int = LARGEST_IN
 
 
 def require_bool(name: str, value: object) -> bool:
-    """Returns a bool of Python or NumPy as a bool.
+    """Returns a Python or NumPy bool as a bool.
 
     Raises:
         ValueError: if `value` is neither True nor False.
@@ -154,7 +154,7 @@ def require_bool(name: str, value: object) -> bool:
 
 
 def _require_number(name: str, value: object, expected: str) -> float:
-    """Returns a number of Python or NumPy as a float; raises ValueError for other values."""
+    """Returns a Python or NumPy number as a float; raises ValueError for other values."""
     return float(_checked(name, value, Real, expected, 0, LARGEST_INT32))
 
 
@@ -183,8 +183,8 @@ def _checked(
     least: int,
     most: int,
 ) -> Any:
-    """Returns a number in [least, most] of Python."""
-    # NumPy would compare in the dtype of the value, which may be unable to represent the limits.
+    """Returns a Python number in [least, most]."""
+    # NumPy would compare in the value's dtype, which may be unable to represent the limits.
     plain: Any = value.item() if isinstance(value, np.generic) else value
     if not _is_number(plain, kind) or not least <= plain <= most:  # nan is in no range
         raise ValueError(

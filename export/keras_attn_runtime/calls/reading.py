@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 
 def read(items: Iterable[T], call: Call) -> Iterable[T]:
-    """Returns an iterable of the same items. It raises an error when the call ends early.
+    """Returns an iterable over the same items, which raises an error when the call ends early.
 
-    For a call without deadline and token, the function returns `items` unchanged. A list, a tuple
-    or an array cannot block, so the calling thread reads it. Any other iterable is read by a reader
-    thread: one item at a time, when the item is requested. If the call ends while `next` blocks,
-    the reader thread remains until `next` returns, and the item is lost.
+    Without deadline and token, `items` is returned unchanged. A list, tuple or array cannot block,
+    so the calling thread reads it. Any other iterable is read by a reader thread, one item at a
+    time on request. If the call ends while `next` blocks, the reader thread remains until `next`
+    returns, and the item is lost.
 
     Args:
         items: iterable.
@@ -61,7 +61,7 @@ def _read_in_thread(items: Iterable[T], call: Call) -> Iterator[T]:
 def _answer(
     items: Iterable[T], requests: "queue.SimpleQueue[Future[T] | None]", call: Call
 ) -> None:
-    """Sets the result of each requested future to the next item, or sets its exception."""
+    """Sets each requested future's result to the next item, or its exception."""
     iterator: Iterator[T] | None = None
     while (request := requests.get()) is not None:
         try:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from keras_attn_runtime.calls.cancellation import stop_all_calls
 
 LONGEST_EXIT = 5.0
-"""Maximum number of seconds that the process waits at exit until its runs have ended.
+"""Maximum number of seconds that the process waits at exit for its runs.
 
 ONNX Runtime ends terminated runs within milliseconds. LiteRT cannot terminate a run early.
 """
@@ -26,14 +26,12 @@ class WorkerPool:
     """A pool of daemon threads.
 
     ONNX Runtime enables flush-to-zero for denormals in the thread that creates the first session,
-    and a new thread inherits this mode from the thread that starts it. So that all threads of the
-    pool have this mode, create the pool after the sessions, in the same thread. The constructor
-    starts the first thread of the pool. A thread of the pool that begins a job starts the next
-    thread if no other thread is free.
+    and a new thread inherits this mode from the thread that starts it. To use it in all threads,
+    create the pool after the sessions, in the same thread. The constructor starts the first thread.
+    A thread that begins a job starts the next one if no other thread is free.
 
     Args:
-        limit: int, maximum number of threads. Default: no limit, so that all jobs run at the same
-            time.
+        limit: int, maximum number of threads. Default: no limit, all jobs run at the same time.
     """
 
     def __init__(self, limit: int | None = None) -> None:
@@ -42,12 +40,12 @@ class WorkerPool:
         weakref.finalize(self, self._queue.close).atexit = False
 
     def submit(self, job: Job) -> None:
-        """Runs a function in a thread of the pool. It has no arguments and must not raise."""
+        """Runs a function `()` in one of the threads. It must not raise."""
         self._queue.jobs.put(job)
 
 
 class _Queue:
-    """The jobs of a pool and its threads."""
+    """A pool's jobs and threads."""
 
     def __init__(self, limit: int | None) -> None:
         self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
@@ -87,7 +85,7 @@ class _Queue:
 
 @atexit.register
 def _end_runs() -> None:
-    """Terminates all runs at exit, before Python destroys the objects that the runs use."""
+    """Terminates all runs at exit, before Python destroys the objects in use."""
     if _is_any_busy():
         stop_all_calls()
     end = time.monotonic() + LONGEST_EXIT
@@ -96,5 +94,6 @@ def _end_runs() -> None:
 
 
 def _is_any_busy() -> bool:
-    # A forked process has none of the threads.
-    return any(each.num_busy > 0 and each.process == os.getpid() for each in list(_live_queues))
+    # A forked process contains none of the threads.
+    queues = [jobs for jobs in list(_live_queues) if jobs.process == os.getpid()]
+    return any(jobs.num_busy > 0 for jobs in queues)

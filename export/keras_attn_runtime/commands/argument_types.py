@@ -1,4 +1,4 @@
-"""Types of command-line arguments: numbers within a range, KEY=VALUE and NAME=FILL."""
+"""Command-line argument types: numbers within a range, KEY=VALUE and NAME=FILL."""
 
 import argparse
 import math
@@ -26,7 +26,7 @@ def number(text: str) -> float:
 
 
 def key_and_value(text: str) -> tuple[str, str]:
-    """Returns the two strings of KEY=VALUE."""
+    """Returns the two strings in KEY=VALUE."""
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise argparse.ArgumentTypeError(
@@ -36,7 +36,7 @@ def key_and_value(text: str) -> tuple[str, str]:
 
 
 def column_fill(text: str) -> tuple[str, float | str]:
-    """Returns the name of a column and its fill, of NAME=NUMBER or NAME=previous."""
+    """Returns column name and fill from NAME=NUMBER or NAME=previous."""
     name, _, value = text.rpartition("=")
     try:
         fill = PREVIOUS if value == PREVIOUS else float(value)

@@ -23,11 +23,11 @@ DESCRIPTION = (
     "invalid."
 )
 SUFFIXES = {"sentencepiece": ".spm", "tokenizers": ".json"}
-"""Maps the format of a tokenizer to the suffix of its file."""
+"""Maps tokenizer formats to file suffixes."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Adds the arguments of the command."""
+    """Adds the command's arguments."""
     add_model(parser)
     parser.add_argument(
         "--tokenizers",
@@ -67,7 +67,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _content(arguments: Namespace) -> dict[Path, bytes]:
-    """Returns a dict that maps the path of each output file to its content."""
+    """Returns a dict from output paths to file contents."""
     metadata, settings = read_exported_file(Path(arguments.model))
     files: dict[Path, bytes] = {}
     if arguments.tokenizers is not None:

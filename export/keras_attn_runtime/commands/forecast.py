@@ -31,7 +31,7 @@ EPILOG = "Exit status: 0 forecasts written; 1 stopped by an error; 2 wrong comma
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Adds the arguments of the command."""
+    """Adds the command's arguments."""
     add_model(parser)
     add = parser.add_argument
     add("--input", default="-", metavar="CSV", help="file to read. Default: standard input")
@@ -129,7 +129,7 @@ def run(arguments: Namespace) -> int:
         )
         source = sys.stdin.buffer if arguments.input == "-" else arguments.input
         series = read_series(source, settings, options)
-        lengths = {len(each.arrays["past_targets"]) for each in series}
+        lengths = {len(item.arrays["past_targets"]) for item in series}
         if len(lengths) > 1:
             raise ValueError(
                 "Expected series with the same number of rows. Received: "
@@ -137,7 +137,7 @@ def run(arguments: Namespace) -> int:
                 "beginning of the shorter series."
             )
         arrays = {
-            name: np.stack([each.arrays[name] for each in series]) for name in settings.inputs
+            name: np.stack([item.arrays[name] for item in series]) for name in settings.inputs
         }
         results = forecaster(arrays, arguments.seed, batch_size=arguments.batch_size)
         with _open_output(arguments.output) as file:
@@ -149,7 +149,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _check_paths(arguments: Namespace) -> None:
-    """Raises an error if a standard stream is closed, or the output is a file that is read."""
+    """Raises an error if a standard stream is closed, or the output is also an input."""
     if arguments.input == "-" and sys.stdin is None:
         raise OSError(
             "Expected standard input. Received: stdin=None. Start the command with an open "

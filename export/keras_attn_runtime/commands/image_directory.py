@@ -8,14 +8,14 @@ from keras_attn_runtime.inputs.image_files import list_images, load_image
 from keras_attn_runtime.translate.translator import Translator
 
 MOST_NAMES = 20
-"""Maximum number of names in a message."""
+"""Maximum number of names shown in a message."""
 
 
 class ImageDirectory:
-    """The image files of a directory, sorted by name.
+    """Image files in a directory, sorted by name.
 
     Args:
-        path: string, path of the directory.
+        path: string, directory path.
     """
 
     is_interactive = False
@@ -29,35 +29,35 @@ class ImageDirectory:
         """Lists the image files.
 
         Args:
-            report: function that prints a message: which entries of the directory are ignored,
-                and what is ignored in an image.
+            report: function `(text)` that prints which directory entries, and which parts of
+                images, are ignored.
 
         Raises:
             ValueError: if there is no image, an image is a link to a missing file or not a file, or
-                the name of a file contains a line break.
+                a file name contains a line break.
             OSError: if the directory cannot be read.
         """
         self._report = report
-        self._paths, others = list_images(self._directory)
+        self._paths, ignored = list_images(self._directory)
         for path in self._paths:
             if not path.name.isprintable():
                 raise ValueError(
                     "Expected file names of printable characters, because they are written to the "
                     f"output. Received: {ascii(path.name)}. Rename the file."
                 )
-        if others:
-            names = ", ".join(ascii(path.name) for path in others[:MOST_NAMES])
-            rest = ", ..." if len(others) > MOST_NAMES else ""
+        if ignored:
+            names = ", ".join(ascii(path.name) for path in ignored[:MOST_NAMES])
+            rest = ", ..." if len(ignored) > MOST_NAMES else ""
             report(
-                f"warning: ignored {len(others)} directories, hidden files and files without the "
+                f"warning: ignored {len(ignored)} directories, hidden files and files without the "
                 f"suffix of an image: {names}{rest}"
             )
 
     def read(self, translator: Translator) -> Iterator[dict[str, Array]]:
-        """Yields a dict with the image of each file; raises `SentenceError` for an invalid file."""
+        """Yields a dict with each file's image; raises `SentenceError` for an invalid file."""
         inputs = translator.settings.inputs
         if len(inputs) != 1 or next(iter(inputs.values())).kind != "image":
-            kinds = {name: each.kind for name, each in inputs.items()}
+            kinds = {name: entry.kind for name, entry in inputs.items()}
             raise ModelFileError(
                 "Expected a model file with one input, an image, because of --images. Received: "
                 f"inputs={kinds}. Give arrays to `generate` in Python."
@@ -66,15 +66,15 @@ class ImageDirectory:
         return self._rows(name, expected)
 
     def name(self, index: int) -> str:
-        """Returns the name of a file in messages, also for the index after the last file."""
+        """Returns a file's name for messages, also for the index after the last file."""
         return self._paths[index].name if index < len(self._paths) else f"image {index + 1}"
 
     def _rows(self, name: str, expected: Input) -> Iterator[dict[str, Array]]:
         for index, path in enumerate(self._paths):
             try:
                 image, ignored = load_image(path, expected)
-                for each in ignored:
-                    self._report(f"warning: {path.name}: {each}")
+                for part in ignored:
+                    self._report(f"warning: {path.name}: {part}")
                 yield {name: image}
             except ModelFileError:
                 raise

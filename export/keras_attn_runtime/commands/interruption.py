@@ -13,35 +13,35 @@ from typing import Any, Self, TypeAlias, TypeVar
 T = TypeVar("T")
 Handler: TypeAlias = Callable[[int, FrameType | None], Any] | int | None
 
-TIMED_OUT = 124  # the exit status after a timeout, as of the command `timeout`
+TIMED_OUT = 124  # exit status after a timeout, as in the command `timeout`
 SIGNAL = 128  # the exit status after signal number n is SIGNAL + n, as in a shell
 
 GRACE = 0.5
-"""After a signal or the deadline, the main thread must write a line or end within these seconds."""
+"""Seconds after a signal or the deadline in which the main thread must write a line or end."""
 
 
 class Interruption:
     """Context manager that ends the command at SIGINT (Ctrl-C), SIGTERM or a deadline.
 
     Before `started` is called, a signal ends the process at once, because there is no output yet.
-    Process 1 of a container is an exception: the system ignores signals for which this process has
-    no handler. So the handlers are installed at the start, and a signal raises KeyboardInterrupt.
-    After `started`, a signal raises KeyboardInterrupt while lines are read or translated. While
+    Process 1 in a container is an exception: the system ignores its signals without a handler.
+    There, the handlers are installed at the start, and a signal raises KeyboardInterrupt. After
+    `started`, a signal raises KeyboardInterrupt while lines are read or translated. While
     translated lines are written, that is, between `hold` and the request for the next line, a
     signal raises KeyboardInterrupt only at that request. A second signal ends the process at once.
 
     An exception cannot interrupt the main thread while it loads a model or writes to a full pipe.
     Therefore a watcher thread ends the process if, after the first signal or the deadline, the main
-    thread writes no line for `GRACE` seconds. At the deadline, the watcher thread also writes an
-    error message to standard error. The watcher thread needs the global interpreter lock. ONNX
-    Runtime releases this lock while it loads or runs a model. SentencePiece holds the lock, and so
-    does Python while it loads a shared library.
+    thread writes no line for `GRACE` seconds. At the deadline, it also writes an error message to
+    standard error. The watcher thread needs the global interpreter lock. ONNX Runtime releases this
+    lock while it loads or runs a model. SentencePiece holds it, and so does Python while it loads a
+    shared library.
 
     Args:
         timeout: float, seconds from now to the deadline. Default: no deadline.
 
     Attributes:
-        number: int, number of the signal that was received, or `None`.
+        number: int, number of the received signal, or `None`.
     """
 
     def __init__(self, timeout: float | None = None) -> None:
@@ -58,7 +58,7 @@ class Interruption:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 early = self._handle if os.getpid() == 1 else signal.SIG_DFL
                 self._before[number] = signal.signal(number, early)
-        # The number of each signal is written to this socket even if the main thread is blocked.
+        # Each signal's number is written to this socket even if the main thread is blocked.
         self._receiver, self._sender = socket.socketpair()
         self._sender.setblocking(False)
         self._previous = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
@@ -88,15 +88,15 @@ class Interruption:
         return None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
 
     def hold(self) -> None:
-        """Delays a KeyboardInterrupt until the caller requests the next line of the input.
+        """Delays a KeyboardInterrupt until the caller requests the next input line.
 
-        Call this method before each line of the output is written.
+        Call this method before each output line is written.
         """
         self._held = True
         self._num_lines += 1
 
     def lines(self, lines: Iterable[T]) -> Iterator[T]:
-        """Yields the lines of an iterable; raises KeyboardInterrupt after a signal."""
+        """Yields an iterable's lines; raises KeyboardInterrupt after a signal."""
         iterator = iter(lines)
         while True:
             self._held = False
@@ -143,8 +143,7 @@ class Interruption:
 def _write_error(text: str) -> None:
     """Writes to standard error, and gives up if the write blocks for `GRACE` seconds.
 
-    The function uses the file descriptor, because the main thread may hold the lock of
-    `sys.stderr`.
+    It uses the file descriptor, because the main thread may hold the lock of `sys.stderr`.
     """
 
     def write() -> None:

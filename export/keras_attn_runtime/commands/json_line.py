@@ -15,15 +15,15 @@ def json_line(
 
     Args:
         translation: `Translation`.
-        hypotheses: bool, whether the object has the list `hypotheses`. Default: False.
-        alignments: bool, whether the object and each item of `hypotheses` have `alignments`,
+        hypotheses: bool, whether the object contains the list `hypotheses`. Default: False.
+        alignments: bool, whether the object and each item in `hypotheses` contain `alignments`,
             rounded to six decimals. Default: False.
-        file: string, name of the file that was read. It becomes the first entry of the object.
-            Default: no such entry.
+        file: string, name of the file read, which becomes the object's first entry. Default: no
+            such entry.
 
     Returns:
-        String. The object has `token_log_probs` if the translation has them. Numbers that JSON does
-        not support (nan, inf) are null.
+        String. The object contains `token_log_probs` if the translation does. Numbers that JSON
+        does not support (nan, inf) are null.
     """
     entries: dict[str, Any] = {} if file is None else {"file": file}
     entries |= _entries(translation, alignments) | {

@@ -1,4 +1,4 @@
-"""Command-line arguments that `translate` and `score` share."""
+"""Command-line arguments shared by `translate` and `score`."""
 
 from argparse import ArgumentParser
 
@@ -13,7 +13,7 @@ EPILOG = (
 
 
 def add_model(parser: ArgumentParser) -> None:
-    """Adds the path of the exported file."""
+    """Adds the exported file's path."""
     parser.add_argument(
         "model",
         metavar="FILE",
@@ -23,7 +23,7 @@ def add_model(parser: ArgumentParser) -> None:
 
 
 def add_line_arguments(parser: ArgumentParser) -> None:
-    """Adds the options for the output, the device and the limits."""
+    """Adds options for output, device and limits."""
     add = parser.add_argument
     add(
         "--length-penalty",

@@ -24,13 +24,13 @@ SUCCESS, FAILURE = 0, 1  # argparse uses 2 for an invalid command line
 def run_lines(
     arguments: Namespace, images: ImageDirectory | None = None
 ) -> Generator["LineCommand", None, None]:
-    """Context manager of a command that writes one line to standard output for each item, in order.
+    """Context manager for a command that writes one line to standard output per item, in order.
 
-    It prints the message of an error inside of the block, and sets `LineCommand.status`.
+    It prints error messages from inside the block, and sets `LineCommand.status`.
 
     Args:
-        arguments: namespace with the arguments of `add_model` and `add_line_arguments`.
-        images: `ImageDirectory` to read. Default: the lines of standard input.
+        arguments: namespace with the arguments from `add_model` and `add_line_arguments`.
+        images: `ImageDirectory` to read. Default: lines from standard input.
 
     Yields:
         `LineCommand`.
@@ -42,7 +42,7 @@ def run_lines(
             with command.stack:
                 yield command
         except Exception:
-            # An extension module can replace the KeyboardInterrupt of a signal with another error.
+            # An extension module can replace a signal's KeyboardInterrupt with another error.
             if interruption.number is not None:
                 raise KeyboardInterrupt from None
             raise
@@ -67,10 +67,10 @@ def run_lines(
 
 
 class StandardInput:
-    """The lines of standard input.
+    """Lines from standard input.
 
     Args:
-        arguments: namespace with the arguments of `add_line_arguments`.
+        arguments: namespace with the arguments from `add_line_arguments`.
     """
 
     def __init__(self, arguments: Namespace) -> None:
@@ -78,14 +78,14 @@ class StandardInput:
 
     @property
     def is_interactive(self) -> bool:
-        """Whether a user types the input in a terminal and waits for each answer."""
+        """Whether a user types the input in a terminal and waits for answers."""
         return sys.stdin.isatty()
 
     def open(self, report: Callable[[str], None]) -> None:
         """Prepares standard input.
 
         Args:
-            report: function that prints a message. It is not used.
+            report: function that prints a message; unused.
 
         Raises:
             OSError: if standard input is closed.
@@ -106,12 +106,12 @@ class StandardInput:
         return read_lines(sys.stdin.buffer, self._errors, translator.max_source_characters)
 
     def name(self, index: int) -> str:
-        """Returns the name of an item in messages, such as "line 1" for the index 0."""
+        """Returns an item's name for messages, such as "line 1" for the index 0."""
         return f"line {index + 1}"
 
 
 class LineCommand:
-    """The translator, the input and the output of a command.
+    """A command's translator, input and output.
 
     Args:
         arguments: namespace, see `run_lines`.
@@ -119,7 +119,7 @@ class LineCommand:
 
     Attributes:
         status: int, exit status after the block: 0 if all items are done, 1 after an error, 124
-            after the deadline, 128 plus the number of a signal.
+            after the deadline, 128 plus the signal's number.
     """
 
     def __init__(self, arguments: Namespace, items: StandardInput | ImageDirectory) -> None:
@@ -162,11 +162,11 @@ class LineCommand:
         return self.translator
 
     def read(self) -> Iterator[Any]:
-        """Returns an iterator of the items: lines, or dicts with an image."""
+        """Returns an iterator over the items: lines, or dicts with an image."""
         return self.interruption.lines(self.items.read(self.translator))
 
     def options(self) -> CallOptions:
-        """Returns the options of the call, whose timeout begins now."""
+        """Returns the call's options. The timeout begins now."""
         arguments = self._arguments
         window = 1 if arguments.window is None and self.items.is_interactive else arguments.window
         options: CallOptions = {
@@ -183,7 +183,7 @@ class LineCommand:
         return options
 
     def write(self, translation: Translation | None, line: str) -> None:
-        """Writes the line of the next item. A warning tells if the item was truncated."""
+        """Writes the next item's line, with a warning if the item was truncated."""
         self.interruption.hold()
         if translation is not None and translation.truncated:
             self.progress.message(

@@ -1,4 +1,4 @@
-"""Reads lines of UTF-8 from a binary stream."""
+"""Reads UTF-8 lines from a binary stream."""
 
 import codecs
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from typing import BinaryIO
 from keras_attn_runtime.errors import SentenceError
 
 PART = 2**20
-"""Maximum number of bytes of a line that are read at once."""
+"""Maximum number of bytes in a line to read at once."""
 
 
 def read_lines(
     stream: BinaryIO, errors: str = "strict", max_characters: int | None = None
 ) -> Iterator[str]:
-    """Yields the lines of a binary stream as strings, without their ends.
+    """Yields a binary stream's lines as strings, without their ends.
 
     A line ends with "\\n" or "\\r\\n". All other separators, such as U+2028 or "\\r" alone, are
     text. So the number of lines is the output of `wc -l`, plus one if the last line has no end. A
@@ -22,9 +22,9 @@ def read_lines(
     Args:
         stream: binary stream.
         errors: "strict", or "replace" to read each invalid byte sequence as U+FFFD.
-        max_characters: int, limit of characters of a line. A longer line is cut a few characters
-            after the limit, so that memory is bounded and the caller can see that the line is too
-            long. Invalid bytes after the limit are found too. Default: no limit.
+        max_characters: int, maximum number of characters in a line. A longer line is cut a few
+            characters after the limit, so that memory is bounded and the caller can see that it is
+            too long. Invalid bytes after the limit are found too. Default: no limit.
 
     Raises:
         SentenceError: if a line is not UTF-8 and errors is "strict".
@@ -40,7 +40,7 @@ def read_lines(
 def _line(
     part: bytes, stream: BinaryIO, errors: str, max_characters: int | None, index: int
 ) -> str:
-    """Returns the text of a line, including its end. `part` is the first part of the line."""
+    """Returns a line's text, including its end. `part` is its first part."""
     # After a byte order mark and "\r\n" are removed, one character above the limit must remain.
     most = None if max_characters is None else max_characters + 4
     decoder = codecs.getincrementaldecoder("utf-8")(errors)

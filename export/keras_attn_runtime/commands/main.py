@@ -13,7 +13,7 @@ from keras_attn_runtime.commands.interruption import SIGNAL, TIMED_OUT
 
 
 class Command(Protocol):
-    """The interface of a command's module, see `keras_attn_runtime.commands`."""
+    """Interface of command modules, see `keras_attn_runtime.commands`."""
 
     @property
     def HELP(self) -> str: ...
@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, Command] = {
 
 
 def build_parser() -> ArgumentParser:
-    """Returns the parser of the whole command line."""
+    """Returns the parser for the whole command line."""
     parser = argparse.ArgumentParser(
         prog="keras-attn-runtime",
         description="Runs ONNX and LiteRT files exported by keras-attn, without Keras and "
@@ -69,8 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader closed the pipe, as in `| head`. Without this, Python would fail at exit
-        # when it writes the rest of the output.
+        # The reader closed the pipe, as in `| head`. Without this, Python would fail at exit when
+        # writing the rest.
         if sys.stdout is not None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -79,12 +79,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run() -> None:
-    """Runs the command line of the process and ends the process."""
+    """Runs the process's command line and ends the process."""
     end_process(main())
 
 
 def end_process(status: int) -> None:
-    """Ends the process with an exit status of `main`."""
+    """Ends the process with an exit status from `main`."""
     if status >= TIMED_OUT:
         # A normal exit would wait for threads that read a line or run an operator. All output is
         # already written.

@@ -7,12 +7,12 @@ from typing import TextIO
 class Progress:
     """Shows the number of finished lines on a terminal, in a line that is overwritten.
 
-    Nothing is shown if the stream is not a terminal. Errors of the stream, such as a terminal that
-    was closed, end the display but raise no exception.
+    Nothing is shown if the stream is not a terminal. Stream errors, such as a closed terminal, end
+    the display but raise no exception.
 
     Args:
         stream: text stream, usually `sys.stderr`, or `None` for no output.
-        results: text stream of the output lines, or `None`. If it is a terminal, the number is not
+        results: text stream for the output lines, or `None`. If it is a terminal, the number is not
             shown, because it would be mixed with the lines.
         interval: float, minimum number of seconds between two updates. Default: 0.5.
     """
@@ -36,7 +36,7 @@ class Progress:
             self._show(now)
 
     def message(self, text: str) -> None:
-        """Prints a message in its own line."""
+        """Prints a message on a separate line."""
         erase = "\r\x1b[K" if self._visible else ""
         self._print(f"{erase}{text}\n")
 

@@ -21,7 +21,7 @@ DESCRIPTION = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Adds the arguments of the command."""
+    """Adds the command's arguments."""
     add_model(parser)
     parser.add_argument(
         "translations", metavar="TRANSLATIONS", help="text file with one translation per line"
@@ -61,7 +61,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _line(translation: Translation | None, arguments: Namespace) -> str:
-    """Returns a line of the output, without the newline."""
+    """Returns an output line, without the newline."""
     if translation is None:
         return "null" if arguments.format == "jsonl" else "nan"
     if arguments.format == "jsonl":
@@ -70,7 +70,7 @@ def _line(translation: Translation | None, arguments: Namespace) -> str:
 
 
 def _with_file_name(name: str, lines: Iterator[str]) -> Iterator[str]:
-    """Yields lines of a file; adds the name of the file to their `SentenceError`s."""
+    """Yields a file's lines; adds the file name to their `SentenceError`s."""
     try:
         yield from lines
     except SentenceError as error:

@@ -20,7 +20,7 @@ DESCRIPTION = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Adds the arguments of the command."""
+    """Adds the command's arguments."""
     add_model(parser)
     parser.add_argument(
         "--images",
@@ -59,7 +59,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Runs the command and returns the exit status."""
     if arguments.format == "text":
-        # A line of text contains one translation and nothing else.
+        # A text line contains one translation and nothing else.
         if arguments.alignments:
             arguments.parser.error("--alignments needs --format jsonl")
         if arguments.num_hypotheses not in (None, 1):
@@ -83,7 +83,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _line(translation: Translation, file: str | None, arguments: Namespace) -> str:
-    """Returns a line of the output, without the newline."""
+    """Returns an output line, without the newline."""
     if arguments.format == "jsonl":
         return json_line(
             translation, arguments.num_hypotheses is not None, arguments.alignments, file

@@ -1,4 +1,4 @@
-"""`keras-attn-runtime triton FILE REPOSITORY` writes model repositories of NVIDIA Triton.
+"""`keras-attn-runtime triton FILE REPOSITORY` writes NVIDIA Triton model repositories.
 
 REPOSITORY/NAME/config.pbtxt     the configuration that Triton reads
 REPOSITORY/NAME/1/model.onnx     the ONNX file
@@ -29,7 +29,7 @@ DESCRIPTION = (
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Adds the arguments of the command."""
+    """Adds the command's arguments."""
     add_model(parser)
     parser.add_argument(
         "repository", metavar="REPOSITORY", help="directory of the model repository"
@@ -51,16 +51,16 @@ def run(arguments: Namespace) -> int:
 
 
 def config(model: ExportedModel, name: str) -> str:
-    """Returns the configuration of an exported file, as protobuf text of Triton's `ModelConfig`.
+    """Returns an exported file's configuration, as protobuf text for Triton's `ModelConfig`.
 
     `max_batch_size` is 0. With a larger number, Triton would add a batch axis to every input, but
-    the scalars `max_length` and `length_penalty` have no batch axis. With 0, `dims` lists all axes,
-    including the batch axis. A scalar has the `dims` of a tensor with one element, because Triton
+    the scalars `max_length` and `length_penalty` have none. With 0, `dims` lists all axes,
+    including the batch axis. Scalars are described as tensors with one element, because Triton
     requires at least one axis.
 
     Args:
         model: `ExportedModel`.
-        name: string, name of the model in requests.
+        name: string, model name in requests.
 
     Returns:
         String.
@@ -81,18 +81,18 @@ def write_repository(
     """Adds an exported file to a model repository atomically.
 
     Args:
-        path: string or path of the ONNX file, or of the directory with `model.onnx`.
-        repository: string or path of the directory, which is created if it does not exist.
-        name: string, the name of the model. Default: the name of the file without its suffix.
+        path: string or path, the ONNX file, or the directory with `model.onnx`.
+        repository: string or path, the directory, which is created if it does not exist.
+        name: string, model name. Default: the file name without its suffix.
 
     Returns:
-        Path of the model's directory.
+        Path, the model's directory.
 
     Raises:
-        FileExistsError: if the repository has a model of this name.
-        ModelFileError: if the file is damaged, was not exported by keras_attn, or has another
+        FileExistsError: if the repository contains a model with this name.
+        ModelFileError: if the file is damaged, was not exported by keras_attn, or has a different
             format.
-        ValueError: if the name is not made of letters, digits, `_`, `-` and `.`.
+        ValueError: if the name contains other characters than letters, digits, `_`, `-` and `.`.
     """
     name = Path(path).stem if name is None else name
     if not re.fullmatch(r"\w[\w.-]*", name, re.ASCII):
@@ -130,7 +130,7 @@ def write_repository(
 
 
 def _place_of_drafts(repository: Path) -> Path:
-    """Returns the directory for partial models: the parent of the repository, if it is writable.
+    """Returns the directory for partial models: the repository's parent, if it is writable.
 
     Triton loads every directory in its repository, and fails to start if a model is partial.
     """

@@ -19,7 +19,7 @@ MOST_THREADS = 1024
 """Maximum number of threads. ONNX Runtime itself has no limit and starts all requested threads."""
 
 Provider: TypeAlias = tuple[str, Mapping[str, object]]
-"""Name and options of an execution provider."""
+"""Execution provider name and options."""
 
 Providers: TypeAlias = str | Sequence[str | Provider]
 
@@ -32,15 +32,15 @@ def create_session(
     """Loads an ONNX file on exactly the requested execution providers.
 
     If a provider does not start, ONNX Runtime prints a warning and uses the CPU. This function
-    raises an error instead, because users notice an error sooner than a model that is a hundred
-    times slower.
+    raises an error instead, because users notice it sooner than a model that is a hundred times
+    slower.
 
     Args:
-        path: string or path of the ONNX file.
+        path: string or path, the ONNX file.
         providers: string, or list of strings and `(string, options dict)` pairs, in order of
-            preference: "cpu", "cuda" or any provider name of ONNX Runtime. Operators that a
+            preference: "cpu", "cuda" or any ONNX Runtime provider name. Operators that a
             provider does not support run on the CPU. Default: "cpu".
-        num_threads: int in [1, 1024], number of threads of one operator. Default: all cores.
+        num_threads: int in [1, 1024], number of threads per operator. Default: all cores.
 
     Returns:
         `onnxruntime.InferenceSession`.
@@ -49,13 +49,13 @@ def create_session(
         FileNotFoundError: if the file does not exist (another OSError if it cannot be opened).
         ModelFileError: if the path is not a regular file, or ONNX Runtime cannot load the file.
         ProviderError: if a provider is unknown, not installed or does not start.
-        ValueError: if `num_threads` is not an integer in its range.
+        ValueError: if `num_threads` is not an integer in this range.
         ImportError: if ONNX Runtime is not installed, or cannot be loaded.
     """
     if num_threads is not None:
         num_threads = require_integer("num_threads", num_threads, least=1, most=MOST_THREADS)
     require_regular_file(path)
-    # A missing file or permission raises the usual OSError here, not an error of ONNX Runtime.
+    # A missing file or permission raises the usual OSError here, not an ONNX Runtime error.
     with open(path, "rb"):
         pass
     _require_onnxruntime()
@@ -69,7 +69,7 @@ def create_session(
             onnxruntime.preload_dlls()
 
     options = onnxruntime.SessionOptions()
-    # Attention weights of masked positions can be denormal numbers, which CPUs process many times
+    # Attention weights at masked positions can be denormal numbers, which CPUs process many times
     # slower. This option flushes them to zero, also in the thread that creates the first session.
     options.add_session_config_entry("session.set_denormal_as_zero", "1")
     options.log_severity_level = 4  # errors are not logged, because they are raised
@@ -79,15 +79,15 @@ def create_session(
         session = onnxruntime.InferenceSession(
             str(path), options, providers=resolved, enable_fallback=0
         )
-    except Exception as error:  # the exceptions of ONNX Runtime have no common base class
+    except Exception as error:  # ONNX Runtime's exceptions share no base class
         cause = (
             f"ONNX Runtime cannot load {str(path)!r} on {', '.join(names)}: {in_one_line(error)}."
         )
-        given = "".join(f" Check the options {given}." for _, given in resolved if given)
+        advice = "".join(f" Check the options {given}." for _, given in resolved if given)
         if _loads_on_cpu(path, options, names):
             raise ProviderError(
                 f"{cause} It can load the file on the CPU. Check the driver and libraries, or use "
-                f"providers='cpu'.{given}"
+                f"providers='cpu'.{advice}"
             ) from error
         if "ai.onnx.contrib" in str(error):
             raise ModelFileError(
@@ -103,7 +103,7 @@ def create_session(
             ) from error
         raise ModelFileError(
             f"{cause} If the file is damaged or incomplete (its weights may be in another "
-            f"file), export or copy it again.{given}"
+            f"file), export or copy it again.{advice}"
         ) from error
     missing = [name for name in names if name not in session.get_providers()]
     if missing:
@@ -125,7 +125,7 @@ def _loads_on_cpu(
         return False
     try:
         onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception:  # the exceptions of ONNX Runtime have no common base class
+    except Exception:  # ONNX Runtime's exceptions share no base class
         return False
     return True
 
@@ -133,7 +133,7 @@ def _loads_on_cpu(
 def _require_onnxruntime() -> None:
     """Imports ONNX Runtime for the first time; raises ImportError if it is missing."""
     # On import, ONNX Runtime 1.30 and newer read this variable. If it is not set, ONNX Runtime
-    # writes an id and a database of events into the user's home directory.
+    # writes an id and an event database into the user's home directory.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
@@ -152,11 +152,11 @@ def _require_onnxruntime() -> None:
 
 
 def default_num_threads(num_workers: int) -> int | None:
-    """Returns the number of threads of each worker, or `None` for the default of ONNX Runtime.
+    """Returns the number of threads per worker, or `None` for ONNX Runtime's default.
 
-    The default of ONNX Runtime is used for one worker in a process that may use all cores. In all
-    other cases, the available cores are divided by the number of workers, because ONNX Runtime
-    ignores the CPU affinity of the process. Quotas of CPU time are not considered.
+    The default is used for one worker in a process that may use all cores. In all other cases, the
+    available cores are divided by the number of workers, because ONNX Runtime ignores the process's
+    CPU affinity. CPU time quotas are not considered.
     """
     num_cores = all_cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
@@ -167,7 +167,7 @@ def default_num_threads(num_workers: int) -> int | None:
 
 
 def read_providers(providers: Providers) -> list[tuple[str, dict[str, object]]]:
-    """Returns the lower-case names of providers, such as "cpu", with their options.
+    """Returns lower-case provider names, such as "cpu", with their options.
 
     Raises:
         ProviderError: if `providers` is neither a string nor a list of strings and pairs.
@@ -177,7 +177,7 @@ def read_providers(providers: Providers) -> list[tuple[str, dict[str, object]]]:
             (item, {}) if isinstance(item, str) else (item[0], dict(item[1]))
             for item in ([providers] if isinstance(providers, str) else providers)
         ]
-        return [(name.lower().removesuffix("executionprovider"), each) for name, each in pairs]
+        return [(name.lower().removesuffix("executionprovider"), given) for name, given in pairs]
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         raise ProviderError(
             "Expected providers to be a name or a list of names and (name, options) pairs. "

@@ -7,7 +7,7 @@ from keras_attn_runtime.file_info.tensor_value import TensorValue
 
 
 class EngineValue(Protocol):
-    """A tensor in the memory of an engine."""
+    """A tensor in an engine's memory."""
 
     def numpy(self) -> Array:
         """Returns the tensor as an array."""
@@ -15,10 +15,10 @@ class EngineValue(Protocol):
 
 
 class EngineSession(Protocol):
-    """A model that an engine has loaded.
+    """A model loaded by an engine.
 
     Attributes:
-        engine: string, name of the engine in messages.
+        engine: string, engine name in messages.
         supports_concurrent_runs: bool, whether several threads may call `run` at the same time.
         inputs, outputs: lists of `TensorValue`. An int in a shape is a fixed size.
     """
@@ -42,11 +42,9 @@ class EngineSession(Protocol):
 
         Args:
             output_names: list of strings.
-            feeds: dict from the name of each input to an array with the dtype and the fixed sizes
-                of the input.
-            call: `Call` to which the run belongs. If the call was stopped before the run, this
-                method raises an exception. With ONNX Runtime, `Call.stop` also ends a run in
-                progress.
+            feeds: dict from input names to arrays with each input's dtype and fixed sizes.
+            call: `Call` to which the run belongs. If it was stopped before the run, this method
+                raises an exception. With ONNX Runtime, `Call.stop` also ends a run in progress.
 
         Returns:
             List of arrays, one for each name.
@@ -63,17 +61,15 @@ class EngineSession(Protocol):
     def run_values(
         self, values: Mapping[str, EngineValue], call: Call
     ) -> Mapping[str, EngineValue]:
-        """Runs the model once on values that remain in the memory of the engine.
+        """Runs the model once on values that remain in the engine's memory.
 
         Args:
-            values: dict from the name of each input to a value of this engine. Other entries are
-                ignored.
-            call: `Call` to which the run belongs. If the call was stopped before the run, this
-                method raises an exception. With ONNX Runtime, `Call.stop` also ends a run in
-                progress.
+            values: dict from input names to this engine's values. Other entries are ignored.
+            call: `Call` to which the run belongs. If it was stopped before the run, this method
+                raises an exception. With ONNX Runtime, `Call.stop` also ends a run in progress.
 
         Returns:
-            Dict of all outputs.
+            Dict with all outputs.
 
         Raises:
             Exception: if the run fails. The exception classes differ between the engines.

@@ -10,14 +10,14 @@ from keras_attn_runtime.engines.engine_session import EngineSession
 
 
 def fixed_batch_size(session: EngineSession) -> int | None:
-    """Returns the batch size of a file, or `None` if it runs batches of any size."""
-    sizes = [each.shape[0] for each in session.inputs if each.shape]
+    """Returns a file's batch size, or `None` if it is dynamic."""
+    sizes = [value.shape[0] for value in session.inputs if value.shape]
     return next((size for size in sizes if isinstance(size, int)), None)
 
 
 def fixed_length(session: EngineSession, name: str) -> int | None:
-    """Returns the fixed size of the second axis of an input, or `None` if it is dynamic."""
-    shapes = [each.shape for each in session.inputs if each.name == name]
+    """Returns the fixed size of an input's second axis, or `None` if it is dynamic."""
+    shapes = [value.shape for value in session.inputs if value.name == name]
     if not shapes or shapes[0] is None or len(shapes[0]) < 2:
         return None
     size = shapes[0][1]
@@ -27,36 +27,38 @@ def fixed_length(session: EngineSession, name: str) -> int | None:
 def run_rows(
     session: EngineSession, output_names: Sequence[str], feeds: Mapping[str, Array], call: Call
 ) -> Arrays:
-    """Runs a batch. If the batch size of the file is fixed, copies of the last row fill the batch.
+    """Runs a batch. If the file's batch size is fixed, copies of the last row fill the batch.
 
     Args:
         session: `EngineSession`.
         output_names: list of strings.
-        feeds: dict of arrays. All except scalars have the batch axis first, with the same size.
+        feeds: dict from input names to arrays. All except scalars have the batch axis first, with
+            the same size.
         call: `Call`.
 
     Returns:
-        Dict of arrays by output name, without the results of the copies.
+        Dict from output names to arrays, without results for the copies.
 
     Raises:
-        ValueError: if there are more rows than the batch size of the file.
+        ValueError: if there are more rows than the file's batch size.
         Exception: if the run fails. The exception classes differ between the engines.
     """
     rows = count_rows(feeds)
     outputs = session.run(output_names, fill_batch(session, feeds), call)
-    return {name: first_rows(each, rows) for name, each in zip(output_names, outputs, strict=True)}
+    pairs = zip(output_names, outputs, strict=True)
+    return {name: first_rows(array, rows) for name, array in pairs}
 
 
 def count_rows(feeds: Mapping[str, Array]) -> int:
-    """Returns the number of rows of a batch."""
-    return max(len(each) for each in feeds.values() if each.ndim)
+    """Returns the number of rows in a batch."""
+    return max(len(array) for array in feeds.values() if array.ndim)
 
 
 def fill_batch(session: EngineSession, feeds: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Fills a batch with copies of its last row, if the batch size of the file is fixed.
+    """Fills a batch with copies of its last row, if the file's batch size is fixed.
 
     Raises:
-        ValueError: if there are more rows than the batch size of the file.
+        ValueError: if there are more rows than the file's batch size.
     """
     size = fixed_batch_size(session)
     rows = count_rows(feeds)
@@ -66,12 +68,12 @@ def fill_batch(session: EngineSession, feeds: Mapping[str, Array]) -> Mapping[st
         )
     if size is None or rows == size:
         return feeds
-    return {name: _padded(each, size) if each.ndim else each for name, each in feeds.items()}
+    return {name: _padded(array, size) if array.ndim else array for name, array in feeds.items()}
 
 
 def first_rows(array: Array, rows: int) -> Array:
-    """Returns the first `rows` rows of a result, without the results of copied rows."""
-    # A copy, because a view would keep the results of the other rows in memory.
+    """Returns the first `rows` rows of a result, without those for copied rows."""
+    # A copy, because a view would keep the other rows in memory.
     return array[:rows].copy() if len(array) > rows else array
 
 

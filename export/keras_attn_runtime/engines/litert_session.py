@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from ai_edge_litert.interpreter import Details, SignatureRunner
 
 SIGNATURE = "serving_default"
-"""The signature of a file with a whole search, or a forecaster."""
+"""The signature in files with a whole search, or a forecaster."""
 STEPS = ("start", "step", "finish")
-"""The signatures of an export of `litert-steps`."""
+"""The signatures in `litert-steps` exports."""
 DISTRIBUTION = "ai-edge-litert"
 OLDEST = (2, 1)
-"""The oldest release of ai-edge-litert with which the tests pass."""
+"""The oldest ai-edge-litert release with which the tests pass."""
 
 
 @dataclass(frozen=True)
 class ArrayValue:
-    """An `EngineValue` of LiteRT, whose interpreter takes and returns arrays.
+    """`EngineValue` for LiteRT, whose interpreter takes and returns arrays.
 
     Attributes:
         array: array.
@@ -45,16 +45,16 @@ class ArrayValue:
 
 
 class LiteRTSession:
-    """An `EngineSession` of LiteRT: a signature of an interpreter.
+    """`EngineSession` for LiteRT: one signature of an interpreter.
 
-    LiteRT cannot be cancelled from Python: a run of a stopped call continues in its worker thread
-    until the search ends, and the interpreter is busy until then.
+    LiteRT cannot be cancelled from Python: after a call is stopped, its run continues in the worker
+    thread until the search ends, and the interpreter is busy until then.
 
     Args:
-        runner: `SignatureRunner` of the interpreter. The runner allocates memory again only if the
-            shape of an input has changed.
-        lock: `threading.Lock` that the sessions of one interpreter share, because an interpreter
-            runs one signature at a time.
+        runner: `SignatureRunner` from the interpreter. It allocates memory again only if the shape
+            of an input has changed.
+        lock: `threading.Lock` shared by an interpreter's sessions, because it runs one signature at
+            a time.
     """
 
     engine = "LiteRT"
@@ -81,7 +81,8 @@ class LiteRTSession:
         self, values: Mapping[str, EngineValue], call: Call
     ) -> Mapping[str, EngineValue]:
         """Runs the model, see `EngineSession.run_values`."""
-        outputs = self._run({each.name: values[each.name].numpy() for each in self.inputs}, call)
+        feeds = {entry.name: values[entry.name].numpy() for entry in self.inputs}
+        outputs = self._run(feeds, call)
         return {name: ArrayValue(array) for name, array in outputs.items()}
 
     def _run(self, feeds: Mapping[str, Array], call: Call) -> Mapping[str, Array]:
@@ -100,18 +101,18 @@ def create_litert_sessions(
     """Loads a LiteRT model.
 
     Args:
-        path: string, the path of the file, for messages.
-        model: bytes of the model. LiteRT can crash on damaged bytes.
-        num_threads: int in [1, 1024], number of threads of one operator. Default: all cores.
-        signatures: list of strings, the signatures to run. Default: "serving_default", the
-            signature of a whole search.
+        path: string, file path, for messages.
+        model: bytes, the model. LiteRT can crash on damaged bytes.
+        num_threads: int in [1, 1024], number of threads per operator. Default: all cores.
+        signatures: list of strings, the signatures to run. Default: "serving_default", a whole
+            search.
 
     Returns:
-        List of a `LiteRTSession` for each signature. The sessions share one interpreter.
+        List with a `LiteRTSession` for each signature. The sessions share one interpreter.
 
     Raises:
         ModelFileError: if LiteRT cannot load the model, or the model lacks a signature.
-        ValueError: if `num_threads` is not an integer in its range.
+        ValueError: if `num_threads` is not an integer in this range.
         ImportError: if LiteRT is not installed, or too old.
     """
     if num_threads is not None:
@@ -121,8 +122,8 @@ def create_litert_sessions(
 
     try:
         interpreter = Interpreter(model_content=model, num_threads=num_threads or os.cpu_count())
-        found = list(interpreter.get_signature_list())
-        if set(signatures) <= set(found):
+        available = list(interpreter.get_signature_list())
+        if set(signatures) <= set(available):
             lock = threading.Lock()
             runners = [interpreter.get_signature_runner(name) for name in signatures]
             return [LiteRTSession(runner, lock) for runner in runners]
@@ -132,13 +133,13 @@ def create_litert_sessions(
             "copy it again."
         ) from error
     advice = "Export it again."
-    if set(STEPS) <= set(found):
+    if set(STEPS) <= set(available):
         advice = "Run it with StreamingTranslator."
-    elif SIGNATURE in found:
+    elif SIGNATURE in available:
         advice = "Use Translator, or export it with `keras-attn export litert-steps`."
     raise ModelFileError(
         f"Expected a LiteRT file with the signatures {list(signatures)}. Received: {path!r} with "
-        f"signatures={found}. {advice}"
+        f"signatures={available}. {advice}"
     )
 
 
@@ -170,10 +171,10 @@ def require_cpu(providers: Providers | None) -> None:
 
 
 def _values(details: "Mapping[str, Details]") -> list[TensorValue]:
-    """Returns the name, dtype and shape of each tensor; dynamic axes are `None`."""
+    """Returns each tensor's name, dtype and shape; dynamic axes are `None`."""
     values: list[TensorValue] = []
-    for name, each in details.items():
-        sizes: list[int] = each["shape_signature"].tolist()
+    for name, detail in details.items():
+        sizes: list[int] = detail["shape_signature"].tolist()
         shape = tuple(None if size < 0 else size for size in sizes)
-        values.append(TensorValue(name, np.dtype(each["dtype"]).name, shape))
+        values.append(TensorValue(name, np.dtype(detail["dtype"]).name, shape))
     return values

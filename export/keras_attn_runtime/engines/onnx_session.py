@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     import onnxruntime
 
 DTYPES = {"float": "float32", "double": "float64"}
-"""Maps the names of types in ONNX Runtime to their names in NumPy, where the names differ."""
+"""Dict from type names in ONNX Runtime to those in NumPy, where they differ."""
 
 
 class OnnxSession:
-    """An `EngineSession` of ONNX Runtime. A stopped call ends its runs between two operators.
+    """`EngineSession` for ONNX Runtime. A stopped call ends its runs between two operators.
 
     Args:
         inference: `onnxruntime.InferenceSession`.
 
     Raises:
-        ModelFileError: if the name of an input or output is not text.
+        ModelFileError: if an input or output name is not text.
     """
 
     engine = "ONNX Runtime"
@@ -30,8 +30,8 @@ class OnnxSession:
     def __init__(self, inference: "onnxruntime.InferenceSession") -> None:
         self.inference = inference
         try:
-            self.inputs = [_value(each) for each in inference.get_inputs()]
-            self.outputs = [_value(each) for each in inference.get_outputs()]
+            self.inputs = [_value(node) for node in inference.get_inputs()]
+            self.outputs = [_value(node) for node in inference.get_outputs()]
         except UnicodeDecodeError as error:
             raise ModelFileError(
                 f"The names of inputs and outputs are not text ({error}). The file is damaged; "
@@ -46,7 +46,7 @@ class OnnxSession:
             return self.inference.run(output_names, feeds, run_options)
 
     def value_of(self, array: Array) -> EngineValue:
-        """Returns a value in the memory of the CPU, see `EngineSession.value_of`."""
+        """Returns a value in CPU memory, see `EngineSession.value_of`."""
         import onnxruntime  # if it is not installed, `create_session` has raised an error before
 
         return onnxruntime.OrtValue.ortvalue_from_numpy(array)
@@ -56,15 +56,15 @@ class OnnxSession:
     ) -> Mapping[str, EngineValue]:
         """Runs the model, see `EngineSession.run_values`.
 
-        The outputs remain in the memory of the execution provider.
+        The outputs remain in the execution provider's memory.
         """
         cuda = self.inference.get_provider_options().get("CUDAExecutionProvider")
         device = ("cpu", 0) if cuda is None else ("cuda", int(cuda["device_id"]))
         binding = self.inference.io_binding()
-        for each in self.inputs:
-            value = cast("onnxruntime.OrtValue", values[each.name])
-            binding.bind_ortvalue_input(each.name, value)
-        names = [each.name for each in self.outputs]
+        for entry in self.inputs:
+            value = cast("onnxruntime.OrtValue", values[entry.name])
+            binding.bind_ortvalue_input(entry.name, value)
+        names = [entry.name for entry in self.outputs]
         for name in names:
             binding.bind_output(name, *device)
         with call.run_options() as run_options:

@@ -1,4 +1,4 @@
-"""Opens a file exported by keras_attn with the engine of its format; verifies its checksums."""
+"""Opens exported files with the engine for their format, and verifies their checksums."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,8 +40,8 @@ class OpenedModel(Generic[T]):
     Attributes:
         sessions: list of `EngineSession`s.
         metadata: dict of strings.
-        settings: the settings of the file.
-        files: list of paths: the file and, if present, the file of its external weights.
+        settings: the settings in the file.
+        files: list of paths: the file and, if present, its external weights.
     """
 
     sessions: Sequence[EngineSession]
@@ -60,22 +60,23 @@ def open_model(
     """Loads an ONNX file or a LiteRT file.
 
     Args:
-        path: string or path of the file, or of the directory with `model.onnx` and its weights.
+        path: string or path, the file, or the directory with `model.onnx` and its weights.
         read_settings: function `(metadata, input_names)` that returns the settings. `input_names`
-            is empty for a LiteRT file. (Only metadata of format 1 need the names, and LiteRT files
-            have format 2.)
-        providers: execution providers of ONNX Runtime, see `create_session`. A LiteRT file runs on
-            the CPU. Default: "cpu".
-        num_threads: int in [1, 1024], number of threads of one operator. Default: all cores.
+            is empty for a LiteRT file. Only metadata in format 1 need the names, and LiteRT files
+            start with format 2.
+        providers: ONNX Runtime execution providers, see `create_session`. A LiteRT file runs on the
+            CPU. Default: "cpu".
+        num_threads: int in [1, 1024], number of threads per operator. Default: all cores.
         num_sessions: int of at least 1, number of sessions. Default: 1.
 
     Returns:
         `OpenedModel`.
 
     Raises:
-        IsADirectoryError: if the directory has no `model.onnx`.
-        ModelFileError: if the file is damaged, not exported by keras_attn, or of another format.
-        ImportError: if the engine of the file is not installed.
+        IsADirectoryError: if the directory contains no `model.onnx`.
+        ModelFileError: if the file is damaged, not exported by keras_attn, or in a different
+            format.
+        ImportError: if the file's engine is not installed.
     """
     if is_litert_file(path):
         return _open_litert(Path(path), read_settings, providers, num_threads, num_sessions)
@@ -115,15 +116,15 @@ def _open_onnx(
     def load() -> tuple[list[OnnxSession], dict[str, str], T]:
         verify_file_checksum(path)
         inferences = [create_session(path, providers, num_threads) for _ in range(num_sessions)]
-        sessions = [OnnxSession(each) for each in inferences]
+        sessions = [OnnxSession(inference) for inference in inferences]
         metadata = _metadata(inferences[0])
-        settings = read_settings(metadata, [each.name for each in sessions[0].inputs])
+        settings = read_settings(metadata, [entry.name for entry in sessions[0].inputs])
         verify_checksum(metadata)
         verify_weights_checksum(path, metadata)
         return sessions, metadata, settings
 
     sessions, metadata, settings = load_unchanged(load, path, weights)
-    # If a user edited the file and deleted its checksums, the weights have no checksum either.
+    # If a user edited the file and deleted its checksums, the weights' checksum is missing too.
     has_weights = WEIGHTS_KEY in metadata or (given != path and weights.is_file())
     files = [path, weights] if has_weights else [path]
     return OpenedModel(sessions, metadata, settings, files)
@@ -139,7 +140,7 @@ def _metadata(session: "onnxruntime.InferenceSession") -> dict[str, str]:
 
 
 def _file(path: Path) -> Path:
-    """Returns the ONNX file of a path that may be a directory."""
+    """Returns the ONNX file for a path that may be a directory."""
     if not path.is_dir():
         return path
     inside = path / "model.onnx"

@@ -3,10 +3,10 @@ from typing import Any, Self
 
 
 class PickledArguments:
-    """Base class of objects that are pickled as the arguments of their constructor.
+    """Base class for objects that are pickled as their constructor arguments.
 
     These objects contain sessions and threads, which cannot be pickled. Unpickling calls the
-    constructor, which opens the files again. The files must exist under the same paths. `copy.copy`
+    constructor, which opens the files again. They must exist under the same paths. `copy.copy`
     and `copy.deepcopy` also call the constructor.
     """
 

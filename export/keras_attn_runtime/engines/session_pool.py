@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from keras_attn_runtime.calls.cancellation import Call
 
 LONGEST_WAIT = 0.1
-"""Seconds after which a thread that waits for a session checks whether its call has ended."""
+"""Seconds after which a thread waiting for a session checks whether its call has ended."""
 
 T = TypeVar("T")
 
@@ -16,7 +16,7 @@ class SessionPool(Generic[T]):
     """Distributes sessions among threads.
 
     Args:
-        sessions: list of at least one session, or of at least one tuple of sessions.
+        sessions: list with at least one session or tuple of sessions.
         is_exclusive: bool, whether only one thread at a time may use a session. Default: False.
     """
 
@@ -31,7 +31,7 @@ class SessionPool(Generic[T]):
     def borrow(self, call: Call | None = None) -> Generator[T, None, None]:
         """Yields a session that no other thread uses.
 
-        If all sessions are in use, an exclusive pool waits for a free session. Other pools yield a
+        If all sessions are in use, an exclusive pool waits for a free one. Other pools yield a
         session that is in use.
 
         Args:

@@ -1,7 +1,7 @@
-"""Reads the metadata of exported files, which docs/file-format.md defines.
+"""Reads metadata in exported files, which docs/file-format.md defines.
 
-The runtime uses the settings of format 2. `metadata_entries` converts settings of format 1 to
-format 2, so that other modules need not distinguish the formats.
+The runtime uses settings in format 2. `metadata_entries` converts format 1 to format 2, so that
+other modules need not distinguish them.
 """
 
 from keras_attn_runtime.file_format.inputs import Input

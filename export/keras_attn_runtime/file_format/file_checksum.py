@@ -10,7 +10,7 @@ from keras_attn_runtime.files.regular_file import require_regular_file
 
 WEIGHTS_KEY = "keras_attn.weights_checksum"
 KEY = "keras_attn.file_checksum"
-# The protobuf encoding of the metadata entry at the end of the file: field 14 of the model
+# The metadata entry at the end of the file in protobuf encoding: field 14 of the model
 # (`metadata_props`, 92 bytes) contains field 1 (the key, 24 bytes) and field 2 (the value, 64
 # bytes).
 ENTRY = b"\x72\x5c\x0a\x18" + KEY.encode() + b"\x12\x40"
@@ -26,9 +26,9 @@ def verify_file_checksum(path: str | PathLike[str]) -> None:
     Without this check, a model with a flipped bit in a weight would load and translate badly.
 
     Args:
-        path: string or path of the ONNX file. If the file ends with the `metadata_props` entry
-            `keras_attn.file_checksum`, the value is the hexadecimal SHA-256 of all bytes before
-            the entry. A file without this entry at its end is not checked.
+        path: string or path, the ONNX file. If it ends with the `metadata_props` entry
+            `keras_attn.file_checksum`, the value is the hexadecimal SHA-256 of all bytes before the
+            entry. A file without this entry at its end is not checked.
 
     Raises:
         OSError: if the file cannot be read.
@@ -48,12 +48,12 @@ def verify_file_checksum(path: str | PathLike[str]) -> None:
 
 
 def verify_weights_checksum(path: str | PathLike[str], metadata: Mapping[str, str]) -> None:
-    """Raises an error if the weights changed since the export or belong to another model.
+    """Raises an error if the weights changed since the export or belong to a different model.
 
     Args:
-        path: string or path of the ONNX file; the weights are in the same directory.
-        metadata: dict of strings, the `metadata_props` of the ONNX file. The optional entry
-            `keras_attn.weights_checksum` is the hexadecimal SHA-256 of the file `model.weights`.
+        path: string or path, the ONNX file; the weights are in the same directory.
+        metadata: dict of strings, the ONNX file's `metadata_props`. The optional entry
+            `keras_attn.weights_checksum` is the hexadecimal SHA-256 of `model.weights`.
 
     Raises:
         OSError: if the file cannot be read.
@@ -69,20 +69,20 @@ def verify_weights_checksum(path: str | PathLike[str], metadata: Mapping[str, st
 def load_unchanged(load: Callable[[], T], *paths: Path) -> T:
     """Loads files, and loads them again if another process replaces them during loading.
 
-    Without this function, the loaded file could differ from the verified file, or files of two
-    exports could be mixed.
+    Otherwise the loaded file could differ from the verified one, or files from two exports could be
+    mixed.
 
     Args:
-        load: function without arguments that reads the files.
-        *paths: paths of the files. A file may be missing.
+        load: function `()` that reads the files.
+        *paths: file paths. A file may be missing.
 
     Returns:
-        The result of `load`.
+        The result from `load`.
 
     Raises:
         ModelFileError: if files were replaced in each attempt, or a path is a pipe, a socket or a
             device.
-        Exception: the exception of `load`, if the files did not change.
+        Exception: the exception from `load`, if the files did not change.
     """
     for path in paths:
         require_regular_file(path)
@@ -104,15 +104,15 @@ def load_unchanged(load: Callable[[], T], *paths: Path) -> T:
 
 
 def weights_of(path: str | PathLike[str]) -> Path:
-    """Returns the path of the external weights of an ONNX file. The file may be missing."""
+    """Returns the path of an ONNX file's external weights, which may be missing."""
     return Path(path).with_name("model.weights")
 
 
 def model_files(path: str | PathLike[str]) -> list[Path]:
-    """Returns the paths of all files that can belong to a model. Some of them may be missing.
+    """Returns the paths of all files that can belong to a model. Some may be missing.
 
     Args:
-        path: string or path of the file, or of the exported directory.
+        path: string or path, the file, or the exported directory.
     """
     path = Path(path)
     names = ("model.onnx", "model.weights", "start.onnx", "step.onnx", "finish.onnx")
@@ -132,7 +132,7 @@ def _identity(path: Path) -> tuple[int, ...] | None:
 
 
 def _sha256(file: BinaryIO, size: int) -> str:
-    """Returns the checksum, in hexadecimal, of the next `size` bytes of a file."""
+    """Returns the hexadecimal checksum of a file's next `size` bytes."""
     checksum = hashlib.sha256()
     while size > 0:
         content = file.read(min(size, 2**20))

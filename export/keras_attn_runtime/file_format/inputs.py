@@ -1,24 +1,24 @@
-"""The inputs of an exported file, and how image files become inputs."""
+"""Inputs in an exported file, and how image files become inputs."""
 
 from dataclasses import dataclass
 
 from keras_attn_runtime.file_format.settings_reader import SettingsReader
 
 CHANNELS = {"gray": 1, "rgb": 3, "bgr": 3, "rgba": 4}
-"""Maps the name of a channel order to the number of channels."""
+"""Dict from channel orders to numbers of channels."""
 
 FILTERS = ("nearest", "bilinear", "bicubic")
 
 
 @dataclass(frozen=True)
 class ImageFormat:
-    """Describes how an image file becomes an input of a model: `scale * pixel + offset`.
+    """Describes how an image file becomes a model input: `scale * pixel + offset`.
 
     Attributes:
-        channels: string, order of the channels on the last axis: "gray", "rgb", "bgr" or "rgba".
-        scale, offset: tuples of one float for each channel. Pixels are in {0, ..., 255}.
-        resize: string, the filter that resizes images of another size: "nearest", "bilinear" or
-            "bicubic". `None` if images of another size are refused.
+        channels: string, channel order on the last axis: "gray", "rgb", "bgr" or "rgba".
+        scale, offset: tuples with one float per channel. Pixels are in {0, ..., 255}.
+        resize: string, the filter for images with a different size: "nearest", "bilinear" or
+            "bicubic". `None` if such images are rejected.
     """
 
     channels: str
@@ -34,14 +34,14 @@ class ImageFormat:
 
 @dataclass(frozen=True)
 class Input:
-    """An input that the encoder of a model reads.
+    """An input that a model's encoder reads.
 
     Attributes:
         kind: string, "ids", "image", "features", "audio" or "series".
         dtype: string, a NumPy dtype such as "int32".
-        shape: tuple of ints and strings; a string names an axis of any size.
-        image: `ImageFormat` with which image files are read as this input, or `None` if the file
-            defines no such format.
+        shape: tuple of ints and strings; a string names a dynamic axis.
+        image: `ImageFormat` for reading image files as this input, or `None` if the file defines
+            none.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class Input:
 
 
 def read_input(reader: SettingsReader) -> Input:
-    """Reads the entry of one input in the settings; raises `ModelFileError` if it is malformed."""
+    """Reads one input's entry in the settings; raises `ModelFileError` if it is malformed."""
     shape = reader.get("shape", list)
     if not all(isinstance(size, (int, str)) and not isinstance(size, bool) for size in shape):
         reader.refuse("shape", "that is a list of numbers and names")

@@ -1,4 +1,4 @@
-"""Types of values that were read from JSON."""
+"""Types of JSON values."""
 
 from typing import Any, TypeGuard
 

@@ -22,7 +22,7 @@ CARD = "card.json"
 TOKENIZER_SUFFIXES = (".spm", ".tokenizer.json")
 SUFFIX = ".tflite"
 LARGEST_ENTRY = 2**28
-"""Maximum number of bytes of an entry: a damaged archive can request any amount of memory."""
+"""Maximum number of bytes in an entry: a damaged archive can request any amount of memory."""
 
 _EXPORT = "Export it: `keras-attn export litert RUN model.tflite`."
 
@@ -32,8 +32,8 @@ class LiteRTContainer:
     """A LiteRT file exported by keras_attn, read into memory.
 
     Attributes:
-        model: bytes of the FlatBuffer.
-        metadata: dict of strings, with the keys that the metadata of an ONNX file have.
+        model: bytes, the FlatBuffer.
+        metadata: dict of strings, with the same keys as ONNX file metadata.
     """
 
     model: bytes
@@ -44,7 +44,7 @@ class LiteRTContainer:
         """Reads a file, and verifies its checksums.
 
         LiteRT can crash on a damaged model, and SentencePiece on a damaged tokenizer. So the
-        checksums are verified before LiteRT and SentencePiece read the file.
+        checksums are verified before they read the file.
 
         Args:
             path: string or path.
@@ -62,7 +62,7 @@ class LiteRTContainer:
         if archive is None:
             raise ModelFileError(_explain(path, content))
         with archive:
-            model = content[: min(each.header_offset for each in archive.infolist())]
+            model = content[: min(entry.header_offset for entry in archive.infolist())]
             metadata = _read_metadata(path, archive)
         _verify_model(path, model, metadata)
         verify_checksum(metadata)
@@ -83,7 +83,7 @@ def is_litert_file(path: str | PathLike[str]) -> bool:
 
 
 def is_exported_litert_file(path: str | PathLike[str]) -> bool:
-    """Returns whether a file ends with an archive that contains metadata of keras_attn."""
+    """Returns whether a file ends with an archive that contains keras_attn metadata."""
     try:
         with zipfile.ZipFile(path) as archive:
             return METADATA in archive.namelist()
@@ -97,7 +97,7 @@ def _open_archive(content: bytes) -> zipfile.ZipFile | None:
         archive = zipfile.ZipFile(io.BytesIO(content))
     except (zipfile.BadZipFile, NotImplementedError, ValueError):
         return None
-    is_inside = all(0 < each.header_offset < len(content) for each in archive.infolist())
+    is_inside = all(0 < entry.header_offset < len(content) for entry in archive.infolist())
     return archive if is_inside and METADATA in archive.namelist() else None
 
 
@@ -110,14 +110,14 @@ def _explain(path: str | PathLike[str], content: bytes) -> str:
             "export_functional_litert. Run a classifier or another model without a search with "
             f"ai_edge_litert. If it has a search: {_EXPORT}"
         )
-    received = describe_foreign(path) or f"a file of another format, or a damaged one. {_EXPORT}"
+    received = describe_foreign(path) or f"which starts with {content[:8]!r}. {_EXPORT}"
     return f"Expected a LiteRT file. Received: {str(path)!r}, {received}"
 
 
 def _read_metadata(path: str | PathLike[str], archive: zipfile.ZipFile) -> dict[str, str]:
     try:
         entries: object = json.loads(_read(archive, METADATA))
-        if not is_object(entries) or not all(isinstance(each, str) for each in entries.values()):
+        if not is_object(entries) or not all(isinstance(item, str) for item in entries.values()):
             raise TypeError(f"{METADATA} is not a JSON object of strings")
         metadata: dict[str, str] = dict(entries)
         names = archive.namelist()
@@ -128,7 +128,7 @@ def _read_metadata(path: str | PathLike[str], archive: zipfile.ZipFile) -> dict[
                     metadata[f"keras_attn.{side}_tokenizer"] = tokenizer
         if CARD in names:
             metadata["keras_attn.card"] = _read(archive, CARD).decode()
-    except Exception as error:  # a damaged archive can raise any exception of a decompressor
+    except Exception as error:  # a damaged archive can raise any decompressor exception
         raise ModelFileError(
             f"Expected a LiteRT file with readable metadata. Received: {str(path)!r} ({error}). "
             "The file is damaged; export or copy it again."

@@ -17,10 +17,9 @@ def verify_checksum(metadata: Mapping[str, str]) -> None:
     crash the process. So the checksum is verified before SentencePiece reads the model.
 
     Args:
-        metadata: dict of strings, such as the `metadata_props` of an ONNX file. The optional entry
-            `keras_attn.checksum` is the hexadecimal SHA-256 of
-            `json.dumps(others, sort_keys=True)`. The dict `others` has all `keras_attn.` entries
-            except the card and the checksums.
+        metadata: dict of strings, such as an ONNX file's `metadata_props`. The optional entry
+            `keras_attn.checksum` is the hexadecimal SHA-256 of `json.dumps(entries,
+            sort_keys=True)`, with all `keras_attn.` entries except the card and the checksums.
 
     Raises:
         ModelFileError: if the checksum does not match.
@@ -28,12 +27,12 @@ def verify_checksum(metadata: Mapping[str, str]) -> None:
     if KEY not in metadata:
         return
     not_covered = (KEY, CARD, MODEL_KEY, file_checksum.KEY, file_checksum.WEIGHTS_KEY)
-    others = {
+    entries = {
         key: value
         for key, value in metadata.items()
         if key.startswith("keras_attn.") and key not in not_covered
     }
-    checksum = hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()
+    checksum = hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
     if metadata[KEY] != checksum:
         raise ModelFileError(
             f"Expected metadata with the checksum {metadata[KEY]!r}. Received: {checksum!r}. "

@@ -1,4 +1,4 @@
-"""The entries of the metadata: format number, settings as a JSON object, card and tokenizers."""
+"""Metadata entries: format number, settings as a JSON object, card and tokenizers."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -10,18 +10,18 @@ from keras_attn_runtime.file_format.json_values import is_object
 FORMATS = ("1", "2", "3")
 PREFIX = "keras_attn."
 KIND = "generation"
-"""The entry "kind" in the settings of files that a `Translator` can run."""
+"""The entry "kind" in the settings if a `Translator` can run the file."""
 
 SERIES = "series"
-"""The entry "kind" in the settings of files that a `Forecaster` can run."""
+"""The entry "kind" in the settings if a `Forecaster` can run the file."""
 
 
 def read_entries(
     metadata: Mapping[str, str], input_names: Iterable[str] = ()
 ) -> tuple[int, dict[str, Any], dict[str, Any]]:
-    """Returns the version of the file format, the settings, and the model card.
+    """Returns the file format version, the settings, and the model card.
 
-    Settings of a file of format 1 are converted to format 2.
+    Settings in format 1 are converted to format 2.
     """
     if f"{PREFIX}format" not in metadata:
         raise ModelFileError(
@@ -51,14 +51,14 @@ def read_entries(
 
 
 def tokenizer_of(metadata: Mapping[str, str], side: str) -> str:
-    """Returns the stored tokenizer of the source or the target as a base64 string.
+    """Returns the stored source or target tokenizer as a base64 string.
 
     Args:
         metadata: dict of strings.
         side: "source" or "target". A shared tokenizer is stored once, as the source tokenizer.
 
     Raises:
-        ModelFileError: if the metadata has no such tokenizer.
+        ModelFileError: if the metadata contains no such tokenizer.
     """
     shared = metadata.get(f"{PREFIX}source_tokenizer")
     encoded = metadata.get(f"{PREFIX}{side}_tokenizer", shared)
@@ -73,9 +73,9 @@ def tokenizer_of(metadata: Mapping[str, str], side: str) -> str:
 def _from_format_1(
     old: dict[str, Any], metadata: Mapping[str, str], input_names: Iterable[str]
 ) -> dict[str, Any]:
-    """Converts settings of format 1 to format 2.
+    """Converts settings in format 1 to format 2.
 
-    Format 1 stores only one set of special ids, which source and target share.
+    Format 1 stores only one set of special ids, shared by source and target.
     """
     tokenizer = "sentencepiece" if f"{PREFIX}source_tokenizer" in metadata else "none"
     add_start = old.get("source_start", False)

@@ -1,4 +1,4 @@
-"""The settings of files of the kind "series", which contain a forecaster."""
+"""Settings in files of the kind "series", which contain a forecaster."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,18 +12,17 @@ from keras_attn_runtime.file_format.settings_reader import SettingsReader
 
 @dataclass(frozen=True)
 class SeriesSettings:
-    """The metadata of an exported forecaster.
+    """Metadata of an exported forecaster.
 
     Attributes:
-        format: int, the format of the file.
-        inputs: dict from the name of each input, except `seeds`, to its `Input`.
-        targets, past_covariates, future_covariates: lists of strings, names of the columns of the
-            inputs.
-        time_column: string, name of the column with the times in CSV files, or `None`.
+        format: int, file format version.
+        inputs: dict from input names, except `seeds`, to `Input`s.
+        targets, past_covariates, future_covariates: lists of strings, column names in the inputs.
+        time_column: string, name of the time column in CSV files, or `None`.
         horizon: int, number of time steps that the file predicts.
         min_window: int, minimum number of past time steps.
-        num_paths: int, number of sampled paths of each series.
-        quantiles: list of floats in (0, 1), levels of the quantiles.
+        num_paths: int, number of sampled paths per series.
+        quantiles: list of floats in (0, 1), quantile levels.
         versions: dict, versions of the libraries that wrote the file.
     """
 
@@ -47,17 +46,16 @@ class SeriesSettings:
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> "SeriesSettings":
-        """Reads the metadata of a file.
+        """Reads a file's metadata.
 
         Args:
-            metadata: dict of strings, the `metadata_props` of an ONNX file.
+            metadata: dict of strings, an ONNX file's `metadata_props`.
 
         Returns:
             `SeriesSettings`.
 
         Raises:
-            ModelFileError: if the metadata is missing, of an unknown format or of another kind, or
-                malformed.
+            ModelFileError: if the metadata is missing, malformed, or of an unknown format or kind.
         """
         number, entries, _ = read_entries(metadata)
         root = SettingsReader("", entries)
@@ -86,8 +84,9 @@ class SeriesSettings:
             "past_covariates": settings.past_covariates,
             "future_covariates": settings.future_covariates,
         }
-        expected = {name: len(each) for name, each in columns.items() if each}
-        received = {name: each.shape[-1] for name, each in settings.inputs.items()}
-        if received != expected or any(len(each.shape) != 3 for each in settings.inputs.values()):
+        expected = {name: len(names) for name, names in columns.items() if names}
+        received = {name: entry.shape[-1] for name, entry in settings.inputs.items()}
+        has_other_rank = any(len(entry.shape) != 3 for entry in settings.inputs.values())
+        if received != expected or has_other_rank:
             root.refuse("inputs", f"that has the numbers of columns {expected}")
         return settings

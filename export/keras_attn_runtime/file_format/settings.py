@@ -1,4 +1,4 @@
-"""The settings of files of the kind "generation", which contain a search."""
+"""Settings in files of the kind "generation", which contain a search."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from keras_attn_runtime.file_format.side import Side, read_side
 
 @dataclass(frozen=True)
 class Settings:
-    """The metadata of an exported file.
+    """Metadata of an exported file.
 
     Attributes:
-        format: int, the format of the file.
-        inputs: dict from the name of each input of the encoder to its `Input`.
-        source: `Side`, or `None` for a model whose inputs are not ids.
+        format: int, file format version.
+        inputs: dict from encoder input names to `Input`s.
+        source: `Side`, or `None` for a model without ids as input.
         target: `Side`.
-        search: dict, the settings of the search. Its entries include the following four attributes,
-            "class", and "inputs", the list of the inputs of the file that belong to the search.
-        beam_width: int, number of open hypotheses of the search.
-        num_hypotheses: int, number of hypotheses that the file returns for a sentence.
-        max_length: int, default limit of output tokens, including the end token.
-        length_penalty: float, default exponent of the length penalty.
+        search: dict, the search settings. Its entries include the following four attributes,
+            "class", and "inputs", the list of file inputs that belong to the search.
+        beam_width: int, number of open hypotheses in the search.
+        num_hypotheses: int, number of hypotheses that the file returns per sentence.
+        max_length: int, default maximum number of output tokens, including the end token.
+        length_penalty: float, default length penalty exponent.
         versions: dict, versions of the libraries that wrote the file.
         card: dict, information about the model: "license", "data", "recipe", "parity".
     """
@@ -44,41 +44,41 @@ class Settings:
 
     @property
     def search_inputs(self) -> list[str]:
-        """List of the names of the inputs that belong to the search."""
+        """List of input names that belong to the search."""
         return self.search["inputs"]
 
     @property
     def forced_prefix_ids(self) -> list[int]:
-        """List of the ids with which every hypothesis begins, before any prefix of a call."""
+        """List of ids with which every hypothesis begins, before a call's prefix."""
         return self.search.get("forced_prefix_ids", [])
 
     @property
     def scores_prefix(self) -> bool:
-        """bool, whether the log probabilities of a prefix are part of the score."""
+        """bool, whether a prefix's log probabilities are part of the score."""
         return self.search.get("score_prefix", True)
 
     @classmethod
     def from_metadata(
         cls, metadata: Mapping[str, str], input_names: Iterable[str] = ()
     ) -> "Settings":
-        """Reads the metadata of a file.
+        """Reads a file's metadata.
 
         Args:
-            metadata: dict of strings, the `metadata_props` of an ONNX file.
-            input_names: names of the inputs of the file, for metadata of format 1, which do not
-                contain the names.
+            metadata: dict of strings, an ONNX file's `metadata_props`.
+            input_names: the file's input names, for metadata in format 1, which do not contain
+                them.
 
         Returns:
             `Settings`.
 
         Raises:
-            ModelFileError: if the metadata is missing, of an unknown format, or malformed.
+            ModelFileError: if the metadata is missing, malformed, or in an unknown format.
         """
         return _settings(*read_entries(metadata, input_names))
 
 
 def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Settings:
-    """Converts a dict of format 2 to `Settings`; ignores unknown keys."""
+    """Converts a dict in format 2 to `Settings`; ignores unknown keys."""
     root = SettingsReader("", entries)
     kind = root.get("kind", str)
     if kind != KIND:

@@ -9,12 +9,12 @@ _MISSING = object()
 
 
 class SettingsReader:
-    """Reads and checks the values of a JSON object, a part of the settings of a model file.
+    """Reads and checks values in a JSON object, a part of a model file's settings.
 
-    An error message contains the path of the value in the settings, such as `target.max_length`.
+    An error message contains the value's path in the settings, such as `target.max_length`.
 
     Args:
-        place: string, path of the object in the settings, with a dot at its end, or "".
+        place: string, the object's path in the settings, with a dot at its end, or "".
         entries: dict, the JSON object.
     """
 
@@ -23,7 +23,7 @@ class SettingsReader:
         self.entries = entries
 
     def get(self, name: str, kind: type[Any] | tuple[type[Any], ...], default: Any = ...) -> Any:
-        """Returns the value of `name`, or the default without such a value; checks the type."""
+        """Returns the value for `name`, or the default without such a value; checks the type."""
         if name not in self.entries and default is not ...:
             return default
         value = self.entries.get(name, _MISSING)
@@ -34,27 +34,27 @@ class SettingsReader:
             or (isinstance(value, bool) and kind is not bool)
         ):
             kinds = kind if isinstance(kind, tuple) else (kind,)
-            self.refuse(name, f"of type {' or '.join(each.__name__ for each in kinds)}")
+            self.refuse(name, f"of type {' or '.join(item.__name__ for item in kinds)}")
         return value
 
     def part(self, name: str) -> "SettingsReader":
-        """Returns the `SettingsReader` of a nested object."""
+        """Returns the `SettingsReader` for a nested object."""
         return SettingsReader(f"{self.place}{name}.", self.get(name, dict))
 
     def parts(self, name: str) -> "list[SettingsReader]":
-        """Returns a `SettingsReader` of each object in a list, by default no objects."""
+        """Returns a `SettingsReader` for each object in a list, by default no objects."""
         values: list[Any] = self.get(name, list, [])
-        if not all(is_object(each) for each in values):
+        if not all(is_object(value) for value in values):
             self.refuse(name, "that is a list of objects")
         return [
-            SettingsReader(f"{self.place}{name}[{index}].", each)
-            for index, each in enumerate(values)
+            SettingsReader(f"{self.place}{name}[{index}].", value)
+            for index, value in enumerate(values)
         ]
 
     def ids(self, name: str) -> list[int]:
         """Returns a list of ids, by default an empty list."""
         ids: list[Any] = self.get(name, list, [])
-        if not all(isinstance(each, int) and 0 <= each <= LARGEST_INT32 for each in ids):
+        if not all(isinstance(id_, int) and 0 <= id_ <= LARGEST_INT32 for id_ in ids):
             self.refuse(name, "that is a list of ids")
         return ids
 
@@ -68,14 +68,14 @@ class SettingsReader:
     def strings(self, name: str) -> list[str]:
         """Returns a list of strings, by default an empty list."""
         values: list[Any] = self.get(name, list, [])
-        if not all(isinstance(each, str) for each in values):
+        if not all(isinstance(value, str) for value in values):
             self.refuse(name, "that is a list of strings")
         return values
 
     def levels(self, name: str) -> list[float]:
         """Returns a list of numbers in (0, 1)."""
         values: list[Any] = self.get(name, list)
-        if not all(isinstance(each, float) and 0 < each < 1 for each in values):
+        if not all(isinstance(value, float) and 0 < value < 1 for value in values):
             self.refuse(name, "that is a list of numbers in (0, 1)")
         return values
 
@@ -91,12 +91,12 @@ class SettingsReader:
         value = self.get(name, (int, float, list), default)
         values: list[Any] = value if is_list(value) else [value] * count
         are_numbers = all(
-            isinstance(each, (int, float)) and not isinstance(each, bool) and math.isfinite(each)
-            for each in values
+            isinstance(item, (int, float)) and not isinstance(item, bool) and math.isfinite(item)
+            for item in values
         )
         if not are_numbers or len(values) != count:
             self.refuse(name, f"that is a finite number or a list of {count} of them")
-        return tuple(float(each) for each in values)
+        return tuple(float(item) for item in values)
 
     def refuse(self, name: str, expected: str) -> NoReturn:
         """Raises an error for a value; `expected` completes "Expected a value ..."."""

@@ -1,4 +1,4 @@
-"""The vocabularies of a model: special ids, added tokens and languages."""
+"""Model vocabularies: special ids, added tokens and languages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -15,7 +15,7 @@ class AddedToken:
         content: string, the token.
         id: int, its id.
         special: bool, whether the token is removed when ids are decoded.
-        lstrip, rstrip: bools, whether the token includes the white space before it and after it.
+        lstrip, rstrip: bools, whether the token includes white space before and after it.
         single_word: bool, whether the token is only found as a whole word.
     """
 
@@ -32,12 +32,10 @@ class Language:
     """Ids that select a language.
 
     Attributes:
-        source_start: list of ids that are inserted before a text in this language, after the start
-            token.
-        source_end: list of ids that are appended to a text in this language, after the end token.
+        source_start: list of ids inserted before a text in this language, after the start token.
+        source_end: list of ids appended to a text in this language, after the end token.
         target_start: list of ids with which a translation into this language begins.
-        source_tag: list of ids that are inserted before a text that is translated into this
-            language.
+        source_tag: list of ids inserted before a text to translate into this language.
     """
 
     source_start: list[int]
@@ -48,31 +46,31 @@ class Language:
 
 @dataclass(frozen=True)
 class Side:
-    """The vocabulary of the source or of the target of a model.
+    """A model's source or target vocabulary.
 
     Attributes:
-        vocabulary_size: int, number of ids of the model.
+        vocabulary_size: int, number of ids in the model.
         pad_token_id: int, id that pads short rows on the right.
-        start_token_id, end_token_id: ints, or `None` if the vocabulary has no such token.
-        add_start, add_end: bools, whether the start token is put before, and the end token after,
-            the ids of a text.
-        max_length: int, maximum number of ids of a text, start and end token not counted. A model
-            with learned positions has such a limit. `None` for no limit.
-        tokenizer: string, the format of the tokenizer in the file: "sentencepiece", "tokenizers" (a
-            `tokenizer.json` of Hugging Face), or "none".
+        start_token_id, end_token_id: ints, or `None` without such a token.
+        add_start, add_end: bools, whether the start token is put before, and the end token after, a
+            text's ids.
+        max_length: int, maximum number of ids in a text, without start and end token. Models with
+            learned positions have such a limit. `None` for no limit.
+        tokenizer: string, tokenizer format in the file: "sentencepiece", "tokenizers" (a Hugging
+            Face `tokenizer.json`), or "none".
         language: string, a BCP 47 tag, or `None`.
-        tokenizer_vocabulary_size: int, for a tokenizer with more pieces than the model: the number
-            of pieces that the model reads. Ids from this number on are replaced by the unknown id.
-            `None` if the model reads all pieces.
-        masks_only_trailing_padding: bool, whether the model of a source masks only the padding on
-            the right. If True, a text may contain the padding id, and the id -1 ends a row whose
-            last token is the padding id.
-        is_prompt: bool, whether the sources are prompts of a language model, which may end with any
-            token, also with the padding id.
+        tokenizer_vocabulary_size: int, number of pieces that the model reads if the tokenizer
+            contains more. Ids from this number on are replaced by the unknown id. `None` if the
+            model reads all pieces.
+        masks_only_trailing_padding: bool, whether a model masks only padding on the right of
+            sources. If True, a text may contain the padding id, and the id -1 ends a row whose last
+            token is the padding id.
+        is_prompt: bool, whether the sources are language model prompts, which may end with any
+            token, even with the padding id.
         languages: dict from names to `Language`s, for a model with several languages on this side.
-        parse_special_tokens: bool, whether special tokens that are typed in a text, such as "</s>",
-            become their ids.
-        added_tokens: tuple of `AddedToken`s that a "sentencepiece" tokenizer finds in texts.
+        parse_special_tokens: bool, whether special tokens typed in a text, such as "</s>", become
+            their ids.
+        added_tokens: tuple, the `AddedToken`s that a "sentencepiece" tokenizer finds in texts.
         space_token_id: int, id between white space and an added token after it, or `None`.
         clean_up_spaces: bool, whether a "sentencepiece" tokenizer removes spaces before punctuation
             when it decodes.
@@ -98,12 +96,12 @@ class Side:
 
     @property
     def start(self) -> list[int]:
-        """List of the ids to put before the ids of a text: the start token, or empty."""
+        """List of ids to put before a text's ids: the start token, or empty."""
         return [] if self.start_token_id is None or not self.add_start else [self.start_token_id]
 
     @property
     def end(self) -> list[int]:
-        """List of the ids to put after the ids of a text: the end token, or empty."""
+        """List of ids to put after a text's ids: the end token, or empty."""
         return [] if self.end_token_id is None or not self.add_end else [self.end_token_id]
 
     def needs_end_of_row(self, ids: Sequence[int]) -> bool:
@@ -142,7 +140,7 @@ def read_side(reader: SettingsReader, number: int) -> Side:
     is_old = number < 3 and values["tokenizer"] == "tokenizers"
     values["parse_special_tokens"] = reader.get("parse_special_tokens", bool, is_old)
     values["added_tokens"] = tuple(
-        _added_token(each, size) for each in reader.parts("added_tokens")
+        _added_token(part, size) for part in reader.parts("added_tokens")
     )
     for part in ("start", "end"):
         if values[f"add_{part}"] and f"{part}_token_id" not in values:
@@ -151,7 +149,7 @@ def read_side(reader: SettingsReader, number: int) -> Side:
 
 
 def _language(reader: SettingsReader) -> Language:
-    return Language(**{each.name: reader.ids(each.name) for each in fields(Language)})
+    return Language(**{entry.name: reader.ids(entry.name) for entry in fields(Language)})
 
 
 def _added_token(reader: SettingsReader, size: int) -> AddedToken:

@@ -1,1 +1,1 @@
-"""Files and directories, whatever they contain: atomic writes, temporary directories, kinds."""
+"""Files and directories with any content: atomic writes, temporary directories, kinds."""

@@ -13,16 +13,16 @@ from keras_attn_runtime.files.regular_file import KINDS
 from keras_attn_runtime.files.working_directory import working_directory
 
 FULL = ("EDQUOT", "EFBIG", "EIO", "ENOSPC")
-"""Errors of `write`, `flush` and `fsync`, which know only the descriptor of a file."""
+"""Errors from `write`, `flush` and `fsync`, which know only a file descriptor."""
 
 
 @contextmanager
 def atomic_files(*paths: str | PathLike[str]) -> Generator[list[BinaryIO], None, None]:
     """Context manager that opens temporary files, which replace `paths` on success.
 
-    All files are written and flushed to disk (fsync) before the first of them is renamed to its
-    path. So if a disk is full, an error is raised in the block, or the process is killed, the old
-    files are unchanged. A new file gets the mode of the old file.
+    All files are written and flushed to disk (fsync) before the first is renamed to its path. So if
+    a disk is full, an error is raised in the block, or the process is killed, the old files are
+    unchanged. A new file gets the old file's mode.
 
     Args:
         *paths: final paths. The target of a symbolic link is replaced, not the link.
@@ -31,8 +31,8 @@ def atomic_files(*paths: str | PathLike[str]) -> Generator[list[BinaryIO], None,
         List of binary files, in the order of the paths.
 
     Raises:
-        OSError: if a path is a directory or cannot be written. The error of a full
-            disk names the paths.
+        OSError: if a path is a directory or cannot be written. The error for a full disk names the
+            paths.
     """
     targets = [Path(os.path.realpath(path)) for path in paths]
     with ExitStack() as stack:
@@ -59,18 +59,18 @@ def atomic_files(*paths: str | PathLike[str]) -> Generator[list[BinaryIO], None,
 def require_different_files(
     output: str | PathLike[str], *inputs: str | PathLike[str] | int
 ) -> None:
-    """Raises a `ValueError` if an output is one of the files that a command reads.
+    """Raises a `ValueError` if a command's output is one of its input files.
 
     Links and different spellings of a path are the same file.
 
     Args:
-        output: path of the file to write.
-        *inputs: paths or descriptors of the files that are read. Missing files are ignored.
+        output: path of the output file.
+        *inputs: paths or descriptors of the input files. Missing files are ignored.
     """
-    for each in inputs:
+    for source in inputs:
         with suppress(OSError):  # one of the files does not exist
-            if os.path.samestat(os.stat(output), os.stat(each)):
-                name = "standard input" if isinstance(each, int) else repr(str(each))
+            if os.path.samestat(os.stat(output), os.stat(source)):
+                name = "standard input" if isinstance(source, int) else repr(str(source))
                 raise ValueError(
                     f"Expected an output that is not read. Received: {str(output)!r}, the same "
                     f"file as {name}. Write to another path."
@@ -89,7 +89,7 @@ def is_stream(path: str | PathLike[str]) -> bool:
 
 @contextmanager
 def _named_errors(*paths: str | PathLike[str]) -> Generator[None, None, None]:
-    """Adds the paths to the error of a full disk, which has no file name."""
+    """Adds the paths to the error for a full disk, which contains no file name."""
     try:
         yield
     except OSError as error:
@@ -116,7 +116,7 @@ def _require_replaceable(path: Path) -> None:
 
 
 def _flush_directory(path: Path) -> None:
-    """Flushes the entries of a directory to disk if the system supports it."""
+    """Flushes directory entries to disk if the system supports it."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
         try:

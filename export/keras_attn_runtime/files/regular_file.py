@@ -16,8 +16,8 @@ KINDS = {
 def require_regular_file(path: str | PathLike[str]) -> None:
     """Raises an error for a path that cannot be opened as a model.
 
-    ONNX Runtime cannot open a path that is not valid UTF-8. Opening a pipe, a socket or a device
-    could block forever.
+    ONNX Runtime cannot open a path that is not valid UTF-8. Opening a pipe, socket or device could
+    block forever.
 
     Args:
         path: string or path. A missing file and a directory are accepted.

@@ -15,15 +15,15 @@ def working_directory(parent: Path, name: str) -> Generator[Path, None, None]:
     """Context manager that creates a temporary directory, and removes it afterwards.
 
     Its name begins with `.partial-`, so that other programs do not take its content for a result.
-    The directory is locked while the process runs. The operating system releases the lock of a
-    killed process, and the next call for the same name removes the directory.
+    The directory is locked while the process runs. The operating system releases a killed process's
+    lock, and the next call for the same name removes the directory.
 
     Args:
-        parent: path of an existing directory, on the file system of the final path.
+        parent: path of an existing directory, on the same file system as the final path.
         name: string, name of the final path.
 
     Yields:
-        Path of the directory, which only this process writes.
+        Path, the directory, which only this process writes.
     """
     _remove_leftovers(parent, name)
     directory, lock = _create(parent, name)
@@ -48,19 +48,19 @@ def _create(parent: Path, name: str) -> tuple[Path, int | None]:
 
 
 def _short(name: str) -> str:
-    """Returns the name, or a hash of it if it is too long to be part of a directory name."""
+    """Returns the name, or its hash if it is too long for a part of a directory name."""
     return name if len(os.fsencode(name)) <= 128 else hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
 def _remove_leftovers(parent: Path, name: str) -> None:
-    """Removes the directories of killed processes."""
-    found = list(parent.iterdir()) if os.access(parent, os.R_OK) else []
-    for directory in found:
+    """Removes directories left by killed processes."""
+    entries = list(parent.iterdir()) if os.access(parent, os.R_OK) else []
+    for directory in entries:
         if not re.fullmatch(rf"\.partial-[^-]+-{re.escape(_short(name))}", directory.name):
             continue
         try:
             lock = _lock(directory)
-        except OSError:  # of a running process or another user, or removed meanwhile
+        except OSError:  # used by a running process or another user, or removed meanwhile
             continue
         if lock is not None:
             shutil.rmtree(directory, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""Checks inputs of a call, and converts them to rows of a batch: texts, ids, arrays, images."""
+"""Checks a call's inputs, and converts them to batch rows: texts, ids, arrays, images."""

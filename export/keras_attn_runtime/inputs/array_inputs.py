@@ -12,15 +12,15 @@ from keras_attn_runtime.file_format import Input, Side
 from keras_attn_runtime.inputs.source import Source
 
 Rows: TypeAlias = Array | Sequence[npt.ArrayLike]
-"""The rows of an input: an array whose first axis is the batch, or a list of arrays."""
+"""Input rows: an array whose first axis is the batch, or a list of arrays."""
 
 
 class ArrayReader:
     """Checks arrays and splits them into one `Source` for each row.
 
     Args:
-        inputs: dict from the name of each input of a file to its `Input`.
-        source: `Side` of the source, or `None`. If given, all ids must be in its vocabulary.
+        inputs: dict from the file's input names to `Input`s.
+        source: `Side`, the source, or `None`. If given, all ids must be in its vocabulary.
     """
 
     def __init__(self, inputs: Mapping[str, Input], source: Side | None = None) -> None:
@@ -31,16 +31,16 @@ class ArrayReader:
         """Converts each row of the arrays to a `Source`.
 
         Args:
-            arrays: dict from the name of each input to an array whose first axis is the batch, or
-                to a list of arrays without a batch axis, one for each row.
+            arrays: dict from input names to arrays whose first axis is the batch, or to lists of
+                arrays without a batch axis, one for each row.
 
         Returns:
-            Iterator of `Source`s.
+            Iterator over `Source`s.
 
         Raises:
-            ValueError: if `arrays` is not a dict of arrays, the names are not those of the inputs,
-                or the numbers of rows differ.
-            SentenceError: if a row does not have the dtype or shape of the input.
+            ValueError: if `arrays` is not a dict of arrays, the names differ from the inputs, or
+                the numbers of rows differ.
+            SentenceError: if a row's dtype or shape differs from the input.
         """
         self._require_mapping(arrays)
         if set(arrays) != set(self.inputs):
@@ -66,7 +66,7 @@ class ArrayReader:
             )
 
     def read_rows(self, rows: Iterable[object]) -> Iterator[Source]:
-        """Converts dicts of arrays without a batch axis to `Source`s, lazily; see `read`."""
+        """Lazily converts dicts of arrays without a batch axis to `Source`s, see `read`."""
         for index, row in enumerate(rows):
             if not _is_row(row) or set(row) != set(self.inputs):
                 received = sorted(map(str, row)) if _is_row(row) else type(row).__name__
@@ -86,13 +86,13 @@ class ArrayReader:
         return Source([], truncated=False, arrays=arrays)
 
     def _value(self, index: int, name: str, value: npt.ArrayLike) -> Array:
-        """Returns one row of an input as an array with the dtype of the input."""
+        """Returns one input row as an array with the input's dtype."""
         expected = self.inputs[name]
         if has_masked(value):
             raise SentenceError(
                 index,
-                f"expected an array without masked elements for {name!r}. Received: a masked "
-                "array. Fill it with numpy.ma.filled.",
+                f"expected an array without masked elements for {name!r}. Received: "
+                "type=MaskedArray. Fill it with numpy.ma.filled.",
             )
         try:
             array = np.asarray(value)
@@ -135,12 +135,11 @@ def _is_row(value: object) -> TypeGuard[Mapping[str, npt.ArrayLike]]:
 
 def _require_image(index: int, name: str, image: Array) -> None:
     if image.size == 0:
+        raise SentenceError(index, f"expected pixels for {name!r}. Received: shape={image.shape}.")
+    is_finite = np.isfinite(image)
+    if not is_finite.all():
         raise SentenceError(
-            index, f"expected pixels for {name!r}. Received: an empty image of {image.shape}."
-        )
-    if not np.isfinite(image).all():
-        raise SentenceError(
-            index, f"expected finite numbers for {name!r}. Received: NaN or infinite pixels."
+            index, f"expected finite numbers for {name!r}. Received: {image[~is_finite][0]}."
         )
 
 

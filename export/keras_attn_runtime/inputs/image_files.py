@@ -1,4 +1,4 @@
-"""Reads image files with Pillow, in the format that the metadata of a model file define."""
+"""Reads image files with Pillow, in the format that a model file's metadata define."""
 
 import os
 import warnings
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
 
 ORIENTATION, BITS_PER_SAMPLE = 0x112, 258
-"""Tags of EXIF and TIFF."""
+"""EXIF and TIFF tags."""
 
 FORMATS = {
     "BMP": (".bmp",),
@@ -33,34 +33,34 @@ FORMATS = {
 another program."""
 
 MODES = {"gray": "L", "rgb": "RGB", "bgr": "RGB", "rgba": "RGBA"}
-"""Maps the channels of a model to a mode of Pillow."""
+"""Dict from a model's channels to Pillow modes."""
 
 EIGHT_BITS = tuple("1 L LA La P PA RGB RGBA RGBX RGBa CMYK HSV LAB YCbCr".split())
-"""Modes of Pillow with at most 8 bits per channel."""
+"""Pillow modes with at most 8 bits per channel."""
 
 MOST_PIXELS = 80_000_000
-"""Maximum number of pixels of an image. (A small file can contain billions of pixels.)"""
+"""Maximum number of pixels in an image. (A small file can contain billions of pixels.)"""
 
 
 def read_image(path: str | os.PathLike[str], expected: Input) -> Array:
-    """Reads an image file as an input of a model.
+    """Reads an image file as a model input.
 
-    The pixels are those of `keras.utils.load_img(path, color_mode, target_size, interpolation)`:
-    the image is converted to the channels of the model, resized with `PIL.Image.Image.resize` if
-    its size differs, and then scaled in float32: `scale * pixel + offset`. Like Keras, the function
-    ignores the orientation in EXIF data, and reads only the first image of an animation. Both give
-    a `UserWarning`. The function also ignores transparency, unless the model reads "rgba".
+    The pixels equal `keras.utils.load_img(path, color_mode, target_size, interpolation)`: the image
+    is converted to the model's channels, resized with `PIL.Image.Image.resize` if its size differs,
+    and then scaled in float32: `scale * pixel + offset`. Like Keras, the function ignores the
+    orientation in EXIF data, and reads only the first image in an animation. Both give a
+    `UserWarning`. It also ignores transparency, unless the model reads "rgba".
 
     Args:
-        path: string or path of a BMP, GIF, JPEG, PNG, PPM, TIFF or WebP file.
+        path: string or path, a BMP, GIF, JPEG, PNG, PPM, TIFF or WebP file.
         expected: `Input`, such as `translator.settings.inputs["image"]`.
 
     Returns:
-        Array `(height, width, channels)` with the dtype of the input.
+        Array `(height, width, channels)` with the input's dtype.
 
     Raises:
         ValueError: if the file is empty, damaged or not an image, has more than 8 bits per channel
-            or too many pixels, or has another size and the model does not allow resizing.
+            or too many pixels, or has a different size and the model does not allow resizing.
         ModelFileError: if the model file does not define how images are read.
         OSError: if the file does not exist or cannot be opened.
         ImportError: if Pillow is not installed.
@@ -72,8 +72,8 @@ def read_image(path: str | os.PathLike[str], expected: Input) -> Array:
         translator.generate({"image": [image]})[0].text
     """
     array, ignored = load_image(path, expected)
-    for each in ignored:
-        warnings.warn(f"{os.fspath(path)}: {each}", stacklevel=2)
+    for part in ignored:
+        warnings.warn(f"{os.fspath(path)}: {part}", stacklevel=2)
     return array
 
 
@@ -81,7 +81,7 @@ def load_image(path: str | os.PathLike[str], expected: Input) -> tuple[Array, li
     """Reads an image file, see `read_image`.
 
     Returns:
-        Tuple of the array, and a list of sentences about what is ignored in the file.
+        Tuple of the array, and a list of sentences about ignored parts of the file.
     """
     image_format = expected.image
     if image_format is None:
@@ -106,38 +106,38 @@ def load_image(path: str | os.PathLike[str], expected: Input) -> tuple[Array, li
     if image_format.channels == "bgr":
         pixels = pixels[..., ::-1]
     scale, offset = (
-        np.asarray(each, "float32") for each in (image_format.scale, image_format.offset)
+        np.asarray(values, "float32") for values in (image_format.scale, image_format.offset)
     )
     return (scale * pixels.astype("float32") + offset).astype(expected.dtype), ignored
 
 
 def list_images(directory: str | os.PathLike[str]) -> tuple[list[Path], list[Path]]:
-    """Lists the image files of a directory by their suffixes, sorted by name.
+    """Lists the image files in a directory by their suffixes, sorted by name.
 
     Args:
         directory: string or path.
 
     Returns:
-        Tuple of the paths of image files, and of entries that are ignored: subdirectories, hidden
-        images, and visible files with other suffixes. Other hidden files, such as `.DS_Store`, are
-        in neither list.
+        Tuple of image paths, and of ignored entries: subdirectories, hidden images, and visible
+        files with other suffixes. Other hidden files, such as `.DS_Store`, are in neither list.
 
     Raises:
-        ValueError: if the directory has no image files, or an entry with the suffix of an image is
-            a link to a missing file, a pipe, a socket or a device.
+        ValueError: if the directory contains no image files, or an entry with an image suffix is a
+            link to a missing file, a pipe, a socket or a device.
         OSError: if the directory does not exist or cannot be read.
     """
-    suffixes = [suffix for each in FORMATS.values() for suffix in each]
+    suffixes = [suffix for group in FORMATS.values() for suffix in group]
     entries = sorted(Path(directory).iterdir())
     visible = [path for path in entries if not path.name.startswith(".")]
     with_suffix = [path for path in visible if path.suffix.lower() in suffixes]
     images = [path for path in with_suffix if not path.is_dir()]
     hidden = [path for path in entries if path.name.startswith(".")]
-    others = {*visible, *(path for path in hidden if path.suffix.lower() in suffixes)} - {*images}
+    hidden_images = [path for path in hidden if path.suffix.lower() in suffixes]
+    ignored = {*visible, *hidden_images} - {*images}
     if not images:
         raise ValueError(
             f"Expected a directory with image files ({', '.join(suffixes)}). Received: "
-            f"{str(directory)!r} with {len(others)} other entries."
+            f"{str(directory)!r} with {len(ignored)} other entries."
         )
     for path in images:
         if not path.is_file():
@@ -146,31 +146,32 @@ def list_images(directory: str | os.PathLike[str]) -> tuple[list[Path], list[Pat
                 f"Expected image files. Received: {ascii(path.name)}, {kind}. Remove it, or "
                 "restore the file."
             )
-    return images, sorted(others)
+    return images, sorted(ignored)
 
 
 def _decode(path: str | os.PathLike[str]) -> "tuple[Image, list[str]]":
-    """Returns the decoded image of a file, and sentences about what is ignored in the file."""
+    """Returns a file's decoded image, and sentences about ignored parts of the file."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise ImportError(
             "Image files need Pillow: `pip install keras-attn-runtime[images]`."
         ) from error
-    Image.init()  # imports the decoders of this build of Pillow
+    Image.init()  # imports the decoders in this Pillow build
     with open(path, "rb") as file:
-        if not file.read(1):
-            raise ValueError("expected an image. Received: an empty file.")
+        first_bytes = file.read(8)
+        if not first_bytes:
+            raise ValueError("expected an image. Received: a file of 0 bytes.")
         file.seek(0)
         with _decoder_errors():
             try:
-                image = Image.open(file, formats=[each for each in FORMATS if each in Image.OPEN])
+                image = Image.open(file, formats=[name for name in FORMATS if name in Image.OPEN])
             except UnidentifiedImageError:
                 image = None
         if image is None:
             raise ValueError(
-                f"expected an image of the format {', '.join(FORMATS)}. Received: a file of "
-                "another format, or a damaged one."
+                f"expected an image of the format {', '.join(FORMATS)}. Received: a file "
+                f"that starts with {first_bytes!r}."
             )
         bits = _bits_per_channel(image)
         if image.mode not in EIGHT_BITS or bits > 8:
@@ -185,7 +186,7 @@ def _decode(path: str | os.PathLike[str]) -> "tuple[Image, list[str]]":
                 f"{image.height} pixels. Resize it."
             )
         with _decoder_errors():
-            # Before the image is loaded, because the size of the next image could differ.
+            # Before the image is loaded, because the next image's size could differ.
             is_animated = getattr(image, "is_animated", False)
             image.seek(0)
             image.load()
@@ -193,7 +194,7 @@ def _decode(path: str | os.PathLike[str]) -> "tuple[Image, list[str]]":
 
 
 def _bits_per_channel(image: "ImageFile") -> int:
-    """Returns the bits of each channel in the file. Pillow converts 16 bits to 8, except for gray.
+    """Returns the bits per channel in the file. Pillow converts 16 bits to 8, except for gray.
 
     Args:
         image: image that is not loaded yet.
@@ -206,12 +207,12 @@ def _bits_per_channel(image: "ImageFile") -> int:
     if image.format == "PNG":
         return 16 if str(args).endswith(";16B") else 8
     if image.format == "PPM" and isinstance(args, tuple):
-        return max(int(each).bit_length() for each in args[1:])
+        return max(int(argument).bit_length() for argument in args[1:])
     return 8
 
 
 def _ignored(image: "ImageFile", is_animated: bool) -> list[str]:
-    """Returns sentences about what is ignored in a loaded image file."""
+    """Returns sentences about ignored parts of a loaded image file."""
     ignored: list[str] = []
     if is_animated:
         ignored.append("the file has several images, of which only the first is read.")
@@ -227,16 +228,14 @@ def _ignored(image: "ImageFile", is_animated: bool) -> list[str]:
 
 @contextmanager
 def _decoder_errors() -> Generator[None, None, None]:
-    """Converts the exceptions of Pillow's decoders, which have no common base class."""
+    """Converts exceptions from Pillow's decoders, which share no base class."""
     try:
         yield
     except MemoryError:
         raise
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise ValueError(
-            f"expected a complete image. Received: a file that cannot be decoded ({reason})."
-        ) from error
+        raise ValueError(f"expected a complete image. Received: {reason}.") from error
 
 
 def _resize(image: "Image", size: tuple[int, int], resize: str | None) -> "Image":

@@ -1,4 +1,4 @@
-"""Checks the types of sentences and prefixes."""
+"""Type checks for sentences and prefixes."""
 
 from collections.abc import Iterable, Mapping, Set
 from typing import TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def require_sentences(sentences: Iterable[T], name: str) -> Iterable[T]:
-    """Returns sentences unchanged; raises `ValueError` if they have a wrong type."""
+    """Returns sentences unchanged; raises `ValueError` if their type is wrong."""
     if not _is_list(sentences):
         raise ValueError(
             f"Expected {name} to be a list with one item for each sentence. "
@@ -23,7 +23,7 @@ def require_sentences(sentences: Iterable[T], name: str) -> Iterable[T]:
 
 
 def read_prefix(target_prefix: object, call: Call) -> object:
-    """Applies `read` to an iterable of prefixes.
+    """Applies `read` to iterable prefixes.
 
     A single prefix for all sentences, or an invalid value, is returned unchanged.
     """
@@ -35,7 +35,7 @@ def read_prefix(target_prefix: object, call: Call) -> object:
 
 
 def _is_list(sentences: object) -> bool:
-    # A string iterates over characters, a dict or a table over keys. A set has no order.
+    # A string iterates over characters, a dict or a table over keys. A set is not ordered.
     if hasattr(sentences, "columns") or isinstance(sentences, (str, bytes, Mapping, Set)):
         return False
     return isinstance(sentences, Iterable)

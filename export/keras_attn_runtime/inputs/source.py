@@ -14,16 +14,16 @@ from keras_attn_runtime.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Source:
-    """The input of the model for one sentence.
+    """Model input for one sentence.
 
     Attributes:
         ids: list of ints, with the start and end token if the model reads them. Empty for a
             sentence without tokens; the model is not run on such a sentence.
         truncated: bool, whether the sentence was longer than the limit and was cut.
-        prefix: list of ints, the first target ids of the translation.
-        seed: int, seed of a search that samples.
-        arrays: dict of arrays by the names of the inputs, for a model whose inputs are not ids;
-            `None` for ids.
+        prefix: list of ints, the first target ids in the translation.
+        seed: int, seed for sampling.
+        arrays: dict from input names to arrays, for a model with other inputs than ids; `None` for
+            ids.
     """
 
     ids: list[int]
@@ -39,8 +39,8 @@ class Source:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Tuple of the shapes of the arrays, which must be equal in a batch; () for ids."""
-        return () if self.arrays is None else tuple(each.shape for each in self.arrays.values())
+        """Tuple of array shapes, which must be equal in a batch; () for ids."""
+        return () if self.arrays is None else tuple(array.shape for array in self.arrays.values())
 
     @property
     def content(self) -> list[int] | Arrays:
@@ -52,12 +52,12 @@ class SourceReader:
     """Checks sentences and converts them to `Source`s.
 
     Args:
-        side: `Side` of the source.
-        max_source_length: int, limit of tokens of a sentence, start and end token not counted.
-        max_source_characters: int, limit of characters (code points) of a text.
+        side: `Side`, the source.
+        max_source_length: int, maximum number of tokens in a sentence, without start and end token.
+        max_source_characters: int, maximum number of characters (code points) in a text.
         truncate: bool, whether sentences above a limit are cut. If False, such sentences raise
             `SentenceError`.
-        row_length: int, fixed number of ids of a row in the file. Default: any number.
+        row_length: int, fixed number of ids in a row. Default: any number.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class SourceReader:
         self._start, self._end = side.start, side.end
 
     def read_texts(self, texts: Iterable[object], tokenizer: Tokenizer) -> Iterator[Source]:
-        """Yields the `Source` of each text; raises `SentenceError` for an invalid text."""
+        """Yields each text's `Source`; raises `SentenceError` for an invalid text."""
         for index, text in enumerate(texts):
             if not isinstance(text, str):
                 raise SentenceError(
@@ -93,12 +93,12 @@ class SourceReader:
     def read_ids(
         self, sentences: Iterable[npt.ArrayLike], are_padded: bool = False
     ) -> Iterator[Source]:
-        """Yields the `Source` of each list of ids; raises `SentenceError` for an invalid list.
+        """Yields the `Source` for each list of ids; raises `SentenceError` for an invalid list.
 
         Args:
             sentences: iterable of lists of ids.
-            are_padded: bool, whether the lists are the rows of an array. Any other list of prompt
-                ids has no padding, so the padding id at its end is a token. Default: False.
+            are_padded: bool, whether the lists are array rows. Any other list of prompt ids is not
+                padded, so the padding id at its end is a token. Default: False.
         """
         has_padding = are_padded or not self.side.is_prompt
         for index, sentence in enumerate(sentences):
@@ -117,7 +117,8 @@ class SourceReader:
             raise SentenceError(
                 index,
                 f"expected at most max_source_characters={self.max_source_characters} characters. "
-                "Received: a longer text. Split it, raise the limit or ask for truncation.",
+                f"Received: {len(text)} characters. Split it, raise the limit or ask for "
+                "truncation.",
             )
         ids = tokenizer.encode(text[: self.max_source_characters])
         return self._source(index, ids, truncated=is_too_long)
@@ -162,7 +163,7 @@ class SourceReader:
         if has_masked(sentence):
             raise SentenceError(
                 index,
-                "expected ids without masked elements. Received: a masked array. Pass "
+                "expected ids without masked elements. Received: type=MaskedArray. Pass "
                 "ids.compressed().",
             )
         try:

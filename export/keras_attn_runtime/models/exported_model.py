@@ -20,52 +20,53 @@ from keras_attn_runtime.text.sentencepiece_tokenizer import SentencePieceTokeniz
 from keras_attn_runtime.text.tokenizer import Tokenizer
 
 PREFIX, SEEDS = "prefix_ids", "seeds"
-"""Optional inputs of a search."""
+"""Optional search inputs."""
 
 END_OF_ROW = -1
 """Id after a source whose last token would otherwise be padding."""
 
 OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
-OTHER_OUTPUTS = ("alignments", "token_log_probs")  # in files that were exported with these options
+OTHER_OUTPUTS = ("alignments", "token_log_probs")  # in files exported with these options
 
 SourceContent: TypeAlias = list[int] | Arrays
-"""The source ids of a sentence, or a dict from the name of each input to its array."""
+"""A sentence's source ids, or a dict from input names to arrays."""
 
 
 class Signature(TypedDict):
-    """The inputs and outputs of a file."""
+    """A file's inputs and outputs."""
 
     input: Sequence[TensorValue]
     output: Sequence[TensorValue]
 
 
 class ExportedModel(PickledArguments):
-    """The session, settings and tokenizers of an ONNX or LiteRT file exported by keras_attn.
+    """Session, settings and tokenizers of an ONNX or LiteRT file exported by keras_attn.
 
     Args:
-        path: string or path of the file, or of the directory with `model.onnx` and its weights.
-        providers: execution providers of ONNX Runtime, such as "cpu" or "cuda", in order of
+        path: string or path, the file, or the directory with `model.onnx` and its weights.
+        providers: ONNX Runtime execution providers, such as "cpu" or "cuda", in order of
             preference, see `create_session`. Default: "cpu".
-        num_threads: int in [1, 1024], number of threads of one operator. Default: all cores.
+        num_threads: int in [1, 1024], number of threads per operator. Default: all cores.
         num_sessions: int of at least 1, number of sessions. Concurrent runs in one session wait for
-            its shared memory allocator (ONNX Runtime) or for the end of the other run (LiteRT), so
-            each worker needs its own session. Default: 1.
+            its shared memory allocator (ONNX Runtime) or for the other run (LiteRT), so each worker
+            needs its own session. Default: 1.
 
     Attributes:
         engine: string, "ONNX Runtime" or "LiteRT".
-        batch_size: int, the fixed batch size of the file, or `None`. Smaller batches are filled
-            with copies of a row, and the results of the copies are dropped.
+        batch_size: int, the file's fixed batch size, or `None`. Smaller batches are filled with
+            copies of a row, whose results are dropped.
         source_length: int, the fixed number of source ids, or `None`. Shorter sources are padded.
-        files: list of paths: the file and, if present, the file of its external weights.
-        supports_target_prefix: bool, whether the file has the input `prefix_ids`.
-        is_stochastic: bool, whether the file has the input `seeds`, because its search samples.
-        has_alignments, has_token_log_probs: bools, whether the file has these outputs.
-        source_tokenizer, target_tokenizer: `Tokenizer`s, or `None` if the file has no tokenizer for
-            this side.
+        files: list of paths: the file and, if present, its external weights.
+        supports_target_prefix: bool, whether the file takes the input `prefix_ids`.
+        is_stochastic: bool, whether the file takes the input `seeds`, because its search samples.
+        has_alignments, has_token_log_probs: bools, whether the file returns these outputs.
+        source_tokenizer, target_tokenizer: `Tokenizer`s, or `None` without a tokenizer for this
+            side.
 
     Raises:
-        IsADirectoryError: if the directory has no `model.onnx`.
-        ModelFileError: if the file is damaged, not exported by keras_attn, or of another format.
+        IsADirectoryError: if the directory contains no `model.onnx`.
+        ModelFileError: if the file is damaged, not exported by keras_attn, or has a different
+            format.
     """
 
     def __init__(
@@ -102,25 +103,25 @@ class ExportedModel(PickledArguments):
         seeds: Sequence[int] | None = None,
         call: Call | None = None,
     ) -> SearchOutputs:
-        """Searches for the translations of one batch.
+        """Searches for the translations of a batch.
 
         Args:
             sentences: list of lists of ints, the source ids with the start and end tokens that the
-                settings of the file require. For a file with other inputs: list of dicts from the
-                name of each input to an array. All arrays of one input have the same shape.
-            max_length: int of at least 1, limit of output tokens.
+                file's settings require. For a file with other inputs, list of dicts from input
+                names to arrays. All arrays for one input have the same shape.
+            max_length: int of at least 1, maximum number of output tokens.
             length_penalty: float.
-            prefixes: list of lists of ints, the first target ids of each translation. Ignored
+            prefixes: list of lists of ints, the first target ids in each translation. Ignored
                 unless `supports_target_prefix`. Default: empty prefixes.
             seeds: list of ints in [0, 2**31), one for each sentence. Ignored unless
                 `is_stochastic`. Default: zeros.
             call: `Call` that can stop the run. Default: none.
 
         Returns:
-            Dict of arrays by output name: int32 `token_ids (batch, hypotheses, target_length)` and
-            `lengths (batch, hypotheses)`, float32 `scores` and `log_probs` `(batch, hypotheses)`,
-            and, if the file has them, `alignments (batch, hypotheses, target_length,
-            source_length)` and `token_log_probs (batch, hypotheses, target_length)`.
+            Dict from output names to arrays: int32 `token_ids (batch, hypotheses, target_length)`
+            and `lengths (batch, hypotheses)`, float32 `scores` and `log_probs` `(batch,
+            hypotheses)`, and, if the file returns them, `alignments (batch, hypotheses,
+            target_length, source_length)` and `token_log_probs (batch, hypotheses, target_length)`.
 
         Raises:
             BatchError: if the engine fails, there are more rows than `batch_size`, or `call` is
@@ -135,7 +136,7 @@ class ExportedModel(PickledArguments):
         return check_outputs(outputs, len(sentences), self.settings)
 
     def signature(self) -> Signature:
-        """Returns the inputs and outputs of the file."""
+        """Returns the file's inputs and outputs."""
         session = self._sessions[0]
         return {"input": session.inputs, "output": session.outputs}
 
@@ -176,7 +177,7 @@ class ExportedModel(PickledArguments):
     def _source_feeds(self, sentences: Sequence[SourceContent]) -> Arrays:
         ids, arrays = _ids_and_arrays(sentences)
         if arrays:
-            return {name: np.stack([each[name] for each in arrays]) for name in arrays[0]}
+            return {name: np.stack([row[name] for row in arrays]) for name in arrays[0]}
         if self.settings.source is None:
             raise ValueError(
                 f"Expected arrays for the inputs {list(self.settings.inputs)}. Received: "
@@ -187,9 +188,9 @@ class ExportedModel(PickledArguments):
         return {"source_ids": _padded(ids, source.pad_token_id, self.source_length)}
 
     def _check_signature(self) -> list[str]:
-        """Returns the names of the outputs; raises an error for unexpected inputs or outputs."""
-        inputs = [each.name for each in self._sessions[0].inputs]
-        outputs = [each.name for each in self._sessions[0].outputs]
+        """Returns the output names; raises an error for unexpected inputs or outputs."""
+        inputs = [entry.name for entry in self._sessions[0].inputs]
+        outputs = [entry.name for entry in self._sessions[0].outputs]
         expected = [*self.settings.inputs, *self.settings.search_inputs]
         if sorted(inputs) != sorted(expected) or not set(OUTPUTS) <= set(outputs):
             raise ModelFileError(
@@ -219,9 +220,9 @@ def _tokenizer(
 
 
 def _ids_and_arrays(sentences: Sequence[SourceContent]) -> tuple[list[list[int]], list[Arrays]]:
-    """Returns the ids of a batch and its arrays; one of the two lists is empty."""
-    ids = [each for each in sentences if not isinstance(each, dict)]
-    return ids, [each for each in sentences if isinstance(each, dict)]
+    """Returns a batch's ids and its arrays; one of the two lists is empty."""
+    ids = [row for row in sentences if not isinstance(row, dict)]
+    return ids, [row for row in sentences if isinstance(row, dict)]
 
 
 def _padded(
@@ -229,8 +230,7 @@ def _padded(
 ) -> Integers:
     """Pads lists of ids on the right and returns one array `(batch, length)`.
 
-    The default of `length` is the length of the longest list. A list that is longer than `length`
-    raises ValueError.
+    `length` defaults to the length of the longest list. A list that is longer raises ValueError.
     """
     longest = max(map(len, rows))
     if length is not None and longest > length:

@@ -1,4 +1,4 @@
-"""Opens exports of `onnx-steps` and `litert-steps`: the steps of a search, without its loop."""
+"""Opens `onnx-steps` and `litert-steps` exports: the steps of a search, without its loop."""
 
 from os import PathLike
 from pathlib import Path
@@ -31,18 +31,18 @@ def open_steps(
     """Loads the three parts of a search.
 
     Args:
-        path: string or path of the directory with `start.onnx`, `step.onnx` and `finish.onnx`, or
-            of the LiteRT file with the signatures `start`, `step` and `finish`.
+        path: string or path, the directory with `start.onnx`, `step.onnx` and `finish.onnx`, or the
+            LiteRT file with the signatures `start`, `step` and `finish`.
         providers, num_threads, num_sessions: see `open_model`.
 
     Returns:
-        Tuple of the `OpenedModel` of start, and a list of `num_sessions` tuples of the sessions of
-        start, step and finish.
+        Tuple of the `OpenedModel` for start, and a list of `num_sessions` tuples with the start,
+        step and finish sessions.
 
     Raises:
-        ModelFileError: if the path names a file of another kind, or a file is damaged, was not
-            exported by keras_attn, has another format, or does not belong to `start.onnx`.
-        ImportError: if the engine of the files is not installed.
+        ModelFileError: if the path names a different kind of file, or a file is damaged, was not
+            exported by keras_attn, has a different format, or does not belong to `start.onnx`.
+        ImportError: if the files' engine is not installed.
     """
     if is_litert_file(path):
         return _open_litert(Path(path), providers, num_threads, num_sessions)
@@ -74,16 +74,16 @@ def _open_onnx(
     def load() -> tuple[OpenedModel[Settings], list[Sessions]]:
         for path in (step, finish):
             verify_file_checksum(path)
-        others = [
+        later = [
             [OnnxSession(create_session(path, providers, num_threads)) for path in (step, finish)]
             for _ in range(num_sessions)
         ]
         opened = open_model(start, Settings.from_metadata, providers, num_threads, num_sessions)
-        for name, session in zip(FILES[1:], others[0], strict=True):
+        for name, session in zip(FILES[1:], later[0], strict=True):
             _require_same_export(name, session, opened.metadata)
         return opened, [
             (first, second, third)
-            for first, (second, third) in zip(opened.sessions, others, strict=True)
+            for first, (second, third) in zip(opened.sessions, later, strict=True)
         ]
 
     return load_unchanged(load, start, step, finish)

@@ -15,7 +15,7 @@ _INTEGERS = ("token_ids", "lengths")
 
 
 class SearchOutputs(TypedDict):
-    """The arrays that a search returns for a batch, see `ExportedModel.run`."""
+    """Arrays that a search returns for a batch, see `ExportedModel.run`."""
 
     token_ids: Integers
     lengths: Integers
@@ -26,19 +26,19 @@ class SearchOutputs(TypedDict):
 
 
 def check_outputs(outputs: Mapping[str, object], batch: int, settings: Settings) -> SearchOutputs:
-    """Raises an error if an output of the search has a wrong shape, dtype or value.
+    """Raises an error if a search output has a wrong shape, dtype or value.
 
     Args:
-        outputs: dict of arrays by output name, see `ExportedModel.run`.
+        outputs: dict from output names to arrays, see `ExportedModel.run`.
         batch: int, number of sentences in the batch.
-        settings: `Settings` of the file.
+        settings: `Settings` in the file.
 
     Returns:
         `outputs`, unchanged.
 
     Raises:
-        ModelFileError: if an output has a wrong rank, shape or dtype, if a token id is outside of
-            the target vocabulary, or if a length is negative or greater than the number of ids.
+        ModelFileError: if an output has a wrong rank, shape or dtype, if a token id is outside the
+            target vocabulary, or if a length is negative or greater than the number of ids.
     """
     hypotheses = (batch, settings.num_hypotheses)
     for name, value in outputs.items():

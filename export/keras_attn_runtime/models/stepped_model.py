@@ -21,20 +21,20 @@ class SteppedModel(ExportedModel):
     runs step by step.
 
     Args:
-        path: string or path of the directory with `start.onnx`, `step.onnx` and `finish.onnx`, or
-            of the LiteRT file with the signatures `start`, `step` and `finish`.
-        providers: execution providers of ONNX Runtime, such as "cpu" or "cuda", in order of
+        path: string or path, the directory with `start.onnx`, `step.onnx` and `finish.onnx`, or the
+            LiteRT file with the signatures `start`, `step` and `finish`.
+        providers: ONNX Runtime execution providers, such as "cpu" or "cuda", in order of
             preference. Default: "cpu".
-        num_threads: int in [1, 1024], number of threads of one operator. Default: all cores.
-        num_sessions: int of at least 1, number of sessions of each part. Default: 1.
+        num_threads: int in [1, 1024], number of threads per operator. Default: all cores.
+        num_sessions: int of at least 1, number of sessions for each part. Default: 1.
 
     Raises:
-        ModelFileError: if `path` is a file of another kind, or a file is damaged, was not exported
-            by keras_attn, has another format, or does not belong to `start.onnx`.
+        ModelFileError: if `path` is a different kind of file, or a file is damaged, was not
+            exported by keras_attn, has a different format, or does not belong to `start.onnx`.
     """
 
     _parts: Sessions
-    """The first sessions of start, step and finish."""
+    """The first start, step and finish sessions."""
 
     def start(
         self,
@@ -45,7 +45,7 @@ class SteppedModel(ExportedModel):
         seeds: Sequence[int] | None = None,
         call: Call | None = None,
     ) -> SteppedSearch:
-        """Starts the search of one batch.
+        """Starts the search for one batch.
 
         Args:
             sentences, max_length, length_penalty, prefixes, seeds, call: see `ExportedModel.run`.
@@ -80,9 +80,9 @@ class SteppedModel(ExportedModel):
             return search.results()
 
     def _check_signature(self) -> list[str]:
-        """Returns the names of the outputs of the search.
+        """Returns the names of the search outputs.
 
-        Raises an error if an input of a part is not an output of an earlier part.
+        Raises an error if a part's input is not an output of an earlier part.
         """
         start, step, finish = self._parts
         given = {"length_penalty": "float32"} | _types(start.inputs)
@@ -99,7 +99,7 @@ class SteppedModel(ExportedModel):
 
 
 def _types(values: Iterable[TensorValue]) -> dict[str, str]:
-    return {each.name: each.dtype for each in values}
+    return {value.name: value.dtype for value in values}
 
 
 def _require_values(reader: str, expected: Mapping[str, str], values: Mapping[str, str]) -> None:

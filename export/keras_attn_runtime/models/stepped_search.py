@@ -8,34 +8,34 @@ from keras_attn_runtime.engines.fixed_sizes import count_rows, fill_batch, first
 from keras_attn_runtime.errors import run_failures
 
 NEXT = "next/"
-"""Prefix of the names of values that a step returns for the next step."""
+"""Name prefix of values that a step returns for the next step."""
 
 Sessions: TypeAlias = tuple[EngineSession, EngineSession, EngineSession]
-"""The sessions of the three models of a search, in the order start, step, finish.
+"""Sessions for a search's three models, in the order start, step, finish.
 
-`start` runs the encoder and creates the state of the search. `step` extends the hypotheses by one
-token. `finish` converts the state to the results.
+`start` runs the encoder and creates the search state. `step` extends the hypotheses by one token.
+`finish` converts the state to the results.
 """
 
 
 class SteppedSearch:
     """A search whose loop runs in Python.
 
-    The object is an iterator. Each `next` runs one step of the search and returns token ids, an
-    int32 array `(batch, steps)`, padded on the right. While the search of a sentence runs, the row
-    of the sentence contains its currently best hypothesis. After this search is done, the row
-    contains the best result. The state of the search remains in the memory of the engine. For ONNX
-    Runtime, this is the memory of the execution provider, such as a GPU.
+    The object is an iterator. Each `next` runs one search step and returns token ids, an int32
+    array `(batch, steps)`, padded on the right. While a sentence's search runs, its row contains
+    the currently best hypothesis. Afterwards, it contains the best result. The search state remains
+    in the engine's memory. For ONNX Runtime, this is the execution provider's memory, such as a
+    GPU.
 
     Args:
-        sessions: `Sessions`, a tuple of the sessions of the models start, step and finish.
-        feeds: dict of arrays, the inputs of `ExportedModel`.
+        sessions: `Sessions`, a tuple with the start, step and finish sessions.
+        feeds: dict from input names to arrays, the inputs of `ExportedModel`.
         call: `Call` that can stop the search. Default: none.
 
     Attributes:
-        values: dict from name to value, the state of the search. The method `.numpy()` of a value
-            converts it to an array. LiteRT files have a fixed batch size. If the batch has fewer
-            sentences, the arrays have further rows, whose values belong to no sentence.
+        values: dict from names to values, the search state. A value's method `.numpy()` converts it
+            to an array. LiteRT files have a fixed batch size. With fewer sentences, the arrays
+            contain further rows, whose values belong to no sentence.
 
     Raises:
         ModelFileError: if the engine fails.
@@ -71,9 +71,9 @@ class SteppedSearch:
         return bool(self.values["done"].numpy().all())
 
     def results(self) -> Arrays:
-        """Returns the results of a search that is done, see `ExportedModel.run`."""
+        """Returns the results of a finished search, see `ExportedModel.run`."""
         self._run(self._finish)
-        return {each.name: self._array(each.name) for each in self._finish.outputs}
+        return {entry.name: self._array(entry.name) for entry in self._finish.outputs}
 
     def _array(self, name: str) -> Array:
         return first_rows(self.values[name].numpy(), self._rows)

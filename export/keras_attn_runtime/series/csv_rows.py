@@ -1,4 +1,4 @@
-"""Reads the rows of a CSV file. Rows and cells in unexpected places are errors."""
+"""Reads rows from a CSV file. Rows and cells in unexpected places are errors."""
 
 import csv
 import io
@@ -12,7 +12,7 @@ Source: TypeAlias = str | PathLike[str] | BinaryIO | TextIO
 """A path, or an open file."""
 
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t"}
-"""Maps the name of a delimiter to the character."""
+"""Dict from delimiter names to characters."""
 
 BYTE_ORDER_MARK = "\ufeff"
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -20,11 +20,11 @@ UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a CSV file.
+    """A row in a CSV file.
 
     Attributes:
-        line: int, the number of its first line in the file, counted from 1.
-        cells: list of strings, the cells of the required columns.
+        line: int, number of its first line in the file, counted from 1.
+        cells: list of strings, the cells in the required columns.
     """
 
     line: int
@@ -32,7 +32,7 @@ class Row:
 
 
 def read_rows(source: Source, columns: Sequence[str], delimiter: str = ",") -> list[Row]:
-    """Reads some columns of a CSV file whose first line has the names of the columns.
+    """Reads some columns from a CSV file whose first line contains the column names.
 
     The file is UTF-8, with or without a byte order mark, or UTF-16 with a byte order mark (in
     Excel: "Unicode text"). Lines end with "\\n", "\\r\\n" or "\\r". Empty lines at the end of the
@@ -40,14 +40,14 @@ def read_rows(source: Source, columns: Sequence[str], delimiter: str = ",") -> l
 
     Args:
         source: path or open file.
-        columns: list of strings, names of the required columns, without repetitions.
+        columns: list of strings, required column names, without repetitions.
         delimiter: string, the character between cells. Default: ",".
 
     Returns:
-        List of `Row`, with the cells in the order of `columns`.
+        List of `Row`s, with cells in the order of `columns`.
 
     Raises:
-        ValueError: if the file is not text, a column is missing or is there twice, a row has more
+        ValueError: if the file is not text, a column is missing or duplicated, a row contains more
             or fewer cells than the first line, or there are no rows.
     """
     rows = _records(_text(source), delimiter)
@@ -69,7 +69,7 @@ def read_rows(source: Source, columns: Sequence[str], delimiter: str = ",") -> l
         )
     positions = [names.index(name) for name in columns]
     results: list[Row] = []
-    empty: list[int] = []  # the lines of rows that are empty so far
+    empty: list[int] = []  # lines of rows that are empty so far
     for line, cells in rows:
         # csv returns [] for an empty line, and [""] for a line with the quoted cell "".
         if not cells or (len(names) > 1 and len(cells) == 1 and not cells[0].strip()):
@@ -80,7 +80,7 @@ def read_rows(source: Source, columns: Sequence[str], delimiter: str = ",") -> l
                 f"Expected {len(names)} cells in each line. Received: an empty line {empty[0]} "
                 "between rows. Remove the line, or write the cells of a missing row."
             )
-        results += [Row(each, [""]) for each in empty]
+        results += [Row(empty_line, [""]) for empty_line in empty]
         empty = []
         if len(cells) != len(names):
             raise ValueError(
@@ -88,7 +88,7 @@ def read_rows(source: Source, columns: Sequence[str], delimiter: str = ",") -> l
                 f"{len(cells)} cells in line {line}: {_shown(cells)}. Write a cell that contains "
                 f"{delimiter!r}, such as a number with a decimal comma, in quotation marks."
             )
-        results.append(Row(line, [cells[each] for each in positions]))
+        results.append(Row(line, [cells[position] for position in positions]))
     if empty and len(names) == 1 and results:
         raise ValueError(
             "Expected no empty lines at the end of a file with one column, because they could be "
@@ -96,31 +96,31 @@ def read_rows(source: Source, columns: Sequence[str], delimiter: str = ",") -> l
             "missing value."
         )
     if not results:
-        raise ValueError("Expected rows after the names of the columns. Received: none.")
+        raise ValueError("Expected rows after the names of the columns. Received: 0 rows.")
     return results
 
 
 def shown_cell(cell: str) -> str:
-    """Returns a cell for an error message. The end of a long cell is left out."""
+    """Returns a cell for an error message, without the end of a long cell."""
     return repr(cell) if len(cell) <= 60 else f"{cell[:60]!r}... ({len(cell)} characters)"
 
 
 def _shown(cells: Sequence[str]) -> str:
-    shown = ", ".join(shown_cell(each) for each in cells[:20])
+    shown = ", ".join(map(shown_cell, cells[:20]))
     return f"[{shown}]" if len(cells) <= 20 else f"[{shown}, ...] ({len(cells)} cells)"
 
 
 def _other_delimiter(names: Sequence[str], missing: Sequence[str], delimiter: str) -> str:
-    """Returns advice if the first line has the missing columns with another delimiter."""
+    """Returns advice if the first line contains the missing columns with a different delimiter."""
     for name, other in DELIMITERS.items():
-        cells = [cell.strip('"') for each in names for cell in each.split(other)]
+        cells = [cell.strip('"') for joined in names for cell in joined.split(other)]
         if other != delimiter and set(missing) <= set(cells):
             return f" Use --delimiter {name} (in Python: delimiter={other!r})."
     return ""
 
 
 def _text(source: Source) -> str:
-    """Returns the content of a file without a byte order mark."""
+    """Returns a file's content without a byte order mark."""
     try:
         if isinstance(source, (str, os.PathLike)):
             with open(source, "rb") as file:
@@ -146,7 +146,7 @@ def _text(source: Source) -> str:
 
 
 def _records(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of the first line and the cells of each record."""
+    """Yields each record's first line number and cells."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     while True:
         line = reader.line_num + 1

@@ -16,16 +16,16 @@ from keras_attn_runtime.series.times import Time
 
 @dataclass(frozen=True)
 class CsvOptions:
-    """Options for reading a CSV file of series.
+    """Options for reading series from a CSV file.
 
     Args:
-        time: string, column of the times, or `None`.
+        time: string, time column, or `None`.
         series: string, column that names the series of each row, or `None` for a single series.
-        insert_missing_rows: bool, whether times without a row become rows of empty cells. Default:
-            `False`, an error.
+        insert_missing_rows: bool, whether times without a row become rows with empty cells.
+            Default: `False`, an error.
         delimiter: string, the character between cells. Default: ",".
         decimal: "." or ",", the decimal separator. Default: ".".
-        fills: dict from names of covariates to the content of their empty cells, see
+        fills: dict from covariate names to the content for empty cells, see
             `SeriesTable.with_filled_cells`. Default: none.
     """
 
@@ -39,12 +39,12 @@ class CsvOptions:
 
 @dataclass(frozen=True)
 class CsvSeries:
-    """One series of a CSV file.
+    """One series in a CSV file.
 
     Attributes:
-        name: string, the name of the series, or "" for a single series.
-        arrays: dict from the name of each input of the model to an array `(time, columns)`.
-        times: list of the times of the forecast.
+        name: string, the series' name, or "" for a single series.
+        arrays: dict from model input names to arrays `(time, columns)`.
+        times: list, forecast times.
     """
 
     name: str
@@ -53,24 +53,23 @@ class CsvSeries:
 
 
 def read_series(file: Source, settings: SeriesSettings, options: CsvOptions) -> list[CsvSeries]:
-    """Reads all series of a CSV file.
+    """Reads all series from a CSV file.
 
-    The rows of a series are its consecutive time steps. If the model has future covariates, the
-    last `horizon` rows are the future, and their target cells are empty. Empty target cells in the
-    past are missing values.
+    A series' rows are its consecutive time steps. If the model takes future covariates, the last
+    `horizon` rows are the future, and their target cells are empty. Empty target cells in the past
+    are missing values.
 
     Args:
         file: path or open file.
-        settings: the settings of the model.
-        options: names of the other columns, the form of the file, and what to do with missing rows
-            and cells.
+        settings: the model's settings.
+        options: names of the other columns, file form, and treatment of missing rows and cells.
 
     Returns:
         List of `CsvSeries`.
 
     Raises:
-        ValueError: if a column is missing, a cell is not a number, a time does not follow the one
-            before it, a covariate has no value, or a series is shorter than the window.
+        ValueError: if a column is missing, a cell is not a number, a time does not follow the
+            previous one, a covariate is missing, or a series is shorter than the window.
     """
     covariates = list(dict.fromkeys([*settings.past_covariates, *settings.future_covariates]))
     unknown = [name for name in options.fills if name not in covariates]
@@ -105,9 +104,9 @@ def _series(table: SeriesTable, settings: SeriesSettings, options: CsvOptions) -
     table = table.with_filled_cells(options.fills, horizon)
     end = rows - horizon
     targets = _columns(table, settings.targets)
-    known = np.argwhere(~np.isnan(targets[end:])).tolist()
-    if known:
-        row, column = known[0]
+    future_targets = np.argwhere(~np.isnan(targets[end:])).tolist()
+    if future_targets:
+        row, column = future_targets[0]
         raise ValueError(
             f"Expected empty cells of the targets in the last horizon={horizon} rows{table.where}, "
             f"which have the future covariates. Received: {settings.targets[column]}="
@@ -118,7 +117,7 @@ def _series(table: SeriesTable, settings: SeriesSettings, options: CsvOptions) -
     if np.isnan(targets).all():
         raise ValueError(
             f"Expected at least one value of the targets in the last window={window} rows"
-            f"{table.where}. Received: empty cells only."
+            f"{table.where}. Received: {targets.size} empty cells."
         )
     arrays = {"past_targets": targets}
     if settings.past_covariates:
@@ -153,15 +152,15 @@ def write_forecasts(
 ) -> None:
     """Writes forecasts: one row for each series and time step.
 
-    The first columns are the name of the series (if the input has this column) and the time (or
-    `step`, the number of the time step). Each target has columns for its mean and its quantiles,
+    The first columns are the series name (if the input contains this column) and the time (or
+    `step`, the number of the time step). For each target, there are columns for mean and quantiles,
     such as `sales_mean` and `sales_q0.05`.
 
     Args:
         file: the open file.
-        series: the series that were read.
-        results: result of a `Forecaster` for these series, in the same order.
-        settings: the settings of the model.
+        series: the input series.
+        results: result from a `Forecaster` for these series, in the same order.
+        settings: the model's settings.
         options: names of the other columns.
 
     Raises:
@@ -175,9 +174,9 @@ def write_forecasts(
     for target in settings.targets:
         header += [f"{target}_mean", *(f"{target}_q{level:g}" for level in settings.quantiles)]
     writer.writerow(header)
-    for index, each in enumerate(series):
-        for step, time in enumerate(each.times):
-            start = [] if options.series is None else [each.name]
+    for index, item in enumerate(series):
+        for step, time in enumerate(item.times):
+            start = [] if options.series is None else [item.name]
             writer.writerow([*start, time, *_cells(results, index, step)])
 
 
@@ -186,12 +185,12 @@ def _require_finite(series: Sequence[CsvSeries], results: Arrays, settings: Seri
         places = np.argwhere(~np.isfinite(results[name])).tolist()
         if places:
             index, step, target = places[0][:3]
-            each = series[index]
-            where = f" of the series {each.name!r}" if each.name else ""
+            item = series[index]
+            where = f" of the series {item.name!r}" if item.name else ""
             raise ValueError(
                 f"Expected finite forecasts. Received: {settings.targets[target]}="
-                f"{results[name][tuple(places[0])]} at {each.times[step]}{where}. The largest "
-                f"value of the past is {np.nanmax(np.abs(each.arrays['past_targets'])):g}; use a "
+                f"{results[name][tuple(places[0])]} at {item.times[step]}{where}. The largest "
+                f"value of the past is {np.nanmax(np.abs(item.arrays['past_targets'])):g}; use a "
                 "larger unit, such as millions, or train the model again."
             )
 

@@ -22,20 +22,20 @@ OUTPUTS = ("mean", "quantiles")
 class Forecaster(PickledArguments):
     """Forecasts series with a file from `export_forecaster_onnx` or `export_forecaster_litert`.
 
-    The file scales the series, predicts step by step, and samples the paths. Several threads can
-    use a `Forecaster` at the same time.
+    The file scales the series, predicts step by step, and samples paths. Several threads can use a
+    `Forecaster` at the same time.
 
     Args:
-        path: string or path of the file, or of the directory with `model.onnx` and its weights.
-        providers: execution providers of ONNX Runtime, such as "cpu" or "cuda". Default: "cpu".
+        path: string or path, the file, or the directory with `model.onnx` and its weights.
+        providers: ONNX Runtime execution providers, such as "cpu" or "cuda". Default: "cpu".
         num_threads: int of at least 1, number of CPU threads. Default: all cores that the process
             may use.
 
     Attributes:
-        settings: `SeriesSettings`: names of the columns, horizon, window, levels of the quantiles.
+        settings: `SeriesSettings`: column names, horizon, window, quantile levels.
 
     Raises:
-        IsADirectoryError: if the directory has no `model.onnx`.
+        IsADirectoryError: if the directory contains no `model.onnx`.
         ModelFileError: if the file is damaged, not exported by keras_attn, or does not forecast.
         ProviderError: if a provider is not available.
 
@@ -65,8 +65,8 @@ class Forecaster(PickledArguments):
         self._pool = SessionPool(opened.sessions, not session.supports_concurrent_runs)
         self._engine = session.engine
         self._batch_size = fixed_batch_size(session)
-        self._inputs = [each.name for each in session.inputs]
-        self._outputs = [each.name for each in session.outputs]
+        self._inputs = [entry.name for entry in session.inputs]
+        self._outputs = [entry.name for entry in session.outputs]
         expected = [*self.settings.inputs, SEEDS]
         if sorted(self._inputs) != sorted(expected) or not set(OUTPUTS) <= set(self._outputs):
             raise ModelFileError(
@@ -84,24 +84,24 @@ class Forecaster(PickledArguments):
         """Forecasts a batch of series.
 
         Args:
-            arrays: dict from the name of each input to an array of numbers. `past_targets` `(batch,
-                past, targets)` has the units of the series, and NaN for missing values (or masked
-                elements of a `numpy.ma.MaskedArray`). A file with covariates also needs
-                `past_covariates` `(batch, past, columns)`, `future_covariates` `(batch, horizon,
-                columns)`, or both, without NaN.
-            seed: int of at least 0. The n-th series uses the seed `seed + n`. Default: 0.
+            arrays: dict from input names to arrays of numbers. `past_targets` `(batch, past,
+                targets)` uses the series' units, and NaN for missing values (or masked elements in
+                a `numpy.ma.MaskedArray`). A file with covariates also needs `past_covariates`
+                `(batch, past, columns)`, `future_covariates` `(batch, horizon, columns)`, or both,
+                without NaN.
+            seed: int of at least 0. The n-th series uses `seed + n`. Default: 0.
             seeds: list of ints of at least 0, one for each series, instead of `seed`. Equal seeds
                 give equal paths. Default: none.
-            batch_size: int of at least 1, maximum number of series that run at once. A file with a
+            batch_size: int of at least 1, maximum number of series to run at once. A file with a
                 fixed batch size runs at most that number. Default: 64.
 
         Returns:
-            Dict of float32 arrays: `mean` `(batch, horizon, targets)`, `quantiles` `(batch,
-            horizon, targets, levels)` and, if the file has them, `paths` `(batch, paths, horizon,
-            targets)` and `attention_scores` `(batch, horizon, past)`.
+            Dict from names to float32 arrays: `mean` `(batch, horizon, targets)`, `quantiles`
+            `(batch, horizon, targets, levels)` and, if the file returns them, `paths` `(batch,
+            paths, horizon, targets)` and `attention_scores` `(batch, horizon, past)`.
 
         Raises:
-            ValueError: if an array is missing, or has a wrong shape or dtype, or a covariate is not
+            ValueError: if an array is missing or has a wrong shape or dtype, or a covariate is not
                 a finite number.
             BatchError: if ONNX Runtime or LiteRT fails.
         """
@@ -115,7 +115,7 @@ class Forecaster(PickledArguments):
             raise ValueError(
                 f"Expected one seed for each of {rows} series. Received: {len(seeds)} seeds."
             )
-        seeds = [require_integer("seeds", each, least=0) for each in seeds]
+        seeds = [require_integer("seeds", value, least=0) for value in seeds]
         inputs: Arrays = {**feeds, SEEDS: np.array(seeds, np.int32)}
         parts: list[Arrays] = []
         batch_size = min(batch_size, self._batch_size or batch_size)
@@ -137,7 +137,7 @@ class Forecaster(PickledArguments):
                 f"{sorted(map(str, arrays))}."
             )
         feeds = {name: self._checked_array(name, arrays[name]) for name in self.settings.inputs}
-        counts = {name: len(each) for name, each in feeds.items()}
+        counts = {name: len(array) for name, array in feeds.items()}
         if len(set(counts.values())) > 1 or not all(counts.values()):
             raise ValueError(
                 "Expected the same number of series in each input, and at least one. Received: "

@@ -1,4 +1,4 @@
-"""The step of a series: the difference between consecutive times."""
+"""A series' step: the difference between consecutive times."""
 
 import calendar
 import datetime
@@ -11,7 +11,7 @@ from keras_attn_runtime.series.times import Time
 ADVICE_OFFSET = "Write local times without the offset, or times in UTC."
 
 MONTH_END = 31
-"""`TimeStep.day` of series whose rows are at the ends of months."""
+"""`TimeStep.day` if rows are at the ends of months."""
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class TimeStep:
     """The difference between consecutive times.
 
     Attributes:
-        amount: int between integers, `timedelta` between dates, or `None` for steps of months.
+        amount: int between integers, `timedelta` between dates, or `None` for monthly steps.
         months: int, number of months between dates, such as 3 for quarters and 12 for years. 0 if
             `amount` is the step.
-        day: int, day of the month of all dates, if `months` is the step. In a month that is
-            shorter, its last day: 31 is the end of every month, 30 also the end of February.
+        day: int, day of the month in all dates, if `months` is the step. In a shorter month, its
+            last day: 31 is the end of every month, 30 also the end of February.
     """
 
     amount: int | datetime.timedelta | None
@@ -32,7 +32,7 @@ class TimeStep:
 
     @property
     def days(self) -> float:
-        """float, the length in days, or of integers their difference."""
+        """float, the length in days, or for integers their difference."""
         if isinstance(self.amount, datetime.timedelta):
             return self.amount / datetime.timedelta(days=1)
         return 30.4 * self.months if self.amount is None else self.amount
@@ -41,14 +41,14 @@ class TimeStep:
 def time_step(times: Sequence[tuple[int, Time]]) -> TimeStep:
     """Returns the most frequent difference between consecutive times.
 
-    If several differences are equally frequent, the smallest of them is the step.
+    If several differences are equally frequent, the smallest is the step.
 
     Args:
-        times: list of pairs (number of the line, time).
+        times: list of pairs (line number, time).
 
     Raises:
-        ValueError: if there are fewer than two times, they have different kinds, they do not
-            increase, or a time is not a whole number of steps after the one before it.
+        ValueError: if there are fewer than two times, their kinds differ, they do not increase, or
+            a time is not a whole number of steps after the previous one.
     """
     kinds = {(type(time), getattr(time, "tzinfo", None) is None) for _, time in times}
     if len(times) < 2 or len(kinds) > 1:
@@ -68,7 +68,7 @@ def time_step(times: Sequence[tuple[int, Time]]) -> TimeStep:
     day = _day_of_month([time for _, time in times])
     differences = [_difference(before, time, line, day) for (_, before), (line, time) in pairs]
     counts = Counter(differences)
-    step = min(counts, key=lambda each: (-counts[each], each.days))
+    step = min(counts, key=lambda item: (-counts[item], item.days))
     for (_, before), (line, time) in pairs:
         if steps_between(before, time, step) is None:
             raise ValueError(
@@ -85,7 +85,7 @@ def steps_between(first: Time, second: Time, step: TimeStep) -> int | None:
 
     Args:
         first: the earlier time.
-        second: the later time, of the same kind.
+        second: the later time, with the same kind.
         step: the step between times.
     """
     if isinstance(first, int) or isinstance(second, int):
@@ -108,26 +108,26 @@ def _months(first: datetime.date, second: datetime.date) -> int:
 
 
 def _later(time: datetime.date, months: int, day: int) -> datetime.date:
-    """Returns a day of a later month, or its last day if the month is shorter."""
+    """Returns a day in a later month, or its last day if the month is shorter."""
     year, month = divmod(12 * time.year + time.month - 1 + months, 12)
     last = calendar.monthrange(year, month + 1)[1]
     return time.replace(year=year, month=month + 1, day=min(day, last))
 
 
 def _expected(time: Time, step: TimeStep) -> Time:
-    """Returns the time on the day of the month that the step expects."""
+    """Snaps a date to the day of the month used by a monthly step."""
     return time if isinstance(time, int) or not step.months else _later(time, 0, step.day)
 
 
 def _day_of_month(times: Sequence[Time]) -> int:
-    """Returns the day of the month that most dates have, or the last of equally frequent days.
+    """Returns the most frequent day of the month, or the last among equally frequent days.
 
-    All days of a month that are later than its end count as its end.
+    Days after the end of a month count as its end.
     """
     dates = [time for time in times if not isinstance(time, int)]
     ends = Counter((time.day, calendar.monthrange(time.year, time.month)[1]) for time in dates)
     counts = {
-        day: sum(count for (found, end), count in ends.items() if found == min(day, end))
+        day: sum(count for (present, end), count in ends.items() if present == min(day, end))
         for day in range(1, MONTH_END + 1)
     }
     return max(counts, key=lambda day: (counts[day], day))
@@ -160,7 +160,7 @@ def next_times(time: Time, step: TimeStep, number: int) -> list[Time]:
     """Returns the times after a time.
 
     Args:
-        time: the last known time.
+        time: the last time.
         step: the step between times.
         number: int, number of times.
 
@@ -191,10 +191,10 @@ def _next_time(time: Time, step: TimeStep) -> Time:
 
 
 def _changes_of_offset(times: Sequence[tuple[int, Time]]) -> list[tuple[Time, int, Time]]:
-    """Returns the pairs of consecutive times that have different offsets from UTC.
+    """Returns pairs of consecutive times with different UTC offsets.
 
     Returns:
-        List of tuples (first time, line of the second time, second time).
+        List of tuples (first time, second time's line, second time).
     """
     pairs = zip(times, times[1:], strict=False)
     return [

@@ -1,4 +1,4 @@
-"""Tables of series that are read from CSV files."""
+"""Series tables, read from CSV files."""
 
 import math
 import re
@@ -18,31 +18,31 @@ MISSING = ("", "nan", "na", "null")
 LARGEST = float(np.finfo(np.float32).max)
 
 PREVIOUS = "previous"
-"""The value of `--fill NAME=previous`: an empty cell repeats the value above it."""
+"""Value for `--fill NAME=previous`: an empty cell repeats the value above it."""
 
 DECIMALS = {"point": ".", "comma": ","}
-"""Maps the name of a decimal separator to the character."""
+"""Dict from decimal separator names to characters."""
 
 _NUMBERS = {
     mark: re.compile(rf"[+-]?(\d+([{mark}]\d*)?|[{mark}]\d+)([eE][+-]?\d+)?", re.ASCII)
     for mark in DECIMALS.values()
 }
-"""Maps a decimal separator to the pattern of a number."""
+"""Dict from decimal separators to number patterns."""
 
 MOST_INSERTED = 1_000_000
-"""Limit of the inserted rows, because a wrong year could insert billions of them."""
+"""Maximum number of inserted rows, because a wrong year could insert billions."""
 
 
 @dataclass(frozen=True)
 class SeriesTable:
-    """The rows of one series.
+    """Rows of one series.
 
     Attributes:
-        name: string, the name of the series, or "" if the file has a single one.
-        columns: list of strings, names of the columns.
-        values: float32 array of shape `(rows, columns)`, with NaN for empty cells.
-        times: list of the times of the rows, or `None` if the file has no column of times.
-        lines: list of ints, the number of the line of each row, or 0 for an inserted row.
+        name: string, the series' name, or "" if the file contains a single one.
+        columns: list of strings, column names.
+        values: float32 array `(rows, columns)`, with NaN for empty cells.
+        times: list, the rows' times, or `None` without a time column.
+        lines: list of ints, each row's line number, or 0 for an inserted row.
     """
 
     name: str
@@ -53,7 +53,7 @@ class SeriesTable:
 
     @property
     def where(self) -> str:
-        """string, the name of the series for error messages."""
+        """string, the series' name for error messages."""
         return f" of the series {self.name!r}" if self.name else ""
 
     def place(self, row: int) -> str:
@@ -64,13 +64,13 @@ class SeriesTable:
         return f"the inserted row {time}{self.where}"
 
     def column(self, name: str) -> Floats:
-        """Returns the values of a column, of shape `(rows,)`."""
+        """Returns a column's values, with shape `(rows,)`."""
         return self.values[:, self.columns.index(name)]
 
     def with_all_times(self, insert_missing: bool = False) -> "SeriesTable":
-        """Checks that no time is missing, or inserts rows of NaN for missing times.
+        """Checks that no time is missing, or inserts NaN rows for missing times.
 
-        The most frequent difference between consecutive times is the step of the series.
+        The most frequent difference between consecutive times is the series' step.
 
         Args:
             insert_missing: bool, whether rows are inserted. Default: `False`, an error.
@@ -79,7 +79,7 @@ class SeriesTable:
             `SeriesTable` whose times have equal steps.
 
         Raises:
-            ValueError: if times do not increase, have no common step, or are missing and
+            ValueError: if times do not increase, share no step, or are missing and
                 `insert_missing=False`.
         """
         if self.times is None or len(self.times) < 2:
@@ -132,7 +132,7 @@ class SeriesTable:
             number: int, number of times.
 
         Raises:
-            ValueError: if the table has no times, or they have no common step.
+            ValueError: if the table contains no times, or they share no step.
         """
         times = list(self.times or [])
         step = time_step(list(zip(self.lines, times, strict=True)))
@@ -141,11 +141,11 @@ class SeriesTable:
     def with_num_rows(self, number: int) -> "SeriesTable":
         """Returns a table with a given number of rows.
 
-        It has the first rows of this table. If this table has fewer rows, the times continue in the
-        same steps, and the other cells of the new rows are empty.
+        It contains this table's first rows. If this table is shorter, the times continue in the
+        same steps, and the other cells in the new rows are empty.
 
         Args:
-            number: int, number of rows of the result.
+            number: int, number of rows in the result.
         """
         added = number - len(self.values)
         if added <= 0:
@@ -161,14 +161,14 @@ class SeriesTable:
     def with_filled_cells(
         self, fills: Mapping[str, float | str], num_future: int = 0
     ) -> "SeriesTable":
-        """Replaces the empty cells of some columns.
+        """Replaces empty cells in some columns.
 
         Args:
-            fills: dict from names of columns to a number, or to "previous", which repeats the value
-                above the cell. Columns that the table does not have are ignored.
-            num_future: int, number of rows at the end that are in the future. In these rows,
-                "previous" does not fill cells: the future value of a covariate must be known, and
-                the last past value is only a guess. Default: 0.
+            fills: dict from column names to a number, or to "previous", which repeats the value
+                above the cell. Columns missing in the table are ignored.
+            num_future: int, number of future rows at the end. In these rows, "previous" does not
+                fill cells: a covariate's future value must be known, and the last past value is
+                only a guess. Default: 0.
 
         Returns:
             `SeriesTable`.
@@ -180,8 +180,8 @@ class SeriesTable:
                 continue
             column = list(self.columns).index(name)
             if isinstance(fill, str):
-                known = ~np.isnan(past[:, column])
-                latest = np.maximum.accumulate(np.where(known, np.arange(len(past)), -1))
+                is_number = ~np.isnan(past[:, column])
+                latest = np.maximum.accumulate(np.where(is_number, np.arange(len(past)), -1))
                 has_value = latest >= 0
                 past[has_value, column] = past[latest[has_value], column]
             else:
@@ -189,12 +189,12 @@ class SeriesTable:
         return replace(self, values=values)
 
     def require_numbers(self, names: Sequence[str], first: int, num_future: int = 0) -> None:
-        """Raises a `ValueError` if a cell of some columns is empty.
+        """Raises a `ValueError` if a cell in some columns is empty.
 
         Args:
-            names: list of strings, columns of covariates.
-            first: int, number of the first row that is checked.
-            num_future: int, number of rows at the end that are in the future. Default: 0.
+            names: list of strings, covariate columns.
+            first: int, number of the first row to check.
+            num_future: int, number of future rows at the end. Default: 0.
         """
         for name in names:
             rows = np.flatnonzero(np.isnan(self.column(name)[first:])) + first
@@ -224,32 +224,32 @@ def read_series_tables(
     delimiter: str = ",",
     decimal: str = ".",
 ) -> list[SeriesTable]:
-    """Reads columns of numbers from a CSV file whose first line has the names of the columns.
+    """Reads columns of numbers from a CSV file whose first line contains the column names.
 
     The file is UTF-8, with or without a byte order mark, or UTF-16 with a byte order mark. Each row
-    has as many cells as the first line. A cell is a number, such as -1.5e3, or a missing value:
-    empty, NA, NaN or null.
+    contains as many cells as the first line. A cell is a number, such as -1.5e3, or a missing
+    value: empty, NA, NaN or null.
 
     The times are integers, dates (2024-12-31 or 20241231), months (2024-12 or 202412), quarters
     (2024Q4), or dates with a time of day (2024-12-31 23:00, 2024-12-31T23:00:00+01:00). All times
-    of a file have one form.
+    in a file use one form.
 
     Args:
         file: path, or open binary or text file. Open a text file with `newline=""`.
         columns: list of strings, names of the columns to read.
-        time_column: string, column of the times. Default: `None`.
+        time_column: string, time column. Default: `None`.
         series_column: string, column that names the series of each row. Default: `None`, all rows
             are one series.
         delimiter: string, the character between cells, such as ";" or "\\t". Default: ",".
         decimal: "." or ",", the decimal separator. Default: ".".
 
     Returns:
-        List of `SeriesTable`, one for each series, in the order of the file.
+        List of `SeriesTable`s, one for each series, in file order.
 
     Raises:
-        ValueError: if a column is missing or is there twice, a row has more or fewer cells than the
-            first line, there are no rows, a cell is not a number, a time or the name of a series,
-            or the file is not text.
+        ValueError: if a column is missing or duplicated, a row contains more or fewer cells than
+            the first line, there are no rows, a cell is not a number, a time or a series name, or
+            the file is not text.
 
     Example:
 
@@ -264,8 +264,8 @@ def read_series_tables(
             f"delimiter={delimiter!r}, decimal={decimal!r}."
         )
     columns = list(dict.fromkeys(columns))
-    others = [each for each in (time_column, series_column) if each is not None]
-    needed = list(dict.fromkeys([*columns, *others]))
+    keys = [name for name in (time_column, series_column) if name is not None]
+    needed = list(dict.fromkeys([*columns, *keys]))
     rows = read_rows(file, needed, delimiter)
     times: list[Time] | None = None
     if time_column is not None:
@@ -297,15 +297,15 @@ def read_series_tables(
             name,
             columns,
             values[members],
-            None if times is None else [times[each] for each in members],
-            [rows[each].line for each in members],
+            None if times is None else [times[row] for row in members],
+            [rows[row].line for row in members],
         )
         for name, members in series.items()
     ]
 
 
 def _number(cell: str, name: str, line: int, decimal: str) -> float:
-    """Returns the number of a cell, or NaN for a missing value."""
+    """Returns a cell's number, or NaN for a missing value."""
     text = cell.strip()
     if text.lower() in MISSING:
         return math.nan

@@ -1,6 +1,6 @@
-"""The forms of times in CSV files: integers, dates, months, quarters, and dates with a time of day.
+"""Time formats in CSV files: integers, dates, months, quarters, and dates with a time of day.
 
-A column has one form. A form that two readers could understand differently is rejected.
+A column uses one format. Ambiguous formats are rejected.
 """
 
 import datetime
@@ -15,7 +15,7 @@ Time: TypeAlias = int | datetime.date
 
 
 class CompactDate(datetime.date):
-    """A date of ISO 8601 basic format, such as 20240131."""
+    """A date in ISO 8601 basic format, such as 20240131."""
 
     def __str__(self) -> str:
         return f"{self.year:04}{self.month:02}{self.day:02}"
@@ -44,7 +44,7 @@ class Quarter(datetime.date):
 
 @dataclass(frozen=True)
 class TimeForm:
-    """A form of times.
+    """A time format.
 
     Attributes:
         name: string, the name for error messages.
@@ -102,7 +102,7 @@ FORMS = (
         datetime.datetime.fromisoformat,
     ),
 )
-"""All forms. The integers of a column can also be dates, see `COMPACT_FORMS`."""
+"""All forms. Integers can also be dates, see `COMPACT_FORMS`."""
 
 READ_COMPACT_FORMS = (
     _form("a date such as 20240131", r"(19|20)\d{6}", _compact_date),
@@ -114,8 +114,8 @@ COMPACT_FORMS = (
     _form("a time such as 202401312359", r"(19|20)\d{10}", _compact_datetime("%Y%m%d%H%M")),
     _form("a time such as 20240131235959", r"(19|20)\d{12}", _compact_datetime("%Y%m%d%H%M%S")),
 )
-"""Forms of integers that can be times from 1900 to 2099. Those with a time of day are rejected,
-because integers of 10 digits are also seconds since 1970."""
+"""Integer forms that can be times from 1900 to 2099. Those with a time of day are rejected, because
+10-digit integers are also seconds since 1970."""
 
 ADVICE = (
     "Write dates as 2024-01-31 or 2024-01-31 23:00, or subtract a number from integers that only "
@@ -124,38 +124,38 @@ ADVICE = (
 
 
 def parse_times(cells: Sequence[str], lines: Sequence[int], column: str) -> list[Time]:
-    """Converts the cells of a column to times of one form.
+    """Converts a column's cells to times in one form.
 
-    Integers of 6 or 8 digits are months and dates if all of them are months or dates from 1900 to
-    2099, such as 202401 and 20240131.
+    6-digit or 8-digit integers are months or dates if all are valid ones from 1900 to 2099, such as
+    202401 and 20240131.
 
     Args:
         cells: list of strings.
-        lines: list of ints, the number of the line of each cell, for error messages.
-        column: string, name of the column, for error messages.
+        lines: list of ints, each cell's line number, for error messages.
+        column: string, column name, for error messages.
 
     Raises:
-        ValueError: if a cell has none of the forms, two cells have different forms, or some of the
-            integers could be dates, and others could not.
+        ValueError: if a cell has none of the forms, two cells have different forms, or only some of
+            the integers could be dates.
     """
     form: TimeForm | None = None
     times: list[Time] = []
     for index, cell in enumerate(cells):
         cell = cell.strip()
-        found = next((each for each in FORMS if each.pattern.fullmatch(cell)), None)
-        time = None if found is None else _parsed(found, cell)
-        if found is None or time is None:
+        cell_form = next((item for item in FORMS if item.pattern.fullmatch(cell)), None)
+        time = None if cell_form is None else _parsed(cell_form, cell)
+        if cell_form is None or time is None:
             raise ValueError(
                 "Expected an integer, or a date such as 2024-12-31 or 2024-12-31 23:00, in column "
                 f"{column!r}, line {lines[index]}. Received: {shown_cell(cells[index])}. Write "
                 "dates as year-month-day."
             )
-        form = form or found
-        if found is not form:
+        form = form or cell_form
+        if cell_form is not form:
             raise ValueError(
                 f"Expected times of the same kind in column {column!r}. Received: {cell!r} in line "
-                f"{lines[index]}, {found.name}, after {cells[index - 1].strip()!r}, {form.name}. "
-                "Write all times in one form."
+                f"{lines[index]}, {cell_form.name}, after {cells[index - 1].strip()!r}, "
+                f"{form.name}. Write all times in one form."
             )
         times.append(time)
     if form is INTEGER:
@@ -164,7 +164,7 @@ def parse_times(cells: Sequence[str], lines: Sequence[int], column: str) -> list
 
 
 def _parsed(form: TimeForm, cell: str) -> Time | None:
-    """Returns the time of a cell, or `None` if the day or the time of day does not exist."""
+    """Returns a cell's time, or `None` if the day or the time of day does not exist."""
     try:
         return form.parse(cell)
     except ValueError:

@@ -28,9 +28,8 @@ class AddedTokenSplitter:
 
     Args:
         tokens: iterable of `AddedToken`s.
-        space_token_id: int, id that is inserted between white space and a token after it. `None`
-            for no id.
-        ends_with_space: function of a text that returns whether the normalized text ends with a
+        space_token_id: int, id to insert between white space and a token, or `None` for no id.
+        ends_with_space: function `(text)` that returns whether the normalized text ends with a
             space.
     """
 
@@ -47,11 +46,11 @@ class AddedTokenSplitter:
         self._pattern = re.compile("|".join(map(re.escape, longest_first)))
 
     def split(self, text: str) -> list[str | int]:
-        """Returns the parts of a text: strings, and the ids of the added tokens between them."""
+        """Splits a text into strings, and the ids of added tokens between them."""
         if not self.tokens:
             return [text]
         parts: list[str | int] = []
-        end = 0  # of the last token
+        end = 0  # end of the last token
         for match in self._pattern.finditer(text):
             token = self.tokens[match.group()]
             start, stop = match.span()
@@ -75,13 +74,13 @@ class AddedTokenSplitter:
 
 
 def _is_word(character: str) -> bool:
-    """Returns whether a character is a word character of Unicode, such as a letter or a mark."""
+    """Returns whether a character is a Unicode word character, such as a letter or a mark."""
     category = unicodedata.category(character)
     return category[0] in "LM" or category in ("Nd", "Nl", "Pc") or character in "\u200c\u200d"
 
 
 def clean_up_spaces(text: str) -> str:
     """Removes spaces before punctuation and English contractions, as transformers does."""
-    for found, replacement in _CLEANED:
-        text = text.replace(found, replacement)
+    for spaced, replacement in _CLEANED:
+        text = text.replace(spaced, replacement)
     return text

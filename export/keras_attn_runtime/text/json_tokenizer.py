@@ -9,13 +9,13 @@ from keras_attn_runtime.text.tokenizer import Tokenizer
 
 
 class JsonTokenizer(Tokenizer):
-    """A `tokenizer.json` of Hugging Face's library tokenizers from the metadata of a file.
+    """A `tokenizer.json` for Hugging Face's library tokenizers, from file metadata.
 
     Args:
-        encoded_model: string, the content of `tokenizer.json` in base64.
-        side: `Side` of the tokenizer. The special ids of the side are not decoded. Unless
-            `side.parse_special_tokens` is true, special tokens that are typed in a text are
-            ordinary characters.
+        encoded_model: string, `tokenizer.json` in base64.
+        side: `Side`, the tokenizer's side. Its special ids are not decoded. Unless
+            `side.parse_special_tokens` is true, special tokens typed in a text are ordinary
+            characters.
 
     Raises:
         ImportError: if the package tokenizers is not installed.
@@ -42,7 +42,7 @@ class JsonTokenizer(Tokenizer):
         self._tokenizer.no_truncation()
         self._pieces = {id: piece for piece, id in self._tokenizer.get_vocab().items()}
         self.vocabulary_size = max(self._pieces) + 1
-        # Byte-level models have no unknown token, because they encode every text.
+        # Byte-level models define no unknown token, because they encode every text.
         unknown = _unknown_token_id(json.loads(text)["model"], self._tokenizer.get_vocab())
         self.unknown_token_id = side.pad_token_id if unknown is None else unknown
         ids = (side.pad_token_id, side.start_token_id, side.end_token_id)
@@ -58,10 +58,10 @@ class JsonTokenizer(Tokenizer):
         return ids if self._never_typed.isdisjoint(ids) else self._without_special_tokens(ids)
 
     def _without_special_tokens(self, ids: list[int]) -> list[int]:
-        """Replaces the ids of special tokens that the model itself finds, by ids of their parts.
+        """Replaces special tokens that the model itself finds by the ids of their parts.
 
-        A unigram model has special tokens among its pieces. The option `encode_special_tokens` of
-        the library does not concern them.
+        A unigram model contains special tokens among its pieces. The library's option
+        `encode_special_tokens` does not concern them.
         """
         rest: list[int] = []
         for id in ids:
@@ -73,7 +73,7 @@ class JsonTokenizer(Tokenizer):
         return rest
 
     def _parts(self, piece: str) -> list[int]:
-        """Returns the ids of the first character of a piece and of the rest."""
+        """Returns the ids of a piece's first character and its rest."""
         ids: list[int] = []
         for part in (piece[:1], piece[1:]):
             tokens: list[Any] = self._tokenizer.model.tokenize(part) if part else []

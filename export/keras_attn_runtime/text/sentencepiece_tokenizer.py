@@ -11,12 +11,12 @@ from keras_attn_runtime.text.tokenizer import Tokenizer
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """A SentencePiece model from the metadata of an exported file.
+    """A SentencePiece model from an exported file's metadata.
 
     Args:
         encoded_model: string, the serialized SentencePiece model in base64.
-        side: `Side` of the tokenizer. Its `tokenizer_vocabulary_size` is the number of ids; the ids
-            of further pieces are replaced by the unknown id.
+        side: `Side`, the tokenizer's side. Its `tokenizer_vocabulary_size` is the number of ids;
+            further pieces are replaced by the unknown id.
 
     Raises:
         ModelFileError: if the model cannot be decoded or loaded.

@@ -18,30 +18,30 @@ BatchResults: TypeAlias = list[Translation | BatchError]
 
 
 class BatchRunner:
-    """Runs a model on batches of sentences of similar length.
+    """Runs a model on batches of sentences with similar lengths.
 
     Sentences are read in windows of `Options.window_size` sentences. Each window is sorted by
-    length and divided into batches. If the engine fails on a batch, the two halves of the batch are
-    run separately, down to batches of one sentence.
+    length and divided into batches. If the engine fails on a batch, its two halves are run
+    separately, down to batches of one sentence.
 
     Args:
         model: `ExportedModel`.
-        num_workers: int, number of batches that run at the same time.
+        num_workers: int, number of batches to run at the same time.
     """
 
     def __init__(self, model: ExportedModel, num_workers: int) -> None:
         self.model = model
         self.builder = TranslationBuilder(model)
         self._num_workers = num_workers
-        # With `num_workers=1`, each calling thread has its own worker thread.
+        # With `num_workers=1`, each calling thread gets its own worker thread.
         self._pool = WorkerPool(num_workers if num_workers > 1 else None)
 
     def run(
         self, sources: Iterable[Source], options: Options, call: Call
     ) -> Iterator[Translation | Unfinished]:
-        """Yields the translation of each source.
+        """Yields each source's translation.
 
-        If the call ends early, the iterator yields `UNFINISHED` for the untranslated sources of the
+        If the call ends early, the iterator yields `UNFINISHED` for untranslated sources in the
         current window, and then raises `Cancelled` or `DeadlineExceeded`.
 
         Args:
@@ -65,8 +65,8 @@ class BatchRunner:
                 if results.error is not None:
                     raise results.error
         except (Cancelled, DeadlineExceeded) as error:
-            found = index if first_unfinished is None else first_unfinished
-            raise call.error(found) or error from None
+            first = index if first_unfinished is None else first_unfinished
+            raise call.error(first) or error from None
         finally:
             call.stop()  # if the caller stops iterating, other batches may still be running
 
@@ -88,11 +88,11 @@ class BatchRunner:
         return future
 
     def result(self, future: Future[T], call: Call) -> T:
-        """Waits for the result of a function.
+        """Waits for a function's result.
 
         Raises:
             Cancelled, DeadlineExceeded: if the call ends before the function.
-            Exception: the exception that the function raised.
+            Exception: the exception raised by the function.
         """
         call.wait(future.done)
         if future.exception() is not None:
@@ -124,14 +124,14 @@ class BatchRunner:
                 return [error]
             half = len(sources) // 2
             parts = sources[:half], sources[half:]
-            return [each for part in parts for each in self.run_batch(part, options, call)]
+            return [result for part in parts for result in self.run_batch(part, options, call)]
         return [
             self.builder.build(outputs, row, source, options) for row, source in enumerate(sources)
         ]
 
 
 class _Window:
-    """The translations of a window of sentences.
+    """Translations of a window of sentences.
 
     Args:
         sources: list of `Source`.
@@ -140,8 +140,8 @@ class _Window:
         call: `Call`.
 
     Attributes:
-        translations: list with an item for each source: its `Translation`, the `BatchError` of the
-            engine, or `UNFINISHED`.
+        translations: list with an item for each source: its `Translation`, the engine's
+            `BatchError`, or `UNFINISHED`.
         error: the error that ended the call early, or `None`.
     """
 
@@ -177,8 +177,8 @@ class _Window:
             self.error = error
 
     def _batches(self) -> list[list[int]]:
-        """Returns the rows of each batch, and marks their translations as unfinished."""
-        # Arrays of different shapes cannot be stacked into one batch.
+        """Returns each batch's rows, and marks their translations as unfinished."""
+        # Arrays with different shapes cannot be stacked into one batch.
         groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
         for row, source in enumerate(self._sources):
             if not source.is_empty:

@@ -1,4 +1,4 @@
-"""The results of a call that may end before all sentences are translated."""
+"""Results of a call that may end before all sentences are translated."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -33,8 +33,7 @@ def collect_results(
 def yield_finished(results: Iterable[T | Unfinished]) -> Iterator[T]:
     """Yields the results before the first `Unfinished`.
 
-    Later results are consumed but not yielded: the iterable raises the error of the call at its
-    end.
+    Later results are consumed but not yielded: the iterable raises the call's error at its end.
     """
     is_finished = True
     for result in results:

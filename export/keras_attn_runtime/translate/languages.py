@@ -1,4 +1,4 @@
-"""Languages of a multilingual model: the ids that select them, and their choice in a call."""
+"""Languages in a multilingual model: the ids that select them, and their choice in a call."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -12,12 +12,12 @@ NO_LANGUAGE = Language([], [], [], [])
 
 @dataclass(frozen=True)
 class LanguageIds:
-    """The ids that a pair of languages adds to a source and to the prefix of its translation.
+    """Ids that a pair of languages adds to a source and to its translation's prefix.
 
     Attributes:
-        num_start: int, number of start tokens of a source, before which no id is inserted.
-        source_start: list of ids that are inserted after the start tokens of a source.
-        source_end: list of ids that are appended to a source.
+        num_start: int, number of start tokens in a source, before which no id is inserted.
+        source_start: list of ids inserted after a source's start tokens.
+        source_end: list of ids appended to a source.
         target_start: list of ids with which a translation begins.
     """
 
@@ -37,10 +37,10 @@ class LanguageIds:
         """Returns the ids for a pair of languages.
 
         Args:
-            source: `Side` of the source, or `None`.
-            target: `Side` of the target.
-            source_language: string, or `None` for the default of the file.
-            target_language: string, or `None` for the default of the file.
+            source: `Side`, the source, or `None`.
+            target: `Side`, the target.
+            source_language: string, or `None` for the file's default.
+            target_language: string, or `None` for the file's default.
 
         Raises:
             ValueError: if a language is unknown, or required and missing.
@@ -57,15 +57,15 @@ class LanguageIds:
     def add_to(self, sources: Iterable[Source]) -> Iterator[Source]:
         """Yields copies of the sources with these ids; sources without ids stay empty."""
         number = self.num_start
-        for each in sources:
-            if each.ids:
-                first, rest = each.ids[:number], each.ids[number:]
-                each = dataclasses.replace(
-                    each,
+        for source in sources:
+            if source.ids:
+                first, rest = source.ids[:number], source.ids[number:]
+                source = dataclasses.replace(
+                    source,
                     ids=[*first, *self.source_start, *rest, *self.source_end],
-                    prefix=[*self.target_start, *each.prefix],
+                    prefix=[*self.target_start, *source.prefix],
                 )
-            yield each
+            yield source
 
 
 def _language(argument: str, name: str | None, side: Side | None) -> Language:
@@ -76,9 +76,9 @@ def _language(argument: str, name: str | None, side: Side | None) -> Language:
         name = side.language if side.language in languages else None
         name = next(iter(languages)) if len(languages) == 1 else name
     if name not in languages:
-        known = ", ".join(sorted(languages)) or "none, because the model has one pair of languages"
+        names = ", ".join(sorted(languages)) or "none, because the model has one pair of languages"
         raise ValueError(
-            f"Expected {argument} to be a language of the file: {known}. Received: "
+            f"Expected {argument} to be a language of the file: {names}. Received: "
             f"{argument}={name!r}."
         )
     return languages[name]

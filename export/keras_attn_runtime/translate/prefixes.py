@@ -1,4 +1,4 @@
-"""Prefixes of translations: one prefix for all sentences, or one for each sentence.
+"""Translation prefixes: one for all sentences, or one for each sentence.
 
 A translation is scored as a prefix that ends with the end token.
 """
@@ -16,15 +16,16 @@ from keras_attn_runtime.inputs.source import Source
 from keras_attn_runtime.text.tokenizer import Tokenizer
 
 LEAST_TARGET_CHARACTERS = 16_384
-"""A prefix or target may have this many characters, even if the limit of sources is lower."""
+"""A prefix or target may contain this many characters, even if the limit for sources is lower."""
 
 
 class PrefixReader:
-    """Checks prefixes of translations and adds them to `Source`s.
+    """Checks translation prefixes and adds them to `Source`s.
 
     Args:
-        side: `Side` of the target.
-        max_characters: int, limit of characters (code points) of a text. Longer texts are refused.
+        side: `Side`, the target.
+        max_characters: int, maximum number of characters (code points) in a text. Longer texts are
+            rejected.
     """
 
     def __init__(self, side: Side, max_characters: int) -> None:
@@ -34,20 +35,20 @@ class PrefixReader:
     def of_texts(
         self, sources: Iterable[Source], target_prefix: object, tokenizer: Tokenizer
     ) -> Iterator[Source]:
-        """Adds prefixes that are strings.
+        """Adds string prefixes.
 
         Args:
             sources: iterable of `Source`s.
             target_prefix: one string for all sources, or iterable with one string for each source.
-            tokenizer: `Tokenizer` of the target.
+            tokenizer: `Tokenizer`, the target tokenizer.
 
         Returns:
-            Iterator of copies of the sources with prefixes.
+            Iterator over copies of the sources with prefixes.
 
         Raises:
-            ValueError: if `target_prefix` has a wrong type, or the number of prefixes is not the
-                number of sources.
-            SentenceError: if the prefix of one sentence is not valid.
+            ValueError: if `target_prefix` has a wrong type, or the numbers of prefixes and sources
+                differ.
+            SentenceError: if a sentence's prefix is not valid.
         """
 
         def read(text: object) -> list[int]:
@@ -56,7 +57,7 @@ class PrefixReader:
         return _with_prefixes(sources, target_prefix, _is_text, read)
 
     def of_ids(self, sources: Iterable[Source], target_prefix: object) -> Iterator[Source]:
-        """Adds prefixes that are ids: one list for all sources, or one list for each source."""
+        """Adds id prefixes: one list for all sources, or one list for each source."""
         return _with_prefixes(sources, target_prefix, _are_ids, self._checked_ids)
 
     def of_targets(
@@ -68,7 +69,7 @@ class PrefixReader:
     ) -> Iterator[Source]:
         """Adds whole translations as prefixes, followed by the end token.
 
-        `targets` has one string for each source.
+        `targets` contains one string for each source.
         """
 
         def read(text: object) -> list[int]:
@@ -118,9 +119,9 @@ class PrefixReader:
             ) from error
         if len(text) > self.max_characters:  # tokenization could take quadratic time
             raise ValueError(
-                f"Expected a {name} of at most {self.max_characters} characters. Received: a "
-                "longer text. Raise max_source_characters: the limit of targets is this number, "
-                f"but at least {LEAST_TARGET_CHARACTERS}."
+                f"Expected a {name} of at most {self.max_characters} characters. Received: "
+                f"{len(text)} characters. Raise max_source_characters: the limit of targets is "
+                f"this number, but at least {LEAST_TARGET_CHARACTERS}."
             )
         return tokenizer.encode(text)
 
@@ -131,13 +132,13 @@ class PrefixReader:
             )
         ids: list[int] = []
         size, padding = self.side.vocabulary_size, self.side.pad_token_id
-        for each in prefix:
-            if not _is_integer(each) or not 0 <= int(each) < size:
+        for id_ in prefix:
+            if not _is_integer(id_) or not 0 <= int(id_) < size:
                 raise ValueError(
                     f"Expected ids of a target_prefix in [0, {size}), the target vocabulary. "
-                    f"Received: {each!r}."
+                    f"Received: {id_!r}."
                 )
-            ids.append(int(each))
+            ids.append(int(id_))
         while ids and ids[-1] == padding:
             ids.pop()
         self._require_end_at_end(ids, "target_prefix")
@@ -193,7 +194,7 @@ def _is_text(target_prefix: object) -> bool:
 def _are_ids(target_prefix: object) -> bool:
     if not is_in_memory(target_prefix) or not isinstance(target_prefix, Iterable):
         return False
-    return all(isinstance(each, Integral) for each in target_prefix)
+    return all(isinstance(item, Integral) for item in target_prefix)
 
 
 def _is_integer(value: object) -> TypeGuard[SupportsInt]:

@@ -26,11 +26,11 @@ def scores(
     skip_unscorable: bool = False,
     forced_prefix_ids: Sequence[int] = (),
 ) -> Iterator[Translation | Unfinished | None]:
-    """Yields a `Translation` for each source. Its tokens are those of the prefix of the source.
+    """Yields a `Translation` for each source. Its tokens are the source's prefix.
 
     Args:
         sources: iterable of `Source`s whose prefixes end with the end token. Unless
-            `skip_unscorable`, all sources must have tokens.
+            `skip_unscorable`, all sources must contain tokens.
         search: function that takes sources and yields their translations lazily and in order.
         skip_unscorable: bool, whether to yield `None` for a source without tokens, and for a
             translation that was cut by a limit. If `search` yields `UNFINISHED`, so does this

@@ -18,19 +18,19 @@ T = TypeVar("T")
 class StreamingTranslator(Translator):
     """A `Translator` that also returns a translation token by token.
 
-    The class reads a directory from `keras-attn export onnx-steps`, or a file from `keras-attn
-    export litert-steps`. The translations are the same as with a file from `keras-attn export onnx`
-    or `litert`. But the engine is called once for each token, so a call can be stopped after each
-    token even with LiteRT.
+    It reads a directory from `keras-attn export onnx-steps`, or a file from `keras-attn export
+    litert-steps`. Translations are the same as with a file from `keras-attn export onnx` or
+    `litert`. The engine is called once for each token, so a call can be stopped after each token
+    even with LiteRT.
 
     Args:
-        path: string or path of the directory or file.
+        path: string or path, the directory or file.
         **arguments: see `Translator`.
 
     Raises:
-        ModelFileError: if `path` is a file of another kind, or a file is damaged, was not exported
-            by keras_attn, has another format, or does not belong to `start.onnx`.
-        Exception: all other errors of `Translator`.
+        ModelFileError: if `path` is a different kind of file, or a file is damaged, was not
+            exported by keras_attn, has a different format, or does not belong to `start.onnx`.
+        Exception: all other errors from `Translator`.
 
     Example:
 
@@ -55,31 +55,31 @@ class StreamingTranslator(Translator):
 
         Args:
             text: string.
-            max_length: int of at least 0, limit of output tokens. Default: the limit in the file.
-            length_penalty: float of at least 0, exponent of the length in the ranking score.
-                Default: the exponent in the file.
+            max_length: int of at least 0, maximum number of output tokens. Default: the limit in
+                the file.
+            length_penalty: float of at least 0, length exponent in the ranking score. Default: the
+                exponent in the file.
             target_prefix: string that the translation begins with. Default: no prefix.
-            seed: int of at least 0, seed of a search that samples. Default: a different seed in
-                each call.
-            source_language: string, language of the text, for a file with several languages.
-                Default: the language in the file, if there is one.
-            target_language: string, language of the translation, for a file with several languages.
+            seed: int of at least 0, seed for sampling. Default: a different seed in each call.
+            source_language: string, source language, for a file with several languages. Default:
+                the language in the file, if there is one.
+            target_language: string, target language, for a file with several languages.
                 Default: the language in the file, if there is one.
             timeout: float of at least 0, maximum number of seconds from this call to the last
                 string. Default: no limit.
             cancel_token: `CancelToken` with which another thread can end the call. Default: none.
 
         Returns:
-            Iterator of strings: the best translation so far after each token. The last string is
+            Iterator over strings: the best translation so far after each token. The last string is
             the whole translation. Greedy search only appends to the previous string; beam search
             may change earlier words.
 
         Raises:
             SentenceError: if the text is not valid or too long. The iterator raises it if the file
-                allows fewer tokens than `target_prefix` has.
-            ModelFileError: if the engine fails, or the file has no tokenizer or does not support
-                `target_prefix`.
-            ValueError: if an option is out of its range.
+                allows fewer tokens than `target_prefix` contains.
+            ModelFileError: if the engine fails, or the file contains no tokenizer or does not
+                support `target_prefix`.
+            ValueError: if an option is out of range.
             DeadlineExceeded: if the call takes longer than `timeout` seconds.
             Cancelled: if `cancel_token` is cancelled.
         """
@@ -148,7 +148,7 @@ class StreamingTranslator(Translator):
             call.stop()
         end = self.settings.target.end_token_id
         require_whole_prefix(0, token_ids, prefix, end, max_length)
-        if not has_text:  # a limit of the file allows no tokens
+        if not has_text:  # a limit in the file allows no tokens
             yield ""
 
     def _token_ids(self, partial: Array) -> list[int]:

@@ -1,4 +1,4 @@
-"""Builds translations from the outputs of a model."""
+"""Builds translations from model outputs."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ IMPOSSIBLE = -1e9
 
 
 class TranslationBuilder:
-    """Builds `Translation`s from the outputs of a model.
+    """Builds `Translation`s from model outputs.
 
     Args:
         model: `ExportedModel`.
@@ -31,12 +31,12 @@ class TranslationBuilder:
     def build(
         self, outputs: SearchOutputs, row: int, source: Source, options: Options
     ) -> Translation:
-        """Returns the `Translation` of one row of a batch.
+        """Returns the `Translation` for one row in a batch.
 
         Args:
-            outputs: dict of arrays, the result of `ExportedModel.run`.
-            row: int, index of the row.
-            source: `Source` of the row.
+            outputs: dict from names to arrays, the result of `ExportedModel.run`.
+            row: int, row index.
+            source: `Source`, the row's source.
             options: `Options`.
         """
         log_probs = outputs["log_probs"]
@@ -49,7 +49,7 @@ class TranslationBuilder:
         return Translation.from_hypotheses(hypotheses, pieces, source.truncated)
 
     def build_empty(self, source: Source, options: Options) -> Translation:
-        """Returns the empty `Translation` of a source for which the model is not run."""
+        """Returns the empty `Translation` for a source that is not passed to the model."""
         alignments = None
         if self._has_alignments and options.alignments:
             alignments = np.zeros((0, len(source.ids)), np.float32)
@@ -72,7 +72,7 @@ class TranslationBuilder:
         token_ids: list[int] = outputs["token_ids"][row, rank, :length].tolist()
         alignments = None
         if "alignments" in outputs and options.alignments:
-            # A view would keep the alignments of the whole batch in memory.
+            # A view would keep the whole batch's alignments in memory.
             alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
         ended = self._has_ended(outputs["token_ids"][row, rank], length)
         token_log_probs: list[float] | None = None

@@ -33,72 +33,71 @@ from keras_attn_runtime.translate.whole_prefixes import require_whole_prefixes
 from keras_attn_runtime.translation import Translation, Unfinished
 
 SEEDS = 2**31
-"""Number of different seeds of a file, 0 to 2**31 - 1."""
+"""Number of different seeds for a file, 0 to 2**31 - 1."""
 
 CHARACTERS_PER_TOKEN = 32
-"""Ratio of the default limit of characters to the limit of tokens."""
+"""Ratio between the default limits of characters and tokens."""
 
 
 class Translator(PickledArguments):
     """Translates with one ONNX or LiteRT file exported by keras_attn.
 
     Sentences are sorted by length inside a bounded window, translated in batches and returned in
-    the order of the input. If the engine fails on a batch, usually for lack of memory, the two
-    halves of the batch are run separately. ONNX Runtime and LiteRT run in worker threads, so that
-    Ctrl-C, a deadline or a `CancelToken` can end a call within milliseconds. A `Translator` is
-    thread-safe.
+    input order. If the engine fails on a batch, usually for lack of memory, its two halves are run
+    separately. ONNX Runtime and LiteRT run in worker threads, so that Ctrl-C, a deadline or a
+    `CancelToken` can end a call within milliseconds. A `Translator` is thread-safe.
 
     ONNX Runtime also ends its runs within milliseconds. LiteRT cannot be cancelled from Python:
     after a call has ended, its worker thread finishes the current batch, which is one sentence if
-    the batch size of the file is 1. Until then, the thread uses CPU time. The next call waits for
-    the thread, but not beyond the deadline of the next call. If the process ends meanwhile, it
-    waits up to 5 seconds for the thread.
+    the file's batch size is 1. Until then, the thread uses CPU time. The next call waits for it,
+    but not beyond its own deadline. If the process ends meanwhile, it waits up to 5 seconds for the
+    thread.
 
     The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
     `num_hypotheses`, `batch_size`, `window`, `seed`, `alignments`, `source_language`,
     `target_language`, `timeout`, `cancel_token`.
 
     A `Translator` can be pickled, for Spark, Ray and spawned processes. The pickle contains the
-    arguments of the constructor; unpickling opens the file again.
+    constructor arguments; unpickling opens the file again.
 
     Args:
-        path: string or path of the ONNX or LiteRT (`.tflite`) file, or of an exported directory.
+        path: string or path, the ONNX or LiteRT (`.tflite`) file, or an exported directory.
         providers: "cpu", "cuda" or any ONNX Runtime provider, or a list of names and
             `(name, options)` pairs in order of preference. A provider that does not start raises
             an error; there is no fallback. LiteRT files need "cpu". Default: "cpu".
-        num_threads: int of at least 1, number of CPU threads of one operator; at most 1024 in all
+        num_threads: int of at least 1, number of CPU threads per operator; at most 1024 in all
             workers together. Default: the number of cores that the process may use, divided by the
             number of workers.
-        num_workers: int in [1, 1024], number of batches that run at the same time. For many
+        num_workers: int in [1, 1024], number of batches to run at the same time. For many
             sentences, two workers with one thread each are faster than one worker with two
             threads, but each worker loads the model into memory. If several threads use a
-            `Translator` with a LiteRT file, this is the number of batches of all threads together.
-            Default: 1.
-        max_source_length: int of at least 1, limit of tokens of a sentence, start and end token
-            not counted. A model with learned positions, and a LiteRT file with a fixed source
-            length, can have a lower limit. Default: 512.
+            `Translator` with a LiteRT file, they share this number of batches. Default: 1.
+        max_source_length: int of at least 1, maximum number of tokens in a sentence, without start
+            and end token. A model with learned positions, or a LiteRT file with a fixed source
+            length, can set a lower limit. Default: 512.
         truncate: bool. If True, a longer sentence is cut to the limits, and
             `Translation.truncated` is True. If False, a longer sentence raises `SentenceError`.
             Default: False.
-        max_source_characters: int of at least 1, limit of characters (code points) of a text. The
-            limit is applied before tokenization, whose time can grow with the square of the
+        max_source_characters: int of at least 1, maximum number of characters (code points) in a
+            text. It is applied before tokenization, whose time can grow quadratically with the
             length. Targets and prefixes have the same limit, but at least 16,384 characters; longer
-            targets and prefixes raise an error. Default: 32 times the limit of tokens.
+            ones raise an error. Default: 32 times the maximum number of tokens.
 
     Attributes:
-        settings: `Settings`, the metadata of the file.
-        has_alignments: bool, whether translations can have alignments.
-        has_token_log_probs: bool, whether translations have `token_log_probs`.
+        settings: `Settings`, the file's metadata.
+        has_alignments: bool, whether translations can contain alignments.
+        has_token_log_probs: bool, whether translations contain `token_log_probs`.
         supports_target_prefix: bool, whether the methods take a `target_prefix`.
         is_stochastic: bool, whether the search samples tokens, so that the methods take a `seed`.
         max_source_length, max_source_characters, max_target_characters: ints, the limits in use.
 
     Raises:
         FileNotFoundError: if the file does not exist.
-        ModelFileError: if the file is damaged, not exported by keras_attn, or of another format.
+        ModelFileError: if the file is damaged, not exported by keras_attn, or has a different
+            format.
         ProviderError: if a provider cannot be used.
         ImportError: if ONNX Runtime or LiteRT, which the file needs, is not installed.
-        ValueError: if another argument is out of its range.
+        ValueError: if another argument is out of range.
         RuntimeError: by methods, if the process was forked after the `Translator` was created.
         DeadlineExceeded: by methods, if a call takes longer than `timeout` seconds.
         Cancelled: by methods, if `cancel_token` is cancelled. A subclass of `RuntimeError`.
@@ -191,18 +190,18 @@ class Translator(PickledArguments):
         Args:
             texts: iterable of strings. A text without tokens has the empty translation, except for
                 a language model with a start token, which continues the start token.
-            target_prefix: string that all translations begin with, such as the tag of a language,
-                or an iterable of strings, one for each text. Default: no prefix.
+            target_prefix: string that all translations begin with, such as a language tag, or an
+                iterable of strings, one for each text. Default: no prefix.
             **options: see `Options`.
 
         Returns:
-            List of `Translation`, one for each text, in the same order.
+            List of `Translation`s, one for each text, in the same order.
 
         Raises:
             SentenceError: if an item is not valid text or too long.
-            ModelFileError: if the file has no tokenizer or does not support `target_prefix`, or
-                the engine fails on one sentence.
-            ValueError: if an option is out of its range, or the number of prefixes is wrong.
+            ModelFileError: if the file contains no tokenizer or does not support `target_prefix`,
+                or the engine fails on one sentence.
+            ValueError: if an option is out of range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
         sources = self._read_texts(texts, target_prefix, call)
@@ -215,7 +214,7 @@ class Translator(PickledArguments):
         target_prefix: str | Iterable[str] | None = None,
         **options: Unpack[CallOptions],
     ) -> Iterator[Translation]:
-        """Translates lazily, in constant memory: for files of any length.
+        """Translates lazily, in constant memory, for files of any length.
 
         Args:
             texts: iterable of strings, read at most one window ahead.
@@ -223,16 +222,16 @@ class Translator(PickledArguments):
             **options: see `Options`. This call checks them, before the first translation.
 
         Returns:
-            Iterator of `Translation`, one for each text, in the same order. If a text cannot be
+            Iterator over `Translation`s, one for each text, in the same order. If a text cannot be
             translated, `texts` raises an error, or the call ends early, the iterator first yields
             all earlier translations and then raises the error. The `timeout` begins with this
             call, not with the first translation.
 
         Raises:
             SentenceError: if an item is not valid text or too long.
-            ModelFileError: if the file has no tokenizer or does not support `target_prefix`, or
-                the engine fails on one sentence.
-            ValueError: if an option is out of its range, or the number of prefixes is wrong.
+            ModelFileError: if the file contains no tokenizer or does not support `target_prefix`,
+                or the engine fails on one sentence.
+            ValueError: if an option is out of range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
         sources = self._read_texts(texts, target_prefix, call)
@@ -250,9 +249,9 @@ class Translator(PickledArguments):
         Args:
             sentences: iterable of int sequences `(source_length,)`, or one padded integer array
                 `(batch, source_length)`. Padding at the end is removed. For a language model, only
-                an array has padding: in a list, the padding id is a token, which can also be the
-                end token. If the end token (or, for a language model, the start token) is missing,
-                it is added. A sentence without other tokens has the empty translation, except for a
+                arrays are padded: in a list, the padding id is a token, which can also be the end
+                token. If the end token (or, for a language model, the start token) is missing, it
+                is added. A sentence without other tokens has the empty translation, except for a
                 language model with a start token, which continues the start token.
             target_prefix: list or array of target ids that all translations begin with, or an
                 iterable with one list or array for each sentence. Padding at the end is removed.
@@ -260,14 +259,14 @@ class Translator(PickledArguments):
             **options: see `Options`.
 
         Returns:
-            List of `Translation`, one for each sentence, in the same order.
+            List of `Translation`s, one for each sentence, in the same order.
 
         Raises:
             SentenceError: if ids are outside the vocabulary, not integers, not of rank 1 or too
                 many, or if a model that masks the padding id everywhere would mask a token.
             ModelFileError: if the file does not support `target_prefix`, or the engine fails on
                 one sentence.
-            ValueError: if an option is out of its range, or the number of prefixes is wrong.
+            ValueError: if an option is out of range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
         are_padded = getattr(sentences, "ndim", 1) == 2
@@ -286,25 +285,24 @@ class Translator(PickledArguments):
         target_prefix: str | Ids | Iterable[str | Ids] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[Translation]:
-        """Generates from inputs that are not text: images, features, audio, series.
+        """Generates from inputs other than text: images, features, audio, series.
 
         Args:
-            inputs: dict from the name of each input of the file to an array whose first axis is the
-                batch, or to a list of arrays without a batch axis, which may have different sizes.
-                `settings.inputs` lists the inputs with their dtypes and shapes.
+            inputs: dict from input names to arrays whose first axis is the batch, or to lists of
+                arrays without a batch axis, which may have different sizes. `settings.inputs` lists
+                the inputs with their dtypes and shapes.
             target_prefix: string or list of target ids that all results begin with, or a list with
                 one string or list of ids for each row. Default: no prefix.
             **options: see `Options`.
 
         Returns:
-            List of `Translation`, one for each row, in the same order. `source_pieces` is `None`.
+            List of `Translation`s, one for each row, in the same order. `source_pieces` is `None`.
 
         Raises:
-            SentenceError: if a row has another dtype or shape than the input.
+            SentenceError: if a row's dtype or shape differs from the input.
             ModelFileError: if the file reads text or does not support `target_prefix`, or the
                 engine fails on one row.
-            ValueError: if the inputs have other names or different numbers of rows, or an option is
-                out of its range.
+            ValueError: if input names or numbers of rows are wrong, or an option is out of range.
 
         Example:
 
@@ -322,17 +320,17 @@ class Translator(PickledArguments):
         target_prefix: str | Ids | Iterable[str | Ids] | None = None,
         **options: Unpack[CallOptions],
     ) -> Iterator[Translation]:
-        """Generates lazily, in constant memory: for any number of inputs that are not text.
+        """Generates lazily, in constant memory, from any number of inputs other than text.
 
         Args:
-            rows: iterable of dicts from the name of each input of the file to an array without a
-                batch axis, read at most one window ahead.
+            rows: iterable of dicts from input names to arrays without a batch axis, read at most
+                one window ahead.
             target_prefix: see `generate`. An iterable is also read at most one window ahead.
             **options: see `Options`. This call checks them, before the first result.
 
         Returns:
-            Iterator of `Translation`, one for each row, in the same order. If a row cannot be read,
-            the iterator first yields all earlier results and then raises the error.
+            Iterator over `Translation`s, one for each row, in the same order. If a row cannot be
+            read, the iterator first yields all earlier results and then raises the error.
 
         Raises:
             See `generate`.
@@ -352,9 +350,9 @@ class Translator(PickledArguments):
     ) -> list[Translation | None]:
         """Scores given translations, for example to choose among them or to clean a corpus.
 
-        The whole target is the `target_prefix` of the search, so there is nothing left to search. A
-        file that was exported with `--search beam_width=1` is fastest. All pairs are checked before
-        the first pair is scored.
+        The whole target is passed as `target_prefix`, so there is nothing left to search. A file
+        exported with `--search beam_width=1` is fastest. All pairs are checked before the first
+        pair is scored.
 
         Args:
             texts: iterable of strings.
@@ -364,16 +362,16 @@ class Translator(PickledArguments):
             **options: see `Options`. By default there is no `max_length`.
 
         Returns:
-            List of `Translation`, one for each pair, in the same order. `log_prob` and `score` are
-            the values of the target; `text` is the target after tokenization and detokenization.
+            List of `Translation`s, one for each pair, in the same order. `log_prob` and `score` are
+            the target's values; `text` is the target after tokenization and detokenization.
 
         Raises:
-            SentenceError: if an item is not valid text or too long, a text has no tokens, or the
-                file allows fewer tokens for this text than the target has.
-            ModelFileError: if the file has no tokenizer, does not support `target_prefix`, does not
-                score prefixes (`score_prefix=False`) or pads with the end token, or the engine
-                fails on one sentence.
-            ValueError: if an option is out of its range, or the number of targets is wrong.
+            SentenceError: if an item is not valid text or too long, a text contains no tokens, or
+                the file allows fewer tokens for this text than the target contains.
+            ModelFileError: if the file contains no tokenizer, does not support `target_prefix`,
+                does not score prefixes (`score_prefix=False`) or pads with the end token, or the
+                engine fails on one sentence.
+            ValueError: if an option is out of range, or the number of targets is wrong.
         """
         checked, call = self._begin({"max_length": LARGEST_INT32, **options})
         pairs = self._read_pairs(texts, targets, skip_unscorable, call)
@@ -389,7 +387,7 @@ class Translator(PickledArguments):
         skip_unscorable: bool = False,
         **options: Unpack[CallOptions],
     ) -> Iterator[Translation | None]:
-        """Scores given translations lazily, in constant memory: for files of any length.
+        """Scores given translations lazily, in constant memory, for files of any length.
 
         Args:
             texts: iterable of strings, read at most one window ahead.
@@ -400,7 +398,7 @@ class Translator(PickledArguments):
             **options: see `score`. This call checks them, before the first result.
 
         Returns:
-            Iterator of `Translation`, one for each pair, in the same order. If a pair cannot be
+            Iterator over `Translation`s, one for each pair, in the same order. If a pair cannot be
             scored, the iterator first yields all earlier results and then raises the error.
 
         Raises:
@@ -421,7 +419,7 @@ class Translator(PickledArguments):
     def _read_pairs(
         self, texts: Iterable[str], targets: Iterable[str], skip_unscorable: bool, call: Call
     ) -> Iterator[Source]:
-        """Returns the source of each text, with the target and the end token as its prefix."""
+        """Returns each text's source, with the target and the end token as its prefix."""
         skip_unscorable = require_bool("skip_unscorable", skip_unscorable)
         self._require_target_prefix()
         if not self.settings.scores_prefix:
@@ -452,12 +450,12 @@ class Translator(PickledArguments):
         return ExportedModel(path, providers, num_threads, num_sessions)
 
     def _begin(self, arguments: CallOptions) -> tuple[Options, Call]:
-        """Returns the options and the `Call` of a new call, and starts its timeout."""
+        """Returns options and `Call` for a new call, and starts its timeout."""
         options = self._checked(arguments)
         return options, Call(options.timeout, options.cancel_token)
 
     def _checked(self, arguments: CallOptions) -> Options:
-        if os.getpid() != self._process:  # a forked process has no threads of sessions and workers
+        if os.getpid() != self._process:  # a forked process lacks session and worker threads
             raise RuntimeError(
                 "This Translator was created before a fork. Create one in each process, after the "
                 "fork."
@@ -479,7 +477,7 @@ class Translator(PickledArguments):
         return options
 
     def _language_ids(self, options: Options) -> LanguageIds:
-        """Returns the ids of the languages of a call."""
+        """Returns a call's language ids."""
         languages = options.source_language, options.target_language
         return LanguageIds.of(self.settings.source, self.settings.target, *languages)
 
@@ -521,7 +519,7 @@ class Translator(PickledArguments):
         self._require_target_prefix()
         several = target_prefix if isinstance(target_prefix, (list, tuple)) else [target_prefix]
         prefix = read_prefix(target_prefix, call)
-        if any(isinstance(each, str) for each in several):
+        if any(isinstance(item, str) for item in several):
             tokenizer = self._require_tokenizer("target")
             return self._prefixes.of_texts(sources, prefix, tokenizer)
         return self._prefixes.of_ids(sources, prefix)
@@ -570,13 +568,13 @@ class Translator(PickledArguments):
         return self._runner.run(self._prepared(sources, options), options, call)
 
     def _prepared(self, sources: Iterable[Source], options: Options) -> Iterable[Source]:
-        """Adds to each source the ids of the languages and, if the search samples, a seed."""
+        """Adds language ids and, if the search samples, a seed to each source."""
         languages = self._language_ids(options)
         if languages.source_start or languages.source_end or languages.target_start:
             sources = languages.add_to(sources)
         if not self.is_stochastic:
             return sources
-        # Calls with consecutive seeds must not use overlapping ranges of seeds.
+        # Calls with consecutive seeds must not use overlapping seed ranges.
         first = random.Random(options.seed).randrange(SEEDS)
         return (
             dataclasses.replace(source, seed=(first + number) % SEEDS)

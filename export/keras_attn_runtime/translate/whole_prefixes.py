@@ -1,4 +1,4 @@
-"""Checks that translations begin with their whole prefix, which a limit of the file could cut."""
+"""Checks that translations begin with their whole prefix, which a limit in the file could cut."""
 
 import collections
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,17 +15,17 @@ def require_whole_prefixes(
     end_token_id: int | None,
     max_length: int | None,
 ) -> Iterator[Translation | Unfinished]:
-    """Yields the translation of each source.
+    """Yields each source's translation.
 
     Args:
         sources: iterable of `Source`s with prefixes.
         search: function that takes sources and yields their translations lazily and in order.
         first_ids: sequence of ints, ids that the search puts before every prefix.
         end_token_id: int, the end token, which may be the last token of a prefix, or `None`.
-        max_length: int, the limit that the caller asked for, or `None`. It may cut a prefix.
+        max_length: int, the caller's limit, or `None`. It may cut a prefix.
 
     Raises:
-        SentenceError: if a limit of the file has cut the prefix of a translation.
+        SentenceError: if a limit in the file has cut a translation's prefix.
     """
     read: collections.deque[Source] = collections.deque()
 
@@ -49,11 +49,11 @@ def require_whole_prefix(
     end_token_id: int | None,
     max_length: int | None,
 ) -> None:
-    """Raises a `SentenceError` if a limit of the file has cut the prefix of a translation.
+    """Raises a `SentenceError` if a limit in the file has cut a translation's prefix.
 
     Args:
-        index: int, position of the sentence in the input.
-        token_ids: sequence of ints, the tokens of the translation without the end token.
+        index: int, input position of the sentence.
+        token_ids: sequence of ints, the translation's tokens without the end token.
         prefix: sequence of ints.
         end_token_id, max_length: see `require_whole_prefixes`.
     """

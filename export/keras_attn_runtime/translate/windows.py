@@ -1,4 +1,4 @@
-"""Divides the input into windows, and each window into batches of similar length."""
+"""Divides the input into windows, and each window into batches of similar lengths."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -10,15 +10,15 @@ T = TypeVar("T")
 def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """Cuts an iterable into lists of up to `size` consecutive items.
 
-    If the iterable raises an error, the items before the error are yielded first, so that no line
-    before a bad line is lost.
+    If the iterable raises an error, the items before it are yielded first, so that no line before a
+    bad line is lost.
 
     Args:
         items: iterable, read no further than the end of the current window.
         size: int of at least 1.
 
     Returns:
-        Iterator of lists, none of them empty.
+        Iterator over non-empty lists.
 
     Example:
 
@@ -43,7 +43,7 @@ def windows(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[int]]:
-    """Yields positions grouped into batches of similar length, so that little padding is computed.
+    """Yields positions grouped into batches of similar lengths, so that little padding is computed.
 
     The batch with the longest items comes first, so that all other batches can reuse its memory.
 
@@ -52,7 +52,7 @@ def batches_by_length(lengths: Sequence[int], batch_size: int) -> Iterator[list[
         batch_size: int of at least 1.
 
     Returns:
-        Iterator of lists of positions in `lengths`; each position occurs once.
+        Iterator over lists of positions in `lengths`; each position occurs once.
 
     Example:
 
