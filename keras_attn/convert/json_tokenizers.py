@@ -129,6 +129,7 @@ def _clean_up(tokenizer, files, library):
 
 def _around(tokenizer):
     """Returns tuples with the ids before and after a text."""
+    text, whole = "", []
     for text in PROBES:
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         whole = tokenizer.encode(text).ids

@@ -4,7 +4,6 @@ import contextlib
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from inspect import isfunction, unwrap
 from pathlib import Path
 from typing import Any
 
@@ -167,27 +166,6 @@ def match_states(
     return pairs
 
 
-class UnsavedAttributes:
-    """Finds attributes of users' objects that change during training and are not saved.
-
-    Args:
-        objects: List of callbacks, models, layers, metrics and losses.
-    """
-
-    def __init__(self, objects: Sequence[object]) -> None:
-        self._objects = [item for item in objects if not hasattr(item, "get_state")]
-        self._before = list(map(_summaries, self._objects))
-
-    def names(self) -> list[str]:
-        """Returns the names of the changed attributes, such as `"MyCallback.counter"`."""
-        names = []
-        for user_object, before in zip(self._objects, self._before, strict=True):
-            for name, summary in _summaries(user_object).items():
-                if summary != before.get(name):
-                    names.append(f"{type(user_object).__name__}.{name}")
-        return sorted(set(names))
-
-
 def _keras_attributes(callback: Callback) -> list[str]:
     """Returns the names of the attributes that a Keras callback changes."""
     return [
@@ -196,34 +174,6 @@ def _keras_attributes(callback: Callback) -> list[str]:
         if isinstance(callback, getattr(keras.callbacks, class_name, ()))
         for name in names
     ]
-
-
-def _summaries(user_object: object) -> dict[str, object]:
-    """Returns the value, the length or the identity of the attributes that Keras does not use."""
-    libraries = ("keras.", "torch.")
-    parents = [
-        parent for parent in type(user_object).__mro__ if parent.__module__.startswith(libraries)
-    ]
-    values = [value for parent in parents for value in vars(parent).values()]
-    functions = [unwrap(value) for value in values if isfunction(value)]
-    used = {name for function in functions for name in function.__code__.co_names}
-    attributes = {name: value for name, value in vars(user_object).items() if name not in used}
-    if not isinstance(user_object, Callback):
-        # The other attributes of layers, such as tensors of the last call, are no state.
-        attributes = {
-            name: value
-            for name, value in attributes.items()
-            if isinstance(value, (bool, int, float, str, list, dict, set)) and name[0] != "_"
-        }
-    return {name: _summary(value) for name, value in attributes.items()}
-
-
-def _summary(value: object) -> object:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (list, tuple, dict, set, bytearray)):
-        return type(value).__name__, len(value)
-    return type(value).__name__, id(value)
 
 
 def _copy(value: Any) -> Any:

@@ -10,7 +10,6 @@ from keras_attn._backend.random_state import set_random_state
 from keras_attn._types import TensorDict
 from keras_attn.training.callback_states import match_states, set_state
 from keras_attn.training.saved_state import SavedFacts
-from keras_attn.training.untracked_state import untracked_variables
 
 
 class RestoredState:
@@ -23,7 +22,8 @@ class RestoredState:
     Args:
         model: Built and compiled `keras.Model`.
         callbacks: List of callbacks.
-        arrays: List of arrays, the saved values of `saved_variables(model)`.
+        variables: List of the variables that are saved, see `saved_variables`.
+        arrays: List of arrays, the saved values of `variables`.
         facts: Dict, the metadata that `TrainingCheckpoint` saved.
         is_within_epoch: Bool, whether the training continues within an epoch.
     """
@@ -32,12 +32,14 @@ class RestoredState:
         self,
         model: keras.Model,
         callbacks: list[Callback],
+        variables: list[Any],
         arrays: list[np.ndarray],
         facts: SavedFacts,
         is_within_epoch: bool,
     ) -> None:
         self.model = model
         self.callbacks = callbacks
+        self.variables = variables
         self.arrays = arrays
         self.facts = facts
         self.is_within_epoch = is_within_epoch
@@ -48,7 +50,7 @@ class RestoredState:
 
     def apply(self) -> None:
         """Sets the variables, the states of the callbacks and the global random generators."""
-        for variable, array in zip(saved_variables(self.model), self.arrays, strict=True):
+        for variable, array in zip(self.variables, self.arrays, strict=True):
             variable.assign(array)
         for callback, state in self.callback_states():
             set_state(callback, state)
@@ -61,7 +63,7 @@ class RestoredState:
         beginning = self.facts.get("epoch_begin") if self.is_within_epoch else None
         if beginning is None:
             return
-        for variable, value in zip(_scalars(self.model), beginning["scalars"], strict=True):
+        for variable, value in zip(_scalars(self.variables), beginning["scalars"], strict=True):
             variable.assign(value)
         for callback, state in self._pairs(beginning["callbacks"]):
             set_state(callback, state)
@@ -89,11 +91,16 @@ class RestoredState:
         return match_states(self.callbacks, keys, states)
 
 
-def saved_variables(model: keras.Model) -> list[Any]:
-    """Returns the variables of a model and its optimizers, in the order in which they are saved."""
+def saved_variables(model: keras.Model, untracked: Sequence[Any] = ()) -> list[Any]:
+    """Returns the variables in the order in which they are saved.
+
+    Args:
+        model: Built and compiled `keras.Model`.
+        untracked: List of `untracked_variables` when the training begins. Defaults to `()`.
+    """
     optimizers = [model.optimizer, *other_optimizers(model).values()]
     optimizer_variables = [variable for part in optimizers for variable in part.variables]
-    return [*model.variables, *optimizer_variables, *untracked_variables(model)]
+    return [*model.variables, *optimizer_variables, *untracked]
 
 
 def other_optimizers(model: keras.Model) -> dict[str, keras.Optimizer]:
@@ -116,11 +123,11 @@ def reject_unbuilt_optimizers(model: keras.Model) -> None:
             )
 
 
-def epoch_begin_scalars(model: keras.Model) -> list[bool | int | float]:
+def epoch_begin_scalars(variables: Sequence[Any]) -> list[bool | int | float]:
     """Returns the values of all scalars, such as the learning rate, for `RestoredState`."""
-    scalars = map(keras.ops.convert_to_numpy, _scalars(model))
+    scalars = map(keras.ops.convert_to_numpy, _scalars(variables))
     return [np.asarray(scalar).item() for scalar in scalars]
 
 
-def _scalars(model: keras.Model) -> list[keras.Variable]:
-    return [variable for variable in saved_variables(model) if tuple(variable.shape) == ()]
+def _scalars(variables: Sequence[Any]) -> list[Any]:
+    return [variable for variable in variables if tuple(variable.shape) == ()]

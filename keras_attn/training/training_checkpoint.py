@@ -17,7 +17,6 @@ from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._types import TensorDict
 from keras_attn.training.build_from_data import build_optimizer
 from keras_attn.training.callback_states import (
-    UnsavedAttributes,
     get_state,
     has_state,
     reject_overwritten_averages,
@@ -40,7 +39,12 @@ from keras_attn.training.saved_state import (
 )
 from keras_attn.training.step_batches import OnMismatch
 from keras_attn.training.training_fingerprint import training_fingerprint
-from keras_attn.training.untracked_state import TrainedLayers, objects_of_user
+from keras_attn.training.unsaved_attributes import UnsavedAttributes
+from keras_attn.training.untracked_state import (
+    TrainedLayers,
+    objects_of_user,
+    untracked_variables,
+)
 
 
 class TrainingCheckpoint(LockedCallback):
@@ -144,6 +148,7 @@ class TrainingCheckpoint(LockedCallback):
         self.data: Sequence[object] = []
         self._all_callbacks = list(callbacks)
         self._unsaved = UnsavedAttributes(())
+        self._untracked: list[Any] = []
         self._trained_layers: TrainedLayers | None = None
         self._saved_step = 0
         self._newest_is_damaged = False
@@ -157,13 +162,21 @@ class TrainingCheckpoint(LockedCallback):
     async_safe = True
     """Allows Keras to call `on_train_batch_end` without waiting for the device."""
 
+    def set_model(self, model: keras.Model) -> None:
+        if model is not self._model:
+            # The same list in a resumed training: callbacks may create further variables.
+            self._untracked = untracked_variables(model, self._all_callbacks)
+        super().set_model(model)
+
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         params: Any = self.params or {}
         self._reject_more_batches(params.get("steps") or 0)  # `None` if Keras does not know it
         super().on_train_begin(logs)
         self._current_fingerprint()  # training may change attributes of the loss
         self._warned = False
-        self._unsaved = UnsavedAttributes([*self._all_callbacks, *objects_of_user(self.model)])
+        objects = [*self._all_callbacks, *objects_of_user(self.model)]
+        saved = [*self._saved_variables, *self.model.metrics_variables]
+        self._unsaved = UnsavedAttributes(objects, saved)
         self._trained_layers = TrainedLayers(self.model)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
@@ -207,7 +220,7 @@ class TrainingCheckpoint(LockedCallback):
         `fit` stores the result in `epoch_begin` before `on_epoch_begin` of the callbacks.
         """
         return {
-            "scalars": epoch_begin_scalars(self.model),
+            "scalars": epoch_begin_scalars(self._saved_variables),
             "callbacks": [get_state(callback) for callback in self.callbacks],
             "random": get_random_state(),
         }
@@ -255,8 +268,7 @@ class TrainingCheckpoint(LockedCallback):
             "metrics": metrics,
             "epoch_begin": None if metrics is None else self.epoch_begin,
         }
-        variables = saved_variables(self.model)
-        arrays = [keras.ops.convert_to_numpy(variable) for variable in variables]
+        arrays = [keras.ops.convert_to_numpy(variable) for variable in self._saved_variables]
         newest, previous = self._paths()
         if newest.exists() and not self._newest_is_damaged:
             os.replace(newest, previous)
@@ -315,7 +327,7 @@ class TrainingCheckpoint(LockedCallback):
 
     def _set_state(self, path: Path, arrays: list[np.ndarray], facts: SavedFacts) -> None:
         build_optimizer(self.model)
-        variables = saved_variables(self.model)
+        variables = self._saved_variables
         fingerprint = self._current_fingerprint()
         check_fingerprint(path, facts, fingerprint, self.steps_per_epoch, self.on_mismatch)
         check_variables(path, variables, arrays)
@@ -325,7 +337,9 @@ class TrainingCheckpoint(LockedCallback):
             self.step = self.step // facts["steps_per_epoch"] * self.steps_per_epoch
         reject_overwritten_averages(self.callbacks, facts, self.epochs)
         is_within_epoch = self.step % self.steps_per_epoch != 0
-        self.restored = RestoredState(self.model, self.callbacks, arrays, facts, is_within_epoch)
+        self.restored = RestoredState(
+            self.model, self.callbacks, variables, arrays, facts, is_within_epoch
+        )
         self.restored.apply()
         for data, state in zip(self._data_with_state, facts.get("data", ()), strict=False):
             data.set_state(state)
@@ -334,6 +348,10 @@ class TrainingCheckpoint(LockedCallback):
         self._saved_step = self.step
         self.stopped = facts["stopped"]
         self.history = facts["history"]
+
+    @property
+    def _saved_variables(self) -> list[Any]:
+        return saved_variables(self.model, self._untracked)
 
     @property
     def _data_with_state(self) -> list[Any]:

@@ -1,8 +1,9 @@
 """State of a training that Keras does not track: variables and attributes of users' objects."""
 
+import contextlib
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import keras
@@ -14,26 +15,55 @@ from keras_attn._layer.flatten_layers import flatten_layers
 _LIBRARIES = {"keras", "keras_attn", "tensorflow", "jax", "jaxlib", "torch", "numpy", "ml_dtypes"}
 
 
-def untracked_variables(model: keras.Model) -> list[Any]:
-    """Returns the variables that a training step may change and that Keras does not know.
+def untracked_variables(model: keras.Model, callbacks: Sequence[object] = ()) -> list[Any]:
+    """Returns the variables that a training may change and that Keras does not know.
 
-    These are attributes of layers and losses, such as the states of recurrent layers with
-    `stateful=True` or a `tf.Variable`, variables that a loss function reads from its module or an
-    enclosing function, and buffers of PyTorch modules. JAX cannot change them in a compiled step.
+    These are attributes of layers, losses and callbacks, such as the states of recurrent layers
+    with `stateful=True`, a `tf.Variable` or a second model; what loss functions and methods read
+    from their module or an enclosing function, such as a target network; and buffers of PyTorch
+    modules. JAX cannot change the variables of layers and losses in a compiled step.
 
     Args:
         model: Compiled `keras.Model`.
+        callbacks: List of callbacks. Those with `get_state` are left out. Defaults to `()`.
 
     Returns:
         List of `keras.Variable`, `tf.Variable` or `TorchBuffer`, in a fixed order.
     """
-    if keras.backend.backend() == "jax":
-        return []
-    kinds = _kinds_of_variables()
-    tracked = {id(variable) for variable in (*model.variables, *model.metrics_variables)}
-    variables = {id(value): value for value in _values(model) if isinstance(value, kinds)}
-    untracked = [variable for key, variable in variables.items() if key not in tracked]
-    return [*untracked, *torch_buffers(flatten_layers([model]))]
+    owners: list[object] = [item for item in callbacks if not hasattr(item, "get_state")]
+    if keras.backend.backend() != "jax":
+        owners = [*flatten_layers([model]), *_losses(model), *owners]
+    values = [value for owner in owners for value in _values(owner)]
+    variables = {id(item): item for value in values for item in variables_of(value)}
+    optimizers = [item for item in vars(model).values() if isinstance(item, keras.Optimizer)]
+    tracked = [*model.variables, *model.metrics_variables]
+    tracked += [
+        item for optimizer in (model.optimizer, *optimizers) for item in optimizer.variables
+    ]
+    for variable in tracked:
+        variables.pop(id(variable), None)
+    parts = [item for item in values if isinstance(item, keras.layers.Layer)]
+    return [*variables.values(), *torch_buffers(flatten_layers([model, *parts]))]
+
+
+def variables_of(value: Any) -> list[Any]:
+    """Returns the variables of a layer, optimizer, metric or generator, or of a list of these."""
+    if isinstance(value, (list, tuple)):
+        return [item for element in value for item in variables_of(element)]
+    if isinstance(value, dict):
+        return variables_of(list(value.values()))
+    if isinstance(value, (keras.layers.Layer, keras.Optimizer, keras.Metric)):
+        return list(value.variables)
+    if isinstance(value, keras.random.SeedGenerator):
+        return [value.state]
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        if isinstance(value, tf.random.Generator):
+            return [value.state]
+        if isinstance(value, tf.Variable):
+            return [value]
+    return [value] if isinstance(value, keras.Variable) else []
 
 
 class TrainedLayers:
@@ -75,23 +105,21 @@ def is_of_library(value: object) -> bool:
     return root in _LIBRARIES or (root in sys.stdlib_module_names and root != "__main__")
 
 
-def _values(model: keras.Model) -> Iterator[object]:
-    for owner in [*flatten_layers([model]), *_losses(model)]:
-        attributes = vars(owner).values() if hasattr(owner, "__dict__") else ()
-        if inspect.isfunction(owner):
-            used = inspect.getclosurevars(owner)
-            attributes = [*used.nonlocals.values(), *used.globals.values()]
-        for value in attributes:
-            yield from value if isinstance(value, (list, tuple)) else (value,)
+def _values(owner: object) -> Iterator[object]:
+    """Yields the attributes of an object, and what its function or methods read from outside."""
+    functions = [owner] if inspect.isfunction(owner) else []
+    if not functions and hasattr(owner, "__dict__"):
+        yield from vars(owner).values()
+        classes = [parent for parent in type(owner).__mro__ if not is_of_library(parent)]
+        attributes = [value for parent in classes for value in vars(parent).values()]
+        functions = [
+            value for value in map(inspect.unwrap, attributes) if inspect.isfunction(value)
+        ]
+    for function in functions:
+        with contextlib.suppress(ValueError):  # a variable of an enclosing function has no value
+            used = inspect.getclosurevars(function)
+            yield from (*used.nonlocals.values(), *used.globals.values())
 
 
 def _losses(model: keras.Model) -> list[object]:
     return [loss for loss in keras.tree.flatten(model.loss) if loss is not None]
-
-
-def _kinds_of_variables() -> tuple[type, ...]:
-    if keras.backend.backend() != "tensorflow":
-        return (keras.Variable,)
-    import tensorflow as tf
-
-    return keras.Variable, tf.Variable

@@ -1,5 +1,8 @@
 """Variables and attributes that Keras does not track, in trainings that resume."""
 
+import random
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -187,3 +190,182 @@ def test_buffers_of_pytorch_modules_are_restored(kind, tmp_path):
     np.testing.assert_array_equal(received, expected)
     for name, buffer in buffers.items():
         assert torch.equal(restored[name], buffer), name
+
+
+def regression(kind=keras.Model):
+    inputs = keras.Input((4,))
+    model = kind(inputs, keras.layers.Dense(1)(inputs))
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    return model
+
+
+def interrupt_and_resume(build, directory):
+    """Returns the weights without and with an interruption, and the warnings of the resumption."""
+
+    def train(directory=None, *more):
+        keras.utils.set_random_seed(3)
+        model, callbacks, extra = build()
+        arguments = {"directory": directory, "epochs": 3, "save_steps": 1, "verbose": 0}
+        fit(model, SumBatches(), callbacks=[*callbacks, *more], **arguments)
+        return [*model.get_weights(), *map(keras.ops.convert_to_numpy, extra)]
+
+    expected = train()
+    with pytest.raises(KeyboardInterrupt):
+        train(directory, InterruptAt(SumBatches.steps_per_epoch + 2))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        received = train(directory)
+    messages = [str(each.message) for each in caught]
+    return expected, received, [each for each in messages if "begin again" in each]
+
+
+class TrainsAnother(keras.callbacks.Callback):
+    """Trains a second model and averages the weights of the first one."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.critic = regression()
+        self.average = [keras.Variable(np.zeros(each.shape, "float32")) for each in model.weights]
+
+    def on_train_batch_end(self, batch, logs=None):
+        ones = np.ones((2, 4), "float32"), np.full((2, 1), batch, "float32")
+        self.critic.train_on_batch(*ones)
+        for average, weight in zip(self.average, self.model.weights, strict=True):
+            average.assign(0.5 * average + 0.5 * weight)
+
+
+def callback_with_variables():
+    model = regression()
+    callback = TrainsAnother(model)
+    return model, [callback], [*callback.critic.weights, *callback.average]
+
+
+def target_network():
+    target = regression()
+
+    class Student(keras.Model):
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+            return keras.ops.mean((y_pred - y - target(x)) ** 2)
+
+    class MoveTarget(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            for slow, fast in zip(target.variables, self.model.variables, strict=True):
+                slow.assign(0.5 * slow + 0.5 * fast)
+
+    return regression(Student), [MoveTarget()], target.variables
+
+
+def generator_of_tensorflow():
+    import tensorflow as tf
+
+    class Noise(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.generator = tf.random.Generator.from_seed(7)
+
+        def call(self, inputs):
+            return inputs + self.generator.normal(tf.shape(inputs))
+
+    model = keras.Sequential([keras.Input((4,)), Noise(), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.01), "mse")
+    return model, [], []
+
+
+SAVED = {
+    "callback with variables": callback_with_variables,
+    "target network of a closure": target_network,
+    "generator of TensorFlow": generator_of_tensorflow,
+}
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_variables_of_other_objects_are_restored(name, tmp_path):
+    if name == "generator of TensorFlow" and keras.backend.backend() != "tensorflow":
+        pytest.skip("needs TensorFlow")
+    if name == "target network of a closure" and keras.backend.backend() == "jax":
+        pytest.skip("a compiled step of JAX does not see that a callback changes variables")
+    expected, received, messages = interrupt_and_resume(SAVED[name], tmp_path)
+    assert not messages
+    for one, other in zip(received, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+class CallbackWithState(keras.callbacks.Callback):
+    """Changes an object that `change` describes in each step."""
+
+    def __init__(self, state, change):
+        super().__init__()
+        self.state, self.change = state, change
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.change(self.state)
+
+
+def step_of_pytorch():
+    import torch
+
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.Adam([parameter])
+
+    def change(optimizer):
+        parameter.grad = torch.ones(2)
+        optimizer.step()
+
+    return optimizer, change
+
+
+def generator_of_pytorch():
+    import torch
+
+    return torch.Generator(), lambda generator: torch.rand(2, generator=generator)
+
+
+def tensor_of_pytorch():
+    import torch
+
+    return torch.zeros(2), lambda tensor: tensor.add_(1)
+
+
+STATES = {
+    "NumPy generator": lambda: (np.random.default_rng(0), lambda state: state.normal()),
+    "NumPy random state": lambda: (np.random.RandomState(0), lambda state: state.normal()),
+    "Python random": lambda: (random.Random(0), lambda state: state.random()),
+    "model of a list that grows": lambda: ([], lambda state: state.append(regression())),
+    "PyTorch optimizer": step_of_pytorch,
+    "PyTorch generator": generator_of_pytorch,
+    "PyTorch tensor": tensor_of_pytorch,
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_changed_objects_without_variables_are_named(name, tmp_path):
+    if name.startswith("PyTorch") and keras.backend.backend() != "torch":
+        pytest.skip("needs PyTorch")
+
+    def build():
+        return regression(), [CallbackWithState(*STATES[name]())], []
+
+    messages = interrupt_and_resume(build, tmp_path)[2]
+    assert len(messages) == 1 and "changed attributes CallbackWithState.state" in messages[0]
+
+
+def test_state_of_a_generator_of_a_layer_is_named(tmp_path):
+    class Noise(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.generator = np.random.default_rng(0)
+            self.last = None
+
+        def call(self, inputs):
+            self.last = inputs + self.generator.normal()
+            return self.last
+
+    def build():
+        model = keras.Sequential([keras.Input((4,)), Noise(), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.01), "mse", run_eagerly=True)
+        return model, [], []
+
+    if keras.backend.backend() == "jax":
+        pytest.skip("JAX traces the step, so the number is drawn once")
+    messages = interrupt_and_resume(build, tmp_path)[2]
+    assert len(messages) == 1 and "changed attributes Noise.generator, which" in messages[0]
