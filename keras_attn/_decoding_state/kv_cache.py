@@ -154,17 +154,17 @@ def own_slots(batch: int | Tensor, beam_width: int) -> Tensor:
     Returns:
         Float32 tensor of shape `(batch, beam_width, beam_width)`.
     """
-    others = scores_of_mask(ops.eye(beam_width, dtype="bool"))
-    return ops.zeros((batch, 1, 1), dtype="float32") + others
+    scores = scores_of_mask(ops.eye(beam_width, dtype="bool"))
+    return ops.zeros((batch, 1, 1), dtype="float32") + scores
 
 
 def new_ancestor_bias(
-    own: Tensor, capacity: int, growing: bool | None = None, used: Tensor | None = None
+    own_bias: Tensor, capacity: int, growing: bool | None = None, used: Tensor | None = None
 ) -> Tensor:
     """Creates the ancestor bias of a new cache.
 
     Args:
-        own: Tensor returned by `own_slots`.
+        own_bias: Tensor returned by `own_slots`.
         capacity: Int, see `new_cache`.
         growing: Bool, see `new_cache`.
         used: Boolean tensor of shape `(batch, slots)` for slots that all beams share, such as the
@@ -174,7 +174,7 @@ def new_ancestor_bias(
     Returns:
         The ancestor bias.
     """
-    rows, beam_width = ops.shape(own)[0] * own.shape[1], own.shape[1]
+    rows, beam_width = ops.shape(own_bias)[0] * own_bias.shape[1], own_bias.shape[1]
     ancestor_bias = growing_buffer.new_buffer((rows, 1), (), "float32", capacity, growing)
     ancestor_bias = ancestor_bias + MASKED_SCORE
     if used is None:
@@ -184,26 +184,26 @@ def new_ancestor_bias(
 
 
 def extend_ancestor_bias(
-    ancestor_bias: Tensor, own: Tensor, slot: int | Tensor, growing: bool | None = None
+    ancestor_bias: Tensor, own_bias: Tensor, slot: int | Tensor, growing: bool | None = None
 ) -> Tensor:
     """Adds the slots of one step to the ancestor bias.
 
     Args:
         ancestor_bias: Tensor returned by `new_ancestor_bias`.
-        own: Tensor returned by `own_slots`.
+        own_bias: Tensor returned by `own_slots`.
         slot: Scalar int32 tensor, number of slots in use.
         growing: Bool, see `new_cache`.
 
     Returns:
         The new ancestor bias.
     """
-    beam_width = own.shape[1]
-    own = ops.reshape(own, (-1, 1, beam_width))  # (B*K, 1, K)
-    return growing_buffer.extend(ancestor_bias, own, slot, growing)
+    beam_width = own_bias.shape[1]
+    own_bias = ops.reshape(own_bias, (-1, 1, beam_width))  # (B*K, 1, K)
+    return growing_buffer.extend(ancestor_bias, own_bias, slot, growing)
 
 
-def reshape_ancestor_bias(ancestor_bias: Tensor, own: Tensor) -> Tensor:
+def reshape_ancestor_bias(ancestor_bias: Tensor, own_bias: Tensor) -> Tensor:
     """Reshapes the ancestor bias to `(batch, 1, beams, slots)`, the axes of the scores."""
     slots = ops.shape(ancestor_bias)[2]
     slots = slots if isinstance(slots, int) else -1  # -1 cannot be inferred for an empty batch
-    return ops.reshape(ancestor_bias, (ops.shape(own)[0], 1, own.shape[1], slots))
+    return ops.reshape(ancestor_bias, (ops.shape(own_bias)[0], 1, own_bias.shape[1], slots))

@@ -30,17 +30,17 @@ def fill_docstring(base: type) -> Callable[[Class], Class]:
 
     def section(match: re.Match[str]) -> str:
         title = _SECTIONS[match[2]]
-        found = re.search(rf"^{title}:\n(.*?)(?=^\S|\Z)", docstring, re.DOTALL | re.MULTILINE)
-        assert found is not None, f"{base.__name__} documents no {title}."
-        text = re.sub(r"\A    decoder: .*\n(?:     .*\n)*", "", found[1].rstrip())
+        section = re.search(rf"^{title}:\n(.*?)(?=^\S|\Z)", docstring, re.DOTALL | re.MULTILINE)
+        assert section is not None, f"{base.__name__} documents no {title}."
+        text = re.sub(r"\A    decoder: .*\n(?:     .*\n)*", "", section[1].rstrip())
         return _indented(text, match[1][4:])
 
     inherited = option_names(base) if dataclasses.is_dataclass(base) else []
 
     def decorator(cls: Class) -> Class:
         def options(match: re.Match[str]) -> str:
-            own = [each for each in dataclasses.fields(cls) if each.name not in inherited]
-            return _indented(describe_options(own), match[1])
+            own_fields = [field for field in dataclasses.fields(cls) if field.name not in inherited]
+            return _indented(describe_options(own_fields), match[1])
 
         text = re.sub(r"^( +)\{\{options\}\}$", options, cls.__doc__ or "", flags=re.MULTILINE)
         cls.__doc__ = re.sub(r"^( +)\{\{(\w+)\}\}$", section, text, flags=re.MULTILINE)

@@ -56,13 +56,13 @@ class Layer(BuildHook, keras.layers.Layer):
         low_rank_updates = kwargs.pop(LORA, {})  # of a configuration, see `get_config`
         unknown = sorted(set(kwargs) - set(LayerArguments.__annotations__) - {"input_dim"})
         if unknown:
-            known = [*self._argument_names(), *sorted(LayerArguments.__annotations__)]
+            names = [*self._argument_names(), *sorted(LayerArguments.__annotations__)]
             received = ", ".join(f"{name}={kwargs[name]!r}" for name in unknown)
-            advice = [each for name in unknown if (each := self._advice_for(name))]
+            advice = [hint for name in unknown if (hint := self._advice_for(name))]
             advice = " ".join(advice) or "Use one of these."
             raise ValueError(
                 f"Expected arguments of {type(self).__name__}: "
-                f"{', '.join(known)}. Received: {received}. {advice}"
+                f"{', '.join(names)}. Received: {received}. {advice}"
             )
         super().__init__(**kwargs)
         self._low_rank_updates = low_rank_updates
@@ -165,7 +165,7 @@ class Layer(BuildHook, keras.layers.Layer):
         with keras.StatelessScope(state_mapping=mapping, collect_losses=return_losses) as scope:
             outputs = self(*args, **kwargs)
             losses = self.losses if return_losses else None
-        new_values = [scope.get_current_value(each) for each in self.non_trainable_variables]
+        new_values = [scope.get_current_value(weight) for weight in self.non_trainable_variables]
         return (outputs, new_values, losses) if return_losses else (outputs, new_values)
 
     def rematerialized_call(

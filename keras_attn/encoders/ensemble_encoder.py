@@ -53,8 +53,8 @@ class EnsembleEncoder(Layer):
         self.supports_masking = True
         self.encoders = list_of_layers("encoders", encoders, keras.layers.Layer)
         sizes = {get_vocabulary_size(encoder) for encoder in self.encoders} - {None}
-        known = sorted(size for size in sizes if size is not None)
-        self.vocabulary_size = _agreed("vocabulary_size", known or [None])
+        known_sizes = sorted(size for size in sizes if size is not None)
+        self.vocabulary_size = _agreed("vocabulary_size", known_sizes or [None])
         self.pad_token_id = self._shared("pad_token_id", 0)
         self.start_token_id = self._shared("start_token_id", None)
         self.end_token_id = self._shared("end_token_id", None)
@@ -97,16 +97,16 @@ class EnsembleEncoder(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        encoders = [deserialize_shared(each) for each in config["encoders"]]
+        encoders = [deserialize_shared(part) for part in config["encoders"]]
         return cls(**{**config, "encoders": encoders})
 
 
 def _agreed(name, values):
     """Returns the value shared by all encoders, or raises a `ValueError`."""
-    first, *others = values
-    if any(value != first for value in others):
+    first, *more_values = values
+    if any(value != first for value in more_values):
         raise ValueError(
             f"Expected encoders with the same {name}. Received: encoders with "
-            f"{name}={[first, *others]}."
+            f"{name}={[first, *more_values]}."
         )
     return first

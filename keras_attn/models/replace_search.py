@@ -53,12 +53,12 @@ def replace_search(
             f"Expected search_class to be a subclass of Search. Received: {search_class=}. Pass a "
             "class, such as BeamDecoder."
         )
-    known = _arguments(search_class)
-    unknown = sorted(set(settings) - known)
+    allowed = _arguments(search_class)
+    unknown = sorted(set(settings) - allowed)
     if unknown:
-        raise ValueError(unknown_arguments_problem(search_class.__name__, unknown, known))
+        raise ValueError(unknown_arguments_problem(search_class.__name__, unknown, allowed))
     config = search.get_config()
-    arguments = {name: value for name, value in config.items() if name in known}
+    arguments = {name: value for name, value in config.items() if name in allowed}
     if search.suppressed_token_ids == search.default_suppressed_token_ids:
         del arguments["suppressed_token_ids"]
     parameter = inspect.signature(search_class.__init__).parameters.get("beam_width")
@@ -81,9 +81,9 @@ def _arguments(search_class: type[Search]) -> set[str]:
     """Returns the names of the constructor arguments of a search class, except `decoder`."""
     parameters = {
         name
-        for each in search_class.__mro__
-        if issubclass(each, Search)
-        for name, parameter in inspect.signature(each.__init__).parameters.items()
+        for class_ in search_class.__mro__
+        if issubclass(class_, Search)
+        for name, parameter in inspect.signature(class_.__init__).parameters.items()
         if parameter.kind
         in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     }

@@ -203,15 +203,15 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
 
     def _rest(self, inputs, memory):
         """Applies cross-attention and the feed-forward network. Returns outputs and weights."""
-        outputs, found = inputs, [cast(Tensor | None, None)]
+        outputs, weights = inputs, [cast(Tensor | None, None)]
         if self.cross_attention:
 
             def attend(x):
-                context, found[0] = self.cross_attention_layer.attend(x, memory)
+                context, weights[0] = self.cross_attention_layer.attend(x, memory)
                 return context
 
             outputs = self._residual(inputs, self.memory_norm, attend)
-        return self._residual(outputs, self.feed_forward_norm, self.feed_forward), found[0]
+        return self._residual(outputs, self.feed_forward_norm, self.feed_forward), weights[0]
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "cross_attention": self.cross_attention}

@@ -94,19 +94,19 @@ def batches_of_other_sizes(
     sizes, results = {}, []
     failed: dict[Group, tuple[list[int], Exception | None]] = {}
     for group, candidates in zip(groups, choices, strict=True):
-        found, batches, error = first_that_runs(group, candidates)
-        sizes |= found
+        working, batches, error = first_that_runs(group, candidates)
+        sizes |= working
         results += batches
-        if not found:
+        if not working:
             failed[group] = candidates, error
     rows = groups[0]
-    for group in [each for each in failed if each != rows]:
+    for group in [group for group in failed if group != rows]:
         # An axis may need the size of the batch axis, as in a matrix `(nodes, nodes)`.
         if rows in failed and _size(arrays, group) == _size(arrays, rows):
-            found, batches, _ = first_that_runs((*rows, *group), failed[rows][0])
-            sizes |= found
+            working, batches, _ = first_that_runs((*rows, *group), failed[rows][0])
+            sizes |= working
             results += batches
-            if found:
+            if working:
                 del failed[rows], failed[group]
     fixed = {}
     names = list(inputs)
@@ -149,13 +149,13 @@ def _axes_that_change_together(
     inputs: Mapping[str, keras.KerasTensor], arrays: Sequence[np.ndarray]
 ) -> tuple[Group, ...]:
     """Returns groups of axes, the batch axes first. A group is a tuple of (input number, axis)."""
-    rows, others = [], {}
+    rows, groups = [], {}
     for number, (value, array) in enumerate(zip(inputs.values(), arrays, strict=True)):
         for axis, size in enumerate(value.shape):
             if size is None:
-                same = others.setdefault(array.shape[axis], []) if axis else rows
+                same = groups.setdefault(array.shape[axis], []) if axis else rows
                 same.append((number, axis))
-    return tuple(tuple(group) for group in (rows, *others.values()) if group)
+    return tuple(tuple(group) for group in (rows, *groups.values()) if group)
 
 
 def _candidates(size: int, taken: set[int]) -> list[int]:

@@ -163,7 +163,7 @@ class ArraySources:
                 f"model does not fix. Received: arrays of shapes {shapes}. {reason}. Create the "
                 "GenerationModel with inputs=keras.Input(shape, name=...) of the fixed size."
             )
-        others = [
+        more_sizes = [
             {
                 (number, axis): size
                 for number, array in enumerate(batch)
@@ -172,7 +172,7 @@ class ArraySources:
             }
             for batch, _ in batches
         ]
-        self._sizes = [{}, *others]
+        self._sizes = [{}, *more_sizes]
 
     def __len__(self) -> int:
         return max(ROWS, len(self._arrays[0]))

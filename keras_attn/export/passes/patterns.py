@@ -20,7 +20,7 @@ def match(
     pattern: Pattern,
     name: str,
     producers: "Mapping[str, onnx.NodeProto]",
-    found: dict[str, str] | None = None,
+    bound: dict[str, str] | None = None,
 ) -> dict[str, str] | None:
     """Matches the expression that computes a value.
 
@@ -28,15 +28,15 @@ def match(
         pattern: Pattern, see the docstring of this module.
         name: String, name of the value.
         producers: Dict from the names of values to the nodes that compute them.
-        found: Dict from variables that are already matched to names of values, or `None`. Defaults
+        bound: Dict from variables that are already matched to names of values, or `None`. Defaults
             to `None`.
 
     Returns:
         Dict from variables to names of values, or `None` if the expression does not match.
     """
-    found = {} if found is None else found
+    bound = {} if bound is None else bound
     if isinstance(pattern, str):
-        return None if found.get(pattern, name) != name else {**found, pattern: name}
+        return None if bound.get(pattern, name) != name else {**bound, pattern: name}
     operator, *operands = pattern
     node = producers.get(name)
     if node is None or node.op_type != operator or len(node.input) < len(operands):
@@ -44,7 +44,7 @@ def match(
     inputs = list(node.input)[: len(operands)]
     orders = [inputs, inputs[::-1]] if operator in COMMUTATIVE else [inputs]
     for order in orders:
-        result = found
+        result = bound
         for operand, value in zip(operands, order, strict=True):
             result = None if result is None else match(operand, value, producers, result)
         if result is not None:

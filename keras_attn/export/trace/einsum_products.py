@@ -40,12 +40,12 @@ def _einsum(graph: Graph, node: Node, name: str, args: Sequence[object]) -> None
     writer = _Writer(graph, types[0])
     operands = []
     for index, (value, labels) in enumerate(zip(inputs, terms, strict=True)):
-        others = {
+        kept = {
             *result,
             *(label for term in terms[:index] + terms[index + 1 :] for label in term),
         }
         sizes = dict(zip(labels, _sizes(graph, value), strict=False))
-        operands.append(writer.sum(_Tensor(value, labels, sizes), others))
+        operands.append(writer.sum(_Tensor(value, labels, sizes), kept))
     product = operands[0]
     if len(operands) == 2:
         product = writer.product(operands[0], operands[1], result)

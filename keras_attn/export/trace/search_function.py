@@ -129,7 +129,7 @@ class SearchFunction:
         if alignments is not None:
             self.search.return_alignments = alignments
         languages = getattr(target_tokenizer or source_tokenizer, "languages", {}).values()
-        self.target_prefix = target_prefix or any(each.target_start for each in languages)
+        self.target_prefix = target_prefix or any(language.target_start for language in languages)
         self.is_stochastic = self.search.is_stochastic
         self.source = None
         if has_ids:
@@ -205,7 +205,7 @@ class SearchFunction:
         import tensorflow as tf
 
         specs = [
-            *(tf.TensorSpec(each.shape, each.dtype, name) for name, each in self.inputs.items()),
+            *(tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in self.inputs.items()),
             *(tf.TensorSpec((), dtype, name) for name, dtype in INPUTS.items()),
         ]
         if self.target_prefix:
@@ -220,7 +220,7 @@ class SearchFunction:
         sizes = {"hypotheses": self.search.num_hypotheses}
         options: Dimensions = dict.fromkeys(INPUTS, ())
         return {
-            **{name: axis_names(name, each.shape) for name, each in self.inputs.items()},
+            **{name: axis_names(name, spec.shape) for name, spec in self.inputs.items()},
             SOURCE_IDS: ("batch", "source_length"),
             **options,
             "prefix_ids": ("batch", "prefix_length"),
@@ -257,7 +257,7 @@ def _inputs(source: SymbolicInputs) -> dict[str, keras.KerasTensor]:
             f"{[*SEARCH_INPUTS, *OUTPUTS]}. Received: {taken}. Create each with keras.Input(..., "
             "name=...) of another name."
         )
-    fixed = {name: each.shape for name, each in inputs.items() if each.shape[0] is not None}
+    fixed = {name: spec.shape for name, spec in inputs.items() if spec.shape[0] is not None}
     if fixed:
         raise ValueError(
             f"Expected inputs of any batch size. Received: {fixed}. Create each with "
