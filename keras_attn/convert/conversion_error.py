@@ -25,14 +25,14 @@ class ConversionError(ValueError):
 
 
 class Problems:
-    """Collects the errors of independent checks, so that one error reports all of them."""
+    """Collects errors from independent checks, so that one error reports all."""
 
     def __init__(self) -> None:
         self._messages: list[str] = []
 
     @contextlib.contextmanager
     def collect(self) -> Iterator[None]:
-        """Context manager that keeps a `ConversionError` of its block for `raise_all`."""
+        """Context manager that keeps a `ConversionError` from its block for `raise_all`."""
         try:
             yield
         except ConversionError as error:

@@ -129,16 +129,15 @@ def _clean_up(tokenizer, files, library):
 
 def _around(tokenizer):
     """Returns tuples with the ids before and after a text."""
-    text, whole = "", []
-    for text in PROBES:
+    encoded = {text: tokenizer.encode(text).ids for text in PROBES}
+    for text, whole in encoded.items():
         ids = tokenizer.encode(text, add_special_tokens=False).ids
-        whole = tokenizer.encode(text).ids
         for first in range(len(whole) - len(ids) + 1):
             if ids and whole[first : first + len(ids)] == ids:
                 return tuple(whole[:first]), tuple(whole[first + len(ids) :])
     raise ConversionError(
-        f"Expected a tokenizer that encodes one of the texts {PROBES}. Received: ids={whole} "
-        f"for {text!r}. The tokenizer cannot be converted."
+        f"Expected a tokenizer that encodes one of the texts {PROBES}. Received: ids={encoded}. "
+        "The tokenizer cannot be converted."
     )
 
 

@@ -92,8 +92,8 @@ def verify(
     torch, transformers = _libraries()
     if not isinstance(model, GenerationModel):
         arguments = (torch, transformers, folder, model, num_sources, length, seed)
-        found, expected, same = _encoder_outputs(*arguments)
-        difference = float(np.abs(found - expected).max())
+        logits, expected, same = _encoder_outputs(*arguments)
+        difference = float(np.abs(logits - expected).max())
         scale = float(np.abs(expected).max())
         return _checked(Verification(num_sources, difference, scale, float(np.mean(same))))
     is_language_model = model.encoder is None
@@ -109,12 +109,12 @@ def verify(
     targets = random.integers(_first(model.search), target_size, (num_sources, 6)).astype("int32")
     with torch.no_grad():
         if is_language_model:
-            found = np.array(model.decoder(sources))
+            logits = np.array(model.decoder(sources))
             expected = original(_tensor(torch, sources)).logits.numpy()
             inputs = {"input_ids": _tensor(torch, sources)}
         else:
             encoder: Any = model.encoder
-            found = np.array(model.decoder(targets, **encoder(sources)))
+            logits = np.array(model.decoder(targets, **encoder(sources)))
             mask = sources != encoder.pad_token_id
             inputs = {"input_ids": _tensor(torch, sources), "attention_mask": _tensor(torch, mask)}
             decoder_inputs = {"decoder_input_ids": _tensor(torch, targets), "use_cache": False}
@@ -124,14 +124,13 @@ def verify(
             **inputs, num_return_sequences=1, **({"max_new_tokens": limit} if limit else {})
         ).numpy()
     ids = ids[:, sources.shape[1] if is_language_model else 1 :]
-    is_possible = found > _IMPOSSIBLE
-    difference = float(np.abs(found - expected)[is_possible].max())
+    is_possible = logits > _IMPOSSIBLE
+    difference = float(np.abs(logits - expected)[is_possible].max())
     scale = float(np.abs(expected[is_possible]).max())
     results = model.search(**model.source_encoder(sources), max_length=limit)
-    own_ids = np.array(results["token_ids"])[:, 0]
-    equal = [
-        _trim(a, model.search) == _trim(b, model.search) for a, b in zip(own_ids, ids, strict=True)
-    ]
+    converted_ids = np.array(results["token_ids"])[:, 0]
+    pairs = zip(converted_ids, ids, strict=True)
+    equal = [_trim(a, model.search) == _trim(b, model.search) for a, b in pairs]
     result = Verification(num_sources, difference, scale, float(np.mean(equal)))
     if model.search.is_stochastic:
         result = dataclasses.replace(result, equal=1.0)  # random samples differ
@@ -206,16 +205,16 @@ def _encoder_outputs(
 
     Args:
         torch, transformers: The modules.
-        folder: Path of the checkpoint.
+        folder: Checkpoint path.
         model: The converted functional model.
         num_sources: Int, number of sources.
-        length: Int, number of ids of the longest source.
-        seed: Int, seed of the sources.
+        length: Int, length of the longest source.
+        seed: Int, seed for the sources.
 
     Returns:
-        Tuple of the outputs of the converted model, the outputs of the original, and a boolean
-        array that marks the sources for which both models have the same most probable classes. The
-        outputs are logits, or vectors of an encoder without a head, at unmasked positions.
+        Tuple with the converted model's outputs, the original's outputs, and a boolean array that
+        marks the sources with the same most probable classes in both. The outputs are logits, or
+        vectors for an encoder without a head, at unmasked positions.
     """
     config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
     name = (config.get("architectures") or ["AutoModel"])[0]

@@ -1,4 +1,4 @@
-"""Figures that Matplotlib does not keep open, fonts for all scripts, and sizes of texts."""
+"""Figures that Matplotlib does not keep open, fonts for all scripts, and text sizes."""
 
 import textwrap
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from keras_attn.visualize.alignment_tokens import shortened, visible_text
 
 
 def import_matplotlib() -> Any:
-    """Returns the package `matplotlib` with the modules that pictures need, except `pyplot`."""
+    """Returns `matplotlib` with the modules needed for figures, except `pyplot`."""
     try:
         import matplotlib
         import matplotlib.backends.backend_agg
@@ -21,7 +21,7 @@ def import_matplotlib() -> Any:
 
 
 def font_families(texts: Iterable[str]) -> list[str]:
-    """Returns the default fonts, followed by installed fonts for characters that they lack.
+    """Returns the default fonts, followed by installed fonts for missing characters.
 
     Matplotlib searches the fonts in this order. If no installed font contains a character,
     Matplotlib draws a box and warns.

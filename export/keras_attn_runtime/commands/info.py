@@ -55,8 +55,8 @@ def _lines(entries: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield from _lines(value, f"{indent}  ")
         elif is_list(value) and value and all(map(is_object, value)):
             yield f"{indent}{key}:"
-            for each in value:
-                yield f"{indent}  {_tensor(each)}"
+            for tensor in value:
+                yield f"{indent}  {_tensor(tensor)}"
         else:
             yield f"{indent}{key}: {value if isinstance(value, str) else json.dumps(value)}"
 

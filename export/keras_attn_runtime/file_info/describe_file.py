@@ -1,4 +1,4 @@
-"""Describes a model file or directory of any known format."""
+"""Describes a model file or directory in any known format."""
 
 import base64
 import binascii
@@ -33,7 +33,7 @@ CHECKSUMS = (
     f"{PREFIX}start",
 )
 LONGEST_TEXT = 200
-"""Maximum number of characters of a metadata value that are shown."""
+"""Maximum number of characters to show for a metadata value."""
 
 
 def describe_file(path: str | PathLike[str]) -> dict[str, Any]:
@@ -47,9 +47,9 @@ def describe_file(path: str | PathLike[str]) -> dict[str, Any]:
 
     Returns:
         JSON-serializable dict with the string `kind` and, depending on the format, `inputs`,
-        `outputs` and `signatures` (`name`, `dtype`, `shape` and `optional` of each tensor),
-        `precision`, `weights` (number of elements by dtype), `format`, `settings`, `tokenizers` (of
-        source and target), `metadata`, `versions`, `producer`, `opsets`, `checksum`.
+        `outputs` and `signatures` (`name`, `dtype`, `shape` and `optional` for each tensor),
+        `precision`, `weights` (number of elements by dtype), `format`, `settings`, `tokenizers`
+        (for source and target), `metadata`, `versions`, `producer`, `opsets`, `checksum`.
 
     Raises:
         OSError: if the file does not exist or cannot be read.
@@ -109,7 +109,7 @@ def _describe_onnx(path: Path) -> dict[str, Any]:
 
 
 def _describe_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the entries of keras-attn, parsed as JSON, and all other entries as strings."""
+    """Returns keras-attn entries, parsed as JSON, and all other entries as strings."""
     description: dict[str, Any] = {}
     texts: dict[str, str] = {}
     tokenizers: dict[str, dict[str, Any]] = {}
@@ -132,7 +132,7 @@ def _describe_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _tokenizer_options(side: object, number: object) -> dict[str, Any]:
-    """Returns the options of a tokenizer, with their defaults, except those that have no effect."""
+    """Returns tokenizer options, with their defaults, except those without effect."""
     if not is_object(side):
         return {}
     # Before format 3, a `tokenizer.json` found all special tokens in texts.

@@ -1,4 +1,4 @@
-"""Inputs, outputs, metadata and weights of an ONNX file."""
+"""Inputs, outputs, metadata and weights in an ONNX file."""
 
 import collections
 import math
@@ -30,7 +30,7 @@ DTYPES = dict(
         start=1,
     )
 )
-"""`TensorProto.DataType` of the ONNX specification."""
+"""`TensorProto.DataType` in the ONNX specification."""
 
 EXTERNAL = 1
 """Value of `TensorProto.DataLocation` for weights in another file."""
@@ -50,7 +50,7 @@ class OnnxFile:
         producer: string, name and version of the program that wrote the file; may be empty.
         num_weights: `collections.Counter` of elements by dtype, over the graph and all its
             subgraphs.
-        matrix_dtypes: set of the dtypes of weights with at least two axes.
+        matrix_dtypes: set of dtypes, for weights with at least two axes.
         has_external_data: bool, whether weights are in another file.
     """
 
@@ -65,7 +65,7 @@ class OnnxFile:
 
     @property
     def precision(self) -> str | None:
-        """The lowest precision of the matrices, such as "int8"; `None` without matrices."""
+        """The lowest matrix precision, such as "int8"; `None` without matrices."""
         return lowest_precision(self.matrix_dtypes)
 
     @classmethod
@@ -134,7 +134,7 @@ class OnnxFile:
                         self._read_graph(content, depth + 1)
 
     def _read_tensor(self, tensor: Value) -> str:
-        """Counts the elements of a `TensorProto` and returns its name."""
+        """Counts the elements in a `TensorProto` and returns its name."""
         dims: list[int] = []
         dtype, name = "undefined", ""
         for number, value in read_fields(tensor):
@@ -176,7 +176,7 @@ def _dtype(value: Value) -> str:
 
 
 def _read_axis(axis: Value) -> int | str | None:
-    """Returns the size of an axis, its name if it is dynamic, or `None` if it has neither."""
+    """Returns an axis's size, its name if it is dynamic, or `None` if it has neither."""
     for number, value in read_fields(axis):
         if number == 1:
             return signed(value)

@@ -10,9 +10,9 @@ PRECISIONS = {
     "float32": "float32",
     "float64": "float64",
 }
-"""Maps the dtype of matrices to the precision of a file, in order of increasing precision."""
+"""Maps matrix dtypes to file precisions, in order of increasing precision."""
 
 
 def lowest_precision(dtypes: Set[str]) -> str | None:
-    """Returns the lowest precision of matrices, such as "int8"; `None` without matrices."""
-    return next((PRECISIONS[each] for each in PRECISIONS if each in dtypes), None)
+    """Returns the lowest matrix precision, such as "int8"; `None` without matrices."""
+    return next((PRECISIONS[dtype] for dtype in PRECISIONS if dtype in dtypes), None)

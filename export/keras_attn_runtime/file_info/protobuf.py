@@ -1,4 +1,4 @@
-"""The wire format of protobuf messages."""
+"""The protobuf wire format."""
 
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -6,23 +6,23 @@ from typing import TypeAlias
 from keras_attn_runtime.errors import ModelFileError
 
 Value: TypeAlias = int | memoryview
-"""The value of a field: a number, or the bytes of a string, a message or packed numbers."""
+"""A field value: a number, or the bytes of a string, a message or packed numbers."""
 
 EMPTY = memoryview(b"")
-"""The default of a string or a message."""
+"""The default for a string or a message."""
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 _FIXED_SIZES = {FIXED64: 8, FIXED32: 4}
 
 
 def read_fields(message: Value) -> Iterator[tuple[int, Value]]:
-    """Yields the fields of a serialized message, without parsing nested messages.
+    """Yields the fields in a serialized message, without parsing nested messages.
 
     Args:
         message: memoryview of bytes. An int raises an error.
 
     Yields:
-        Tuples of the field number and its value.
+        Tuples with a field number and its value.
 
     Raises:
         ModelFileError: if `message` is a number, or bytes that are not a protobuf message.
@@ -66,20 +66,20 @@ def read_integers(value: Value) -> list[int]:
 
 
 def integer(value: Value) -> int:
-    """Returns the value of a numeric field."""
+    """Returns a numeric field's value."""
     if not isinstance(value, int):
         raise _malformed("bytes in the place of a number")
     return value
 
 
 def signed(value: Value) -> int:
-    """Returns the signed 64-bit integer of a varint."""
+    """Converts a varint to a signed 64-bit integer."""
     value = integer(value)
     return value - 2**64 if value >= 2**63 else value
 
 
 def text(value: Value) -> str:
-    """Decodes the value of a field as UTF-8."""
+    """Decodes a field's value as UTF-8."""
     if isinstance(value, int):
         raise _malformed("a number in the place of a string")
     return bytes(value).decode("utf-8", "replace")

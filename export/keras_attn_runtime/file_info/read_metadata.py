@@ -1,4 +1,4 @@
-"""Reads the metadata of exported files without the engine that runs them."""
+"""Reads metadata from exported files without the engine that runs them."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def read_onnx_file(path: Path) -> OnnxFile:
     """Reads an ONNX file and compares it with its checksums.
 
     Args:
-        path: path of the file.
+        path: file path.
 
     Returns:
         `OnnxFile`.
@@ -48,14 +48,14 @@ def read_onnx_file(path: Path) -> OnnxFile:
 
 
 def read_exported_file(path: Path) -> tuple[dict[str, str], Settings]:
-    """Reads the metadata of an ONNX or LiteRT file that keras-attn exported.
+    """Reads the metadata from an ONNX or LiteRT file that keras-attn exported.
 
     Args:
         path: path of the file, or of an exported directory: with `model.onnx` and its weights, or
-            with the graphs of a search in steps.
+            with the graphs for a search in steps.
 
     Returns:
-        Tuple of the metadata, a dict of strings, and its `Settings`.
+        Tuple with the metadata, a dict of strings, and its `Settings`.
 
     Raises:
         OSError: if the file does not exist or cannot be read.
@@ -66,15 +66,15 @@ def read_exported_file(path: Path) -> tuple[dict[str, str], Settings]:
         metadata = LiteRTContainer.from_path(path).metadata
         return metadata, Settings.from_metadata(metadata)
     if path.is_dir():
-        inside = [path / name for name in ("model.onnx", "start.onnx")]
-        found = [each for each in inside if each.is_file()]
-        if not found:
+        graphs = [path / name for name in ("model.onnx", "start.onnx")]
+        existing = [graph for graph in graphs if graph.is_file()]
+        if not existing:
             received = describe_foreign(path) or "a directory without them."
             raise IsADirectoryError(
                 "Expected a file, or a directory with model.onnx or start.onnx. Received: "
                 f"{str(path)!r}, {received}"
             )
-        path = found[0]
+        path = existing[0]
     file = read_onnx_file(path)
-    names = [each.name for each in file.inputs]
+    names = [tensor.name for tensor in file.inputs]
     return file.metadata, Settings.from_metadata(file.metadata, names)

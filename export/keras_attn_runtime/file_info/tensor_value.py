@@ -28,4 +28,4 @@ class TensorValue:
 
 
 Signatures: TypeAlias = dict[str, tuple[list[TensorValue], list[TensorValue]]]
-"""Dict from the name of each signature to its inputs and outputs."""
+"""Dict from each signature's name to its inputs and outputs."""

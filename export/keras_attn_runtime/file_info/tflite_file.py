@@ -1,4 +1,4 @@
-"""Inputs and outputs of a TensorFlow Lite (LiteRT) file."""
+"""Inputs and outputs in a TensorFlow Lite (LiteRT) file."""
 
 import collections
 import math
@@ -18,7 +18,7 @@ DTYPES = dict(
         """.split()
     )
 )
-"""`TensorType` of the TensorFlow Lite schema."""
+"""`TensorType` in the TensorFlow Lite schema."""
 
 # Numbers of fields in the TensorFlow Lite schema.
 _MODEL_SUBGRAPHS, _MODEL_DESCRIPTION, _MODEL_BUFFERS = 2, 3, 4
@@ -36,13 +36,13 @@ class TfliteFile:
     """The content of a TensorFlow Lite file, without its operators.
 
     Attributes:
-        signatures: dict from the name of each signature to `(inputs, outputs)`, two lists of
-            `TensorValue`. For a file without signatures, the key "" has the inputs and outputs of
-            the model.
+        signatures: dict from each signature's name to `(inputs, outputs)`, two lists of
+            `TensorValue`. For a file without signatures, the key "" contains the model's inputs and
+            outputs.
         description: string, may be empty.
-        metadata: list of strings, names of the metadata buffers.
+        metadata: list of strings, metadata buffer names.
         num_weights: `collections.Counter` of elements by dtype, over all subgraphs.
-        matrix_dtypes: set of the dtypes of weights with at least two axes.
+        matrix_dtypes: set of dtypes, for weights with at least two axes.
     """
 
     signatures: Signatures = field(default_factory=Signatures)
@@ -53,12 +53,12 @@ class TfliteFile:
 
     @property
     def precision(self) -> str | None:
-        """The lowest precision of the matrices, such as "int8"; `None` without matrices."""
+        """The lowest matrix precision, such as "int8"; `None` without matrices."""
         return lowest_precision(self.matrix_dtypes)
 
     @classmethod
     def from_bytes(cls, content: memoryview) -> Self:
-        """Reads a serialized `Model` of the TensorFlow Lite schema.
+        """Reads a serialized `Model` in the TensorFlow Lite schema.
 
         Args:
             content: memoryview of bytes.
@@ -84,8 +84,8 @@ class TfliteFile:
             )
             inputs, outputs = (
                 [
-                    _value(tensors[each.number(_MAP_TENSOR, "<I")], each.text(_MAP_NAME))
-                    for each in signature.tables(values)
+                    _value(tensors[entry.number(_MAP_TENSOR, "<I")], entry.text(_MAP_NAME))
+                    for entry in signature.tables(values)
                 ]
                 for values in (_SIGNATURE_INPUTS, _SIGNATURE_OUTPUTS)
             )
@@ -97,15 +97,15 @@ class TfliteFile:
                 for values in (_SUBGRAPH_INPUTS, _SUBGRAPH_OUTPUTS)
             )
             signatures[""] = inputs, outputs
-        names = [each.text(_METADATA_NAME) for each in model.tables(_MODEL_METADATA)]
+        names = [entry.text(_METADATA_NAME) for entry in model.tables(_MODEL_METADATA)]
         file = cls(signatures, model.text(_MODEL_DESCRIPTION), names)
         file._count_weights(model.tables(_MODEL_BUFFERS), subgraphs)
         return file
 
     def _count_weights(self, buffers: "list[_Table]", subgraphs: "list[_Table]") -> None:
-        """Counts the elements of the tensors with data; a shared buffer is counted once."""
+        """Counts the elements in tensors with data; a shared buffer is counted once."""
         seen: set[int] = set()
-        for tensor in (each for graph in subgraphs for each in graph.tables(_SUBGRAPH_TENSORS)):
+        for tensor in (table for graph in subgraphs for table in graph.tables(_SUBGRAPH_TENSORS)):
             index = tensor.number(_TENSOR_BUFFER, "<I")
             if index in seen or not buffers[index].has_data():
                 continue
@@ -117,7 +117,7 @@ class TfliteFile:
 
 
 class _Table:
-    """A table of a FlatBuffer."""
+    """A table in a FlatBuffer."""
 
     def __init__(self, content: memoryview, position: int) -> None:
         self._content = content
@@ -129,7 +129,7 @@ class _Table:
         return default if position is None else _integer(form, self._content, position)
 
     def text(self, field: int) -> str:
-        """Returns the string of a field; "" if it is missing."""
+        """Returns a field's string; "" if it is missing."""
         begin, size = self._vector(field)
         return bytes(self._content[begin : begin + size]).decode()
 
@@ -138,20 +138,20 @@ class _Table:
         return self._vector(_BUFFER_DATA)[1] > 0 or self.number(_BUFFER_OFFSET, "<Q") > 1
 
     def numbers(self, field: int) -> list[int]:
-        """Returns the list of int32 of a field; [] if it is missing."""
+        """Returns a field's list of int32; [] if it is missing."""
         begin, size = self._vector(field)
         return list(struct.unpack_from(f"<{size}i", self._content, begin))
 
     def tables(self, field: int) -> "list[_Table]":
-        """Returns the list of tables of a field; [] if it is missing."""
+        """Returns a field's list of tables; [] if it is missing."""
         begin, size = self._vector(field)
         if begin + 4 * size > len(self._content):
             raise IndexError("a list that ends after the file")
-        positions = range(begin, begin + 4 * size, 4)
-        return [_Table(self._content, each + self._unsigned(each)) for each in positions]
+        starts = range(begin, begin + 4 * size, 4)
+        return [_Table(self._content, start + self._unsigned(start)) for start in starts]
 
     def _vector(self, field: int) -> tuple[int, int]:
-        """Returns the offset of the first element of a vector or string, and its length."""
+        """Returns the offset of the first element in a vector or string, and its length."""
         position = self._find(field)
         if position is None:
             return 0, 0
@@ -159,7 +159,7 @@ class _Table:
         return position + 4, self._unsigned(position)
 
     def _find(self, field: int) -> int | None:
-        """Returns the offset of a field, or `None` if it has its default."""
+        """Returns a field's offset, or `None` if it has its default."""
         vtable = self._position - _integer("<i", self._content, self._position)
         if vtable < 0:
             raise IndexError("a table without fields")

@@ -84,7 +84,7 @@ def _identify_directory(path: Path) -> tuple[str, str] | tuple[None, None]:
         return "a model of CTranslate2", _EXPORT
     if (path / "config.json").is_file():
         return "a checkpoint folder of transformers", _convert(path)
-    files = sorted(each.name for each in path.glob("*") if each.suffix in (".onnx", ".tflite"))
+    files = sorted(file.name for file in path.glob("*") if file.suffix in (".onnx", ".tflite"))
     if files:
         return f"a directory with {', '.join(files)}", f"Pass {str(path / files[0])!r}."
     if any(path.glob("*.index")):
