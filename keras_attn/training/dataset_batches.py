@@ -143,7 +143,7 @@ class DatasetBatches:
         message = (
             "Expected a PyDataset that returns the batches of the interrupted training. Received: "
             f"{type(self.dataset).__name__}, whose batch 0 differs. Create the dataset anew with "
-            "the same data and seeds. "
+            "the same data and seeds. Batches that depend on the trained model cannot be repeated. "
         )
         if self._on_mismatch == "error":
             raise ValueError(f'{message}Or accept the change with on_mismatch="warn".')

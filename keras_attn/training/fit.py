@@ -17,7 +17,7 @@ from keras_attn.training.build_from_data import build_from_data
 from keras_attn.training.callback_states import callbacks_of_worker, reject_callbacks
 from keras_attn.training.finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training.locked_callback import LockedCallback
-from keras_attn.training.nested_arrays import as_arrays, is_dense, split_rows
+from keras_attn.training.nested_arrays import is_dense, split_rows
 from keras_attn.training.restored_state import reject_unbuilt_optimizers
 from keras_attn.training.resumed_callbacks import ResumedCallbacks
 from keras_attn.training.step_batches import OnMismatch, Shuffle
@@ -227,8 +227,9 @@ def fit(
     batches = None  # Keras reads the data itself, unless they must be resumed or padded
     if directory is not None or num_data_replicas(model) > 1 or is_step_object(x):
         if validation_split and validation_data is None and is_dense((x, y, sample_weight)):
-            data = as_arrays((x, y, sample_weight))
-            (x, y, sample_weight), validation_data = split_rows(data, validation_split)
+            (x, y, sample_weight), validation_data = split_rows(
+                (x, y, sample_weight), validation_split
+            )
             validation_split = 0.0
         batches = resumable_data(
             model,

@@ -457,3 +457,22 @@ def test_objects_of_batches_take_validation_arguments(restart):
         verbose=0,
     ).history
     assert len(history["loss"]) == 2 and len(history["val_loss"]) == 1
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="strings are tensors")
+def test_tensors_of_strings_can_be_split_for_validation(tmp_path):
+    import tensorflow as tf
+
+    words = tf.constant([["a"], ["b"], ["b"], ["a"], ["b"], ["a"], ["a"], ["b"]])
+
+    def train(run, **arguments):
+        keras.utils.set_random_seed(3)
+        inputs = keras.Input((1,), dtype="string")
+        ids = keras.layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot")(inputs)
+        model = keras.Model(inputs, keras.layers.Dense(1)(ids))
+        model.compile("sgd", "mse")
+        arguments |= {"validation_split": 0.25, "shuffle": False, "verbose": 0, "batch_size": 2}
+        return run(model, words, np.arange(8.0), epochs=2, **arguments).history
+
+    expected = train(lambda model, *data, **arguments: model.fit(*data, **arguments))
+    assert train(fit, directory=tmp_path) == expected
