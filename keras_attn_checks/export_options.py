@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 
 from keras_attn_checks.message import Argument, Message
-from keras_attn_checks.option_fields import (
-    POSITIVE_INT,
+from keras_attn_checks.options import (
     POSITIVE_NUMBER,
+    SIZE,
     Flag,
-    Range,
-    check_option,
-    is_positive_int,
+    Kind,
+    checked_options,
+    choice,
     option,
     option_names,
+    optional,
+    unchecked,
 )
 
 OnnxPrecision: TypeAlias = Literal["float32", "float16", "int8", "int8-rows", "int4"]
@@ -38,6 +40,7 @@ Sentences: TypeAlias = Sequence[str] | Sequence[Sequence[int]]
 DynamicSizes: TypeAlias = Mapping[str, Sequence[int | None]]
 """Shapes by the names of the inputs. `None` means the size in the sample."""
 
+_BOOL = Kind("Bool", "True or False", bool)  # accepts every truth value, such as None
 _PRECISION = Flag("precision of the weights. Default: %(default)s")
 _SAMPLE = Flag(
     "NumPy .npz file with an array for each input, for the comparison of the export with Keras, if "
@@ -57,34 +60,31 @@ _TOLERANCE = Flag(
 def _tolerance(default: float) -> Any:
     return option(
         default,
-        "Positive float, maximum difference between the file and Keras of a score, a log "
-        "probability or an attention weight, for logits up to 10. For larger logits, it grows in "
-        "proportion, as rounding errors do, see `ParityReport`.",
-        _TOLERANCE,
         POSITIVE_NUMBER,
+        "maximum difference between the file and Keras of a score, a log probability or an "
+        "attention weight, for logits up to 10. For larger logits, it grows in proportion, as "
+        "rounding errors do, see `ParityReport`.",
+        _TOLERANCE,
     )
 
 
 def _number_tolerance(default: float, flag: Flag | None = None) -> Any:
     return option(
         default,
-        "Positive float, maximum difference; relative where the absolute value is above 1. "
-        "Integers must be equal.",
-        flag,
         POSITIVE_NUMBER,
+        "maximum difference; relative where the absolute value is above 1. Integers must be equal.",
+        flag,
     )
 
 
 def _batch_size() -> Any:
     return option(
         1,
-        "Positive int, number of rows in a call, such as sentences, images or series.",
+        SIZE,
+        "number of rows in a call, such as sentences, images or series.",
         Flag("number of rows in each call. Default: %(default)s", metavar="N", parse=int),
-        Range(
-            "a positive int",
-            is_positive_int,
-            "A LiteRT file has no dynamic batch size; use 1, or the number of rows in each call.",
-        ),
+        advice="A LiteRT file has no dynamic batch size; use 1, or the number of rows in each "
+        "call.",
     )
 
 
@@ -117,16 +117,16 @@ class ExportOptions:
         return cls(**options)
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            check_option(field, getattr(self, field.name))
+        for name, value in checked_options(type(self), vars(self)).items():
+            object.__setattr__(self, name, value)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _WeightOptions(ExportOptions):
     allow_nonfinite: bool = option(
         False,
-        "Bool, whether weights may be NaN or infinite. A compared output that is NaN is still an "
-        "error.",
+        _BOOL,
+        "whether weights may be NaN or infinite. A compared output that is NaN is still an error.",
         Flag("accept NaN and infinite weights"),
     )
 
@@ -137,8 +137,9 @@ class _SearchOptions(_WeightOptions):
 
     sentences: Sentences | None = option(
         None,
-        "List of texts, or list of lists of ids, for the comparison with Keras. Texts require "
-        "`source_tokenizer`. If there are fewer than 200 sentences, random sentences are added.",
+        unchecked("List of texts, or list of lists of ids"),
+        "for the comparison with Keras. Texts require `source_tokenizer`. If there are fewer than "
+        "200 sentences, random sentences are added.",
         Flag(
             "source sentences for the comparison of the export with Keras, one per line. Default: "
             "random sentences",
@@ -148,14 +149,15 @@ class _SearchOptions(_WeightOptions):
     )
     target_prefix: bool = option(
         False,
-        "Bool, whether the file has an input for the first tokens of each hypothesis: "
-        "`prefix_ids`, padded on the right, or the text `target_prefix` of at most 16,384 "
-        "characters in files that read texts.",
+        _BOOL,
+        "whether the file has an input for the first tokens of each hypothesis: `prefix_ids`, "
+        "padded on the right, or the text `target_prefix` of at most 16,384 characters in files "
+        "that read texts.",
         Flag("add an input with the first tokens of each output"),
     )
     tolerance: float = _tolerance(1e-4)
     # `Any` is a type of Keras or NumPy, which the `TypedDict` in keras_attn.export.options names.
-    card: Any = option(None, "`ModelCard` to store in the metadata of the export.")
+    card: Any = option(None, unchecked("`ModelCard`"), "stored in the metadata of the export.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -164,8 +166,9 @@ class _TensorOptions(_SearchOptions):
 
     alignments: bool | None = option(
         None,
-        "Bool, whether the attention weights are outputs. `None` means the value of "
-        "`return_alignments` of the search.",
+        optional(_BOOL),
+        "whether the attention weights are outputs. `None` means the value of `return_alignments` "
+        "of the search.",
         Flag(
             "whether to add the attention weights to the outputs. Default: the setting of the "
             "search of the model",
@@ -173,16 +176,18 @@ class _TensorOptions(_SearchOptions):
     )
     sample_inputs: Any = option(
         None,
-        "Inputs for the comparison with Keras, only for a model that does not read ids. Pass them "
-        "as for `model.predict`: an array, or a dict from the names of the inputs to arrays. The "
-        "comparison is repeated with other sizes of the dynamic axes. If `None`, the inputs are "
-        "random numbers in [0, 1); this requires float inputs.",
+        unchecked("Inputs for the comparison with Keras"),
+        "only for a model that does not read ids. Pass them as for `model.predict`: an array, or a "
+        "dict from the names of the inputs to arrays. The comparison is repeated with other sizes "
+        "of the dynamic axes. If `None`, the inputs are random numbers in [0, 1); this requires "
+        "float inputs.",
         _SAMPLE,
     )
     image_format: Any = option(
         None,
-        "`ImageFormat` of the input images, stored in the metadata, so that the runtime can read "
-        "image files. With `None`, the runtime accepts only arrays.",
+        unchecked("`ImageFormat` of the input images"),
+        "stored in the metadata, so that the runtime can read image files. With `None`, the "
+        "runtime accepts only arrays.",
     )
 
 
@@ -190,17 +195,18 @@ class _TensorOptions(_SearchOptions):
 class _OnnxPrecisionOptions(ExportOptions):
     precision: OnnxPrecision = option(
         "float32",
-        'String, one of the following. All precisions but `"float32"` make the file smaller, and '
-        "faster if matrix products take most of the time. A file with a lower precision is also "
-        'compared with the float32 model, see `PrecisionReport`. `"float16"`, for GPUs: matrix '
-        "products and the operators between them compute in 16 bits, see "
-        '`keras_attn.export.passes.half_precision`. `"int8"`, for CPUs: the weights of matrix '
-        "products and the embeddings have 8 bits, see `keras_attn.export.passes.int8_weights`. "
-        '`"int8-rows"`: like `"int8"`, with one scale for each row of activations. The scores '
-        "of a sentence do not depend on the other sentences of the batch, but matrix products take "
-        '2% longer for the beam of one text, and 35% longer for 32 texts. `"int4"`, for CPUs '
-        "that process one text at a time: the weights of matrix products have 4 bits and the "
-        "embeddings 8 bits, see `keras_attn.export.passes.int4_weights`.",
+        choice(OnnxPrecision),
+        'All precisions but `"float32"` make the file smaller, and faster if matrix products take '
+        "most of the time. A file with a lower precision is also compared with the float32 model, "
+        'see `PrecisionReport`. `"float16"`, for GPUs: matrix products and the operators between '
+        "them compute in 16 bits, see `keras_attn.export.passes.half_precision`. "
+        '`"int8"`, for CPUs: the weights of matrix products and the embeddings have 8 bits, see '
+        "`keras_attn.export.passes.int8_weights`. "
+        '`"int8-rows"`: like `"int8"`, with one scale for each row of activations. The scores of a '
+        "sentence do not depend on the other sentences of the batch, but matrix products take 2% "
+        "longer for the beam of one text, and 35% longer for 32 texts. "
+        '`"int4"`, for CPUs that process one text at a time: the weights of matrix products have 4 '
+        "bits and the embeddings 8 bits, see `keras_attn.export.passes.int4_weights`.",
         _PRECISION,
     )
 
@@ -209,11 +215,12 @@ class _OnnxPrecisionOptions(ExportOptions):
 class _CharacterOptions(ExportOptions):
     max_source_characters: int | None = option(
         None,
-        "Positive int, maximum number of characters (code points) of a text, in an ONNX file at "
-        "most 32768. Longer texts are truncated before tokenization. The limit protects servers: "
-        "SentencePiece takes quadratic time for some long texts, and a server cannot interrupt it "
-        "at the deadline of a request. If `None`, the limit is 32 times the maximum number of "
-        "source tokens, at most 16,384.",
+        optional(SIZE),
+        "maximum number of characters (code points) of a text, in an ONNX file at most 32768. "
+        "Longer texts are truncated before tokenization. The limit protects servers: SentencePiece "
+        "takes quadratic time for some long texts, and a server cannot interrupt it at the "
+        "deadline of a request. If `None`, the limit is 32 times the maximum number of source "
+        "tokens, at most 16,384.",
         Flag(
             "maximum number of characters of a text, applied before tokenization. Default: 32 "
             "times the maximum number of tokens",
@@ -221,7 +228,6 @@ class _CharacterOptions(ExportOptions):
             parse=int,
             advice="For the other formats, pass it to keras-attn-runtime.",
         ),
-        Range("an int in [1, 2**31)", is_positive_int),
     )
 
 
@@ -231,9 +237,10 @@ class OnnxOptions(_OnnxPrecisionOptions, _TensorOptions):
 
     external_data: bool = option(
         False,
-        "Bool, whether `path` becomes a directory with two files, `model.onnx` and "
-        "`model.weights`. The model needs both files. Weights of more than 2 GB do not fit in one "
-        "file, and are always written to a directory.",
+        _BOOL,
+        "whether `path` becomes a directory with two files, `model.onnx` and `model.weights`. The "
+        "model needs both files. Weights of more than 2 GB do not fit in one file, and are always "
+        "written to a directory.",
         Flag(
             "write OUT as a directory with the weights in a separate file. Always enabled for more "
             "than 2 GB of weights"
@@ -262,11 +269,11 @@ class LiteRTOptions(_TensorOptions):
 
     precision: LiteRTPrecision = option(
         "float32",
-        "String, one of the following. A file with a lower precision is also compared with the "
-        'float32 model, see `PrecisionReport`. `"float16"`: the weights have 16 bits, so the '
-        'file has half the size; the model computes in float32. `"int8"`: the weights of matrix '
-        "products and embeddings have 8 bits, and the inputs of matrix products are quantized when "
-        "the model runs.",
+        choice(LiteRTPrecision),
+        "A file with a lower precision is also compared with the float32 model, see "
+        '`PrecisionReport`. `"float16"`: the weights have 16 bits, so the file has half the size; '
+        'the model computes in float32. `"int8"`: the weights of matrix products and embeddings '
+        "have 8 bits, and the inputs of matrix products are quantized when the model runs.",
         _PRECISION,
     )
     batch_size: int = _batch_size()
@@ -279,18 +286,16 @@ class CTranslate2Options(_WeightOptions):
 
     precision: CTranslate2Precision = option(
         "float32",
-        'String, number format of the weights: `"float32"`, `"float16"`, `"bfloat16"`, '
-        '`"int8"` or `"int16"`.',
+        choice(CTranslate2Precision),
+        "number format of the weights.",
         _PRECISION,
     )
     num_positions: int = option(
         2048,
-        "Positive int, number of sinusoidal positions. CTranslate2 refuses longer sources and "
-        "targets.",
+        SIZE,
+        "number of sinusoidal positions. CTranslate2 refuses longer sources and targets.",
     )
-    num_sources: int = option(
-        16, "Positive int, number of random sources for the comparison.", valid=POSITIVE_INT
-    )
+    num_sources: int = option(16, SIZE, "number of random sources for the comparison.")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -299,11 +304,11 @@ class TransformersOptions(_WeightOptions):
 
     original: str | PathLike[str] | Mapping[str, bytes] | None = option(
         None,
-        "Path of the checkpoint folder from which the model was converted, or of the run directory "
-        "of the conversion, or `Conversion.original`. Weights are not read from it. Use `None` for "
-        "a model that was trained with this library. Such a model can be exported without "
-        "tokenizers, if its architecture is Marian, BART, mBART, M2M100, Pegasus, GPT-2, OPT or "
-        "Llama.",
+        unchecked("Path of the checkpoint folder from which the model was converted"),
+        "or of the run directory of the conversion, or `Conversion.original`. Weights are not read "
+        "from it. Use `None` for a model that was trained with this library. Such a model can be "
+        "exported without tokenizers, if its architecture is Marian, BART, mBART, M2M100, Pegasus, "
+        "GPT-2, OPT or Llama.",
         Flag(
             "checkpoint folder from which the model was converted, or the run directory of its "
             "conversion. Default: RUN, if it contains the files of a checkpoint. Without them, the "
@@ -314,8 +319,8 @@ class TransformersOptions(_WeightOptions):
     )
     compare: bool = option(
         False,
-        "Bool, whether to load the folder with transformers and PyTorch, and to compare logits and "
-        "ids.",
+        _BOOL,
+        "whether to load the folder with transformers and PyTorch, and to compare logits and ids.",
         Flag(
             "compare logits and search results with transformers. Needs PyTorch and transformers",
             "--verify",
@@ -329,20 +334,20 @@ class FunctionalOnnxOptions(_WeightOptions):
 
     sample_inputs: Any = option(
         dataclasses.MISSING,
-        "Inputs as for `model.predict`: an array, or a list or dict of arrays. The file is "
-        "compared with Keras on the whole sample, on the first row of the sample (unless the model "
-        "has a fixed batch size), and on a second sample. The second sample repeats or removes "
-        "entries of the first, so that all dynamic axes have other sizes.",
+        unchecked("Inputs as for `model.predict`: an array, or a list or dict of arrays"),
+        "The file is compared with Keras on the whole sample, on the first row of the sample "
+        "(unless the model has a fixed batch size), and on a second sample. The second sample "
+        "repeats or removes entries of the first, so that all dynamic axes have other sizes.",
     )
     tolerance: float = _number_tolerance(1e-5)
     dynamic_sizes: DynamicSizes | None = option(
         None,
-        "Dict from the names of inputs to their shapes in the second sample. In a shape, `None` "
-        "means the size in `sample_inputs`. If `dynamic_sizes` is `None`, the export chooses a new "
-        "size for each dynamic axis: the same size for all batch axes, and equal sizes for other "
-        "axes that have equal sizes in `sample_inputs`. If Keras fails with every size that the "
-        "export tries for an axis, the axis has a fixed size in the file, and a warning names the "
-        "axis.",
+        unchecked("Dict from the names of inputs to their shapes in the second sample"),
+        "In a shape, `None` means the size in `sample_inputs`. If `dynamic_sizes` is `None`, the "
+        "export chooses a new size for each dynamic axis: the same size for all batch axes, and "
+        "equal sizes for other axes that have equal sizes in `sample_inputs`. If Keras fails with "
+        "every size that the export tries for an axis, the axis has a fixed size in the file, and "
+        "a warning names the axis.",
     )
 
 
@@ -358,28 +363,32 @@ class ForecasterOnnxOptions(ExportOptions):
     """Options of `export_forecaster_onnx`."""
 
     target_names: Sequence[str] | None = option(
-        None, "List of D strings, names of the targets. With `None`, they are `target_0`, ..."
+        None,
+        unchecked("List of D strings"),
+        "names of the targets. With `None`, they are `target_0`, ...",
     )
     past_covariate_names: Sequence[str] | None = option(
         None,
-        "List of strings, names of the past covariates. With `None`, they are "
-        "`past_covariate_0`, ...",
+        unchecked("List of strings"),
+        "names of the past covariates. With `None`, they are `past_covariate_0`, ...",
     )
     future_covariate_names: Sequence[str] | None = option(
         None,
-        "List of strings, names of the future covariates. A covariate that is known in the past "
-        "and in the future has the same name in both lists. With `None`, they are "
-        "`future_covariate_0`, ...",
+        unchecked("List of strings"),
+        "names of the future covariates. A covariate that is known in the past and in the future "
+        "has the same name in both lists. With `None`, they are `future_covariate_0`, ...",
     )
     time_column: str | None = option(
         None,
-        "String, name of the column with the times in CSV files. The command "
-        "`keras-attn-runtime forecast` reads this column by default.",
+        unchecked("String"),
+        "name of the column with the times in CSV files. The command `keras-attn-runtime forecast` "
+        "reads this column by default.",
     )
     sample_inputs: Any = option(
         None,
-        "Dict of arrays as for `model.predict`, for the comparison with Keras. If `None`, the "
-        "export compares random series with missing values.",
+        unchecked("Dict of arrays as for `model.predict`"),
+        "for the comparison with Keras. If `None`, the export compares random series with missing "
+        "values.",
         _SAMPLE,
     )
     tolerance: float = _number_tolerance(1e-4, _TOLERANCE)

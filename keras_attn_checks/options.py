@@ -1,17 +1,19 @@
 """Options: arguments that a dataclass declares once, as fields.
 
-The check, the docstring entry, the parameter of the signature and the value in the configuration of
-an option are made from its field. A `TypedDict` beside the dataclass repeats the names and types,
-because type checkers accept only a `TypedDict` as the type of keyword arguments.
+The check, the docstring entry, the parameter of the signature, the value in the configuration and
+the form on the command line of an option are made from its field. A `TypedDict` repeats the names
+and types, because type checkers accept only a `TypedDict` as the type of keyword arguments.
 """
 
 import dataclasses
 import inspect
 import json
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypedDict, TypeVar, get_args
+from typing import Any, Literal, TypedDict, TypeVar, get_args, get_type_hints
 
+from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.number_types import is_finite, is_integer, is_number
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -37,11 +39,13 @@ class Kind:
         expected: String for errors, such as `"a positive integer"`.
         convert: Function that returns an accepted value as a Python object, and raises an
             `OverflowError`, `TypeError` or `ValueError` for any other value.
+        choices: Tuple of strings, all accepted values if they are a choice. Defaults to `()`.
     """
 
     title: str
     expected: str
     convert: Callable[[Any], Any]
+    choices: tuple[str, ...] = ()
 
     def check(self, name: str, value: object, advice: str = "") -> Any:
         """Returns a value as a Python object.
@@ -57,17 +61,38 @@ class Kind:
         try:
             return self.convert(value)
         except (OverflowError, TypeError, ValueError):
-            message = f"Expected {name} to be {self.expected}. Received: {name}={value!r}. {advice}"
-            raise ValueError(message.strip()) from None
+            named, received = Argument(name), Argument(name, value)
+            parts = ("Expected ", named, f" to be {self.expected}. Received: ", received)
+            raise ValueError(Message(*parts, f". {advice}".rstrip())) from None
 
 
-def _kind(title, expected, condition, convert):
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """Form of an option on the command line.
+
+    Args:
+        help: String, text of `--help`.
+        name: String, such as `"--sample"`. Defaults to the name of the field.
+        metavar: String, name of the value in `--help`. Not for a bool or a choice. Defaults to
+            `None`.
+        parse: Function that converts the text of the value. Defaults to `str`.
+        advice: String, what to do for a format without the option. Defaults to `""`.
+    """
+
+    help: str
+    name: str | None = None
+    metavar: str | None = None
+    parse: Callable[[str], object] = str
+    advice: str = ""
+
+
+def _kind(title, expected, condition, convert, choices=()):
     def converted(value):
         if not condition(value):
             raise ValueError(value)
         return convert(value)
 
-    return Kind(title, expected, converted)
+    return Kind(title, expected, converted, choices)
 
 
 def _id_list(values):
@@ -97,9 +122,10 @@ def choice(literal: Any) -> Kind:
     quoted = [f'`"{value}"`' for value in values]
     return _kind(
         f"String, {', '.join(quoted[:-1])} or {quoted[-1]}",
-        f"one of {values}",
+        f"one of {list(values)}",
         lambda value: value in list(values),
         str,
+        values,
     )
 
 
@@ -112,6 +138,11 @@ def optional(kind: Kind) -> Kind:
     )
 
 
+def unchecked(title: str) -> Kind:
+    """Returns the kind of values that the function itself checks."""
+    return Kind(title, title, lambda value: value)
+
+
 BOOL = _kind("Bool", "True or False", lambda value: value in (True, False), bool)
 INTEGER = _kind("Int", "an integer", is_integer, int)
 NONNEGATIVE_INTEGER = _kind(
@@ -121,6 +152,12 @@ ID = NONNEGATIVE_INTEGER
 ID_LIST = Kind("List of ids", "a list of ids, integers of at least 0", _id_list)
 POSITIVE_INTEGER = _kind(
     "Positive int", "a positive integer", lambda value: is_integer(value) and value > 0, int
+)
+SIZE = _kind(
+    "Positive int",
+    "an integer in [1, 2**31)",
+    lambda value: is_integer(value) and 1 <= value < 2**31,
+    int,
 )
 LENGTH = _kind(  # whole floats, such as 1.5 * 20, are accepted
     "Int >= 0",
@@ -141,6 +178,7 @@ def option(
     default: Any,
     kind: Kind,
     text: str,
+    flag: Flag | None = None,
     *,
     default_text: str = "",
     advice: str = "",
@@ -150,10 +188,11 @@ def option(
     """Returns the dataclass field of an option.
 
     Args:
-        default: Default value.
+        default: Default value. `dataclasses.MISSING` for a required option.
         kind: `Kind` of the accepted values.
         text: String, the docstring entry after the title of `kind`. Text that begins in lower case
             continues the sentence.
+        flag: `Flag`, form on the command line. Defaults to `None`: not an option of a command.
         default_text: String, meaning of the default, for the docstring. Defaults to `""`.
         advice: String, end of the error message for a wrong value. Defaults to `""`.
         argument_type: Type of the argument, if it differs from the type of the attribute. Defaults
@@ -164,6 +203,7 @@ def option(
     metadata = {
         "kind": kind,
         "text": text,
+        "flag": flag,
         "default_text": default_text,
         "advice": advice,
         "argument_type": argument_type,
@@ -174,17 +214,19 @@ def option(
 
 def option_fields(options: type) -> list[dataclasses.Field[Any]]:
     """Returns the fields of a dataclass of options, those of its base classes last."""
-
-    def num_classes(field):
-        fields = [getattr(each, "__dataclass_fields__", {}) for each in options.__mro__]
-        return sum(field.name in names for names in fields)
-
-    return sorted(dataclasses.fields(options), key=num_classes)
+    fields = {field.name: field for field in dataclasses.fields(options)}
+    names = dict.fromkeys(name for cls in options.__mro__ for name in inspect.get_annotations(cls))
+    return [fields[name] for name in names]
 
 
 def option_names(options: type) -> list[str]:
-    """Returns the names of all options of a dataclass, those of its base classes first."""
-    return [each.name for each in dataclasses.fields(options)]
+    """Returns the names of the options of a dataclass in the order of `option_fields`."""
+    return [field.name for field in option_fields(options)]
+
+
+def flag_name(field: dataclasses.Field[Any]) -> str:
+    """Returns the name of an option on the command line, such as `"--batch-size"`."""
+    return field.metadata["flag"].name or f"--{field.name.replace('_', '-')}"
 
 
 def argument_type(field: dataclasses.Field[Any]) -> Any:
@@ -227,32 +269,53 @@ def describe_options(fields: Iterable[dataclasses.Field[Any]]) -> str:
 def _description(field):
     metadata, default = field.metadata, field.default
     text, meaning = metadata["text"], metadata["default_text"]
-    separator = ", " if text[0].islower() else ". "
+    text = f"{metadata['kind'].title}{', ' if text[0].islower() else '. '}{text}"
+    if default is dataclasses.MISSING:
+        return text
     default = json.dumps(default) if isinstance(default, str) else repr(default)
-    meaning = f": {meaning}" if meaning else ""
-    return f"{metadata['kind'].title}{separator}{text} Defaults to `{default}`{meaning}."
+    return f"{text} Defaults to `{default}`{f': {meaning}' if meaning else ''}."
+
+
+def fill_options(docstring: str, fields: Iterable[dataclasses.Field[Any]]) -> str:
+    """Replaces the line `{{options}}` of a docstring by the entries of options."""
+
+    def entries(match: re.Match[str]) -> str:
+        return textwrap.indent(describe_options(fields), match[1])
+
+    return re.sub(r"^( +)\{\{options\}\}$", entries, docstring, flags=re.MULTILINE)
 
 
 def list_options(options: type) -> Callable[[Function], Function]:
-    """Decorates a constructor with `**options`, so that its signature lists each option.
+    """Decorates a function, so that its docstring and its signature list each option.
+
+    The entries replace the line `{{options}}` of the docstring. In the signature, the options
+    replace `**options`. Their types are those of `**options: Unpack[...]`, otherwise those of the
+    fields. `**kwargs` follows them if the function accepts other keyword arguments.
 
     Args:
         options: Dataclass of the options.
     """
+    fields = option_fields(options)
 
     def decorator(function: Function) -> Function:
-        signature = inspect.signature(function)
-        kinds = inspect.Parameter
-        own = [each for each in signature.parameters.values() if each.kind is not kinds.VAR_KEYWORD]
-        listed = [
-            kinds(
-                each.name, kinds.KEYWORD_ONLY, default=each.default, annotation=argument_type(each)
-            )
-            for each in option_fields(options)
-        ]
-        rest = kinds("kwargs", kinds.VAR_KEYWORD, annotation=Any)
         untyped: Any = function
-        untyped.__signature__ = signature.replace(parameters=[*own, *listed, rest])
+        untyped.__doc__ = function.__doc__ and fill_options(function.__doc__, fields)
+        signature, kinds = inspect.signature(function), inspect.Parameter
+        *own, last = signature.parameters.values()
+        if last.kind is kinds.VAR_KEYWORD:
+            types = get_type_hints(*get_args(last.annotation)) if get_args(last.annotation) else {}
+            listed = [
+                kinds(
+                    each.name,
+                    kinds.KEYWORD_ONLY,
+                    default=each.default,
+                    annotation=types.get(each.name, argument_type(each)),
+                )
+                for each in fields
+            ]
+            if types.keys() != {each.name for each in fields}:
+                listed.append(last.replace(name="kwargs", annotation=Any))
+            untyped.__signature__ = signature.replace(parameters=[*own, *listed])
         return function
 
     return decorator

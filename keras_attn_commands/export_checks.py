@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_attn_checks.export_options import FORMATS, OTHER_FORMATS
 from keras_attn_checks.installed import require_originals
-from keras_attn_checks.option_fields import flag_name, option_fields, option_names
+from keras_attn_checks.options import flag_name, option_fields, option_names
 from keras_attn_checks.output_path import ONNX_BEGINNING, check_output_path
 from keras_attn_checks.run_folder import read_run, require_kind, require_part
 from keras_attn_checks.search_names import SEARCH_ARGUMENTS, unknown_arguments_problem

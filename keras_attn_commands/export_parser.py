@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_attn_checks.export_options import FORMATS, formats_with
-from keras_attn_checks.option_fields import choices_of, flag_name, option_fields
+from keras_attn_checks.options import flag_name, option_fields, option_names
 from keras_attn_checks.search_names import SEARCH_ARGUMENTS
 from keras_attn_commands.name_and_value import name_and_value
 
@@ -81,7 +81,7 @@ def format_first(arguments: Sequence[str]) -> list[str]:
 
 def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the options of the format that the user wrote, by the names in Python."""
-    names = [field.name for field in option_fields(FORMATS[arguments.format])]
+    names = option_names(FORMATS[arguments.format])
     return {name: value for name, value in vars(arguments).items() if name in names}
 
 
@@ -93,7 +93,7 @@ def _add_option(parser, flag, field):
         parser.add_argument(flag, action="store_true", **common)
     elif field.type == bool | None:
         parser.add_argument(flag, action=argparse.BooleanOptionalAction, **common)
-    elif choices := choices_of(field):
+    elif choices := field.metadata["kind"].choices:
         parser.add_argument(flag, choices=choices, **common)
     else:
         parser.add_argument(flag, metavar=form.metavar, type=form.parse, **common)
@@ -108,7 +108,7 @@ def _refuse_option(parser, flag, field):
         action=RefuseOption,
         dest=field.name,
         nargs=0 if is_bool else None,
-        const=field.default if choices_of(field) else None,
+        const=field.default if field.metadata["kind"].choices else None,
         default=argparse.SUPPRESS,
         help=argparse.SUPPRESS,
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from keras_attn_checks.options import describe_options, option_names
+from keras_attn_checks.options import fill_options
 
 Class = TypeVar("Class", bound=type)
 _SECTIONS = {"arguments": "Args", "call_arguments": "Call arguments", "returns": "Returns"}
@@ -35,18 +35,18 @@ def fill_docstring(base: type) -> Callable[[Class], Class]:
         text = re.sub(r"\A    decoder: .*\n(?:     .*\n)*", "", section[1].rstrip())
         return _indented(text, match[1][4:])
 
-    inherited = option_names(base) if dataclasses.is_dataclass(base) else []
-
     def decorator(cls: Class) -> Class:
-        def options(match: re.Match[str]) -> str:
-            own_fields = [field for field in dataclasses.fields(cls) if field.name not in inherited]
-            return _indented(describe_options(own_fields), match[1])
-
-        text = re.sub(r"^( +)\{\{options\}\}$", options, cls.__doc__ or "", flags=re.MULTILINE)
+        inherited = {field.name for field in _fields(base)}
+        own_fields = [field for field in _fields(cls) if field.name not in inherited]
+        text = fill_options(cls.__doc__ or "", own_fields)
         cls.__doc__ = re.sub(r"^( +)\{\{(\w+)\}\}$", section, text, flags=re.MULTILINE)
         return cls
 
     return decorator
+
+
+def _fields(cls):
+    return dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
 
 
 def _indented(text, indent):

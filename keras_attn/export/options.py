@@ -1,14 +1,12 @@
-"""Types of the keyword arguments of the export functions, and their documentation.
+"""Types of the keyword arguments of the export functions.
 
 `keras_attn_checks.export_options` declares the options. Type checkers accept only a `TypedDict` as
 the type of keyword arguments, so each class here repeats the names and types of one format.
 """
 
-import inspect
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import Required, TypedDict, TypeVar, get_args, get_type_hints
+from typing import Required, TypedDict
 
 from keras_attn.export._types import SampleInputs
 from keras_attn.training.image_format import ImageFormat
@@ -16,14 +14,10 @@ from keras_attn.training.model_card import ModelCard
 from keras_attn_checks.export_options import (
     CTranslate2Precision,
     DynamicSizes,
-    ExportOptions,
     LiteRTPrecision,
     OnnxPrecision,
     Sentences,
 )
-from keras_attn_checks.option_fields import describe_option, option_fields
-
-Function = TypeVar("Function", bound=Callable[..., object])
 
 
 class _WeightArguments(TypedDict, total=False):
@@ -116,41 +110,3 @@ class ForecasterLiteRTArguments(ForecasterOnnxArguments, total=False):
     """See `ForecasterLiteRTOptions`."""
 
     batch_size: int
-
-
-def takes_options(options: type[ExportOptions]) -> Callable[[Function], Function]:
-    """Decorates an export function: `help` lists each option of its format.
-
-    The entries replace the line `{{options}}` of the docstring. In the signature, the options
-    replace `**options: Unpack[...]`.
-
-    Args:
-        options: Dataclass of the options.
-    """
-    fields = option_fields(options)
-
-    def decorator(function: Function) -> Function:
-        def entries(match: re.Match[str]) -> str:
-            text = "\n".join(map(describe_option, fields))
-            return "\n".join(match[1] + line for line in text.split("\n"))
-
-        docstring = function.__doc__ or ""
-        function.__doc__ = re.sub(r"^( +)\{\{options\}\}$", entries, docstring, flags=re.MULTILINE)
-        signature = inspect.signature(function)
-        *own, last = signature.parameters.values()
-        if last.kind is inspect.Parameter.VAR_KEYWORD:
-            types = get_type_hints(get_args(last.annotation)[0])
-            listed = [
-                inspect.Parameter(
-                    field.name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=field.default,
-                    annotation=types[field.name],
-                )
-                for field in fields
-            ]
-            listed = signature.replace(parameters=[*own, *listed])
-            setattr(function, "__signature__", listed)  # noqa: B010, functions have no such type
-        return function
-
-    return decorator

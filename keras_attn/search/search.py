@@ -1,4 +1,5 @@
 import contextlib
+import dataclasses
 from typing import Any, Self
 
 import keras
@@ -23,7 +24,7 @@ from keras_attn.search import logits, prefix
 from keras_attn.search.loop import run_search
 from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repetition
 from keras_attn_checks.number_types import is_number
-from keras_attn_checks.options import checked_options, list_options, option_names
+from keras_attn_checks.options import checked_options, list_options
 from keras_attn_checks.search_names import other_name_hint
 from keras_attn_checks.search_options import SearchOptions
 
@@ -438,7 +439,7 @@ class Search(Layer, SearchOptions):
         return {
             **config,
             "decoder": serialize_shared(self.decoder),
-            **{name: getattr(self, name) for name in option_names(type(self))},
+            **{each.name: getattr(self, each.name) for each in dataclasses.fields(self)},
         }
 
     def _advice_for(self, name):

@@ -13,7 +13,7 @@ from keras_attn.export.checks.precision_report import PrecisionReport
 from keras_attn.export.passes.precisions import PRECISIONS
 from keras_attn.training import ModelCard, RunDirectory
 from keras_attn_checks.export_options import FORMATS
-from keras_attn_checks.option_fields import choices_of, option_fields
+from keras_attn_checks.options import option_fields
 from keras_attn_checks.search_names import SEARCH_ARGUMENTS
 from keras_attn_commands import main as program
 from tests.export.conversion_steps import replace_conversion
@@ -247,7 +247,7 @@ def test_a_path_in_no_directory_is_refused_before_the_work(run, tmp_path, capsys
 
 def test_choices_are_those_of_the_exporter():
     (precision,) = (each for each in option_fields(FORMATS["onnx"]) if each.name == "precision")
-    assert choices_of(precision) == tuple(PRECISIONS)
+    assert precision.metadata["kind"].choices == tuple(PRECISIONS)
     assert set(SEARCH_ARGUMENTS) <= set(keras_attn.__all__)
 
 

@@ -19,11 +19,12 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.ctranslate2_search import translate_arguments
 from keras_attn.export.formats.ctranslate2_spec import check_model, model_spec, vocabulary_sizes
 from keras_attn.export.formats.ctranslate2_vocabulary import UNKNOWN, special_tokens, vocabulary
-from keras_attn.export.options import CTranslate2Arguments, takes_options
+from keras_attn.export.options import CTranslate2Arguments
 from keras_attn.export.report import ExportReport
 from keras_attn.models.generation_model import GenerationModel, check_generation_model
 from keras_attn.search.search import Search
 from keras_attn_checks.export_options import CTranslate2Options
+from keras_attn_checks.options import list_options
 from keras_attn_checks.progress import report_phase
 
 REPORT = "export.txt"
@@ -68,7 +69,7 @@ class CTranslate2Report(ExportReport):
         return text
 
 
-@takes_options(CTranslate2Options)
+@list_options(CTranslate2Options)
 def export_ctranslate2(
     model: GenerationModel,
     path: str | PathLike[str],

@@ -6,12 +6,12 @@ import keras
 from keras_attn.export._types import SampleInputs
 from keras_attn.export.formats.export_functional_litert import write_functional_litert
 from keras_attn.export.formats.forecaster_metadata import ForecasterMetadata
-from keras_attn.export.options import takes_options
 from keras_attn.export.report import ExportReport
 from keras_attn_checks.export_options import ForecasterLiteRTOptions, FunctionalLiteRTOptions
+from keras_attn_checks.options import list_options
 
 
-@takes_options(ForecasterLiteRTOptions)
+@list_options(ForecasterLiteRTOptions)
 def export_forecaster_litert(
     model: keras.Model,
     path: str | PathLike[str],

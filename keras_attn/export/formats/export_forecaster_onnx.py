@@ -6,12 +6,12 @@ import keras
 from keras_attn.export._types import SampleInputs
 from keras_attn.export.formats.export_functional_onnx import write_functional_onnx
 from keras_attn.export.formats.forecaster_metadata import ForecasterMetadata
-from keras_attn.export.options import takes_options
 from keras_attn.export.report import ExportReport
 from keras_attn_checks.export_options import ForecasterOnnxOptions, FunctionalOnnxOptions
+from keras_attn_checks.options import list_options
 
 
-@takes_options(ForecasterOnnxOptions)
+@list_options(ForecasterOnnxOptions)
 def export_forecaster_onnx(
     model: keras.Model,
     path: str | PathLike[str],

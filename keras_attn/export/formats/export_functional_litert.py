@@ -11,7 +11,6 @@ from keras_attn.export.checks.functional_comparison import compare_functional, e
 from keras_attn.export.checks.litert_runner import litert_runner, run_in_batches
 from keras_attn.export.checks.sample_inputs import arrays_in_order
 from keras_attn.export.formats.litert_file import refuse_other_file, write_litert_file
-from keras_attn.export.options import takes_options
 from keras_attn.export.preconditions import check_dense_numbers, functional_model
 from keras_attn.export.report import ExportReport
 from keras_attn.export.require import require, require_utf8
@@ -24,10 +23,11 @@ from keras_attn.export.trace.litert_conversion import (
 )
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn_checks.export_options import DynamicSizes, FunctionalLiteRTOptions
+from keras_attn_checks.options import list_options
 from keras_attn_checks.progress import report_phase
 
 
-@takes_options(FunctionalLiteRTOptions)
+@list_options(FunctionalLiteRTOptions)
 def export_functional_litert(
     model: keras.Model,
     path: str | PathLike[str],

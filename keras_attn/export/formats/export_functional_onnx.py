@@ -8,7 +8,6 @@ from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.checks.functional_comparison import compare_functional, expected_batches
 from keras_attn.export.checks.sample_inputs import arrays_in_order
 from keras_attn.export.formats.onnx_file import new_onnx_file
-from keras_attn.export.options import takes_options
 from keras_attn.export.passes import PASSES, top_k_of_no_rows
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.preconditions import check_dense_numbers, functional_model
@@ -19,10 +18,11 @@ from keras_attn.export.trace.functional_function import FunctionalFunction
 from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
 from keras_attn_checks.export_options import DynamicSizes, FunctionalOnnxOptions
+from keras_attn_checks.options import list_options
 from keras_attn_checks.progress import report_phase
 
 
-@takes_options(FunctionalOnnxOptions)
+@list_options(FunctionalOnnxOptions)
 def export_functional_onnx(
     model: keras.Model,
     path: str | PathLike[str],

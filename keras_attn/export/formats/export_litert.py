@@ -6,16 +6,17 @@ from keras_attn.export._types import ExportTokenizer
 from keras_attn.export.checks.litert_runner import litert_runner
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.formats.litert_search import LiteRTSearch
-from keras_attn.export.options import LiteRTArguments, takes_options
+from keras_attn.export.options import LiteRTArguments
 from keras_attn.export.trace.litert_conversion import SIGNATURE
 from keras_attn.models.generation_model import GenerationModel
 from keras_attn_checks.export_options import LiteRTOptions
+from keras_attn_checks.options import list_options
 
 if TYPE_CHECKING:
     pass
 
 
-@takes_options(LiteRTOptions)
+@list_options(LiteRTOptions)
 def export_litert(
     model: GenerationModel,
     path: str | PathLike[str],

@@ -6,18 +6,19 @@ from keras_attn.export.checks.litert_runner import litert_runner
 from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.checks.stepped_runner import stepped_runner
 from keras_attn.export.formats.litert_search import LiteRTSearch
-from keras_attn.export.options import LiteRTArguments, takes_options
+from keras_attn.export.options import LiteRTArguments
 from keras_attn.export.trace.litert_conversion import Signatures
 from keras_attn.export.trace.nonempty_steps import NonemptySteps
 from keras_attn.export.trace.stepped_search import SteppedSearch
 from keras_attn.models.generation_model import GenerationModel
 from keras_attn_checks.export_options import LiteRTOptions
+from keras_attn_checks.options import list_options
 
 if TYPE_CHECKING:
     pass
 
 
-@takes_options(LiteRTOptions)
+@list_options(LiteRTOptions)
 def export_litert_steps(
     model: GenerationModel,
     path: str | PathLike[str],

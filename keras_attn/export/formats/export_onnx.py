@@ -8,7 +8,7 @@ from keras_attn.export.checks.parity_report import ParityReport
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import new_onnx_file
-from keras_attn.export.options import OnnxArguments, takes_options
+from keras_attn.export.options import OnnxArguments
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.passes.precisions import lower_precisions
 from keras_attn.export.require import require
@@ -19,10 +19,11 @@ from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
 from keras_attn.models.generation_model import GenerationModel
 from keras_attn_checks.export_options import OnnxOptions
+from keras_attn_checks.options import list_options
 from keras_attn_checks.progress import report_phase
 
 
-@takes_options(OnnxOptions)
+@list_options(OnnxOptions)
 def export_onnx(
     model: GenerationModel,
     path: str | PathLike[str],

@@ -11,7 +11,7 @@ from keras_attn.export.checks.stepped_runner import stepped_runner
 from keras_attn.export.formats.external_data import require_one_file
 from keras_attn.export.formats.file_format import describe, describe_card
 from keras_attn.export.formats.onnx_file import write_model
-from keras_attn.export.options import OnnxStepsArguments, takes_options
+from keras_attn.export.options import OnnxStepsArguments
 from keras_attn.export.passes.clean import clean
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace.conversion import convert
@@ -22,13 +22,14 @@ from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export.trace.trace_function import trace
 from keras_attn.models.generation_model import GenerationModel
 from keras_attn_checks.export_options import OnnxStepsOptions
+from keras_attn_checks.options import list_options
 from keras_attn_checks.progress import report_phase
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 
-@takes_options(OnnxStepsOptions)
+@list_options(OnnxStepsOptions)
 def export_onnx_steps(
     model: GenerationModel,
     path: str | PathLike[str],

@@ -20,7 +20,7 @@ from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.export_onnx import export_onnx
 from keras_attn.export.formats.external_data import require_one_file
 from keras_attn.export.formats.file_format import check_text_tokenizers, describe_card
-from keras_attn.export.options import OnnxTextArguments, takes_options
+from keras_attn.export.options import OnnxTextArguments
 from keras_attn.export.require import require
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.search_function import SearchFunction
@@ -31,6 +31,7 @@ from keras_attn.models.side import Side, source_side
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn_checks.export_options import OnnxTextOptions
 from keras_attn_checks.message import Argument, Message
+from keras_attn_checks.options import list_options
 from keras_attn_checks.output_path import ONNX_BEGINNING
 from keras_attn_checks.progress import report_count, report_phase
 
@@ -43,7 +44,7 @@ ODD_TEXTS = ["", "  ", " a  b ", "\u3000", "ﬁ ① 👩‍👩‍👧", "x\ny"]
 """Additional texts for the comparison: empty, spaces, normalization, unknown characters."""
 
 
-@takes_options(OnnxTextOptions)
+@list_options(OnnxTextOptions)
 def export_onnx_text(
     model: GenerationModel,
     path: str | PathLike[str],

@@ -15,7 +15,7 @@ from keras_attn.export.checks.parity_sources import pad
 from keras_attn.export.checks.search_comparison import SearchComparison
 from keras_attn.export.export_error import ExportError
 from keras_attn.export.formats.file_format import check_text_tokenizers, describe, describe_card
-from keras_attn.export.options import SavedModelArguments, takes_options
+from keras_attn.export.options import SavedModelArguments
 from keras_attn.export.require import require, require_utf8
 from keras_attn.export.trace import source_characters
 from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
@@ -26,6 +26,7 @@ from keras_attn.models.side import Side
 from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn_checks.export_options import SavedModelOptions
 from keras_attn_checks.message import Argument, Message
+from keras_attn_checks.options import list_options
 from keras_attn_checks.progress import report_phase
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ METADATA = "assets.extra/keras_attn.json"
 """Path of the metadata. TensorFlow copies the files in `assets.extra` but does not read them."""
 
 
-@takes_options(SavedModelOptions)
+@list_options(SavedModelOptions)
 def export_saved_model(
     model: GenerationModel,
     path: str | PathLike[str],

@@ -22,10 +22,11 @@ from keras_attn.convert.weight_files import SAFETENSORS, WeightFiles
 from keras_attn.export._types import ExportTokenizer
 from keras_attn.export.checks.check_finite import check_finite
 from keras_attn.export.export_error import ExportError
-from keras_attn.export.options import TransformersArguments, takes_options
+from keras_attn.export.options import TransformersArguments
 from keras_attn.export.report import ExportReport
 from keras_attn_checks.export_options import TransformersOptions
 from keras_attn_checks.message import Argument, Message
+from keras_attn_checks.options import list_options
 from keras_attn_checks.progress import report_phase
 from keras_attn_checks.separate_paths import require_separate_paths
 
@@ -71,7 +72,7 @@ class TransformersReport(ExportReport):
         return text if self.verification is None else f"{text} The model was {self.verification}."
 
 
-@takes_options(TransformersOptions)
+@list_options(TransformersOptions)
 def export_transformers(
     model: keras.Model,
     path: str | PathLike[str],
