@@ -37,12 +37,15 @@ def test_learns_which_words_mean_the_same(tmp_path):
 @pytest.mark.slow
 def test_reads_sentences_and_their_translations(tmp_path):
     generator = np.random.default_rng(0)
+    data, out = tmp_path / "data", tmp_path / "out"
+    data.mkdir()
+    out.mkdir()
     for split, number in (("train", 600), ("test", 250)):
         rows = np.array([generator.permutation(10)[:3] for _ in range(number)])
         for ending, words in (("en", NUMBERS), ("de", ZAHLEN)):
             lines = [" ".join(words[i] for i in row) + "\n" for row in rows]
-            (tmp_path / f"{split}.{ending}").write_text("".join(lines), encoding="utf-8")
-    report, examples = run(tmp_path, "--data", tmp_path, "--epochs", "1", "--max-distance", "2")
+            (data / f"{split}.{ending}").write_text("".join(lines), encoding="utf-8")
+    report, examples = run(out, "--data", data, "--epochs", "1", "--max-distance", "2")
     assert report["pairs"] == 2 * 250
     for example in examples:
         numbers = [NUMBERS.index(word) for word in example["target"][1:]]

@@ -359,7 +359,7 @@ class Item:
             name = f"file {path.relative_to(folder)}"
             results[name] = np.asarray("")
             if path.suffix == ".csv":
-                header, *rows = path.read_text().split()
+                header, *rows = path.read_text().replace("NA", "nan").split()
                 results[f"{name} {header}"] = np.asarray([row.split(",") for row in rows], float)
         return results
 

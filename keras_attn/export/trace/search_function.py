@@ -217,7 +217,7 @@ class SearchFunction:
     @property
     def dimensions(self) -> Dimensions:
         """Dictionary from the name of each input and output to the names or sizes of its axes."""
-        sizes = {"hypotheses": self.search.num_hypotheses}
+        number = self.search.num_hypotheses
         options: Dimensions = dict.fromkeys(INPUTS, ())
         return {
             **{name: axis_names(name, spec.shape) for name, spec in self.inputs.items()},
@@ -226,7 +226,7 @@ class SearchFunction:
             "prefix_ids": ("batch", "prefix_length"),
             "seeds": ("batch",),
             **{
-                name: tuple(sizes.get(axis, axis) for axis in axes)
+                name: tuple(number if axis == "hypotheses" else axis for axis in axes)
                 for name, axes in OUTPUTS.items()
             },
         }
