@@ -329,7 +329,7 @@ def case_of_metrics(labels):
 def optimizers():
     """Returns the classes of optimizers that are trained by their default arguments."""
     found = dict(inspect.getmembers(keras.optimizers, inspect.isclass))
-    for name in ("Optimizer", "LossScaleOptimizer", "Muon"):
+    for name in ("Optimizer", "LossScaleOptimizer", "MultiOptimizer", "Muon"):
         found.pop(name, None)
     return {name: each for name, each in found.items() if issubclass(each, keras.Optimizer)}
 
