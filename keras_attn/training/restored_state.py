@@ -1,6 +1,5 @@
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -32,7 +31,7 @@ class RestoredState:
         self,
         model: keras.Model,
         callbacks: list[Callback],
-        variables: list[Any],
+        variables: list[keras.Variable],
         arrays: list[np.ndarray],
         facts: SavedFacts,
         is_within_epoch: bool,
@@ -91,7 +90,9 @@ class RestoredState:
         return match_states(self.callbacks, keys, states)
 
 
-def saved_variables(model: keras.Model, untracked: Sequence[Any] = ()) -> list[Any]:
+def saved_variables(
+    model: keras.Model, untracked: Sequence[keras.Variable] = ()
+) -> list[keras.Variable]:
     """Returns the variables in the order in which they are saved.
 
     Args:
@@ -123,11 +124,11 @@ def reject_unbuilt_optimizers(model: keras.Model) -> None:
             )
 
 
-def epoch_begin_scalars(variables: Sequence[Any]) -> list[bool | int | float]:
+def epoch_begin_scalars(variables: Sequence[keras.Variable]) -> list[bool | int | float]:
     """Returns the values of all scalars, such as the learning rate, for `RestoredState`."""
     scalars = map(keras.ops.convert_to_numpy, _scalars(variables))
     return [np.asarray(scalar).item() for scalar in scalars]
 
 
-def _scalars(variables: Sequence[Any]) -> list[Any]:
+def _scalars(variables: Sequence[keras.Variable]) -> list[keras.Variable]:
     return [variable for variable in variables if tuple(variable.shape) == ()]

@@ -148,7 +148,7 @@ class TrainingCheckpoint(LockedCallback):
         self.data: Sequence[object] = []
         self._all_callbacks = list(callbacks)
         self._unsaved = UnsavedAttributes(())
-        self._untracked: list[Any] = []
+        self._untracked: list[keras.Variable] = []
         self._trained_layers: TrainedLayers | None = None
         self._saved_step = 0
         self._newest_is_damaged = False
@@ -350,7 +350,7 @@ class TrainingCheckpoint(LockedCallback):
         self.history = facts["history"]
 
     @property
-    def _saved_variables(self) -> list[Any]:
+    def _saved_variables(self) -> list[keras.Variable]:
         return saved_variables(self.model, self._untracked)
 
     @property

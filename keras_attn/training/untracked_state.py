@@ -4,7 +4,7 @@ import contextlib
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import keras
 
@@ -15,7 +15,9 @@ from keras_attn._layer.flatten_layers import flatten_layers
 _LIBRARIES = {"keras", "keras_attn", "tensorflow", "jax", "jaxlib", "torch", "numpy", "ml_dtypes"}
 
 
-def untracked_variables(model: keras.Model, callbacks: Sequence[object] = ()) -> list[Any]:
+def untracked_variables(
+    model: keras.Model, callbacks: Sequence[object] = ()
+) -> list[keras.Variable]:
     """Returns the variables that a training may change and that Keras does not know.
 
     These are attributes of layers, losses and callbacks, such as the states of recurrent layers
@@ -43,10 +45,11 @@ def untracked_variables(model: keras.Model, callbacks: Sequence[object] = ()) ->
     for variable in tracked:
         variables.pop(id(variable), None)
     parts = [item for item in values if isinstance(item, keras.layers.Layer)]
-    return [*variables.values(), *torch_buffers(flatten_layers([model, *parts]))]
+    buffers = torch_buffers(flatten_layers([model, *parts]))
+    return [*variables.values(), *cast("list[keras.Variable]", buffers)]
 
 
-def variables_of(value: Any) -> list[Any]:
+def variables_of(value: Any) -> list[keras.Variable]:
     """Returns the variables of a layer, optimizer, metric or generator, or of a list of these."""
     if isinstance(value, (list, tuple)):
         return [item for element in value for item in variables_of(element)]
@@ -60,9 +63,9 @@ def variables_of(value: Any) -> list[Any]:
         import tensorflow as tf
 
         if isinstance(value, tf.random.Generator):
-            return [value.state]
+            return [cast("keras.Variable", value.state)]
         if isinstance(value, tf.Variable):
-            return [value]
+            return [cast("keras.Variable", value)]
     return [value] if isinstance(value, keras.Variable) else []
 
 

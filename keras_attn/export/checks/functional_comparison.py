@@ -74,10 +74,11 @@ def compare_functional(
         ExportError: If the difference is above the tolerance.
     """
     feed = dict(zip(function.inputs, arrays, strict=True))
+    failure = None
     try:
         largest, reason = largest_difference(expected, run, feed)
     except ExportError as error:  # the file cannot be run
-        largest, reason = float("inf"), str(error)
+        largest, reason, failure = float("inf"), "", error
     if largest <= tolerance:
         return largest
 
@@ -92,6 +93,10 @@ def compare_functional(
         advice = "If your task allows this difference, pass a larger tolerance."
     else:
         advice = "Replace this operation by another one of keras.ops."
+    if failure is not None:
+        raise ExportError(
+            f"{failure}, for inputs with shapes {shapes}.{where} {advice}"
+        ) from failure
     raise ExportError(
         f"The exported model disagrees with Keras: expected differences up to {tolerance}. "
         f"Received: {reason}, for inputs with shapes {shapes}.{where} {advice}"
