@@ -328,6 +328,10 @@ class Item:
         single = len(outputs) == 1
         model = keras.Model(inputs, next(iter(outputs.values())) if single else outputs)
         model.compile(**self.options())
+        if isinstance(model.optimizer, keras.optimizers.ScheduleFreeAdamW):
+            # Otherwise model.fit on TensorFlow traces the initialization of its momentums as a part
+            # of each step. A training with a directory always builds the optimizer first.
+            model.optimizer.build(model.trainable_variables)
         return model
 
     def data(self, rows):
