@@ -131,7 +131,7 @@ def test_lora_export_of_a_functional_model_has_merged_kernels(tmp_path, form):
     assert np.abs(expected - before).max() > 0.1
     path = tmp_path / "model"
     function = getattr(export, f"export_functional_{form}")
-    assert function(model, path, X) <= 1e-5  # the largest difference between Keras and the file
+    assert function(model, path, X).largest_difference <= 1e-5
     np.testing.assert_array_equal(numpy_of(model(X)), expected)
     assert b"lora" not in path.read_bytes()
 
@@ -227,7 +227,7 @@ def test_lora_names_what_replaces_the_attention_of_keras():
     inputs = keras.Input((5, 8))
     attention = keras.layers.MultiHeadAttention(2, 4, name="theirs")
     model = keras.Model(inputs, attention(inputs, inputs))
-    with pytest.raises(ValueError, match=r"\['theirs'\] are of Keras: use keras_attn.Multi"):
+    with pytest.raises(ValueError, match=r"\['theirs'\] are Keras layers: use keras_attn.Multi"):
         enable_lora(model, 2)
     attention.query_dense.enable_lora(2)  # the other advice of the message
     assert attention.query_dense.lora_enabled
