@@ -197,7 +197,7 @@ def test_export_litert_names_operators_that_litert_lacks():
     "arguments, message",
     [
         ({"precision": "int4"}, "Expected precision to be one of"),
-        ({"batch_size": 0}, "Expected batch_size to be a positive int"),
+        ({"batch_size": 0}, r"Expected batch_size to be an integer in \[1, 2\*\*31\)"),
         ({"batch_size": None}, "dynamic batch size"),
     ],
 )
