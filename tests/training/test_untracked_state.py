@@ -330,7 +330,7 @@ STATES = {
     "NumPy generator": lambda: (np.random.default_rng(0), lambda state: state.normal()),
     "NumPy random state": lambda: (np.random.RandomState(0), lambda state: state.normal()),
     "Python random": lambda: (random.Random(0), lambda state: state.random()),
-    "model of a list that grows": lambda: ([], lambda state: state.append(regression())),
+    "list that grows": lambda: ([], lambda state: state.append(keras.Variable(0.0))),
     "PyTorch optimizer": step_of_pytorch,
     "PyTorch generator": generator_of_pytorch,
     "PyTorch tensor": tensor_of_pytorch,
