@@ -66,12 +66,14 @@ def find_row_support(model: keras.Model, batch: object) -> RowSupport:
     except Exception as error:  # code of the user, or a fixed batch size
         problem = f"the model fails with a batch of {_NUM_ROWS} rows ({error})"
         return RowSupport(problems=dict.fromkeys(steps, problem))
+    if adds_losses:
+        # Sums over replicas would switch between their threads, which share the list of losses.
+        problem = "a layer adds losses of its inputs or outputs"
+        return RowSupport(problems=dict.fromkeys(steps, problem))
     losses, problems = _global_losses(model, y, y_pred, sample_weight)
     problems += _metric_problems(model, y, y_pred, sample_weight)
     if model.run_eagerly and len(losses) > 1:  # Keras weighs the loss of each output by its rows
         problems.append("several losses and run_eagerly=True")
-    if adds_losses:
-        problems.append("a layer adds losses of its inputs or outputs")
     in_training = [
         f"the layer {layer.name!r} normalizes over the rows of a batch"
         for layer in nested_layers(model)

@@ -167,7 +167,7 @@ def test_bad_input_is_refused(opus_mt, tmp_path):
         with pytest.raises(ExportError, match=message):
             export_transformers(converted.model, out, original=original)
     for directory in (opus_mt, opus_mt / "written"):
-        with pytest.raises(FileExistsError, match="Expected directory outside of original"):
+        with pytest.raises(FileExistsError, match="Expected path outside of original"):
             export_transformers(converted.model, directory, original=opus_mt)
         with pytest.raises(FileExistsError, match="Expected path outside of the checkpoint"):
             converted.save(directory)

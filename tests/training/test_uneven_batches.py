@@ -42,7 +42,6 @@ DIFFERENT_IN_KERAS = (
     "metric function of one number",
     "compute_loss",
     "BatchNormalization",
-    "activity regularizer",
     "clipnorm",
 )
 """Cases in which even batches on two TensorFlow replicas have the results of Keras itself."""
