@@ -11,7 +11,7 @@ from keras_attn.training import (
     TokenAccuracy,
     TokenCrossentropy,
     compile_for_training,
-    token_metric,
+    token_metrics,
 )
 from tests.backend import precision, requires_tensorflow
 from tests.slow_cases import all_slow_but
@@ -145,7 +145,7 @@ def test_fused_loss_passes_its_statistics_to_the_metrics(name, monkeypatch):
     def refuse(labels, logits):
         raise AssertionError("needs the logits")
 
-    monkeypatch.setattr(token_metric, "token_statistics", refuse)
+    monkeypatch.setattr(token_metrics, "token_statistics", refuse)
     model = train(MODELS[name], steps=1)[2]
     with pytest.raises(AssertionError, match="needs the logits"):
         model.test_on_batch(*batch(model))
