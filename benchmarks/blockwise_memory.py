@@ -110,8 +110,8 @@ def dot(form, args):
     """Returns a function of queries, keys and values."""
     import tensorflow as tf
 
-    from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
-    from keras_attn.attention.scaled_dot_product import scaled_dot_product
+    from keras_attn._attention.blockwise_dot_product import blockwise_dot_product
+    from keras_attn._attention.scaled_dot_product import scaled_dot_product
     from keras_attn.masks import causal_mask
 
     def attend(query, keys, values):
@@ -128,7 +128,7 @@ def dot(form, args):
 
 def additive(form):
     """Returns a function of queries, keys and the score vector."""
-    from keras_attn.attention.additive_score import additive_score
+    from keras_attn._attention.additive_score import additive_score
 
     chunk_size = CHUNK_SIZE if form == "blockwise" else None
     return lambda query, keys, vector: additive_score(query, keys, vector, None, chunk_size)

@@ -5,8 +5,8 @@
 Multiplies inputs by a sequence of square matrices. There are as many matrices as in a decoder, so
 the matrices of the larger size do not fit in the cache. The inputs have one row for each hypothesis
 of a step: 1 row for a greedy search of one text, 4 rows for a beam, and 128 rows for the beams of
-32 texts. `keras_attn.export.passes` quantizes the files, as in an export. The precisions take turns
-in several rounds. Each measurement runs in a separate process, and the result is the median.
+32 texts. `keras_attn.export._passes` quantizes the files, as in an export. The precisions take
+turns in several rounds. Each measurement runs in a separate process, and the result is the median.
 `error` is the norm of the error of one product, divided by the norm of the exact product.
 
 Writes `benchmarks/results/weight_bits.json`.
@@ -92,7 +92,7 @@ def products_session(matrices, precision, path, threads):
     import onnx
     from onnx import helper, numpy_helper
 
-    from keras_attn.export.passes.precisions import PRECISIONS as PASSES
+    from keras_attn.export._passes.precisions import PRECISIONS as PASSES
 
     size, last = matrices.shape[-1], f"x{len(matrices)}"
     graph = helper.make_graph(

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from unittest import mock
 
-from keras_attn_runtime.files.working_directory import working_directory
+from keras_attn_runtime._files.working_directory import working_directory
 
 
 def split_tunes(text):

@@ -8,8 +8,8 @@ import numpy as np
 import scene_captions
 import scenes
 from keras_attn_runtime import read_image
-from keras_attn_runtime.file_format import Input
-from keras_attn_runtime.file_format.inputs import ImageFormat
+from keras_attn_runtime._file_format import Input
+from keras_attn_runtime._file_format.inputs import ImageFormat
 
 
 class CaptionData(NamedTuple):

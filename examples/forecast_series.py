@@ -9,9 +9,9 @@ import time
 
 import keras
 import numpy as np
-from keras_attn_runtime.files.atomic_files import require_different_files
-from keras_attn_runtime.series.csv_rows import DELIMITERS
-from keras_attn_runtime.series.table import DECIMALS
+from keras_attn_runtime._files.atomic_files import require_different_files
+from keras_attn_runtime._series.csv_rows import DELIMITERS
+from keras_attn_runtime._series.table import DECIMALS
 from series_data import (
     calendar_covariates,
     covariate_scaling,

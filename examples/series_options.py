@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from keras_attn_runtime.commands.argument_types import column_fill
-from keras_attn_runtime.series.csv_rows import DELIMITERS
-from keras_attn_runtime.series.table import DECIMALS
+from keras_attn_runtime._commands.argument_types import column_fill
+from keras_attn_runtime._series.csv_rows import DELIMITERS
+from keras_attn_runtime._series.table import DECIMALS
 
 
 def parse_arguments(description, heads):

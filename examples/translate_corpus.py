@@ -40,7 +40,7 @@ import uuid
 from pathlib import Path
 
 from keras_attn_runtime import Translator
-from keras_attn_runtime.files.atomic_files import atomic_files
+from keras_attn_runtime._files.atomic_files import atomic_files
 
 
 def main():

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from abc_tunes import Novelty, bars_of, split_tunes, write_midi
 from keras_attn_runtime import Translator
-from keras_attn_runtime.files.atomic_files import atomic_files
+from keras_attn_runtime._files.atomic_files import atomic_files
 
 
 def main():

@@ -20,74 +20,74 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from keras_attn import files, forecasting, training
+from keras_attn._attention.attention_mechanism import AttentionMechanism
+from keras_attn._attention.attention_recorder import record_attention_scores
+from keras_attn._attention.bahdanau_attention import BahdanauAttention
+from keras_attn._attention.cache_view import CacheView
+from keras_attn._attention.combined_attention import CombinedAttention
+from keras_attn._attention.cosine_attention import CosineAttention
+from keras_attn._attention.coverage_attention import CoverageAttention
+from keras_attn._attention.feedback_attention import FeedbackAttention
+from keras_attn._attention.intra_decoder_attention import IntraDecoderAttention
+from keras_attn._attention.intra_sentence_attention import IntraSentenceAttention
+from keras_attn._attention.linear_score_attention import LinearScoreAttention
+from keras_attn._attention.local_attention import LocalAttention
+from keras_attn._attention.location_attention import LocationAttention
+from keras_attn._attention.location_sensitive_attention import LocationSensitiveAttention
+from keras_attn._attention.luong_attention import LuongAttention
+from keras_attn._attention.monotonic_attention import MonotonicAttention
+from keras_attn._attention.multi_head_attention import MultiHeadAttention
+from keras_attn._attention.scaled_dot_product_attention import ScaledDotProductAttention
+from keras_attn._attention.soft_alignment import SoftAlignment
 from keras_attn._backend.private_names import check_before_quantization
+from keras_attn._decoders.causal_language_model import CausalLanguageModel
+from keras_attn._decoders.ensemble_decoder import EnsembleDecoder
+from keras_attn._decoders.rnn_decoder import RNNDecoder
+from keras_attn._decoders.step_decoder import StepDecoder
+from keras_attn._decoders.transformer_decoder import TransformerDecoder
+from keras_attn._encoders.ensemble_encoder import EnsembleEncoder
+from keras_attn._encoders.patch_embedding import PatchEmbedding
+from keras_attn._encoders.rnn_encoder import RNNEncoder
+from keras_attn._encoders.transformer_encoder import TransformerEncoder
 from keras_attn._layer.quantization import check_quantization
 from keras_attn._layer.retracing import retrace_after_changes
-from keras_attn.attention.attention_mechanism import AttentionMechanism
-from keras_attn.attention.attention_recorder import record_attention_scores
-from keras_attn.attention.bahdanau_attention import BahdanauAttention
-from keras_attn.attention.cache_view import CacheView
-from keras_attn.attention.combined_attention import CombinedAttention
-from keras_attn.attention.cosine_attention import CosineAttention
-from keras_attn.attention.coverage_attention import CoverageAttention
-from keras_attn.attention.feedback_attention import FeedbackAttention
-from keras_attn.attention.intra_decoder_attention import IntraDecoderAttention
-from keras_attn.attention.intra_sentence_attention import IntraSentenceAttention
-from keras_attn.attention.linear_score_attention import LinearScoreAttention
-from keras_attn.attention.local_attention import LocalAttention
-from keras_attn.attention.location_attention import LocationAttention
-from keras_attn.attention.location_sensitive_attention import LocationSensitiveAttention
-from keras_attn.attention.luong_attention import LuongAttention
-from keras_attn.attention.monotonic_attention import MonotonicAttention
-from keras_attn.attention.multi_head_attention import MultiHeadAttention
-from keras_attn.attention.scaled_dot_product_attention import ScaledDotProductAttention
-from keras_attn.attention.soft_alignment import SoftAlignment
-from keras_attn.decoders.causal_language_model import CausalLanguageModel
-from keras_attn.decoders.ensemble_decoder import EnsembleDecoder
-from keras_attn.decoders.rnn_decoder import RNNDecoder
-from keras_attn.decoders.step_decoder import StepDecoder
-from keras_attn.decoders.transformer_decoder import TransformerDecoder
-from keras_attn.encoders.ensemble_encoder import EnsembleEncoder
-from keras_attn.encoders.patch_embedding import PatchEmbedding
-from keras_attn.encoders.rnn_encoder import RNNEncoder
-from keras_attn.encoders.transformer_encoder import TransformerEncoder
-from keras_attn.models.decomposable_attention import decomposable_attention
-from keras_attn.models.ensemble_model import ensemble_model
-from keras_attn.models.generation_model import GenerationModel
-from keras_attn.models.masked_language_model import masked_language_model
-from keras_attn.models.replace_search import replace_search
-from keras_attn.models.rnn_seq2seq import rnn_seq2seq
-from keras_attn.models.sequence_classifier import sequence_classifier
-from keras_attn.models.training_model import TrainingModel
-from keras_attn.models.transformer_seq2seq import transformer_seq2seq
-from keras_attn.models.transformer_sizes import (
+from keras_attn._models.decomposable_attention import decomposable_attention
+from keras_attn._models.ensemble_model import ensemble_model
+from keras_attn._models.generation_model import GenerationModel
+from keras_attn._models.masked_language_model import masked_language_model
+from keras_attn._models.replace_search import replace_search
+from keras_attn._models.rnn_seq2seq import rnn_seq2seq
+from keras_attn._models.sequence_classifier import sequence_classifier
+from keras_attn._models.training_model import TrainingModel
+from keras_attn._models.transformer_seq2seq import transformer_seq2seq
+from keras_attn._models.transformer_sizes import (
     transformer_base,
     transformer_big,
     transformer_tiny,
 )
-from keras_attn.output_layers.sequence_pooling import SequencePooling
-from keras_attn.output_layers.tied_mlm_head import TiedMLMHead
-from keras_attn.positions.alibi_bias import AlibiBias
-from keras_attn.positions.learned_positions import LearnedPositions
-from keras_attn.positions.relative_position_bias import RelativePositionBias
-from keras_attn.positions.rotary_positions import RotaryPositions
-from keras_attn.positions.rotary_scaling import (
+from keras_attn._output_layers.sequence_pooling import SequencePooling
+from keras_attn._output_layers.tied_mlm_head import TiedMLMHead
+from keras_attn._positions.alibi_bias import AlibiBias
+from keras_attn._positions.learned_positions import LearnedPositions
+from keras_attn._positions.relative_position_bias import RelativePositionBias
+from keras_attn._positions.rotary_positions import RotaryPositions
+from keras_attn._positions.rotary_scaling import (
     LinearRotaryScaling,
     Llama3RotaryScaling,
     YarnRotaryScaling,
 )
-from keras_attn.positions.sinusoidal_positions import SinusoidalPositions
-from keras_attn.rnn.attention_rnn import AttentionRNN
-from keras_attn.rnn.attention_rnn_cell import AttentionRNNCell
-from keras_attn.rnn.rnn_cell import RNNCell
-from keras_attn.rnn.state_bridge import StateBridge
-from keras_attn.search.beam_decoder import BeamDecoder
-from keras_attn.search.greedy_decoder import GreedyDecoder
-from keras_attn.search.sampling_decoder import SamplingDecoder
-from keras_attn.search.search import Search
-from keras_attn.transformer.feed_forward import FeedForward
-from keras_attn.transformer.transformer_decoder_block import TransformerDecoderBlock
-from keras_attn.transformer.transformer_encoder_block import TransformerEncoderBlock
+from keras_attn._positions.sinusoidal_positions import SinusoidalPositions
+from keras_attn._rnn.attention_rnn import AttentionRNN
+from keras_attn._rnn.attention_rnn_cell import AttentionRNNCell
+from keras_attn._rnn.rnn_cell import RNNCell
+from keras_attn._rnn.state_bridge import StateBridge
+from keras_attn._search.beam_decoder import BeamDecoder
+from keras_attn._search.greedy_decoder import GreedyDecoder
+from keras_attn._search.sampling_decoder import SamplingDecoder
+from keras_attn._search.search import Search
+from keras_attn._transformer.feed_forward import FeedForward
+from keras_attn._transformer.transformer_decoder_block import TransformerDecoderBlock
+from keras_attn._transformer.transformer_encoder_block import TransformerEncoderBlock
 
 check_before_quantization(check_quantization)
 retrace_after_changes()

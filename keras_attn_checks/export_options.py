@@ -156,7 +156,7 @@ class _SearchOptions(_WeightOptions):
         Flag("add an input with the first tokens of each output"),
     )
     tolerance: float = _tolerance(1e-4)
-    # `Any` is a type of Keras or NumPy, which the `TypedDict` in keras_attn.export.options names.
+    # `Any` is a type of Keras or NumPy, which the `TypedDict` in keras_attn.export._options names.
     card: Any = option(None, unchecked("`ModelCard`"), "stored in the metadata of the export.")
 
 
@@ -199,14 +199,14 @@ class _OnnxPrecisionOptions(ExportOptions):
         'All precisions but `"float32"` make the file smaller, and faster if matrix products take '
         "most of the time. A file with a lower precision is also compared with the float32 model, "
         'see `PrecisionReport`. `"float16"`, for GPUs: matrix products and the operators between '
-        "them compute in 16 bits, see `keras_attn.export.passes.half_precision`. "
+        "them compute in 16 bits, see `keras_attn.export._passes.half_precision`. "
         '`"int8"`, for CPUs: the weights of matrix products and the embeddings have 8 bits, see '
-        "`keras_attn.export.passes.int8_weights`. "
+        "`keras_attn.export._passes.int8_weights`. "
         '`"int8-rows"`: like `"int8"`, with one scale for each row of activations. The scores of a '
         "sentence do not depend on the other sentences of the batch, but matrix products take 2% "
         "longer for the beam of one text, and 35% longer for 32 texts. "
         '`"int4"`, for CPUs that process one text at a time: the weights of matrix products have 4 '
-        "bits and the embeddings 8 bits, see `keras_attn.export.passes.int4_weights`.",
+        "bits and the embeddings 8 bits, see `keras_attn.export._passes.int4_weights`.",
         _PRECISION,
     )
 

@@ -78,7 +78,7 @@ class SearchOptions:
         input_dtype="float32",
     )
     length_penalty_form: LengthPenaltyForm = option(
-        "average", choice(LengthPenaltyForm), "see `keras_attn.search.length_penalty`."
+        "average", choice(LengthPenaltyForm), "see `keras_attn._search.length_penalty`."
     )
     start_token_id: int = option(1, ID, "id of the start token.", advice=_ID_ADVICE)
     end_token_id: int = option(2, ID, "id of the end token.", advice=_ID_ADVICE)
@@ -96,7 +96,7 @@ class SearchOptions:
         POSITIVE_NUMBER,
         "Values above 1 make the previous tokens of a hypothesis less probable. Previous tokens "
         "include a prefix, but not a prompt. The penalty changes the logits (see "
-        "`keras_attn.search.repetition`) and therefore the `log_probs`, except for prefix tokens.",
+        "`keras_attn._search.repetition`) and therefore the `log_probs`, except for prefix tokens.",
         default_text="no penalty",
         advice="Use 1.0 for no penalty.",
     )
@@ -203,7 +203,7 @@ class BeamOptions(SearchOptions):
     coverage_penalty: float = option(
         0.0,
         NONNEGATIVE_NUMBER,
-        "weight of the coverage penalty, see `keras_attn.search.coverage_penalty`. The penalty "
+        "weight of the coverage penalty, see `keras_attn._search.coverage_penalty`. The penalty "
         "ignores positions with a weight of 0, so use an attention with positive weights at all "
         "positions that are not masked, such as softmax attention.",
         default_text="no penalty",

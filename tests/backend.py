@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.testing.arrays import dtype_policy as precision
+from keras_attn.testing._arrays import dtype_policy as precision
 
 __all__ = ["gradients_of", "precision", "requires_tensorflow"]
 

@@ -12,8 +12,8 @@ Keras, TensorFlow and tf2onnx outside of `PRIVATE_NAMES`. The package `keras_att
 all of `keras_attn`: only programs, files named `__main__.py`, import it. The package
 `keras_attn_checks` precedes all: it imports only the standard library.
 
-Examples use public names only: those in `__all__` of `keras_attn` and of its public packages.
-Benchmarks may also measure other modules, but none whose name begins with `_`.
+Names of private modules and packages begin with `_`. A public package exports its public names in
+`__all__`, and examples use no others.
 """
 
 import ast
@@ -34,16 +34,16 @@ PACKAGES = {
 ORDERS = {
     "keras_attn": """
         _types _files files _backend _layer _serialization _drop_ins masks _decoding_state
-        _random positions attention rnn transformer output_layers encoders decoders search
-        models forecasting testing text training visualize convert export
+        _random _positions _attention _rnn _transformer _output_layers _encoders _decoders
+        _search _models forecasting testing text training visualize convert export
     """.split(),
     "keras_attn.export": """
-        _types options report export_error require run_in_background preconditions passes
-        trace checks formats export_model __main__
+        _types _options _report _export_error _require _run_in_background _preconditions
+        _passes _trace _checks _formats _export_model __main__
     """.split(),
     "keras_attn_runtime": """
-        array_types translation errors files calls file_format text file_info engines models
-        inputs translate series commands __main__
+        _array_types _translation _errors _files _calls _file_format _text _file_info
+        _engines _models _inputs _translate _series _commands __main__
     """.split(),
 }
 TENSORFLOW = ("_backend", "text", "training", "export")
@@ -110,15 +110,11 @@ def is_public(name):
 
 
 def private_imports():
-    """Yields a message for each name in examples and benchmarks that should not be used there."""
+    """Yields a message for each private name that an example imports."""
     for path in sorted((ROOT.parent / "examples").glob("*.py")):
         for name in imported(path):
             if name.partition(".")[0] == "keras_attn" and not is_public(name):
                 yield f"examples/{path.name} imports {name}, which is not public"
-    for path in sorted((ROOT.parent / "benchmarks").glob("*.py")):
-        for name in imported(path):
-            if name.startswith("keras_attn._") and name != "keras_attn.__version__":
-                yield f"benchmarks/{path.name} imports {name}, which is private"
 
 
 def imports_of_checks():

@@ -53,7 +53,7 @@ def command_defaults():
 
 def _options():
     found = {}
-    for program in ("keras_attn_commands.main", "keras_attn_runtime.commands.main"):
+    for program in ("keras_attn_commands.main", "keras_attn_runtime._commands.main"):
         _add_options(importlib.import_module(program).build_parser(), found)
     return found
 

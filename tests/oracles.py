@@ -7,7 +7,7 @@ W`.
 
 import numpy as np
 
-from keras_attn.testing.search_oracles import log_softmax
+from keras_attn.testing._search_oracles import log_softmax
 
 
 def sigmoid(x):

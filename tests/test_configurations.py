@@ -4,8 +4,8 @@ import keras
 import pytest
 
 import keras_attn
+from keras_attn._transformer.transformer_stack import TransformerStack
 from keras_attn.training import InverseSquareRootSchedule
-from keras_attn.transformer.transformer_stack import TransformerStack
 
 
 def lstm_cell():

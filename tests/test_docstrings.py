@@ -8,7 +8,7 @@ import keras
 import pytest
 
 import keras_attn
-from keras_attn.attention.attention_mechanism import AttentionMechanism
+from keras_attn._attention.attention_mechanism import AttentionMechanism
 
 PACKAGES = (
     "keras_attn",

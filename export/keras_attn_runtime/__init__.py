@@ -2,21 +2,21 @@
 
 import sys
 
-from keras_attn_runtime.calls.cancellation import CancelToken
-from keras_attn_runtime.errors import (
+from keras_attn_runtime._calls.cancellation import CancelToken
+from keras_attn_runtime._errors import (
     Cancelled,
     DeadlineExceeded,
     ModelFileError,
     ProviderError,
     SentenceError,
 )
-from keras_attn_runtime.inputs.image_files import read_image
-from keras_attn_runtime.models.stepped_model import SteppedModel
-from keras_attn_runtime.series.forecaster import Forecaster
-from keras_attn_runtime.series.table import SeriesTable, read_series_tables
-from keras_attn_runtime.translate.streaming_translator import StreamingTranslator
-from keras_attn_runtime.translate.translator import Translator
-from keras_attn_runtime.translation import Hypothesis, Translation
+from keras_attn_runtime._inputs.image_files import read_image
+from keras_attn_runtime._models.stepped_model import SteppedModel
+from keras_attn_runtime._series.forecaster import Forecaster
+from keras_attn_runtime._series.table import SeriesTable, read_series_tables
+from keras_attn_runtime._translate.streaming_translator import StreamingTranslator
+from keras_attn_runtime._translate.translator import Translator
+from keras_attn_runtime._translation import Hypothesis, Translation
 
 __version__ = "0.1.0"
 
@@ -44,16 +44,16 @@ for _name in __all__:
 
 # Older pickles contain module names from before the modules moved into folders.
 for _name, _module in {
-    "added_tokens": "file_format.side",
-    "cancellation": "calls.cancellation",
-    "forecaster": "series.forecaster",
-    "image_files": "inputs.image_files",
-    "image_format": "file_format.inputs",
-    "languages": "file_format.side",
-    "series_table": "series.table",
-    "series_times": "series.times",
-    "stepped_model": "models.stepped_model",
-    "streaming_translator": "translate.streaming_translator",
-    "translator": "translate.translator",
+    "added_tokens": "_file_format.side",
+    "cancellation": "_calls.cancellation",
+    "forecaster": "_series.forecaster",
+    "image_files": "_inputs.image_files",
+    "image_format": "_file_format.inputs",
+    "languages": "_file_format.side",
+    "series_table": "_series.table",
+    "series_times": "_series.times",
+    "stepped_model": "_models.stepped_model",
+    "streaming_translator": "_translate.streaming_translator",
+    "translator": "_translate.translator",
 }.items():
     sys.modules[f"{__name__}.{_name}"] = sys.modules[f"{__name__}.{_module}"]

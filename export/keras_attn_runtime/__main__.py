@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 
-from keras_attn_runtime.commands import main as program
+from keras_attn_runtime._commands import main as program
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,13 +7,13 @@ In `traced_for_litert`:
 - `_backend/sequential_loops.py`: `map_sequentially` uses such a loop.
 - `_backend/scatter.py`: `scatter_add` adds a scattered tensor, because the converter rounds
   `tf.tensor_scatter_nd_add`.
-- `search/search.py`: a search whose decoder can widen its state runs in `grow_in_blocks`.
+- `_search/search.py`: a search whose decoder can widen its state runs in `grow_in_blocks`.
 
 In `grow_in_blocks`, because LiteRT allocates all tensors of a loop again after each step that
 changes a shape:
 
 - `_decoding_state/growing_buffer.py`: `extend` updates columns that `widen` has added.
-- `search/loop.py`: the loop widens the state after each block of steps.
+- `_search/loop.py`: the loop widens the state after each block of steps.
 """
 
 import contextlib

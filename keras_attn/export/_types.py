@@ -6,8 +6,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from keras_attn.text.hugging_face_tokenizer import HuggingFaceTokenizer
-from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn.text._hugging_face_tokenizer import HuggingFaceTokenizer
+from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 
 ExportTokenizer: TypeAlias = SentencePieceTokenizer | HuggingFaceTokenizer
 """Tokenizer that a file can contain."""

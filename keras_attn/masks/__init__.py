@@ -10,7 +10,7 @@ several tensors, it passes one `<argument>_mask` per tensor. Keras wrappers only
 position is unmasked if all masks for its sequence are `True`, see `join`.
 """
 
-from keras_attn.masks.joined_masks import (
+from keras_attn.masks._joined_masks import (
     attention_mask,
     boolean,
     both,
@@ -18,7 +18,7 @@ from keras_attn.masks.joined_masks import (
     join,
     refuse_single_mask,
 )
-from keras_attn.masks.masked_scores import (
+from keras_attn.masks._masked_scores import (
     MASKED_SCORE,
     apply_mask,
     finite_scores,
@@ -27,7 +27,7 @@ from keras_attn.masks.masked_scores import (
     scores_of_mask,
     wide_dtype,
 )
-from keras_attn.masks.position_masks import (
+from keras_attn.masks._position_masks import (
     END_OF_ROW,
     causal_mask,
     embeddable_ids,

@@ -1,20 +1,20 @@
 """Tokenizers, corpora and batches of token ids."""
 
-from keras_attn.text.added_tokens import AddedToken
-from keras_attn.text.checkpoint_vocabularies import (
+from keras_attn.text._added_tokens import AddedToken
+from keras_attn.text._checkpoint_vocabularies import (
     fairseq_vocabulary,
     pegasus_vocabulary,
     t5_vocabulary,
 )
-from keras_attn.text.encoded_sentences import EncodedSentences
-from keras_attn.text.hugging_face_tokenizer import HuggingFaceTokenizer
-from keras_attn.text.language import Language
-from keras_attn.text.length_bucketed_batches import LengthBucketedBatches
-from keras_attn.text.mask_tokens import mask_tokens
-from keras_attn.text.parallel_corpus import ParallelCorpus
-from keras_attn.text.renumber_pieces import renumber_pieces
-from keras_attn.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from keras_attn.text.tokenizer import SpecialTokenIds, Tokenizer
+from keras_attn.text._encoded_sentences import EncodedSentences
+from keras_attn.text._hugging_face_tokenizer import HuggingFaceTokenizer
+from keras_attn.text._language import Language
+from keras_attn.text._length_bucketed_batches import LengthBucketedBatches
+from keras_attn.text._mask_tokens import mask_tokens
+from keras_attn.text._parallel_corpus import ParallelCorpus
+from keras_attn.text._renumber_pieces import renumber_pieces
+from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn.text._tokenizer import SpecialTokenIds, Tokenizer
 
 __all__ = [
     "AddedToken",

@@ -13,10 +13,10 @@ import pytest
 from keras import ops
 
 from keras_attn import MultiHeadAttention
+from keras_attn._attention.additive_score import additive_score
+from keras_attn._attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._drop_ins import layer_normalization
-from keras_attn.attention.additive_score import additive_score
-from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn.training import SequenceCrossentropy, crossentropy_per_token, linear_crossentropy
 from tests.contracts import numpy
 
@@ -86,7 +86,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    module = sys.modules["keras_attn.training.linear_crossentropy"]
+    module = sys.modules["keras_attn.training._linear_crossentropy"]
     monkeypatch.setattr(module, "LOGITS_PER_CHUNK", 10)
     monkeypatch.setattr(module, "TOKENS_PER_FEATURE", 0)
 

@@ -227,7 +227,7 @@ def test_is_compiled_by_xla(jit_compile):
 @needs_tensorflow
 def test_tf2onnx_still_cannot_convert_compiled_functions(monkeypatch):
     from keras_attn.export import ExportError
-    from keras_attn.export.trace import conversion
+    from keras_attn.export._trace import conversion
     from tests.export.conversion_steps import convert
 
     compiled = tf.function(lambda x: tf.nn.relu(x), jit_compile=True, autograph=False)

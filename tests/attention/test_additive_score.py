@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn import BahdanauAttention
-from keras_attn.attention.additive_score import additive_score
+from keras_attn._attention.additive_score import additive_score
 from tests import oracles
 from tests.contracts import assert_close, numpy
 

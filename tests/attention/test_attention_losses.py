@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn import AttentionRNNCell, BahdanauAttention, CoverageAttention, RNNDecoder
-from keras_attn.attention.attention_losses import coverage_loss, doubly_stochastic_loss
+from keras_attn._attention.attention_losses import coverage_loss, doubly_stochastic_loss
 from tests.contracts import assert_close, numpy
 
 GENERATOR = np.random.default_rng(0)

@@ -6,10 +6,10 @@ import pytest
 from keras import ops
 
 from keras_attn import TransformerEncoder, TransformerEncoderBlock
-from keras_attn.attention.blockwise_dot_product import blockwise_dot_product
-from keras_attn.attention.scaled_dot_product import scaled_dot_product
-from keras_attn.positions.alibi_bias import AlibiBias
-from keras_attn.positions.relative_position_bias import RelativePositionBias
+from keras_attn._attention.blockwise_dot_product import blockwise_dot_product
+from keras_attn._attention.scaled_dot_product import scaled_dot_product
+from keras_attn._positions.alibi_bias import AlibiBias
+from keras_attn._positions.relative_position_bias import RelativePositionBias
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, numpy, randomize
 from tests.slow_cases import all_slow_but

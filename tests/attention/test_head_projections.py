@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.attention.head_projections import merge_heads, project_heads, split_heads
+from keras_attn._attention.head_projections import merge_heads, project_heads, split_heads
 from tests.contracts import assert_close, assert_identical, numpy
 
 GENERATOR = np.random.default_rng(0)

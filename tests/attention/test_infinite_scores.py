@@ -10,7 +10,7 @@ from keras_attn import (
     ScaledDotProductAttention,
     TransformerEncoderBlock,
 )
-from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
+from keras_attn._attention.probability_functions import PROBABILITY_FUNCTIONS
 from tests.backend import gradients_of
 from tests.contracts import assert_close, numpy
 

@@ -4,7 +4,7 @@ import pytest
 from keras import ops
 
 from keras_attn import BahdanauAttention, LuongAttention
-from keras_attn.attention.probability_functions import PROBABILITY_FUNCTIONS
+from keras_attn._attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn.testing import check_layer
 from tests import oracles
 from tests.contracts import assert_close, assert_identical, numpy

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.attention.scaled_dot_product import scaled_dot_product
+from keras_attn._attention.scaled_dot_product import scaled_dot_product
 from tests import oracles
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, assert_identical, numpy

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from keras_attn.convert.conversion_error import ConversionError
+from keras_attn.convert._conversion_error import ConversionError
 from keras_attn_checks.export_options import LiteRTOptions, OnnxOptions
 from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.output_path import check_output_path

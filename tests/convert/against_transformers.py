@@ -7,7 +7,7 @@ import torch
 import transformers
 
 from keras_attn.convert import from_transformers
-from keras_attn.convert.generation_settings import GENERATION
+from keras_attn.convert._generation_settings import GENERATION
 from tests.convert.small_checkpoints import random_sources
 
 ATTEMPTS = 60

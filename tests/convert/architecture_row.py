@@ -17,7 +17,7 @@ import torch
 
 from keras_attn import replace_search
 from keras_attn.convert import from_transformers
-from keras_attn.convert.search_settings import STOPS
+from keras_attn.convert._search_settings import STOPS
 from keras_attn.export import export_functional_onnx, export_onnx
 from tests.convert import test_encoders, test_fairseq_models, test_language_models
 from tests.convert.against_transformers import (

@@ -23,8 +23,8 @@ import torch
 import transformers
 
 from keras_attn.convert import ConversionError, from_transformers
-from keras_attn.convert.architectures import ARCHITECTURES
-from keras_attn.convert.encoder_models import ENCODERS
+from keras_attn.convert._architectures import ARCHITECTURES
+from keras_attn.convert._encoder_models import ENCODERS
 from keras_attn_checks.model_types import BASE_CLASSES, ENCODER_CLASSES, MODEL_CLASSES
 from tests.convert import test_encoders
 from tests.convert.against_transformers import output_matrix, randomize, sources_for, their_logits

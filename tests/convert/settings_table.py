@@ -7,9 +7,9 @@ The tests change them: mapped settings in the slow tests `test_a_varied_setting_
 none is ignored.
 """
 
-from keras_attn.convert.architectures import ARCHITECTURES
-from keras_attn.convert.encoder_models import ENCODERS
-from keras_attn.convert.generation_settings import GENERATION
+from keras_attn.convert._architectures import ARCHITECTURES
+from keras_attn.convert._encoder_models import ENCODERS
+from keras_attn.convert._generation_settings import GENERATION
 
 TREATMENTS = ("mapped", "irrelevant", "refused")
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_attn.convert import ConversionError, from_opennmt_tf, from_transformers
-from keras_attn.convert.original_files import read_original_files
-from keras_attn.convert.weight_files import WeightFiles
+from keras_attn.convert._original_files import read_original_files
+from keras_attn.convert._weight_files import WeightFiles
 from tests.convert.small_checkpoints import (
     MARIAN_CONFIG,
     marian_weights,
@@ -120,7 +120,7 @@ def test_damaged_sentencepiece_models_are_named(tmp_path, content):
 def test_sizes_that_the_weights_refute_are_named_before_a_model_is_built(
     tmp_path, config, message, monkeypatch
 ):
-    module = sys.modules["keras_attn.convert.from_transformers"]
+    module = sys.modules["keras_attn.convert._from_transformers"]
     monkeypatch.setattr(module, "_create_weights", None)
     with pytest.raises(ConversionError, match=message):
         from_transformers(write(tmp_path / "x", config))

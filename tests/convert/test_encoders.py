@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_attn.convert import ConversionError, from_transformers, verify
-from keras_attn.convert.encoder_models import ENCODERS
+from keras_attn.convert._encoder_models import ENCODERS
 from keras_attn.training import RunDirectory
 from keras_attn_commands.main import main
 

@@ -3,8 +3,8 @@
 import pytest
 
 from keras_attn.convert import ConversionError, from_transformers
-from keras_attn.convert.architectures import ARCHITECTURES
-from keras_attn.convert.config_settings import FORCES_START
+from keras_attn.convert._architectures import ARCHITECTURES
+from keras_attn.convert._config_settings import FORCES_START
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("torch")

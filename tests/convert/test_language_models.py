@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from keras_attn.convert import ConversionError, from_transformers, verify
-from keras_attn.convert.architectures import ARCHITECTURES
-from keras_attn.convert.rotary_settings import rope_parameters, rotary_positions
-from keras_attn.convert.settings import Settings
+from keras_attn.convert._architectures import ARCHITECTURES
+from keras_attn.convert._rotary_settings import rope_parameters, rotary_positions
+from keras_attn.convert._settings import Settings
 
 transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from keras_attn.convert.config_settings import FORCES_START
-from keras_attn.convert.fairseq_models import MARIAN
-from keras_attn.convert.generation_settings import GENERATION
+from keras_attn.convert._config_settings import FORCES_START
+from keras_attn.convert._fairseq_models import MARIAN
+from keras_attn.convert._generation_settings import GENERATION
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("torch")

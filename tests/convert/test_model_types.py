@@ -3,8 +3,8 @@
 import pytest
 
 from keras_attn.convert import ConversionError
-from keras_attn.convert.architectures import ARCHITECTURES, find_architecture
-from keras_attn.convert.encoder_models import ENCODERS
+from keras_attn.convert._architectures import ARCHITECTURES, find_architecture
+from keras_attn.convert._encoder_models import ENCODERS
 from keras_attn_checks.model_types import (
     BASE_CLASSES,
     ENCODER_CLASSES,

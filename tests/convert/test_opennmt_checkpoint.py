@@ -8,7 +8,7 @@ import pytest
 tf = pytest.importorskip("tensorflow")
 
 from keras_attn.convert import ConversionError, from_opennmt_tf  # noqa: E402
-from keras_attn.convert.opennmt_checkpoint import OpenNMTCheckpoint  # noqa: E402
+from keras_attn.convert._opennmt_checkpoint import OpenNMTCheckpoint  # noqa: E402
 from tests.convert.opennmt_checkpoints import (  # noqa: E402
     SOURCE,
     arguments_text,

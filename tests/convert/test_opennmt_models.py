@@ -8,7 +8,7 @@ pytest.importorskip("tensorflow")
 
 from keras_attn import GreedyDecoder  # noqa: E402
 from keras_attn.convert import from_opennmt_tf  # noqa: E402
-from keras_attn.convert.opennmt_checkpoint import OpenNMTCheckpoint  # noqa: E402
+from keras_attn.convert._opennmt_checkpoint import OpenNMTCheckpoint  # noqa: E402
 from tests.convert.opennmt_checkpoints import (  # noqa: E402
     SOURCE_SIZE,
     TARGET_SIZE,
@@ -90,9 +90,9 @@ def test_opennmt_names_are_those_of_the_checkpoint(tmp_path):
     ],
 )
 def test_opennmt_catalog_has_the_sizes_of_the_papers(name, features, hidden, heads, layers):
-    from keras_attn.convert.opennmt_description import DESCRIPTION, describe
-    from keras_attn.convert.opennmt_settings import ARGUMENTS
-    from keras_attn.convert.settings import Settings
+    from keras_attn.convert._opennmt_description import DESCRIPTION, describe
+    from keras_attn.convert._opennmt_settings import ARGUMENTS
+    from keras_attn.convert._settings import Settings
 
     settings = Settings(DESCRIPTION, describe(name).arguments, ARGUMENTS)
     names = ("num_units", "ffn_inner_dim", "num_heads", "num_layers")

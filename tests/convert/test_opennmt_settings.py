@@ -6,14 +6,14 @@ pytest.importorskip("tensorflow")
 yaml = pytest.importorskip("yaml")
 
 from keras_attn.convert import ConversionError, from_opennmt_tf  # noqa: E402
-from keras_attn.convert.opennmt_description import read_description  # noqa: E402
-from keras_attn.convert.opennmt_settings import (  # noqa: E402
+from keras_attn.convert._opennmt_description import read_description  # noqa: E402
+from keras_attn.convert._opennmt_settings import (  # noqa: E402
     CONFIGURATION,
     opennmt_search,
     read_config,
     source_controls,
 )
-from keras_attn.convert.settings import Settings  # noqa: E402
+from keras_attn.convert._settings import Settings  # noqa: E402
 from tests.convert.opennmt_checkpoints import (  # noqa: E402
     arguments_text,
     opennmt_variables,

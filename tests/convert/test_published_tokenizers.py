@@ -7,9 +7,9 @@ pytest.importorskip("tokenizers")
 
 import transformers  # noqa: E402
 
-from keras_attn.convert.checkpoint import Checkpoint  # noqa: E402
-from keras_attn.convert.conversion_error import ConversionError  # noqa: E402
-from keras_attn.convert.tokenizer_settings import tokenizer_settings  # noqa: E402
+from keras_attn.convert._checkpoint import Checkpoint  # noqa: E402
+from keras_attn.convert._conversion_error import ConversionError  # noqa: E402
+from keras_attn.convert._tokenizer_settings import tokenizer_settings  # noqa: E402
 from tests.convert.published_tokenizers import PUBLISHED_TOKENIZERS  # noqa: E402
 from tests.convert.small_checkpoints import train_pieces  # noqa: E402
 from tests.convert.test_tokenizer_settings import (  # noqa: E402

@@ -1,9 +1,9 @@
 import pytest
 
 from keras_attn.convert import ConversionError
-from keras_attn.convert.generation_settings import GENERATION
-from keras_attn.convert.search_settings import search_settings
-from keras_attn.convert.settings import Settings, irrelevant, mapped, refused, refused_unless
+from keras_attn.convert._generation_settings import GENERATION
+from keras_attn.convert._search_settings import search_settings
+from keras_attn.convert._settings import Settings, irrelevant, mapped, refused, refused_unless
 
 TABLE = {
     "size": mapped("the size", 3),

@@ -6,12 +6,12 @@ import re
 import pytest
 
 from keras_attn.convert import ConversionError, from_transformers
-from keras_attn.convert.architectures import ARCHITECTURES
-from keras_attn.convert.conversion_error import Problems
-from keras_attn.convert.encoder_models import ENCODERS
-from keras_attn.convert.generation_settings import GENERATION
-from keras_attn.convert.search_settings import search_settings
-from keras_attn.convert.settings import Settings
+from keras_attn.convert._architectures import ARCHITECTURES
+from keras_attn.convert._conversion_error import Problems
+from keras_attn.convert._encoder_models import ENCODERS
+from keras_attn.convert._generation_settings import GENERATION
+from keras_attn.convert._search_settings import search_settings
+from keras_attn.convert._settings import Settings
 
 ACTIVATIONS = {"t5": "feed_forward_proj", "mt5": "feed_forward_proj", "distilbert": "activation"}
 ACTIVATIONS |= dict.fromkeys(("llama", "mistral", "qwen2", "gemma", "bert"), "hidden_act")

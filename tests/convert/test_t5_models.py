@@ -5,7 +5,7 @@ import json
 import pytest
 
 from keras_attn.convert import from_transformers
-from keras_attn.convert.t5_models import MT5, T5
+from keras_attn.convert._t5_models import MT5, T5
 
 transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")

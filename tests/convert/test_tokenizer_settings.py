@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from keras_attn.convert.checkpoint import Checkpoint
-from keras_attn.convert.conversion_error import ConversionError
-from keras_attn.convert.tokenizers import TokenizerIds, TokenizerReader
+from keras_attn.convert._checkpoint import Checkpoint
+from keras_attn.convert._conversion_error import ConversionError
+from keras_attn.convert._tokenizers import TokenizerIds, TokenizerReader
 from tests.convert.small_checkpoints import ENGLISH, GERMAN, pieces_of, train_pieces
 
 transformers = pytest.importorskip("transformers")

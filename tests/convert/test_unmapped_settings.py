@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from keras_attn.convert import ConversionError, from_transformers
-from keras_attn.convert.architectures import ARCHITECTURES
-from keras_attn.convert.encoder_models import ENCODERS
-from keras_attn.convert.generation_settings import GENERATION
+from keras_attn.convert._architectures import ARCHITECTURES
+from keras_attn.convert._encoder_models import ENCODERS
+from keras_attn.convert._generation_settings import GENERATION
 
 transformers = pytest.importorskip("transformers")
 torch = pytest.importorskip("torch")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from keras_attn.convert import ConversionError
-from keras_attn.convert.architectures import ARCHITECTURES
-from keras_attn.convert.encoder_models import ENCODERS
-from keras_attn.convert.weight_names import BASE_MODELS, RenamedWeights
+from keras_attn.convert._architectures import ARCHITECTURES
+from keras_attn.convert._encoder_models import ENCODERS
+from keras_attn.convert._weight_names import BASE_MODELS, RenamedWeights
 
 NAMES = {
     "opt": ["model.decoder.embed_tokens.weight", "model.decoder.layers.0.fc1.bias"],

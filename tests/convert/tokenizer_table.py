@@ -24,17 +24,17 @@ from pathlib import Path
 import sentencepiece
 import tokenizers
 import transformers
-from keras_attn_runtime.file_format.settings_reader import SettingsReader
-from keras_attn_runtime.file_format.side import read_side
-from keras_attn_runtime.text.json_tokenizer import JsonTokenizer
-from keras_attn_runtime.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn_runtime._file_format.settings_reader import SettingsReader
+from keras_attn_runtime._file_format.side import read_side
+from keras_attn_runtime._text.json_tokenizer import JsonTokenizer
+from keras_attn_runtime._text.sentencepiece_tokenizer import SentencePieceTokenizer
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART50
 
-from keras_attn.convert.checkpoint import Checkpoint
-from keras_attn.convert.tokenizers import TokenizerIds, TokenizerReader
+from keras_attn.convert._checkpoint import Checkpoint
+from keras_attn.convert._tokenizers import TokenizerIds, TokenizerReader
 from keras_attn.files import read_lines
-from keras_attn.text.tokenizer import tokenizer_options
+from keras_attn.text._tokenizer import tokenizer_options
 
 LARGE = 20_000
 """More ids than any tokenizer has, so that none is refused."""

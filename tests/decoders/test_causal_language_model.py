@@ -20,8 +20,9 @@ from keras_attn import (
     TransformerDecoderBlock,
 )
 from keras_attn._backend.gather import reorder
-from keras_attn.testing import check_layer, search_oracles
-from keras_attn.testing.decoder_checks import check_rows
+from keras_attn.testing import _search_oracles as search_oracles
+from keras_attn.testing import check_layer
+from keras_attn.testing._decoder_checks import check_rows
 from tests import oracles
 from tests.contracts import assert_close, assert_found, assert_identical, numpy, randomize
 from tests.slow_cases import all_slow_but

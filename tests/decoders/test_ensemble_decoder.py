@@ -16,7 +16,7 @@ from keras_attn import (
     TransformerDecoder,
     TransformerDecoderBlock,
 )
-from keras_attn.encoders.prompt_encoder import PromptEncoder
+from keras_attn._encoders.prompt_encoder import PromptEncoder
 from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import oracles
 from tests.contracts import assert_close, numpy, randomize

@@ -21,7 +21,7 @@ from keras_attn import (
     StepDecoder,
     rnn_seq2seq,
 )
-from keras_attn.attention.attention_losses import coverage_loss
+from keras_attn._attention.attention_losses import coverage_loss
 from keras_attn.testing import check_decoder, check_layer, check_search
 from tests.backend import precision
 from tests.contracts import assert_close, assert_identical, numpy, randomize

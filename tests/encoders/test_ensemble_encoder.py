@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn import EnsembleEncoder, RNNEncoder, rnn_seq2seq, transformer_tiny
-from keras_attn.encoders.prompt_encoder import PromptEncoder
+from keras_attn._encoders.prompt_encoder import PromptEncoder
 from keras_attn.testing import check_layer
 from tests.contracts import assert_identical, numpy
 

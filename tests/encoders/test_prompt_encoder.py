@@ -1,6 +1,6 @@
 import numpy as np
 
-from keras_attn.encoders.prompt_encoder import PromptEncoder
+from keras_attn._encoders.prompt_encoder import PromptEncoder
 from tests.contracts import numpy
 
 

@@ -70,7 +70,7 @@ def run(tmp_path_factory):
 
 @pytest.mark.slow
 def test_run_directory_contains_a_model_that_the_runtime_runs(run, capfd):
-    from keras_attn_runtime.commands.main import main
+    from keras_attn_runtime._commands.main import main
 
     from keras_attn.training import RunDirectory
 

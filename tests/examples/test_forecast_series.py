@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from keras_attn_runtime.commands.main import main
+from keras_attn_runtime._commands.main import main
 from series_options import parse_arguments
 
 from tests.examples.sales_file import write_sales

@@ -41,7 +41,7 @@ def is_whole(form, out):
         if form == "saved-model":
             _read_saved_model(out)
         elif form == "onnx-steps":
-            from keras_attn_runtime.models.stepped_model import SteppedModel
+            from keras_attn_runtime._models.stepped_model import SteppedModel
 
             SteppedModel(out)
         elif form == "onnx-text":  # has no checksum, but must contain a whole graph
@@ -49,7 +49,7 @@ def is_whole(form, out):
 
             onnx.checker.check_model(onnx.load(out))
         else:
-            from keras_attn_runtime.models.exported_model import ExportedModel
+            from keras_attn_runtime._models.exported_model import ExportedModel
 
             ExportedModel(out)
     except Exception as error:  # a damaged file can raise any error

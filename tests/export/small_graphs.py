@@ -52,7 +52,7 @@ def product_body():
 
 def loop_bodies(made):
     """Returns the body of each Loop, outer loops first."""
-    from keras_attn.export.passes.graph import nested_graphs
+    from keras_attn.export._passes.graph import nested_graphs
 
     return [
         each.attribute[0].g
@@ -63,14 +63,14 @@ def loop_bodies(made):
 
 
 def all_initializers(made):
-    from keras_attn.export.passes.graph import nested_graphs
+    from keras_attn.export._passes.graph import nested_graphs
 
     return [tensor for inner in nested_graphs(made.graph) for tensor in inner.initializer]
 
 
 def assert_no_weights_in_loops(made):
     """Checks that no Loop contains a constant or carries a value that it does not change."""
-    from keras_attn.export.passes.graph import nested_graphs
+    from keras_attn.export._passes.graph import nested_graphs
 
     constants = {tensor.name: tensor for tensor in all_initializers(made)}
     for graph in nested_graphs(made.graph):
@@ -98,7 +98,7 @@ def operators(graph_):
 
 def optimized_operators(made, directory):
     """Returns the operators of all graphs of a model after optimization by ONNX Runtime."""
-    from keras_attn.export.passes.graph import nested_graphs
+    from keras_attn.export._passes.graph import nested_graphs
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3

@@ -30,7 +30,7 @@ import keras
 import numpy as np
 
 from keras_attn.export import ExportError, export_functional_onnx
-from keras_attn.export.trace import conversion
+from keras_attn.export._trace import conversion
 from tests.export import layer_cases
 from tests.export.operation_cases import CASES, NOT_IN_A_MODEL, Case
 

@@ -27,9 +27,9 @@ import keras
 import numpy as np
 
 from keras_attn.export import ExportError, export_functional_onnx
-from keras_attn.export.checks.litert_runner import litert_runner
-from keras_attn.export.trace.functional_function import FunctionalFunction
-from keras_attn.export.trace.litert_conversion import (
+from keras_attn.export._checks.litert_runner import litert_runner
+from keras_attn.export._trace.functional_function import FunctionalFunction
+from keras_attn.export._trace.litert_conversion import (
     SIGNATURE,
     convert_to_litert,
     with_batch_size,

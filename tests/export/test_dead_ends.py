@@ -99,7 +99,7 @@ def test_dead_ends_in_a_saved_model(make_model, tokenizers, tmp_path):
 @pytest.mark.slow
 def test_dead_ends_in_a_file_of_strings(make_model, tokenizers, tmp_path):
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
-    from keras_attn.export.formats.export_onnx_text import _run
+    from keras_attn.export._formats.export_onnx_text import _run
 
     export_onnx_text(make_model(), tmp_path / "text.onnx", *tokenizers)
     export_onnx(make_model(), tmp_path / "ids.onnx", *tokenizers)

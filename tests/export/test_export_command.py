@@ -9,8 +9,8 @@ import pytest
 import keras_attn
 from keras_attn import export
 from keras_attn.export import ExportReport, ParityReport
-from keras_attn.export.checks.precision_report import PrecisionReport
-from keras_attn.export.passes.precisions import PRECISIONS
+from keras_attn.export._checks.precision_report import PrecisionReport
+from keras_attn.export._passes.precisions import PRECISIONS
 from keras_attn.training import ModelCard, RunDirectory
 from keras_attn_checks.export_options import FORMATS
 from keras_attn_checks.options import option_fields

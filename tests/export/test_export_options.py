@@ -6,7 +6,9 @@ import typing
 import pytest
 
 import keras_attn.export
-from keras_attn.export import export_model, export_onnx, options
+from keras_attn.export import _export_model as export_model
+from keras_attn.export import _options as options
+from keras_attn.export import export_onnx
 from keras_attn_checks.export_options import FORMATS, OTHER_FORMATS, OnnxOptions, formats_with
 from keras_attn_checks.options import option_fields
 

@@ -20,8 +20,8 @@ from keras_attn.export import (
     export_onnx_text,
     export_saved_model,
 )
-from keras_attn.export.checks.parity_sources import pad
-from keras_attn.export.formats.export_onnx_text import _run
+from keras_attn.export._checks.parity_sources import pad
+from keras_attn.export._formats.export_onnx_text import _run
 from keras_attn.text import SentencePieceTokenizer
 from tests.contracts import numpy, randomize
 from tests.export.small_translator import session

@@ -14,7 +14,7 @@ from keras_attn import (
 )
 from keras_attn._backend.litert_tracing import traced_for_litert
 from keras_attn._decoding_state.growing_buffer import BLOCK_STEPS
-from keras_attn.models.generation_model import GenerationModel
+from keras_attn._models.generation_model import GenerationModel
 from tests.contracts import assert_close, numpy, randomize
 from tests.export.test_language_model import generator
 

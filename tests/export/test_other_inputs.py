@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras_attn_runtime import SentenceError, Translator
-from keras_attn_runtime.models.stepped_model import SteppedModel
+from keras_attn_runtime._models.stepped_model import SteppedModel
 
 from keras_attn import (
     AttentionRNNCell,

@@ -20,7 +20,7 @@ from keras_attn.export import (
     export_onnx_text,
     export_saved_model,
 )
-from keras_attn.export.checks.parity_sources import pad
+from keras_attn.export._checks.parity_sources import pad
 from tests.export.small_translator import SOURCE, session
 
 layers = keras.layers

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from keras_attn.export.run_in_background import run_in_background
+from keras_attn.export._run_in_background import run_in_background
 
 
 def test_the_items_are_made_beside_the_block():

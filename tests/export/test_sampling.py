@@ -16,7 +16,7 @@ from keras_attn.export import (
     export_onnx_text,
     export_saved_model,
 )
-from keras_attn.export.formats.export_onnx_text import _run
+from keras_attn.export._formats.export_onnx_text import _run
 from tests.contracts import numpy
 from tests.export.small_translator import SOURCE
 from tests.export.test_language_model import PROMPT_IDS, generator

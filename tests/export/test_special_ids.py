@@ -12,7 +12,7 @@ from keras_attn_runtime import Translator
 
 from keras_attn import BeamDecoder, GenerationModel, RNNDecoder, RNNEncoder
 from keras_attn.export import export_onnx, export_onnx_text, export_saved_model
-from keras_attn.export.formats.export_onnx_text import _run
+from keras_attn.export._formats.export_onnx_text import _run
 from keras_attn.text import SentencePieceTokenizer
 from tests.contracts import numpy
 

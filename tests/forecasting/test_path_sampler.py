@@ -5,7 +5,7 @@ import pytest
 from keras_attn import RNNCell
 from keras_attn._random.uniform_numbers import uniform_numbers
 from keras_attn.forecasting import PathSampler, PointHead
-from keras_attn.forecasting.path_sampler import path_quantiles
+from keras_attn.forecasting._path_sampler import path_quantiles
 from keras_attn.testing import check_layer
 from tests.contracts import assert_close, numpy, randomize, tensor
 from tests.forecasting.small_forecaster import FUTURE, HORIZON, PAST, small_forecaster

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.forecasting.series_scale import checked_scaling, series_scale
+from keras_attn.forecasting._series_scale import checked_scaling, series_scale
 from tests.contracts import tensor
 
 NAN = np.nan

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import t
 
 from keras_attn.forecasting import StudentTHead
-from keras_attn.forecasting.student_t_head import log_gamma_ratio, student_t_quantile
+from keras_attn.forecasting._student_t_head import log_gamma_ratio, student_t_quantile
 from tests.contracts import assert_close, numpy, tensor
 
 # location, deviation, degrees of freedom, shift, scale

@@ -1,7 +1,7 @@
 import keras
 from keras import ops
 
-from keras_attn.decoders.step_decoder import StepDecoder
+from keras_attn._decoders.step_decoder import StepDecoder
 
 
 @keras.saving.register_keras_serializable(package="tests")

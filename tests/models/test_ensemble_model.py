@@ -10,7 +10,7 @@ from keras_attn import (
     rnn_seq2seq,
     transformer_seq2seq,
 )
-from keras_attn.testing import search_oracles
+from keras_attn.testing import _search_oracles as search_oracles
 from tests import oracles
 from tests.contracts import assert_close, assert_identical, numpy
 

@@ -11,7 +11,9 @@ from keras_attn.training import (
     TokenAccuracy,
     TokenCrossentropy,
     compile_for_training,
-    token_metrics,
+)
+from keras_attn.training import (
+    _token_metrics as token_metrics,
 )
 from tests.backend import precision, requires_tensorflow
 from tests.slow_cases import all_slow_but

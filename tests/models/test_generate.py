@@ -16,7 +16,7 @@ from keras_attn import (
     TransformerEncoderBlock,
     rnn_seq2seq,
 )
-from keras_attn.models.generation import Generation
+from keras_attn._models.generation import Generation
 from keras_attn.text import Language
 from tests.contracts import assert_close, numpy, randomize
 from tests.models.mean_decoder import MeanDecoder

@@ -20,7 +20,7 @@ from keras_attn import (
     transformer_tiny,
 )
 from keras_attn._layer.flatten_layers import flatten_layers
-from keras_attn.models.transformer_seq2seq import POSITIONS
+from keras_attn._models.transformer_seq2seq import POSITIONS
 from tests.contracts import assert_close, assert_identical, numpy
 from tests.models.test_models import INPUTS, SOURCE_IDS, TARGET_IDS, make_models, weights_of
 from tests.slow_cases import all_slow_but

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.positions.alibi_bias import AlibiBias, alibi_slopes
+from keras_attn._positions.alibi_bias import AlibiBias, alibi_slopes
 from keras_attn.testing import check_layer
 from tests import position_oracles
 from tests.backend import requires_tensorflow

@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.positions.learned_positions import LearnedPositions
+from keras_attn._positions.learned_positions import LearnedPositions
 from keras_attn.testing import check_layer
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, numpy, randomize

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attn.positions.position_range import position_range
+from keras_attn._positions.position_range import position_range
 from tests.contracts import numpy
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.positions.relative_position_bias import (
+from keras_attn._positions.relative_position_bias import (
     RelativePositionBias,
     relative_position_buckets,
 )

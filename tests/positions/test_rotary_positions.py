@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from keras_attn.positions.rotary_positions import RotaryPositions
-from keras_attn.positions.rotary_scaling import (
+from keras_attn._positions.rotary_positions import RotaryPositions
+from keras_attn._positions.rotary_scaling import (
     LinearRotaryScaling,
     Llama3RotaryScaling,
     YarnRotaryScaling,

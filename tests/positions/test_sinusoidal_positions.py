@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.positions.sinusoidal_positions import SinusoidalPositions
+from keras_attn._positions.sinusoidal_positions import SinusoidalPositions
 from keras_attn.testing import check_layer
 from tests import position_oracles
 from tests.backend import requires_tensorflow

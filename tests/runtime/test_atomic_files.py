@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
-from keras_attn_runtime.files.atomic_files import atomic_files, is_stream, require_different_files
+from keras_attn_runtime._files.atomic_files import atomic_files, is_stream, require_different_files
 
 KILLED = """
 import os, signal, sys
-from keras_attn_runtime.files.atomic_files import atomic_files
+from keras_attn_runtime._files.atomic_files import atomic_files
 
 with atomic_files(sys.argv[1]) as (file,):
     file.write(b"half")

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from keras_attn_runtime import Cancelled, CancelToken, DeadlineExceeded
-from keras_attn_runtime.calls.cancellation import Call
+from keras_attn_runtime._calls.cancellation import Call
 
 
 def test_call_waits_until_ready():

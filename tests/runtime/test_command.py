@@ -10,8 +10,8 @@ import subprocess
 import numpy as np
 import pytest
 from keras_attn_runtime.__main__ import main
-from keras_attn_runtime.commands.lines import read_lines
-from keras_attn_runtime.models.exported_model import ExportedModel
+from keras_attn_runtime._commands.lines import read_lines
+from keras_attn_runtime._models.exported_model import ExportedModel
 
 
 def run(start_command, *arguments, text=b""):
@@ -58,7 +58,7 @@ def test_every_option_reaches_the_translator(monkeypatch):
             given.update(options)
             return iter(())
 
-    monkeypatch.setattr("keras_attn_runtime.commands.line_command.Translator", Recorder)
+    monkeypatch.setattr("keras_attn_runtime._commands.line_command.Translator", Recorder)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     options = {
         **{"threads": 3, "workers": 2, "batch-size": 5, "window": 7, "max-length": 9},
@@ -423,7 +423,7 @@ def test_typed_lines_are_answered_at_once(start_command, model_path):
 
 
 def test_newline_in_a_translation_adds_no_line(model_path, monkeypatch, capfdbinary, tmp_path):
-    from keras_attn_runtime.text.sentencepiece_tokenizer import SentencePieceTokenizer
+    from keras_attn_runtime._text.sentencepiece_tokenizer import SentencePieceTokenizer
 
     monkeypatch.setattr(SentencePieceTokenizer, "decode", lambda self, ids: "one\ntwo")
     (tmp_path / "in.txt").write_bytes(b"two dogs\na tree\n")
@@ -445,7 +445,7 @@ def test_a_terminal_that_was_closed_does_not_end_the_work(model_path, monkeypatc
     lines = "two dogs\n" * 3
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
     monkeypatch.setattr("sys.stderr", ClosedTerminal())
-    monkeypatch.setattr("keras_attn_runtime.commands.progress.Progress.advance", _advance_at_once)
+    monkeypatch.setattr("keras_attn_runtime._commands.progress.Progress.advance", _advance_at_once)
     with open(tmp_path / "out.txt", "w") as output:
         monkeypatch.setattr("sys.stdout", output)
         assert main([str(model_path), "--max-source-length", "1"]) == 0  # with warnings

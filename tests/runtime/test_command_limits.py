@@ -145,7 +145,7 @@ def test_timeout_holds_while_a_file_of_targets_blocks(start_command, tokenizer_m
 
 BLOCKED = """
 import os, sys, time
-from keras_attn_runtime.commands.interruption import Interruption
+from keras_attn_runtime._commands.interruption import Interruption
 
 how = sys.argv[1]
 if how == "full":
@@ -222,7 +222,7 @@ def test_signal_while_it_tokenizes(start_command, model_path, tmp_path):
 CHANGED = """
 import signal
 from keras_attn_runtime import __main__ as command
-from keras_attn_runtime.commands import line_command
+from keras_attn_runtime._commands import line_command
 
 class Translator:
     def __init__(self, *_, **options):

@@ -19,9 +19,9 @@ from keras_attn_runtime import (
     StreamingTranslator,
     Translator,
 )
-from keras_attn_runtime.calls.cancellation import Call
-from keras_attn_runtime.file_format import Side
-from keras_attn_runtime.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn_runtime._calls.cancellation import Call
+from keras_attn_runtime._file_format import Side
+from keras_attn_runtime._text.sentencepiece_tokenizer import SentencePieceTokenizer
 
 from tests.runtime.conftest import RUNTIME
 from tests.runtime.endless import ENDLESS_ID, endless_model, within_a_minute, write_endless_steps

@@ -6,8 +6,8 @@ from pathlib import Path
 import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, Translator
-from keras_attn_runtime.file_format import Input, Settings, Side
-from keras_attn_runtime.file_format.inputs import ImageFormat
+from keras_attn_runtime._file_format import Input, Settings, Side
+from keras_attn_runtime._file_format.inputs import ImageFormat
 
 from tests.runtime.fake_model import build_model, metadata
 

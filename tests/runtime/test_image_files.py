@@ -9,9 +9,9 @@ import keras
 import numpy as np
 import pytest
 from keras_attn_runtime import ModelFileError, read_image
-from keras_attn_runtime.file_format import Input
-from keras_attn_runtime.file_format.inputs import ImageFormat
-from keras_attn_runtime.inputs.image_files import list_images
+from keras_attn_runtime._file_format import Input
+from keras_attn_runtime._file_format.inputs import ImageFormat
+from keras_attn_runtime._inputs.image_files import list_images
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -99,7 +99,7 @@ def test_bad_files_are_refused(tmp_path, monkeypatch):
     refused("deep.png", "at most 8 bits per channel. Received: 16 bits")
     image.resize((7, 6)).save(tmp_path / "tall.png")
     refused("tall.png", "width 7 and height 5. Received: width 7 and height 6. Resize it")
-    monkeypatch.setattr("keras_attn_runtime.inputs.image_files.MOST_PIXELS", 34)
+    monkeypatch.setattr("keras_attn_runtime._inputs.image_files.MOST_PIXELS", 34)
     refused("good.png", "1 to 34 pixels. Received: 7 x 5 pixels")
     with pytest.raises(FileNotFoundError):
         read_image(tmp_path / "missing.png", an_input())

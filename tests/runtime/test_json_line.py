@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from keras_attn_runtime import Hypothesis, Translation
-from keras_attn_runtime.commands.json_line import json_line
+from keras_attn_runtime._commands.json_line import json_line
 
 
 def translation(**changes):

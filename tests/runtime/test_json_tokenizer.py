@@ -7,8 +7,8 @@ import sys
 import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, Translator
-from keras_attn_runtime.file_format import Side
-from keras_attn_runtime.text.json_tokenizer import JsonTokenizer
+from keras_attn_runtime._file_format import Side
+from keras_attn_runtime._text.json_tokenizer import JsonTokenizer
 
 from tests.runtime.fake_model import build_model, metadata
 

@@ -232,7 +232,7 @@ def test_endless_search_does_not_block_the_caller(paths):
     """In a separate process, which ends although the interpreter is still busy."""
     code = (
         "import sys; from keras_attn_runtime import DeadlineExceeded, Translator\n"
-        "from keras_attn_runtime.calls import worker_pool\n"
+        "from keras_attn_runtime._calls import worker_pool\n"
         "worker_pool.LONGEST_EXIT = 0.2\n"
         "translator = Translator(sys.argv[1], num_threads=1)\n"
         "for _ in range(2):\n"

@@ -9,8 +9,8 @@ import zipfile
 
 import pytest
 from keras_attn_runtime import ModelFileError, StreamingTranslator, Translator
-from keras_attn_runtime.commands.main import main
-from keras_attn_runtime.file_format.litert_container import LiteRTContainer
+from keras_attn_runtime._commands.main import main
+from keras_attn_runtime._file_format.litert_container import LiteRTContainer
 
 from tests.runtime.conftest import RUNTIME
 from tests.runtime.fake_litert import (
@@ -193,7 +193,7 @@ def test_metadata_that_cannot_be_used(tokenizer_model, write, never_run, entries
 
 
 def test_entry_of_enormous_size_is_not_read(tokenizer_model, write, never_run, monkeypatch):
-    monkeypatch.setattr("keras_attn_runtime.file_format.litert_container.LARGEST_ENTRY", 10**6)
+    monkeypatch.setattr("keras_attn_runtime._file_format.litert_container.LARGEST_ENTRY", 10**6)
     model = model_bytes()
     entries = archive_entries(model, with_checksum(metadata(tokenizer_model)))
     bomb = archive_bytes({**entries, "card.json": bytes(10**6 + 1)}, zipfile.ZIP_DEFLATED)
@@ -248,7 +248,7 @@ def test_neither_onnxruntime_nor_tensorflow_is_imported(tokenizer_model, write):
     code = (
         "import sys\n"
         "for name in ('onnxruntime', 'keras', 'tensorflow'): sys.modules[name] = None\n"
-        "from keras_attn_runtime.commands.main import run; run()\n"
+        "from keras_attn_runtime._commands.main import run; run()\n"
     )
     for command, expected in ((["translate"], "some text\n"), (["info"], "kind: a LiteRT file")):
         process = subprocess.run(

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 
 import pytest
-from keras_attn_runtime.commands.main import main
+from keras_attn_runtime._commands.main import main
 
 from tests.runtime.damaged_files import CASES, damaged
 from tests.runtime.fake_litert import litert_bytes, model_bytes

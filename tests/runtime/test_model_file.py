@@ -6,9 +6,9 @@ import os
 import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, Translator
-from keras_attn_runtime.engines.create_session import create_session
-from keras_attn_runtime.file_format import file_checksum
-from keras_attn_runtime.file_format.file_checksum import verify_file_checksum
+from keras_attn_runtime._engines.create_session import create_session
+from keras_attn_runtime._file_format import file_checksum
+from keras_attn_runtime._file_format.file_checksum import verify_file_checksum
 
 from tests.runtime.fake_model import build_model, metadata, with_checksum, with_file_checksum
 
@@ -198,7 +198,7 @@ def test_file_replaced_while_loading_is_loaded_again(
             (tmp_path / "new.onnx").replace(path)
         return session
 
-    monkeypatch.setattr("keras_attn_runtime.engines.open_model.create_session", create_and_replace)
+    monkeypatch.setattr("keras_attn_runtime._engines.open_model.create_session", create_and_replace)
     if replacements == 5 and num_workers == 1:
         with pytest.raises(ModelFileError, match="model.onnx', which was replaced.*5 times"):
             Translator(path, num_workers=num_workers)

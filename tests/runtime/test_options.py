@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from keras_attn_runtime import Translator
-from keras_attn_runtime.calls.options import CallOptions, Options
+from keras_attn_runtime._calls.options import CallOptions, Options
 
 METHODS = (
     "__call__",

@@ -4,8 +4,8 @@ import numpy as np
 import onnx
 import pytest
 from keras_attn_runtime import SentenceError, Translator
-from keras_attn_runtime.file_format import Side
-from keras_attn_runtime.inputs.source import SourceReader
+from keras_attn_runtime._file_format import Side
+from keras_attn_runtime._inputs.source import SourceReader
 
 from tests.runtime.fake_model import build_model, metadata
 

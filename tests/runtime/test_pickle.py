@@ -8,8 +8,8 @@ import pickle
 import keras_attn_runtime as runtime
 import pytest
 from keras_attn_runtime import ModelFileError, ProviderError, SentenceError, Translator
-from keras_attn_runtime.errors import BatchError, Cancelled, DeadlineExceeded
-from keras_attn_runtime.models.exported_model import ExportedModel
+from keras_attn_runtime._errors import BatchError, Cancelled, DeadlineExceeded
+from keras_attn_runtime._models.exported_model import ExportedModel
 
 TEXTS = ["some text", "two dogs run", ""]
 

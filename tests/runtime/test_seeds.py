@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 import pytest
 from keras_attn_runtime import Translator
-from keras_attn_runtime.calls.options import Options
-from keras_attn_runtime.inputs.source import Source
+from keras_attn_runtime._calls.options import Options
+from keras_attn_runtime._inputs.source import Source
 
 from tests.runtime.fake_model import build_model, metadata
 
@@ -69,7 +69,7 @@ def test_a_batch_that_is_halved_keeps_them(translator, monkeypatch):
     original = translator._model._search
 
     def search(feeds, call):
-        from keras_attn_runtime.errors import BatchError
+        from keras_attn_runtime._errors import BatchError
 
         if len(feeds["source_ids"]) > 1:
             raise BatchError("no memory")

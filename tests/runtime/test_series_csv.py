@@ -3,8 +3,8 @@ import json
 
 import numpy as np
 import pytest
-from keras_attn_runtime.file_format import SeriesSettings
-from keras_attn_runtime.series.forecast_csv import CsvOptions, read_series, write_forecasts
+from keras_attn_runtime._file_format import SeriesSettings
+from keras_attn_runtime._series.forecast_csv import CsvOptions, read_series, write_forecasts
 
 from tests.runtime.fake_forecaster import settings
 

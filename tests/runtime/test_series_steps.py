@@ -1,8 +1,8 @@
 import datetime
 
 import pytest
-from keras_attn_runtime.series.steps import next_times, steps_between, time_step
-from keras_attn_runtime.series.times import parse_times
+from keras_attn_runtime._series.steps import next_times, steps_between, time_step
+from keras_attn_runtime._series.times import parse_times
 
 
 def parse(times):

@@ -1,7 +1,7 @@
 import datetime
 
 import pytest
-from keras_attn_runtime.series.times import parse_times
+from keras_attn_runtime._series.times import parse_times
 
 
 def parse(*cells):

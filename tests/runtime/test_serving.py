@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-from keras_attn_runtime.commands.triton import write_repository
+from keras_attn_runtime._commands.triton import write_repository
 
 from tests.export.small_translator import session
 

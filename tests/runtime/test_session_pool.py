@@ -4,8 +4,8 @@ import contextlib
 import threading
 
 import pytest
-from keras_attn_runtime.calls.cancellation import Call
-from keras_attn_runtime.engines.session_pool import SessionPool
+from keras_attn_runtime._calls.cancellation import Call
+from keras_attn_runtime._engines.session_pool import SessionPool
 
 
 def test_session_pool_prefers_free_sessions():

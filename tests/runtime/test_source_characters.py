@@ -4,7 +4,7 @@ import io
 
 import pytest
 from keras_attn_runtime import SentenceError, Translator
-from keras_attn_runtime.commands.lines import PART, read_lines
+from keras_attn_runtime._commands.lines import PART, read_lines
 
 from tests.runtime.endless import within_a_minute
 

@@ -16,7 +16,7 @@ print(os.environ["ORT_DISABLE_TELEMETRY"])
 """
 IMPORT_FOR_EXPORT = """
 import os
-from keras_attn.export.require import require
+from keras_attn.export._require import require
 require("onnxruntime", "tf2onnx")
 print(os.environ["ORT_DISABLE_TELEMETRY"])
 """

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from keras_attn_runtime.file_format.side import AddedToken, Side
-from keras_attn_runtime.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn_runtime._file_format.side import AddedToken, Side
+from keras_attn_runtime._text.sentencepiece_tokenizer import SentencePieceTokenizer
 from sentencepiece import sentencepiece_model_pb2
 
 from tests.runtime.fake_model import metadata

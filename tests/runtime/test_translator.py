@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import sentencepiece
 from keras_attn_runtime import ModelFileError, SentenceError, Translator
-from keras_attn_runtime.errors import BatchError, run_failures
-from keras_attn_runtime.models import exported_model
+from keras_attn_runtime._errors import BatchError, run_failures
+from keras_attn_runtime._models import exported_model
 
 from tests.runtime.fake_model import SENTENCES, train_tokenizer
 

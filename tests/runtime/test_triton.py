@@ -3,9 +3,9 @@ import os
 
 import onnx
 import pytest
-from keras_attn_runtime.commands import main as program
-from keras_attn_runtime.commands.triton import write_repository
-from keras_attn_runtime.files import working_directory
+from keras_attn_runtime._commands import main as program
+from keras_attn_runtime._commands.triton import write_repository
+from keras_attn_runtime._files import working_directory
 from onnx import helper
 
 from tests.export.small_translator import session

@@ -3,8 +3,8 @@
 import doctest
 
 import pytest
-from keras_attn_runtime.translate import windows as module
-from keras_attn_runtime.translate.windows import batches_by_length, windows
+from keras_attn_runtime._translate import windows as module
+from keras_attn_runtime._translate.windows import batches_by_length, windows
 
 
 def test_examples():

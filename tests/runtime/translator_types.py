@@ -14,7 +14,7 @@ from keras_attn_runtime import (
     Translation,
     Translator,
 )
-from keras_attn_runtime.models.stepped_search import SteppedSearch
+from keras_attn_runtime._models.stepped_search import SteppedSearch
 
 IDS = np.zeros(3, np.int64)
 

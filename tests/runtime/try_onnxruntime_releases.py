@@ -40,7 +40,7 @@ json.dump({
 NO_ROWS = """
 import sys
 import numpy as np
-from keras_attn_runtime.engines.create_session import create_session
+from keras_attn_runtime._engines.create_session import create_session
 session = create_session(sys.argv[1])
 sizes = {"batch": 0, "rows": 0}
 kinds = {"tensor(int32)": "int32", "tensor(int64)": "int64", "tensor(float)": "float32"}

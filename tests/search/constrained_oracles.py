@@ -1,10 +1,10 @@
-"""Log probabilities of the next token for the searches in `keras_attn.testing.search_oracles`."""
+"""Log probabilities of the next token for the searches in `keras_attn.testing._search_oracles`."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from keras_attn.testing.search_oracles import LogProbsAfter, Tokens, log_softmax
+from keras_attn.testing._search_oracles import LogProbsAfter, Tokens, log_softmax
 
 
 def without_repetition(

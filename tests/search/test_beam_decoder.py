@@ -4,7 +4,7 @@ import pytest
 
 from keras_attn import BeamDecoder, GreedyDecoder, rnn_seq2seq
 from keras_attn._decoding_state import growing_buffer
-from keras_attn.testing import search_oracles
+from keras_attn.testing import _search_oracles as search_oracles
 from tests.contracts import assert_close, assert_found, check_padding_and_batch, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
 

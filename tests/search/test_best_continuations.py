@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.search.best_continuations import _sizes, best_continuations
+from keras_attn._search.best_continuations import _sizes, best_continuations
 from tests.contracts import assert_identical, numpy, tensor
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.search.candidates import Candidates, find_candidates
+from keras_attn._search.candidates import Candidates, find_candidates
 from tests.contracts import assert_close, assert_identical, numpy, tensor
 
 GENERATOR = np.random.default_rng(0)

@@ -4,8 +4,8 @@ import pytest
 from keras import ops
 
 from keras_attn import BeamDecoder, rnn_seq2seq
-from keras_attn.search.coverage_penalty import coverage_penalty
-from keras_attn.testing import search_oracles
+from keras_attn._search.coverage_penalty import coverage_penalty
+from keras_attn.testing import _search_oracles as search_oracles
 from tests.contracts import assert_close, assert_found, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
 

@@ -13,8 +13,8 @@ from keras_attn import (
     RNNDecoder,
     SamplingDecoder,
 )
-from keras_attn.search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_scores
-from keras_attn.testing import search_oracles
+from keras_attn._search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_scores
+from keras_attn.testing import _search_oracles as search_oracles
 from tests import oracles
 from tests.contracts import assert_close, assert_found, assert_identical, numpy
 from tests.search.constrained_oracles import without_repetition

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_attn import GreedyDecoder
-from keras_attn.testing import search_oracles
+from keras_attn.testing import _search_oracles as search_oracles
 from tests.contracts import assert_close, assert_found, numpy
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
 

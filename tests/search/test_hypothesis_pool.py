@@ -1,7 +1,7 @@
 import numpy as np
 
-from keras_attn.search.dead_ends import NO_RANK
-from keras_attn.search.hypothesis_pool import add_to_pool, new_pool
+from keras_attn._search.dead_ends import NO_RANK
+from keras_attn._search.hypothesis_pool import add_to_pool, new_pool
 from tests.contracts import assert_close, numpy, tensor
 
 

@@ -3,8 +3,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from keras_attn.search import length_penalty
-from keras_attn.testing import search_oracles
+from keras_attn._search import length_penalty
+from keras_attn.testing import _search_oracles as search_oracles
 from keras_attn_checks.search_options import LengthPenaltyForm
 from tests.contracts import assert_close, numpy, tensor
 

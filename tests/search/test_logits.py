@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.search import logits
+from keras_attn._search import logits
 from tests.contracts import assert_close, assert_identical, numpy
 
 

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder, rnn_seq2seq
-from keras_attn.testing import search_oracles
+from keras_attn.testing import _search_oracles as search_oracles
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, assert_found, assert_identical, numpy
 from tests.search.constrained_oracles import with_prefix, without_repetition

@@ -3,8 +3,8 @@ import numpy as np
 import pytest
 
 from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder
-from keras_attn.search.repetition import forbid_repeated_ngrams, penalize_repetition
-from keras_attn.testing import search_oracles
+from keras_attn._search.repetition import forbid_repeated_ngrams, penalize_repetition
+from keras_attn.testing import _search_oracles as search_oracles
 from tests.contracts import assert_close, assert_found, assert_identical, numpy, tensor
 from tests.search.constrained_oracles import without_repetition
 from tests.search.table_decoder import TableDecoder, node_after, random_tables

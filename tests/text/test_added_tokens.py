@@ -3,7 +3,7 @@
 import pytest
 
 from keras_attn.text import AddedToken, SentencePieceTokenizer
-from keras_attn.text.added_tokens import AddedTokenSplitter
+from keras_attn.text._added_tokens import AddedTokenSplitter
 from keras_attn.training import RunDirectory
 
 TOKENS = [

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from keras_attn.text import EncodedSentences, SpecialTokenIds, encoded_sentences
-from keras_attn.text.encode_pairs import EncodedSentencesWriter
+from keras_attn.text import EncodedSentences, SpecialTokenIds
+from keras_attn.text import _encoded_sentences as encoded_sentences
+from keras_attn.text._encode_pairs import EncodedSentencesWriter
 
 LISTS = [[7, 8, 9], [], [5], [6, 4, 4, 4], [11]]
 

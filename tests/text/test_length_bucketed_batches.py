@@ -13,7 +13,9 @@ from keras_attn.text import (
     ParallelCorpus,
     SentencePieceTokenizer,
     SpecialTokenIds,
-    length_bucketed_batches,
+)
+from keras_attn.text import (
+    _length_bucketed_batches as length_bucketed_batches,
 )
 from tests.text.corpus_text import ENGLISH, GERMAN, sentences
 

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from keras_attn.text import SentencePieceTokenizer, renumber_pieces, t5_vocabulary
-from keras_attn.text.checkpoint_vocabularies import fairseq_vocabulary, pegasus_vocabulary
+from keras_attn.text._checkpoint_vocabularies import fairseq_vocabulary, pegasus_vocabulary
 
 sentencepiece = pytest.importorskip("sentencepiece")
 pytest.importorskip("google.protobuf")

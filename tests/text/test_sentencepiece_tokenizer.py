@@ -12,9 +12,9 @@ from keras_attn.text import (
     Tokenizer,
     renumber_pieces,
 )
-from keras_attn.text.renumber_pieces import import_sentencepiece_protobuf
-from keras_attn.text.subword_sampling import replace_unknown_parts
-from keras_attn.text.training_sentences import LONGEST_LINE, TrainingSentences
+from keras_attn.text._renumber_pieces import import_sentencepiece_protobuf
+from keras_attn.text._subword_sampling import replace_unknown_parts
+from keras_attn.text._training_sentences import LONGEST_LINE, TrainingSentences
 from tests.text.corpus_text import ENGLISH, GERMAN, sentences
 
 spm = pytest.importorskip("sentencepiece")

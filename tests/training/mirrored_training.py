@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_attn.attention.attention_losses import coverage_loss
+from keras_attn._attention.attention_losses import coverage_loss
 from keras_attn.training import (
     LossScaleOptimizer,
     Perplexity,

@@ -12,7 +12,7 @@ from keras_attn.training import (
     TokenAccuracy,
     TokenCrossentropy,
 )
-from keras_attn.training.best_checkpoint import monitored_direction
+from keras_attn.training._best_checkpoint import monitored_direction
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def test_lora_merge_keeps_the_outputs():
 
 @requires_tensorflow("an export traces with TensorFlow")
 def test_lora_export_merges_a_copy():
-    from keras_attn.export.trace.portable_copy import portable_copy
+    from keras_attn.export._trace.portable_copy import portable_copy
 
     trainer, _ = models()
     randomize(enable_lora(trainer, 4, 8, ("query", "output"), ("expansion", "contraction")))

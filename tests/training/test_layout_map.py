@@ -12,7 +12,7 @@ import pytest
 
 import keras_attn
 from keras_attn.training import layout_map
-from keras_attn.training.layout_map import LAYOUTS
+from keras_attn.training._layout_map import LAYOUTS
 
 HERE = Path(__file__).parent
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="ModelParallel is for JAX")

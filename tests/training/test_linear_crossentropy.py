@@ -9,7 +9,7 @@ from tests.backend import gradients_of, requires_tensorflow
 from tests.contracts import assert_close, numpy
 from tests.oracles import crossentropy
 
-MODULE = sys.modules["keras_attn.training.linear_crossentropy"]
+MODULE = sys.modules["keras_attn.training._linear_crossentropy"]
 
 
 @pytest.fixture(params=[1, 3, 4, 15, 100])

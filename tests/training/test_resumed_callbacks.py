@@ -9,8 +9,8 @@ import pytest
 from keras_attn._backend.private_names import CALLBACK_ATTRIBUTES
 from keras_attn._files.checkpoint_file import read_checkpoint, write_checkpoint
 from keras_attn.training import fit
-from keras_attn.training.callback_states import REJECTED
-from keras_attn.training.restored_state import saved_variables
+from keras_attn.training._callback_states import REJECTED
+from keras_attn.training._restored_state import saved_variables
 from tests.backend import requires_tensorflow
 from tests.slow_cases import all_slow_but, slow_on_jax
 

@@ -12,7 +12,7 @@ from keras_attn import (
     rnn_seq2seq,
     transformer_seq2seq,
 )
-from keras_attn.decoders.step_decoder import StepDecoder
+from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn.training import ScheduledSampling, compile_for_training
 from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, numpy

@@ -14,11 +14,11 @@ from keras_attn.training import (
     compile_for_training,
     enable_lora,
 )
-from keras_attn.training.fingerprint_differences import (
+from keras_attn.training._fingerprint_differences import (
     differences_in_one_line,
     fingerprint_differences,
 )
-from keras_attn.training.training_fingerprint import training_fingerprint
+from keras_attn.training._training_fingerprint import training_fingerprint
 from tests.backend import precision
 from tests.training.toy_training import ToyBatches
 

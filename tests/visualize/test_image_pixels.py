@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.visualize.image_pixels import image_pixels
+from keras_attn.visualize._image_pixels import image_pixels
 
 RGB = np.random.default_rng(0).integers(0, 256, (4, 5, 3), "uint8")
 GRAY = RGB[..., 0]

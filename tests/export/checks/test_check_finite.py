@@ -10,7 +10,7 @@ from keras_attn.export import (
     export_onnx_text,
     export_saved_model,
 )
-from keras_attn.export.checks.check_finite import check_finite
+from keras_attn.export._checks.check_finite import check_finite
 from tests.export.small_translator import make_translator
 
 
@@ -52,7 +52,7 @@ def test_nonfinite_weights_are_named_up_to_a_number():
 
 
 def test_a_tokenizer_with_fewer_ids_than_the_model_is_warned_of(tokenizers):
-    from keras_attn.export.trace.search_function import SearchFunction
+    from keras_attn.export._trace.search_function import SearchFunction
 
     sizes = [each.vocabulary_size for each in tokenizers]
     with pytest.warns(UserWarning, match=f"tokenizer has {sizes[1]} ids, but the model has 60"):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.export.checks.output_difference import difference, magnitudes
+from keras_attn.export._checks.output_difference import difference, magnitudes
 
 LOGITS = np.array([[130.0, 0.5, -90.0], [-80.0, 110.0, 70.0]], "float32")
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_attn.export import ExportError
-from keras_attn.export.checks.precision_report import PrecisionReport
+from keras_attn.export._checks.precision_report import PrecisionReport
 
 
 def compare(outputs, other, **options):

@@ -5,11 +5,11 @@ import types
 import numpy as np
 import pytest
 
-from keras_attn.export.checks.parity_sentences import random_sentences
-from keras_attn.export.checks.parity_sources import IdSources
-from keras_attn.export.checks.token_budget import LEAST_ROWS, TokenBudget, usual_length
-from keras_attn.export.checks.verify import translated_batches
-from keras_attn.models.side import Side
+from keras_attn._models.side import Side
+from keras_attn.export._checks.parity_sentences import random_sentences
+from keras_attn.export._checks.parity_sources import IdSources
+from keras_attn.export._checks.token_budget import LEAST_ROWS, TokenBudget, usual_length
+from keras_attn.export._checks.verify import translated_batches
 
 SIDE = Side(50, pad_token_id=0, start_token_id=None, end_token_id=2, add_end=True)
 OPUS_MT = 74_000_000

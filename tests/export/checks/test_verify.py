@@ -5,20 +5,20 @@ import numpy as np
 import pytest
 
 import keras_attn
+from keras_attn._models.side import Side
 from keras_attn.export import ExportError, ParityReport
-from keras_attn.export.checks.parity_sentences import random_sentences
-from keras_attn.export.checks.parity_sources import IdSources, pad
-from keras_attn.export.checks.precision_report import PrecisionReport
-from keras_attn.export.checks.search_comparison import SearchComparison
-from keras_attn.export.checks.token_budget import TokenBudget
-from keras_attn.export.checks.verify import (
+from keras_attn.export._checks.parity_sentences import random_sentences
+from keras_attn.export._checks.parity_sources import IdSources, pad
+from keras_attn.export._checks.precision_report import PrecisionReport
+from keras_attn.export._checks.search_comparison import SearchComparison
+from keras_attn.export._checks.token_budget import TokenBudget
+from keras_attn.export._checks.verify import (
     DRAWN_TOKENS,
     compare_translations,
     precision_batches,
     translated_batches,
 )
-from keras_attn.export.trace.search_function import SearchFunction
-from keras_attn.models.side import Side
+from keras_attn.export._trace.search_function import SearchFunction
 
 SEARCH = types.SimpleNamespace(
     max_length=9,

@@ -6,8 +6,8 @@ import pytest
 
 import keras_attn
 from keras_attn.export import export_ctranslate2
-from keras_attn.export.formats.ctranslate2_search import translate_arguments
-from keras_attn.export.formats.ctranslate2_vocabulary import special_tokens, vocabulary
+from keras_attn.export._formats.ctranslate2_search import translate_arguments
+from keras_attn.export._formats.ctranslate2_vocabulary import special_tokens, vocabulary
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 from keras_attn_runtime import Forecaster, ModelFileError, Translator
-from keras_attn_runtime.commands.main import main as run_command
-from keras_attn_runtime.file_info.describe_file import describe_file
+from keras_attn_runtime._commands.main import main as run_command
+from keras_attn_runtime._file_info.describe_file import describe_file
 
 from keras_attn.export import export_forecaster_litert
 from keras_attn.forecasting import PathSampler, QuantileHead, StudentTHead, forecast_model

@@ -7,7 +7,7 @@ import pytest
 from keras_attn import MultiHeadAttention
 from keras_attn.export import ExportError, export_functional_litert
 
-module = importlib.import_module("keras_attn.export.formats.export_functional_litert")
+module = importlib.import_module("keras_attn.export._formats.export_functional_litert")
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter", reason="needs keras-attn[litert]")
 

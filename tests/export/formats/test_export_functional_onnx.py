@@ -217,7 +217,7 @@ def test_nested_inputs_are_named_by_their_paths(tmp_path):
 
 
 def test_path_that_is_not_utf8_is_refused_before_the_conversion(tmp_path, monkeypatch):
-    monkeypatch.setattr("keras_attn.export.formats.export_functional_onnx.trace", None)
+    monkeypatch.setattr("keras_attn.export._formats.export_functional_onnx.trace", None)
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     path = tmp_path / os.fsdecode(b"mod\xe8le.onnx")
     with pytest.raises(ValueError, match=r"Expected a path of valid UTF-8.*mod\\udce8le.*Rename"):
@@ -230,7 +230,7 @@ def test_a_model_that_disagrees_is_refused(tmp_path, monkeypatch, wrong):
     x = keras.Input((3,), name="x")
     model = keras.Model(x, keras.layers.Dense(1, name="y")(x))
     monkeypatch.setattr(
-        sys.modules["keras_attn.export.formats.onnx_file"],
+        sys.modules["keras_attn.export._formats.onnx_file"],
         "open_session",
         lambda path: lambda x: {"y": model(x).numpy() + wrong},
     )
@@ -243,7 +243,7 @@ def test_integers_must_be_equal(tmp_path, monkeypatch):
     x = keras.Input((3,), name="x", dtype="int32")
     model = keras.Model(x, keras.layers.Identity(name="y")(x + 250_000))
     monkeypatch.setattr(
-        sys.modules["keras_attn.export.formats.onnx_file"],
+        sys.modules["keras_attn.export._formats.onnx_file"],
         "open_session",
         lambda path: lambda x: {"y": x + 250_001},
     )

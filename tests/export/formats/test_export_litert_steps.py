@@ -10,7 +10,7 @@ from keras_attn_runtime import (
     StreamingTranslator,
     Translator,
 )
-from keras_attn_runtime.file_info.describe_file import describe_file
+from keras_attn_runtime._file_info.describe_file import describe_file
 
 from keras_attn import BeamDecoder, GenerationModel, SamplingDecoder, transformer_seq2seq
 from keras_attn.export import export_litert, export_litert_steps

@@ -20,10 +20,10 @@ from keras_attn import (
     transformer_seq2seq,
 )
 from keras_attn.export import ExportError, export_onnx
-from keras_attn.export.checks.parity_sentences import parity_prefixes, parity_sentences
-from keras_attn.export.formats.file_format import describe
-from keras_attn.export.passes.graph import defined_names, nested_graphs, subgraphs
-from keras_attn.export.trace.search_function import SearchFunction
+from keras_attn.export._checks.parity_sentences import parity_prefixes, parity_sentences
+from keras_attn.export._formats.file_format import describe
+from keras_attn.export._passes.graph import defined_names, nested_graphs, subgraphs
+from keras_attn.export._trace.search_function import SearchFunction
 from tests.backend import precision
 from tests.export.conversion_steps import replace_conversion
 from tests.export.small_graphs import all_initializers, assert_no_weights_in_loops
@@ -332,7 +332,7 @@ def test_a_model_that_does_not_bear_8_bits_is_refused(
     translator, onnx_model, tmp_path, monkeypatch
 ):
     replace_conversion(monkeypatch, "export_onnx", onnx_model)
-    tolerances = sys.modules["keras_attn.export.checks.precision_report"].TOLERANCES
+    tolerances = sys.modules["keras_attn.export._checks.precision_report"].TOLERANCES
     monkeypatch.setitem(tolerances, "int8", 0.0)
     with pytest.raises(ExportError, match="int8 changes the outputs.*mean difference"):
         export_onnx(translator, tmp_path / "model.onnx", precision="int8")
@@ -347,7 +347,7 @@ def test_an_unknown_precision_is_refused(translator, tmp_path):
 def test_an_export_that_disagrees_leaves_the_old_file(
     translator, onnx_model, tmp_path, monkeypatch
 ):
-    module = sys.modules["keras_attn.export.formats.onnx_file"]
+    module = sys.modules["keras_attn.export._formats.onnx_file"]
     path = tmp_path / "model.onnx"
     path.write_bytes(b"\x08the old file")
 

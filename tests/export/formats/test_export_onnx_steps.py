@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, SteppedModel, StreamingTranslator, Translator
-from keras_attn_runtime.models.exported_model import ExportedModel
+from keras_attn_runtime._models.exported_model import ExportedModel
 
 from keras_attn import (
     AttentionRNNCell,
@@ -19,7 +19,7 @@ from keras_attn import (
     transformer_seq2seq,
 )
 from keras_attn.export import ExportError, export_onnx, export_onnx_steps
-from keras_attn.export.checks.onnx_model_check import open_session
+from keras_attn.export._checks.onnx_model_check import open_session
 from tests.backend import precision
 from tests.export.small_translator import SOURCE, make_translator
 
@@ -169,7 +169,7 @@ def test_a_disagreement_leaves_the_old_directory(directory, translator, monkeypa
             return lambda **values: {**run(**values), "scores": run(**values)["scores"] + 0.01}
         return run
 
-    module = sys.modules["keras_attn.export.formats.export_onnx_steps"]
+    module = sys.modules["keras_attn.export._formats.export_onnx_steps"]
     for name in ("trace", "convert", "clean"):
         monkeypatch.setattr(module, name, lambda *_: None)
     monkeypatch.setattr(module, "write_model", copy_wrongly)

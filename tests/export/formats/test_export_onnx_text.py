@@ -8,10 +8,10 @@ import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, Translator
 
+from keras_attn._models.side import Side
 from keras_attn.export import ExportError, export_onnx_text
-from keras_attn.export.formats.export_onnx_text import ODD_TEXTS, PROGRAM
-from keras_attn.export.trace.text_graph import MAX_CHARACTERS, add_text
-from keras_attn.models.side import Side
+from keras_attn.export._formats.export_onnx_text import ODD_TEXTS, PROGRAM
+from keras_attn.export._trace.text_graph import MAX_CHARACTERS, add_text
 from keras_attn.text import SentencePieceTokenizer
 from tests.export.small_translator import SOURCE, make_translator
 from tests.runtime.endless import within_a_minute
@@ -188,7 +188,7 @@ def test_ids_beyond_the_target_vocabulary_are_unknown(copying):
 def test_a_disagreement_leaves_the_old_file(
     translator, tokenizers, exported, tmp_path, monkeypatch
 ):
-    module = sys.modules["keras_attn.export.formats.export_onnx_text"]
+    module = sys.modules["keras_attn.export._formats.export_onnx_text"]
     path = tmp_path / "model.onnx"
     path.write_bytes(b"\x08the old file")
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_attn_runtime.translate import translator as runtime
-from keras_attn_runtime.translate.prefixes import LEAST_TARGET_CHARACTERS
+from keras_attn_runtime._translate import translator as runtime
+from keras_attn_runtime._translate.prefixes import LEAST_TARGET_CHARACTERS
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_attn import replace_search
 from keras_attn.export import ExportError, export_saved_model
-from keras_attn.export.formats.export_saved_model import _cut
-from keras_attn.export.trace.search_function import SearchFunction
-from keras_attn.export.trace.source_characters import (
+from keras_attn.export._formats.export_saved_model import _cut
+from keras_attn.export._trace.search_function import SearchFunction
+from keras_attn.export._trace.source_characters import (
     CHARACTERS_PER_TOKEN,
     MAX_PREFIX_CHARACTERS,
     max_source_characters,
@@ -153,7 +153,7 @@ def test_without_tokenizers_there_is_one_signature(translator, tmp_path, monkeyp
 
 
 def test_one_that_disagrees_leaves_nothing(translator, tmp_path, monkeypatch):
-    module = sys.modules["keras_attn.export.formats.export_saved_model"]
+    module = sys.modules["keras_attn.export._formats.export_saved_model"]
     runner = module._runner
 
     def wrong_runner(*arguments):
@@ -167,7 +167,7 @@ def test_one_that_disagrees_leaves_nothing(translator, tmp_path, monkeypatch):
 
 
 def test_wrong_texts_are_refused(translator, tokenizers, tmp_path, monkeypatch):
-    module = sys.modules["keras_attn.export.formats.export_saved_model"]
+    module = sys.modules["keras_attn.export._formats.export_saved_model"]
     decode = module._decode
 
     def decode_otherwise(tokenizer, results):

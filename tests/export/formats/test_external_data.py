@@ -7,8 +7,8 @@ import pytest
 from keras_attn_runtime import ModelFileError, Translator
 
 from keras_attn.export import ExportError, export_onnx, export_onnx_steps, export_onnx_text
-from keras_attn.export.formats.external_data import variables_size
-from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export._formats.external_data import variables_size
+from keras_attn.export._passes.graph import nested_graphs
 from tests.export.conversion_steps import replace_conversion
 from tests.export.small_translator import SOURCE
 
@@ -21,7 +21,7 @@ def directory(translator, tokenizers, onnx_model, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         # The conversion is slow and has its own tests.
         replace_conversion(patch, "export_onnx", onnx_model)
-        patch.setattr("keras_attn.export.formats.external_data._SMALL", 200)
+        patch.setattr("keras_attn.export._formats.external_data._SMALL", 200)
         export_onnx(translator, path, *tokenizers, external_data=True)
     return path
 
@@ -57,7 +57,7 @@ def test_weights_that_do_not_belong_to_the_model_are_refused(directory, tmp_path
 def test_more_than_2_gb_are_refused_where_one_file_is_needed(
     translator, tokenizers, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("keras_attn.export.formats.external_data.LIMIT", 1000)
+    monkeypatch.setattr("keras_attn.export._formats.external_data.LIMIT", 1000)
     for export in (export_onnx_steps, export_onnx_text):
         with pytest.raises(ExportError, match="at most 1,000 bytes.*Use `export_onnx`"):
             export(translator, tmp_path / "translator", *tokenizers)
@@ -67,14 +67,14 @@ def test_more_than_2_gb_are_refused_where_one_file_is_needed(
 def test_a_directory_in_the_place_of_a_file_is_refused_before_the_work(translator, tmp_path):
     with pytest.raises(FileExistsError, match="name of a file"):
         with pytest.MonkeyPatch.context() as patch:
-            patch.delattr("keras_attn.export.formats.export_onnx.trace")
+            patch.delattr("keras_attn.export._formats.export_onnx.trace")
             export_onnx(translator, tmp_path)
 
 
 @pytest.mark.slow
 def test_more_than_2_gb_are_written_so_unasked(translator, onnx_model, tmp_path, monkeypatch):
     replace_conversion(monkeypatch, "export_onnx", onnx_model)
-    monkeypatch.setattr("keras_attn.export.formats.onnx_file.LIMIT", 1000)
+    monkeypatch.setattr("keras_attn.export._formats.onnx_file.LIMIT", 1000)
     for _ in range(2):  # the second replaces the first
         export_onnx(translator, tmp_path / "translator")
         assert (tmp_path / "translator" / "model.weights").is_file()
@@ -89,7 +89,7 @@ def test_the_weights_decide_what_is_written_at_every_precision(
 ):
     replace_conversion(monkeypatch, "export_onnx", onnx_model)
     size = variables_size(translator.weights)
-    monkeypatch.setattr("keras_attn.export.formats.onnx_file.LIMIT", size - 1)
+    monkeypatch.setattr("keras_attn.export._formats.onnx_file.LIMIT", size - 1)
     for precision in ("float32", "int8", "int4"):  # the other files are smaller
         export_onnx(translator, tmp_path / "translator", precision=precision)
         assert (tmp_path / "translator" / "model.weights").is_file()

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.export.passes import nonnegative_axes, top_k_of_no_rows
+from keras_attn.export._passes import nonnegative_axes, top_k_of_no_rows
 from tests.export.small_graphs import (
     INT64,
     constant,

@@ -1,6 +1,6 @@
 import numpy as np
 
-from keras_attn.export.passes import fold_recurrent_weights
+from keras_attn.export._passes import fold_recurrent_weights
 from tests.export.small_graphs import (
     BOOL,
     FLOAT,

@@ -4,8 +4,8 @@ import onnx
 import pytest
 
 from keras_attn.export import export_functional_onnx
-from keras_attn.export.passes import fuse_normalization
-from keras_attn.export.passes.patterns import match
+from keras_attn.export._passes import fuse_normalization
+from keras_attn.export._passes.patterns import match
 from tests.export.small_graphs import constant, model, node, operators, run, value
 
 NORMS = {

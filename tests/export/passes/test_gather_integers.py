@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.export.passes import gather_integers
+from keras_attn.export._passes import gather_integers
 from tests.export.small_graphs import FLOAT, INT64, constant, model, node, operators, run, value
 
 INT32 = 6

@@ -3,8 +3,8 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from keras_attn.export.passes import emulate_float16, half_precision
-from keras_attn.export.passes.value_types import value_types
+from keras_attn.export._passes import emulate_float16, half_precision
+from keras_attn.export._passes.value_types import value_types
 from keras_attn.masks import MASKED_SCORE
 from tests.export.small_graphs import (
     BOOL,

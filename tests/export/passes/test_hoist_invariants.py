@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.export.passes import hoist_invariants
+from keras_attn.export._passes import hoist_invariants
 from tests.export.small_graphs import (
     BOOL,
     INT64,

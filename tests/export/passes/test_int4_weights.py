@@ -3,7 +3,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from keras_attn.export.passes import int4_weights, lower_constants
+from keras_attn.export._passes import int4_weights, lower_constants
 from tests.export.small_graphs import (
     constant,
     loop_bodies,

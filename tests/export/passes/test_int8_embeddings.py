@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from keras_attn.export.passes import int4_weights, int8_weights, int8_weights_of_rows
-from keras_attn.export.passes.int8_embeddings import MIN_SIZE, int8_embeddings
+from keras_attn.export._passes import int4_weights, int8_weights, int8_weights_of_rows
+from keras_attn.export._passes.int8_embeddings import MIN_SIZE, int8_embeddings
 from tests.export.small_graphs import (
     INT64,
     all_initializers,

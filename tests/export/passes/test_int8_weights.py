@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from keras_attn.export.passes import int8_weights, int8_weights_of_rows
+from keras_attn.export._passes import int8_weights, int8_weights_of_rows
 from tests.export.small_graphs import (
     constant,
     loop_bodies,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.export.passes import integer_top_k
+from keras_attn.export._passes import integer_top_k
 from tests.export.small_graphs import FLOAT, INT64, constant, model, node, operators, run, value
 
 INT32 = 6

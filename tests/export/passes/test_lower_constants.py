@@ -1,6 +1,6 @@
 import numpy as np
 
-from keras_attn.export.passes import lower_constants
+from keras_attn.export._passes import lower_constants
 from tests.export.small_graphs import (
     BOOL,
     INT64,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.export.passes import plain_gather
+from keras_attn.export._passes import plain_gather
 from tests.export.small_graphs import INT64, constant, model, node, operators, run, value
 
 TABLE = np.arange(12, dtype="float32").reshape(4, 3)

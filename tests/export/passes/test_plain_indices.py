@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.export.passes import plain_indices
+from keras_attn.export._passes import plain_indices
 from tests.export.small_graphs import INT64, constant, model, node, operators, run, value
 
 INT32, FLOAT = 6, 1

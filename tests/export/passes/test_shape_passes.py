@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from keras_attn.export.passes import constant_reshapes, matmul_of_any_rank, remove_unused
-from keras_attn.export.passes.symbolic_shapes import SymbolicShapes
+from keras_attn.export._passes import constant_reshapes, matmul_of_any_rank, remove_unused
+from keras_attn.export._passes.symbolic_shapes import SymbolicShapes
 from tests.export.small_graphs import BOOL, INT64, constant, model, node, operators, run, value
 
 X = np.arange(2 * 3 * 4, dtype="float32").reshape(2, 3, 4)

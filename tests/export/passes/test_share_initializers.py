@@ -1,7 +1,7 @@
 import numpy as np
 
-from keras_attn.export.passes import share_initializers
-from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export._passes import share_initializers
+from keras_attn.export._passes.graph import nested_graphs
 from tests.export.small_graphs import BOOL, INT64, constant, graph, model, node, run, value
 
 ONES = np.ones(2, "float32")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from keras_attn.export.passes import (
+from keras_attn.export._passes import (
     make_names_unique,
     name_dimensions,
     remove_identities,
@@ -10,7 +10,7 @@ from keras_attn.export.passes import (
     reshape_to_zero,
     slice_empty_gathers,
 )
-from keras_attn.export.passes.graph import defined_names, nested_graphs
+from keras_attn.export._passes.graph import defined_names, nested_graphs
 from tests.export.small_graphs import (
     BOOL,
     INT64,

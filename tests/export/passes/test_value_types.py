@@ -2,8 +2,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
-from keras_attn.export.passes.graph import nested_graphs
-from keras_attn.export.passes.value_types import value_types
+from keras_attn.export._passes.graph import nested_graphs
+from keras_attn.export._passes.value_types import value_types
 from tests.export.small_graphs import BOOL, INT64, constant, graph, model, node, value
 
 

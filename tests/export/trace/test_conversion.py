@@ -10,8 +10,8 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attn.export import ExportError
-from keras_attn.export.checks.onnx_model_check import ALLOWED_OPERATORS, check_model
-from keras_attn.export.passes.graph import nested_graphs
+from keras_attn.export._checks.onnx_model_check import ALLOWED_OPERATORS, check_model
+from keras_attn.export._passes.graph import nested_graphs
 from tests.export.conversion_steps import convert
 
 X = tf.TensorSpec((None, 3), tf.float32, name="x")
@@ -67,7 +67,7 @@ def test_the_walk_for_all_outputs_keeps_the_nodes_that_tf2onnx_keeps(monkeypatch
         return {"y": ops.relu(y), "z": z}
 
     ours = convert(function, [X], layer.weights)
-    module = sys.modules["keras_attn.export.trace.conversion"]
+    module = sys.modules["keras_attn.export._trace.conversion"]
     monkeypatch.setattr(module, "one_walk_for_all_outputs", contextlib.nullcontext)
     theirs = convert(function, [X], layer.weights)
     operators = [

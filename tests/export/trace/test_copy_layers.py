@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attn import BeamDecoder, GenerationModel, rnn_seq2seq, transformer_seq2seq
 from keras_attn._layer.flatten_layers import flatten_layers
-from keras_attn.export.trace.copy_layers import copy_layers
+from keras_attn.export._trace.copy_layers import copy_layers
 from tests.contracts import assert_close
 
 layers = keras.layers

@@ -12,12 +12,12 @@ from keras import ops
 from keras.layers import GRU, LSTM, RNN, Bidirectional, GRUCell, LSTMCell
 
 from keras_attn.export import ExportError, export_functional_onnx, export_onnx
-from keras_attn.export.checks.onnx_model_check import check_model
-from keras_attn.export.passes import PASSES
-from keras_attn.export.passes.graph import copy_of, nested_graphs
-from keras_attn.export.passes.value_types import value_types
-from keras_attn.export.trace.fuse_recurrence import fuse_recurrence
-from keras_attn.export.trace.portable_copy import portable_copy
+from keras_attn.export._checks.onnx_model_check import check_model
+from keras_attn.export._passes import PASSES
+from keras_attn.export._passes.graph import copy_of, nested_graphs
+from keras_attn.export._passes.value_types import value_types
+from keras_attn.export._trace.fuse_recurrence import fuse_recurrence
+from keras_attn.export._trace.portable_copy import portable_copy
 from tests.export.conversion_steps import convert
 from tests.export.small_graphs import run
 from tests.export.small_translator import make_translator, session

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
-from keras_attn.export.checks.litert_runner import litert_runner
-from keras_attn.export.trace.litert_conversion import SIGNATURE, convert_to_litert
+from keras_attn.export._checks.litert_runner import litert_runner
+from keras_attn.export._trace.litert_conversion import SIGNATURE, convert_to_litert
 
 pytest.importorskip("ai_edge_litert.interpreter", reason="needs keras-attn[litert]")
 LARGEST = float(np.finfo("float32").max)

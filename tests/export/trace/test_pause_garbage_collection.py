@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from keras_attn.export.trace.pause_garbage_collection import pause_garbage_collection
+from keras_attn.export._trace.pause_garbage_collection import pause_garbage_collection
 
 
 @pytest.mark.parametrize("was_enabled", [True, False])

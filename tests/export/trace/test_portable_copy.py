@@ -2,7 +2,7 @@ import keras
 import pytest
 
 from keras_attn import rnn_seq2seq
-from keras_attn.export.trace.portable_copy import portable_copy, traceable_copy
+from keras_attn.export._trace.portable_copy import portable_copy, traceable_copy
 
 layers = keras.layers
 RATES = {"dropout": 0.2, "recurrent_dropout": 0.3}

@@ -3,7 +3,7 @@ import threading
 import pytest
 import tensorflow as tf
 
-from keras_attn.export.trace.tensor_float_32 import without_tensor_float_32
+from keras_attn.export._trace.tensor_float_32 import without_tensor_float_32
 
 is_enabled = tf.config.experimental.tensor_float_32_execution_enabled
 

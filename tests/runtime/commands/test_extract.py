@@ -4,7 +4,7 @@ import json
 import onnx
 import pytest
 import sentencepiece
-from keras_attn_runtime.commands.main import main
+from keras_attn_runtime._commands.main import main
 from onnx import helper
 
 from tests.runtime.fake_model import build_model, metadata, train_tokenizer

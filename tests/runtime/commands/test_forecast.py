@@ -1,7 +1,7 @@
 import os
 
 import pytest
-from keras_attn_runtime.commands.main import main
+from keras_attn_runtime._commands.main import main
 
 from tests.runtime.fake_forecaster import write_forecaster
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from keras_attn_runtime.commands.main import main
+from keras_attn_runtime._commands.main import main
 
 from tests.runtime.fake_model import write_image_model
 

@@ -10,13 +10,13 @@ import zipfile
 import numpy as np
 import onnx
 import pytest
-from keras_attn_runtime.commands.main import main
+from keras_attn_runtime._commands.main import main
 from onnx import TensorProto, helper
 
 from tests.runtime.conftest import RUNTIME
 from tests.runtime.fake_model import build_model, metadata, with_checksum, with_file_checksum
 
-RUN = "from keras_attn_runtime.commands.main import run; run()"
+RUN = "from keras_attn_runtime._commands.main import run; run()"
 
 
 def info(path, capsys):
@@ -86,7 +86,7 @@ def test_text_has_a_line_for_each_tensor_and_setting(model_path, capsys):
 def test_files_of_keras_attn_are_described_without_onnxruntime(model_path):
     program = (
         "import sys; sys.modules['onnxruntime'] = None\n"
-        "from keras_attn_runtime.commands.main import main\n"
+        "from keras_attn_runtime._commands.main import main\n"
         "sys.exit(main(['info', sys.argv[1]]))"
     )
     process = subprocess.run(

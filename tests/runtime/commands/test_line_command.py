@@ -1,9 +1,9 @@
 """Exit of a command after an error without a line or an interrupt without a signal."""
 
 import pytest
-from keras_attn_runtime.commands import line_command
-from keras_attn_runtime.commands.main import main
-from keras_attn_runtime.errors import BatchError
+from keras_attn_runtime._commands import line_command
+from keras_attn_runtime._commands.main import main
+from keras_attn_runtime._errors import BatchError
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,15 @@ import sys
 import keras_attn_runtime
 import pytest
 from keras_attn_runtime import __main__ as module_program
-from keras_attn_runtime.calls.options import Options
-from keras_attn_runtime.commands.main import COMMANDS, build_parser, main
-from keras_attn_runtime.translate.translator import Translator
+from keras_attn_runtime._calls.options import Options
+from keras_attn_runtime._commands.main import COMMANDS, build_parser, main
+from keras_attn_runtime._translate.translator import Translator
 
 from tests.runtime.conftest import RUNTIME
 
 HELP = """
 import sys
-from keras_attn_runtime.commands.main import COMMANDS, main
+from keras_attn_runtime._commands.main import COMMANDS, main
 for arguments in ["--help"], *([name, "--help"] for name in COMMANDS):
     try:
         main(arguments)

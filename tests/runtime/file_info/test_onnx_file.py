@@ -6,7 +6,7 @@ import random
 import onnx
 import pytest
 from keras_attn_runtime import ModelFileError
-from keras_attn_runtime.file_info.onnx_file import OnnxFile
+from keras_attn_runtime._file_info.onnx_file import OnnxFile
 from onnx import TensorProto, helper
 
 from tests.runtime.endless import endless_model

@@ -19,7 +19,7 @@ import onnx
 
 import keras_attn
 from keras_attn.export import export_onnx
-from keras_attn.export.passes.graph import all_names, nested_graphs, rename_values
+from keras_attn.export._passes.graph import all_names, nested_graphs, rename_values
 from keras_attn.text import SentencePieceTokenizer
 
 HERE = Path(__file__).parent

@@ -1,0 +1,197 @@
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
+from typing import Any, ParamSpec, Self, TypedDict, TypeVar
+
+import numpy as np
+
+from keras_attn_runtime._array_types import LARGEST_INT32
+from keras_attn_runtime._calls.cancellation import CancelToken
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class CallOptions(TypedDict, total=False):
+    """Keyword arguments of a call, for type checkers. See `Options`."""
+
+    max_length: int | None
+    length_penalty: float | None
+    num_hypotheses: int
+    batch_size: int
+    window: int | None
+    seed: int | None
+    alignments: bool
+    source_language: str | None
+    target_language: str | None
+    timeout: float | None
+    cancel_token: CancelToken | None
+
+
+@dataclass(frozen=True)
+class Options:
+    """Checked arguments of one `Translator` call.
+
+    Args:
+        max_length: int of at least 0, maximum number of output tokens for each sentence, including
+            the end token; 0 returns empty translations. The file also limits the length relative to
+            the source, usually to 2 * source length + 10 tokens. Default: the maximum length in the
+            file.
+        length_penalty: float of at least 0, length exponent in the ranking score; 0 ranks by log
+            probability. Default: the length penalty in the file.
+        num_hypotheses: int of at least 1, number of hypotheses to return for each sentence, at most
+            the number that the file returns. Default: 1.
+        batch_size: int of at least 1, maximum number of sentences in a batch. A file with a fixed
+            batch size, such as most LiteRT files, runs at most that number. Default: 32.
+        window: int of at least 1, number of sentences to read ahead and sort by length. Default: 16
+            batches.
+        seed: int of at least 0, seed for sampling. The tokens of the n-th sentence depend on `seed`
+            and n, not on the other sentences. Default: a different seed in each call.
+        alignments: bool, whether translations contain alignments, if the file returns them. They
+            take most memory in long translations: a float for each pair of target and source token.
+            Default: True.
+        source_language: string, source language, for a file with several languages, see
+            `Side.languages`. Default: the language in the file, if there is one.
+        target_language: string, target language, for a file with several languages. Default: the
+            language in the file, if there is one.
+        timeout: float of at least 0, time limit for the whole call in seconds, including reading
+            the input and waiting for other calls. Afterwards the call raises `DeadlineExceeded`.
+            With a `timeout` or a `cancel_token`, an iterable input other than a list, tuple or
+            array is read in a separate thread. LiteRT finishes the running batch in the background,
+            see `Translator`. Default: no limit.
+        cancel_token: `CancelToken` with which another thread can end the call. The call then raises
+            `Cancelled`. Default: none.
+
+    Raises:
+        ValueError: if an argument has the wrong type or is out of range.
+    """
+
+    max_length: int | None = None
+    length_penalty: float | None = None
+    num_hypotheses: int = 1
+    batch_size: int = 32
+    window: int | None = None
+    seed: int | None = None
+    alignments: bool = True
+    source_language: str | None = None
+    target_language: str | None = None
+    timeout: float | None = None
+    cancel_token: CancelToken | None = None
+
+    def __post_init__(self) -> None:
+        checked = {
+            "max_length": _or_none(require_integer, "max_length", self.max_length, 0),
+            "length_penalty": _or_none(
+                _require_number, "length_penalty", self.length_penalty, "a number"
+            ),
+            "num_hypotheses": require_integer("num_hypotheses", self.num_hypotheses, least=1),
+            "batch_size": require_integer("batch_size", self.batch_size, least=1),
+            "window": _or_none(require_integer, "window", self.window, 1),
+            "seed": _or_none(require_integer, "seed", self.seed, 0),
+            "alignments": require_bool("alignments", self.alignments),
+            "timeout": _or_none(_require_number, "timeout", self.timeout, "a number of seconds"),
+        }
+        for name in ("source_language", "target_language"):
+            _require_text(name, getattr(self, name))
+        _require_cancel_token(self.cancel_token)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def of(cls, options: CallOptions) -> Self:
+        """Converts keyword arguments to `Options`; raises TypeError for unknown names."""
+        names = [field.name for field in fields(cls)]
+        unknown = sorted(set(options) - set(names))
+        if unknown:
+            raise TypeError(
+                f"Expected options out of {names}. Received: {', '.join(unknown)}. Other settings "
+                "of the search are set in the export."
+            )
+        return cls(**options)
+
+    @property
+    def window_size(self) -> int:
+        """int, number of sentences to read ahead: `window` or its default."""
+        return 16 * self.batch_size if self.window is None else self.window
+
+
+def list_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorates a method with `**options: CallOptions`, so that `help` lists each option."""
+    signature = inspect.signature(function)
+    named = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
+    options = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+        )
+        for field in fields(Options)
+    ]
+    untyped: Any = function
+    untyped.__signature__ = signature.replace(parameters=[*named, *options])
+    return function
+
+
+def require_integer(name: str, value: object, least: int, most: int = LARGEST_INT32) -> int:
+    """Returns a Python or NumPy integer as an int.
+
+    Products of NumPy integers can overflow, and some functions do not accept them.
+
+    Raises:
+        ValueError: if `value` is not an integer in [least, most].
+    """
+    return int(_checked(name, value, Integral, "an integer", least, most))
+
+
+def require_bool(name: str, value: object) -> bool:
+    """Returns a Python or NumPy bool as a bool.
+
+    Raises:
+        ValueError: if `value` is neither True nor False.
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"Expected {name} to be True or False. Received: {name}={value!r}.")
+    return bool(value)
+
+
+def _require_number(name: str, value: object, expected: str) -> float:
+    """Returns a Python or NumPy number as a float; raises ValueError for other values."""
+    return float(_checked(name, value, Real, expected, 0, LARGEST_INT32))
+
+
+def _or_none(require: Callable[..., R], name: str, value: object, *rest: object) -> R | None:
+    """Returns `require(name, value, *rest)`, or `None` if the value is `None`."""
+    return None if value is None else require(name, value, *rest)
+
+
+def _require_text(name: str, value: object) -> None:
+    if not isinstance(value, (str, type(None))):
+        raise ValueError(f"Expected {name} to be a string. Received: {name}={value!r}.")
+
+
+def _require_cancel_token(value: object) -> None:
+    if not isinstance(value, (CancelToken, type(None))):
+        raise ValueError(
+            f"Expected cancel_token to be a CancelToken. Received: type={type(value).__name__}."
+        )
+
+
+def _checked(
+    name: str,
+    value: object,
+    kind: type[Integral] | type[Real],
+    expected: str,
+    least: int,
+    most: int,
+) -> Any:
+    """Returns a Python number in [least, most]."""
+    # NumPy would compare in the value's dtype, which may be unable to represent the limits.
+    plain: Any = value.item() if isinstance(value, np.generic) else value
+    if not _is_number(plain, kind) or not least <= plain <= most:  # nan is in no range
+        raise ValueError(
+            f"Expected {name} to be {expected} in [{least}, {most}]. Received: {name}={value!r}."
+        )
+    return plain
+
+
+def _is_number(value: object, kind: type[Integral] | type[Real]) -> bool:
+    return not isinstance(value, bool) and isinstance(value, kind)  # Python counts True as 1

@@ -1,0 +1,58 @@
+"""Command-line argument types: numbers within a range, KEY=VALUE and NAME=FILL."""
+
+import argparse
+import math
+from typing import TypeVar
+
+from keras_attn_runtime._array_types import LARGEST_INT32
+from keras_attn_runtime._series.table import LARGEST, PREVIOUS
+
+N = TypeVar("N", int, float)
+
+
+def positive_integer(text: str) -> int:
+    """Returns an integer in [1, 2**31 - 1]."""
+    return _at_least(1, int(text))
+
+
+def integer(text: str) -> int:
+    """Returns an integer in [0, 2**31 - 1]."""
+    return _at_least(0, int(text))
+
+
+def number(text: str) -> float:
+    """Returns a float in [0, 2**31 - 1]."""
+    return _at_least(0.0, float(text))
+
+
+def key_and_value(text: str) -> tuple[str, str]:
+    """Returns the two strings in KEY=VALUE."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(
+            f"expected KEY=VALUE, such as device_id=1, received {text!r}"
+        )
+    return key, value
+
+
+def column_fill(text: str) -> tuple[str, float | str]:
+    """Returns column name and fill from NAME=NUMBER or NAME=previous."""
+    name, _, value = text.rpartition("=")
+    try:
+        fill = PREVIOUS if value == PREVIOUS else float(value)
+    except ValueError:
+        fill = math.nan
+    if not name or (isinstance(fill, float) and not abs(fill) <= LARGEST):  # also rejects nan
+        raise argparse.ArgumentTypeError(
+            f"expected NAME=NUMBER or NAME={PREVIOUS}, such as holiday=0, with a number of at most "
+            f"{LARGEST:.4g} (float32), received {text!r}"
+        )
+    return name, fill
+
+
+def _at_least(least: N, value: N) -> N:
+    if not least <= value <= LARGEST_INT32:  # also rejects nan
+        raise argparse.ArgumentTypeError(
+            f"expected a number in [{least}, {LARGEST_INT32}], received {value}"
+        )
+    return value

@@ -1,0 +1,59 @@
+import json
+import math
+from typing import Any
+
+from keras_attn_runtime._translation import Hypothesis, Translation
+
+
+def json_line(
+    translation: Translation,
+    hypotheses: bool = False,
+    alignments: bool = False,
+    file: str | None = None,
+) -> str:
+    """Returns one translation as a JSON object in one line, without the line end.
+
+    Args:
+        translation: `Translation`.
+        hypotheses: bool, whether the object contains the list `hypotheses`. Default: False.
+        alignments: bool, whether the object and each item in `hypotheses` contain `alignments`,
+            rounded to six decimals. Default: False.
+        file: string, name of the file read, which becomes the object's first entry. Default: no
+            such entry.
+
+    Returns:
+        String. The object contains `token_log_probs` if the translation does. Numbers that JSON
+        does not support (nan, inf) are null.
+    """
+    entries: dict[str, Any] = {} if file is None else {"file": file}
+    entries |= _entries(translation, alignments) | {
+        "source_pieces": translation.source_pieces,
+        "truncated": translation.truncated,
+    }
+    if hypotheses:
+        entries["hypotheses"] = [
+            _entries(hypothesis, alignments) for hypothesis in translation.hypotheses
+        ]
+    return json.dumps(entries, ensure_ascii=False, allow_nan=False)
+
+
+def _entries(hypothesis: Hypothesis, alignments: bool) -> dict[str, Any]:
+    entries: dict[str, Any] = {
+        "text": hypothesis.text,
+        "score": _number(hypothesis.score),
+        "log_prob": _number(hypothesis.log_prob),
+        "ended": hypothesis.ended,
+        "token_ids": hypothesis.token_ids,
+        "pieces": hypothesis.pieces,
+    }
+    if hypothesis.token_log_probs is not None:
+        entries["token_log_probs"] = [_number(value) for value in hypothesis.token_log_probs]
+    if alignments and hypothesis.alignments is not None:
+        # Convert to float64: rounded float32 values would be written with many more digits.
+        weights = hypothesis.alignments.astype(float).round(6).tolist()
+        entries["alignments"] = [[_number(weight) for weight in row] for row in weights]
+    return entries
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

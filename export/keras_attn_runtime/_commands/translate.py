@@ -1,0 +1,99 @@
+"""`keras-attn-runtime translate FILE < in.txt > out.txt`, or `--images DIR` instead of lines."""
+
+from argparse import ArgumentParser, Namespace
+
+from keras_attn_runtime._commands.argument_types import integer, positive_integer
+from keras_attn_runtime._commands.image_directory import ImageDirectory
+from keras_attn_runtime._commands.json_line import json_line
+from keras_attn_runtime._commands.line_arguments import EPILOG as EPILOG
+from keras_attn_runtime._commands.line_arguments import add_line_arguments, add_model
+from keras_attn_runtime._commands.line_command import run_lines
+from keras_attn_runtime._errors import ModelFileError
+from keras_attn_runtime._translation import Translation
+
+HELP = "translate standard input, line by line"
+DESCRIPTION = (
+    "Translates standard input, one sentence per line, and writes one line to standard output for "
+    "each input line, in the same order. Only \\n ends a line. With --images, writes the name, a "
+    "tab and the caption of each image file of a directory."
+)
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Adds the command's arguments."""
+    add_model(parser)
+    parser.add_argument(
+        "--images",
+        metavar="DIR",
+        help="read the image files of a directory, sorted by name, instead of standard input. For "
+        "models that read images; needs Pillow. Default: read lines",
+    )
+    parser.add_argument(
+        "--target-prefix",
+        metavar="TEXT",
+        help="prefix of each translation, such as a language tag. Default: none",
+    )
+    parser.add_argument(
+        "--max-length",
+        type=integer,
+        metavar="N",
+        help="maximum number of output tokens, in addition to the limit that the file derives from "
+        "the input. Default: the limit in the file",
+    )
+    parser.add_argument(
+        "--num-hypotheses",
+        type=positive_integer,
+        metavar="N",
+        help="number of translations of each line, best first. Values above 1 need --format jsonl. "
+        "Default: 1",
+    )
+    parser.add_argument(
+        "--seed",
+        type=integer,
+        metavar="N",
+        help="seed of a sampling search; the same seed gives the same output. Default: random",
+    )
+    add_line_arguments(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Runs the command and returns the exit status."""
+    if arguments.format == "text":
+        # A text line contains one translation and nothing else.
+        if arguments.alignments:
+            arguments.parser.error("--alignments needs --format jsonl")
+        if arguments.num_hypotheses not in (None, 1):
+            arguments.parser.error(
+                f"--num-hypotheses {arguments.num_hypotheses} needs --format jsonl; "
+                "--format text writes only the best translation"
+            )
+
+    images = None if arguments.images is None else ImageDirectory(arguments.images)
+
+    with run_lines(arguments, images) as command:
+        translator = command.open()
+        options = command.options()
+        options |= {"num_hypotheses": arguments.num_hypotheses or 1, "seed": arguments.seed}
+        method = translator.translate_iterable if images is None else translator.generate_iterable
+        translations = method(command.read(), target_prefix=arguments.target_prefix, **options)
+        for index, translation in enumerate(translations):
+            file = None if images is None else images.name(index)
+            command.write(translation, _line(translation, file, arguments))
+    return command.status
+
+
+def _line(translation: Translation, file: str | None, arguments: Namespace) -> str:
+    """Returns an output line, without the newline."""
+    if arguments.format == "jsonl":
+        return json_line(
+            translation, arguments.num_hypotheses is not None, arguments.alignments, file
+        )
+    if translation.text is None:
+        raise ModelFileError(
+            "Expected a file with a target tokenizer, because of --format "
+            f"text. Received: model={arguments.model!r}. Use --format jsonl, which writes "
+            "ids."
+        )
+    # A newline inside a translation would add a line to the output.
+    text = translation.text.replace("\n", " ")
+    return text if file is None else f"{file}\t{text}"

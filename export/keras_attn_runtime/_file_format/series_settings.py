@@ -1,0 +1,92 @@
+"""Settings in files of the kind "series", which contain a forecaster."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from keras_attn_runtime._errors import ModelFileError
+from keras_attn_runtime._file_format.inputs import Input, read_input
+from keras_attn_runtime._file_format.metadata_entries import SERIES, read_entries
+from keras_attn_runtime._file_format.settings_reader import SettingsReader
+
+
+@dataclass(frozen=True)
+class SeriesSettings:
+    """Metadata of an exported forecaster.
+
+    Attributes:
+        format: int, file format version.
+        inputs: dict from input names, except `seeds`, to `Input`s.
+        targets, past_covariates, future_covariates: lists of strings, column names in the inputs.
+        time_column: string, name of the time column in CSV files, or `None`.
+        horizon: int, number of time steps that the file predicts.
+        min_window: int, minimum number of past time steps.
+        num_paths: int, number of sampled paths per series.
+        quantiles: list of floats in (0, 1), quantile levels.
+        versions: dict, versions of the libraries that wrote the file.
+    """
+
+    format: int
+    inputs: dict[str, Input]
+    targets: list[str]
+    past_covariates: list[str]
+    future_covariates: list[str]
+    time_column: str | None
+    horizon: int
+    min_window: int
+    num_paths: int
+    quantiles: list[float]
+    versions: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def window(self) -> int | None:
+        """int, number of past time steps, or `None` if it may be any number."""
+        size = self.inputs["past_targets"].shape[1]
+        return size if isinstance(size, int) else None
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, str]) -> "SeriesSettings":
+        """Reads a file's metadata.
+
+        Args:
+            metadata: dict of strings, an ONNX file's `metadata_props`.
+
+        Returns:
+            `SeriesSettings`.
+
+        Raises:
+            ModelFileError: if the metadata is missing, malformed, or of an unknown format or kind.
+        """
+        number, entries, _ = read_entries(metadata)
+        root = SettingsReader("", entries)
+        kind = root.get("kind", str)
+        if kind != SERIES:
+            raise ModelFileError(
+                f"Expected a file of the kind {SERIES!r}, which forecasts. Received: "
+                f"kind={kind!r}. Run a file of the kind 'generation' with a Translator."
+            )
+        inputs, series = root.part("inputs"), root.part("series")
+        settings = cls(
+            format=number,
+            inputs={name: read_input(inputs.part(name)) for name in inputs.entries},
+            targets=series.strings("targets"),
+            past_covariates=series.strings("past_covariates"),
+            future_covariates=series.strings("future_covariates"),
+            time_column=series.get("time_column", (str, type(None)), None),
+            horizon=series.integer("horizon", least=1),
+            min_window=series.integer("min_window", least=1),
+            num_paths=series.integer("num_paths", least=1),
+            quantiles=series.levels("quantiles"),
+            versions=root.get("versions", dict, {}),
+        )
+        columns = {
+            "past_targets": settings.targets,
+            "past_covariates": settings.past_covariates,
+            "future_covariates": settings.future_covariates,
+        }
+        expected = {name: len(names) for name, names in columns.items() if names}
+        received = {name: entry.shape[-1] for name, entry in settings.inputs.items()}
+        has_other_rank = any(len(entry.shape) != 3 for entry in settings.inputs.values())
+        if received != expected or has_other_rank:
+            root.refuse("inputs", f"that has the numbers of columns {expected}")
+        return settings

@@ -1,0 +1,243 @@
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Literal, TypeAlias, TypedDict
+
+import numpy as np
+
+from keras_attn_runtime._array_types import Arrays, Integers
+from keras_attn_runtime._calls.cancellation import Call
+from keras_attn_runtime._engines.create_session import Providers
+from keras_attn_runtime._engines.fixed_sizes import fixed_batch_size, fixed_length, run_rows
+from keras_attn_runtime._engines.open_model import OpenedModel, open_model
+from keras_attn_runtime._engines.pickled_arguments import PickledArguments
+from keras_attn_runtime._engines.session_pool import SessionPool
+from keras_attn_runtime._errors import ModelFileError, run_failures
+from keras_attn_runtime._file_format import Settings, Side, tokenizer_of
+from keras_attn_runtime._file_info.tensor_value import TensorValue
+from keras_attn_runtime._models.outputs import SearchOutputs, check_outputs
+from keras_attn_runtime._text.json_tokenizer import JsonTokenizer
+from keras_attn_runtime._text.sentencepiece_tokenizer import SentencePieceTokenizer
+from keras_attn_runtime._text.tokenizer import Tokenizer
+
+PREFIX, SEEDS = "prefix_ids", "seeds"
+"""Optional search inputs."""
+
+END_OF_ROW = -1
+"""Id after a source whose last token would otherwise be padding."""
+
+OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
+OTHER_OUTPUTS = ("alignments", "token_log_probs")  # in files exported with these options
+
+SourceContent: TypeAlias = list[int] | Arrays
+"""A sentence's source ids, or a dict from input names to arrays."""
+
+
+class Signature(TypedDict):
+    """A file's inputs and outputs."""
+
+    input: Sequence[TensorValue]
+    output: Sequence[TensorValue]
+
+
+class ExportedModel(PickledArguments):
+    """Session, settings and tokenizers of an ONNX or LiteRT file exported by keras_attn.
+
+    Args:
+        path: string or path, the file, or the directory with `model.onnx` and its weights.
+        providers: ONNX Runtime execution providers, such as "cpu" or "cuda", in order of
+            preference, see `create_session`. Default: "cpu".
+        num_threads: int in [1, 1024], number of threads per operator. Default: all cores.
+        num_sessions: int of at least 1, number of sessions. Concurrent runs in one session wait for
+            its shared memory allocator (ONNX Runtime) or for the other run (LiteRT), so each worker
+            needs its own session. Default: 1.
+
+    Attributes:
+        engine: string, "ONNX Runtime" or "LiteRT".
+        batch_size: int, the file's fixed batch size, or `None`. Smaller batches are filled with
+            copies of a row, whose results are dropped.
+        source_length: int, the fixed number of source ids, or `None`. Shorter sources are padded.
+        files: list of paths: the file and, if present, its external weights.
+        supports_target_prefix: bool, whether the file takes the input `prefix_ids`.
+        is_stochastic: bool, whether the file takes the input `seeds`, because its search samples.
+        has_alignments, has_token_log_probs: bools, whether the file returns these outputs.
+        source_tokenizer, target_tokenizer: `Tokenizer`s, or `None` without a tokenizer for this
+            side.
+
+    Raises:
+        IsADirectoryError: if the directory contains no `model.onnx`.
+        ModelFileError: if the file is damaged, not exported by keras_attn, or has a different
+            format.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        providers: Providers | None = None,
+        num_threads: int | None = None,
+        num_sessions: int = 1,
+    ) -> None:
+        opened = self._open(path, providers, num_threads, num_sessions)
+        self._sessions, metadata, self.settings = opened.sessions, opened.metadata, opened.settings
+        first = self._sessions[0]
+        self._pool = SessionPool(self._sessions, not first.supports_concurrent_runs)
+        self.engine = first.engine
+        self.batch_size = fixed_batch_size(first)
+        self.source_length = fixed_length(first, "source_ids")
+        self._prefix_length = fixed_length(first, PREFIX)
+        self.files = opened.files
+        self.supports_target_prefix = PREFIX in self.settings.search_inputs
+        self.is_stochastic = SEEDS in self.settings.search_inputs
+        outputs = self._check_signature()
+        self.has_alignments = "alignments" in outputs
+        self.has_token_log_probs = "token_log_probs" in outputs
+        self._output_names = [*OUTPUTS, *(name for name in OTHER_OUTPUTS if name in outputs)]
+        self.source_tokenizer = _tokenizer(metadata, "source", self.settings.source)
+        self.target_tokenizer = _tokenizer(metadata, "target", self.settings.target)
+
+    def run(
+        self,
+        sentences: Sequence[SourceContent],
+        max_length: int,
+        length_penalty: float,
+        prefixes: Sequence[list[int]] | None = None,
+        seeds: Sequence[int] | None = None,
+        call: Call | None = None,
+    ) -> SearchOutputs:
+        """Searches for the translations of a batch.
+
+        Args:
+            sentences: list of lists of ints, the source ids with the start and end tokens that the
+                file's settings require. For a file with other inputs, list of dicts from input
+                names to arrays. All arrays for one input have the same shape.
+            max_length: int of at least 1, maximum number of output tokens.
+            length_penalty: float.
+            prefixes: list of lists of ints, the first target ids in each translation. Ignored
+                unless `supports_target_prefix`. Default: empty prefixes.
+            seeds: list of ints in [0, 2**31), one for each sentence. Ignored unless
+                `is_stochastic`. Default: zeros.
+            call: `Call` that can stop the run. Default: none.
+
+        Returns:
+            Dict from output names to arrays: int32 `token_ids (batch, hypotheses, target_length)`
+            and `lengths (batch, hypotheses)`, float32 `scores` and `log_probs` `(batch,
+            hypotheses)`, and, if the file returns them, `alignments (batch, hypotheses,
+            target_length, source_length)` and `token_log_probs (batch, hypotheses, target_length)`.
+
+        Raises:
+            BatchError: if the engine fails, there are more rows than `batch_size`, or `call` is
+                stopped.
+            ModelFileError: if an output has a wrong shape, dtype or value.
+        """
+        ids, _ = _ids_and_arrays(sentences)
+        longest = max(map(len, ids)) if ids else None
+        with run_failures(len(sentences), longest, self.engine):
+            feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
+            outputs = self._search(feeds, call or Call())
+        return check_outputs(outputs, len(sentences), self.settings)
+
+    def signature(self) -> Signature:
+        """Returns the file's inputs and outputs."""
+        session = self._sessions[0]
+        return {"input": session.inputs, "output": session.outputs}
+
+    def _open(
+        self,
+        path: str | PathLike[str],
+        providers: Providers | None,
+        num_threads: int | None,
+        num_sessions: int,
+    ) -> OpenedModel[Settings]:
+        return open_model(path, Settings.from_metadata, providers, num_threads, num_sessions)
+
+    def _search(self, feeds: Arrays, call: Call) -> Arrays:
+        with self._pool.borrow(call) as session:
+            return run_rows(session, self._output_names, feeds, call)
+
+    def _feeds(
+        self,
+        sentences: Sequence[SourceContent],
+        max_length: int,
+        length_penalty: float,
+        prefixes: Sequence[list[int]] | None,
+        seeds: Sequence[int] | None,
+    ) -> Arrays:
+        feeds: Arrays = {
+            **self._source_feeds(sentences),
+            "max_length": np.array(max_length, np.int32),
+            "length_penalty": np.array(length_penalty, np.float32),
+        }
+        if self.supports_target_prefix:
+            nothing: list[list[int]] = [[]] * len(sentences)
+            padding = self.settings.target.pad_token_id
+            feeds[PREFIX] = _padded(prefixes or nothing, padding, self._prefix_length)
+        if self.is_stochastic:
+            feeds[SEEDS] = np.array(seeds or [0] * len(sentences), np.int32)
+        return feeds
+
+    def _source_feeds(self, sentences: Sequence[SourceContent]) -> Arrays:
+        ids, arrays = _ids_and_arrays(sentences)
+        if arrays:
+            return {name: np.stack([row[name] for row in arrays]) for name in arrays[0]}
+        if self.settings.source is None:
+            raise ValueError(
+                f"Expected arrays for the inputs {list(self.settings.inputs)}. Received: "
+                f"sentences={ids}, which are ids."
+            )
+        source = self.settings.source
+        ids = [[*row, END_OF_ROW] if source.needs_end_of_row(row) else row for row in ids]
+        return {"source_ids": _padded(ids, source.pad_token_id, self.source_length)}
+
+    def _check_signature(self) -> list[str]:
+        """Returns the output names; raises an error for unexpected inputs or outputs."""
+        inputs = [entry.name for entry in self._sessions[0].inputs]
+        outputs = [entry.name for entry in self._sessions[0].outputs]
+        expected = [*self.settings.inputs, *self.settings.search_inputs]
+        if sorted(inputs) != sorted(expected) or not set(OUTPUTS) <= set(outputs):
+            raise ModelFileError(
+                f"Expected a file with inputs {expected} and outputs {list(OUTPUTS)}. "
+                f"Received: {inputs=}, {outputs=}. Export the model again."
+            )
+        return outputs
+
+
+def _tokenizer(
+    metadata: Mapping[str, str], name: Literal["source", "target"], side: Side | None
+) -> Tokenizer | None:
+    if side is None or side.tokenizer not in ("sentencepiece", "tokenizers"):
+        return None
+    tokenizer: Tokenizer
+    if side.tokenizer == "tokenizers":
+        tokenizer = JsonTokenizer(tokenizer_of(metadata, name), side)
+    else:
+        tokenizer = SentencePieceTokenizer(tokenizer_of(metadata, name), side)
+    if tokenizer.vocabulary_size > side.vocabulary_size:
+        raise ModelFileError(
+            f"Expected a {name} tokenizer of at most {side.vocabulary_size} pieces, the size of "
+            f"the model's vocabulary. Received: vocabulary_size={tokenizer.vocabulary_size}. "
+            "Export the model again."
+        )
+    return tokenizer
+
+
+def _ids_and_arrays(sentences: Sequence[SourceContent]) -> tuple[list[list[int]], list[Arrays]]:
+    """Returns a batch's ids and its arrays; one of the two lists is empty."""
+    ids = [row for row in sentences if not isinstance(row, dict)]
+    return ids, [row for row in sentences if isinstance(row, dict)]
+
+
+def _padded(
+    rows: Sequence[Sequence[int]], pad_token_id: int, length: int | None = None
+) -> Integers:
+    """Pads lists of ids on the right and returns one array `(batch, length)`.
+
+    `length` defaults to the length of the longest list. A list that is longer raises ValueError.
+    """
+    longest = max(map(len, rows))
+    if length is not None and longest > length:
+        raise ValueError(
+            f"Expected at most {length} ids, the fixed size in the file. Received: {longest} ids."
+        )
+    ids = np.full((len(rows), longest if length is None else length), pad_token_id, np.int32)
+    for row, values in zip(ids, rows, strict=True):
+        row[: len(values)] = values
+    return ids

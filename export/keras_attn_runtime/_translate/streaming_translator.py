@@ -1,0 +1,157 @@
+from collections.abc import Callable, Iterator
+from os import PathLike
+from typing import TypeVar
+
+from keras_attn_runtime._array_types import Array
+from keras_attn_runtime._calls.cancellation import Call, CancelToken
+from keras_attn_runtime._engines.create_session import Providers
+from keras_attn_runtime._models.outputs import check_partial
+from keras_attn_runtime._models.stepped_model import SteppedModel
+from keras_attn_runtime._models.stepped_search import SteppedSearch
+from keras_attn_runtime._text.tokenizer import Tokenizer
+from keras_attn_runtime._translate.translator import Translator
+from keras_attn_runtime._translate.whole_prefixes import require_whole_prefix
+
+T = TypeVar("T")
+
+
+class StreamingTranslator(Translator):
+    """A `Translator` that also returns a translation token by token.
+
+    It reads a directory from `keras-attn export onnx-steps`, or a file from `keras-attn export
+    litert-steps`. Translations are the same as with a file from `keras-attn export onnx` or
+    `litert`. The engine is called once for each token, so a call can be stopped after each token
+    even with LiteRT.
+
+    Args:
+        path: string or path, the directory or file.
+        **arguments: see `Translator`.
+
+    Raises:
+        ModelFileError: if `path` is a different kind of file, or a file is damaged, was not
+            exported by keras_attn, has a different format, or does not belong to `start.onnx`.
+        Exception: all other errors from `Translator`.
+
+    Example:
+
+        translator = StreamingTranslator("model-steps")
+        for text in translator.stream("some text"):
+            print(text)                                    # 'et', 'etwas', 'etwas Text'
+    """
+
+    def stream(
+        self,
+        text: str,
+        max_length: int | None = None,
+        length_penalty: float | None = None,
+        target_prefix: str | None = None,
+        seed: int | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
+        timeout: float | None = None,
+        cancel_token: CancelToken | None = None,
+    ) -> Iterator[str]:
+        """Translates one text, token by token.
+
+        Args:
+            text: string.
+            max_length: int of at least 0, maximum number of output tokens. Default: the limit in
+                the file.
+            length_penalty: float of at least 0, length exponent in the ranking score. Default: the
+                exponent in the file.
+            target_prefix: string that the translation begins with. Default: no prefix.
+            seed: int of at least 0, seed for sampling. Default: a different seed in each call.
+            source_language: string, source language, for a file with several languages. Default:
+                the language in the file, if there is one.
+            target_language: string, target language, for a file with several languages.
+                Default: the language in the file, if there is one.
+            timeout: float of at least 0, maximum number of seconds from this call to the last
+                string. Default: no limit.
+            cancel_token: `CancelToken` with which another thread can end the call. Default: none.
+
+        Returns:
+            Iterator over strings: the best translation so far after each token. The last string is
+            the whole translation. Greedy search only appends to the previous string; beam search
+            may change earlier words.
+
+        Raises:
+            SentenceError: if the text is not valid or too long. The iterator raises it if the file
+                allows fewer tokens than `target_prefix` contains.
+            ModelFileError: if the engine fails, or the file contains no tokenizer or does not
+                support `target_prefix`.
+            ValueError: if an option is out of range.
+            DeadlineExceeded: if the call takes longer than `timeout` seconds.
+            Cancelled: if `cancel_token` is cancelled.
+        """
+        options = self._checked(
+            {
+                "max_length": max_length,
+                "length_penalty": length_penalty,
+                "seed": seed,
+                "source_language": source_language,
+                "target_language": target_language,
+                "timeout": timeout,
+                "cancel_token": cancel_token,
+            }
+        )
+        tokenizer = self._require_tokenizer("target")
+        call = Call(options.timeout, options.cancel_token)
+        (source,) = self._prepared(self._read_texts([text], target_prefix, call), options)
+        if not source.ids or options.max_length == 0:
+            return iter([""])
+
+        def start() -> SteppedSearch:
+            prefixes, seeds = [source.prefix], [source.seed]
+            return self._stepped_model.start(
+                [source.ids], *self._runner.limits(options), prefixes, seeds, call
+            )
+
+        prefix = [*self.settings.forced_prefix_ids, *source.prefix] if source.prefix else []
+        partials = self._in_worker(start, call)
+        return self._texts(partials, tokenizer, call, prefix, options.max_length)
+
+    def _open(
+        self,
+        path: str | PathLike[str],
+        providers: Providers | None,
+        num_threads: int | None,
+        num_sessions: int,
+    ) -> SteppedModel:
+        self._stepped_model = SteppedModel(path, providers, num_threads, num_sessions)
+        return self._stepped_model
+
+    def _in_worker(self, function: Callable[[], T], call: Call) -> T:
+        """Runs a function in a worker thread and returns its result."""
+        try:
+            call.check()
+            return self._runner.result(self._runner.submit(function, call), call)
+        except BaseException:  # also KeyboardInterrupt
+            call.stop()
+            raise
+
+    def _texts(
+        self,
+        partials: SteppedSearch,
+        tokenizer: Tokenizer,
+        call: Call,
+        prefix: list[int],
+        max_length: int | None,
+    ) -> Iterator[str]:
+        token_ids: list[int] = []
+        has_text = False
+        try:
+            while (partial := self._in_worker(lambda: next(partials, None), call)) is not None:
+                token_ids = self._token_ids(partial)
+                has_text = True
+                yield tokenizer.decode(token_ids)
+        finally:
+            call.stop()
+        end = self.settings.target.end_token_id
+        require_whole_prefix(0, token_ids, prefix, end, max_length)
+        if not has_text:  # a limit in the file allows no tokens
+            yield ""
+
+    def _token_ids(self, partial: Array) -> list[int]:
+        check_partial(partial, 1, self.settings)
+        control = (self.settings.target.pad_token_id, self.settings.target.end_token_id)
+        return [token_id for token_id in partial[0].tolist() if token_id not in control]

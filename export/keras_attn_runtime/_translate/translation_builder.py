@@ -1,0 +1,103 @@
+"""Builds translations from model outputs."""
+
+import numpy as np
+
+from keras_attn_runtime._array_types import Integers
+from keras_attn_runtime._calls.options import Options
+from keras_attn_runtime._inputs.source import Source
+from keras_attn_runtime._models.exported_model import ExportedModel
+from keras_attn_runtime._models.outputs import SearchOutputs
+from keras_attn_runtime._text.tokenizer import Tokenizer
+from keras_attn_runtime._translation import Hypothesis, Translation
+
+IMPOSSIBLE = -1e9
+"""Log probability of missing hypotheses, if the search found fewer than `num_hypotheses`."""
+
+
+class TranslationBuilder:
+    """Builds `Translation`s from model outputs.
+
+    Args:
+        model: `ExportedModel`.
+    """
+
+    def __init__(self, model: ExportedModel) -> None:
+        self._settings = model.settings
+        self._source_tokenizer = model.source_tokenizer
+        self._target_tokenizer = model.target_tokenizer
+        self._has_alignments = model.has_alignments
+        self._has_token_log_probs = model.has_token_log_probs
+
+    def build(
+        self, outputs: SearchOutputs, row: int, source: Source, options: Options
+    ) -> Translation:
+        """Returns the `Translation` for one row in a batch.
+
+        Args:
+            outputs: dict from names to arrays, the result of `ExportedModel.run`.
+            row: int, row index.
+            source: `Source`, the row's source.
+            options: `Options`.
+        """
+        log_probs = outputs["log_probs"]
+        hypotheses = [
+            self._hypothesis(outputs, row, rank, len(source.ids) or None, options)
+            for rank in range(options.num_hypotheses)
+            if rank == 0 or log_probs[row, rank] > IMPOSSIBLE / 2
+        ]
+        pieces = _pieces(self._source_tokenizer, source.ids)
+        return Translation.from_hypotheses(hypotheses, pieces, source.truncated)
+
+    def build_empty(self, source: Source, options: Options) -> Translation:
+        """Returns the empty `Translation` for a source that is not passed to the model."""
+        alignments = None
+        if self._has_alignments and options.alignments:
+            alignments = np.zeros((0, len(source.ids)), np.float32)
+        pieces = _pieces(self._source_tokenizer, source.ids)
+        text = None if pieces is None else ""
+        no_pieces: list[str] | None = None if pieces is None else []
+        log_probs: list[float] | None = [] if self._has_token_log_probs else None
+        nothing = Hypothesis(text, [], no_pieces, 0.0, 0.0, not source.ids, alignments, log_probs)
+        return Translation.from_hypotheses([nothing], pieces, source.truncated)
+
+    def _hypothesis(
+        self,
+        outputs: SearchOutputs,
+        row: int,
+        rank: int,
+        source_length: int | None,
+        options: Options,
+    ) -> Hypothesis:
+        length = int(outputs["lengths"][row, rank])
+        token_ids: list[int] = outputs["token_ids"][row, rank, :length].tolist()
+        alignments = None
+        if "alignments" in outputs and options.alignments:
+            # A view would keep the whole batch's alignments in memory.
+            alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
+        ended = self._has_ended(outputs["token_ids"][row, rank], length)
+        token_log_probs: list[float] | None = None
+        if "token_log_probs" in outputs:
+            log_probs = outputs["token_log_probs"][row, rank]
+            token_log_probs = log_probs[: length + bool(ended)].tolist()
+        tokenizer = self._target_tokenizer
+        return Hypothesis(
+            text=None if tokenizer is None else tokenizer.decode(token_ids),
+            token_ids=token_ids,
+            pieces=_pieces(tokenizer, token_ids),
+            score=float(outputs["scores"][row, rank]),
+            log_prob=float(outputs["log_probs"][row, rank]),
+            ended=ended,
+            alignments=alignments,
+            token_log_probs=token_log_probs,
+        )
+
+    def _has_ended(self, token_ids: Integers, length: int) -> bool | None:
+        """Returns whether the end token follows the hypothesis; `None` if padding is the same."""
+        end = self._settings.target.end_token_id
+        if end == self._settings.target.pad_token_id:
+            return None
+        return token_ids[length : length + 1].tolist() == [end]
+
+
+def _pieces(tokenizer: Tokenizer | None, token_ids: list[int]) -> list[str] | None:
+    return None if tokenizer is None else tokenizer.pieces(token_ids)

@@ -1,0 +1,72 @@
+"""Checks that translations begin with their whole prefix, which a limit in the file could cut."""
+
+import collections
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from keras_attn_runtime._errors import SentenceError
+from keras_attn_runtime._inputs.source import Source
+from keras_attn_runtime._translation import Translation, Unfinished
+
+
+def require_whole_prefixes(
+    sources: Iterable[Source],
+    search: Callable[[Iterator[Source]], Iterable[Translation | Unfinished]],
+    first_ids: Sequence[int],
+    end_token_id: int | None,
+    max_length: int | None,
+) -> Iterator[Translation | Unfinished]:
+    """Yields each source's translation.
+
+    Args:
+        sources: iterable of `Source`s with prefixes.
+        search: function that takes sources and yields their translations lazily and in order.
+        first_ids: sequence of ints, ids that the search puts before every prefix.
+        end_token_id: int, the end token, which may be the last token of a prefix, or `None`.
+        max_length: int, the caller's limit, or `None`. It may cut a prefix.
+
+    Raises:
+        SentenceError: if a limit in the file has cut a translation's prefix.
+    """
+    read: collections.deque[Source] = collections.deque()
+
+    def noted() -> Iterator[Source]:
+        for source in sources:
+            read.append(source)
+            yield source
+
+    for index, translation in enumerate(search(noted())):
+        source = read.popleft()
+        if isinstance(translation, Translation) and not source.is_empty and source.prefix:
+            prefix = [*first_ids, *source.prefix]
+            require_whole_prefix(index, translation.token_ids, prefix, end_token_id, max_length)
+        yield translation
+
+
+def require_whole_prefix(
+    index: int,
+    token_ids: Sequence[int],
+    prefix: Sequence[int],
+    end_token_id: int | None,
+    max_length: int | None,
+) -> None:
+    """Raises a `SentenceError` if a limit in the file has cut a translation's prefix.
+
+    Args:
+        index: int, input position of the sentence.
+        token_ids: sequence of ints, the translation's tokens without the end token.
+        prefix: sequence of ints.
+        end_token_id, max_length: see `require_whole_prefixes`.
+    """
+    expected = list(prefix)
+    if expected[-1:] == [end_token_id]:
+        expected.pop()
+    is_whole = list(token_ids[: len(expected)]) == expected
+    if is_whole or (max_length is not None and len(token_ids) >= max_length):
+        return
+    raise SentenceError(
+        index,
+        f"expected a target_prefix of at most {len(token_ids)} tokens, the ids of the language "
+        f"included. Received: {len(prefix)} tokens. The limit is the number of learned positions, "
+        "or a limit of the search in the file. To remove the limit of the search, export with "
+        "`--search relative_max_length=null`.",
+    )

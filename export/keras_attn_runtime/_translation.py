@@ -1,0 +1,103 @@
+import enum
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from keras_attn_runtime._array_types import Floats
+
+
+class Unfinished(enum.Enum):
+    """Type of `UNFINISHED`."""
+
+    UNFINISHED = enum.auto()
+
+
+UNFINISHED: Final = Unfinished.UNFINISHED
+"""Replaces a `Translation` that is unfinished when the call ends early."""
+
+
+@dataclass(frozen=True, repr=False)
+class Hypothesis:
+    """One hypothesis from a search, a possible output for one sentence.
+
+    Attributes:
+        text: string, the detokenized output; None without a tokenizer.
+        token_ids: list of ints, target ids without start, end and padding.
+        pieces: list of strings, the pieces for `token_ids`; None without a tokenizer.
+        score: float, the score by which the search ranks hypotheses: `log_prob` divided by the
+            length penalty, plus the coverage penalty if the file was exported with one. Sampled
+            hypotheses are not ranked: they are in sampling order, and the score is `log_prob`.
+        log_prob: float, natural log probability of the output, including the end token.
+        ended: bool, whether the output ends with the end token. False if a limit cut the output or
+            the search allowed no further token. None if padding and end token are the same token,
+            so that this is unknown.
+        alignments: float32 array `(target_length, source_length)`, the attention weights of each of
+            `pieces` over `Translation.source_pieces`, or None if the file returns no alignments.
+        token_log_probs: list of floats, natural log probability of each of `token_ids`, and of the
+            end token if `ended`. None if the file does not return them.
+    """
+
+    text: str | None
+    token_ids: list[int]
+    pieces: list[str] | None
+    score: float
+    log_prob: float
+    ended: bool | None
+    alignments: Floats | None = field(compare=False)
+    token_log_probs: list[float] | None
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value}" for name, value in self._shown())
+        return f"{type(self).__name__}({values})"
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        """Yields names and values for `repr`, which leaves out long values."""
+        content = ("token_ids", self.token_ids) if self.text is None else ("text", self.text)
+        yield content[0], repr(content[1])
+        yield "score", f"{self.score:.6g}"
+        yield "log_prob", f"{self.log_prob:.6g}"
+        yield "ended", self.ended
+
+
+@dataclass(frozen=True, repr=False)
+class Translation(Hypothesis):
+    """The translation of one sentence: its best hypothesis, all hypotheses and the source.
+
+    A sentence without tokens, and any sentence with `max_length=0`, has the empty translation: one
+    hypothesis without text and tokens, with score and log probability 0.
+
+    Attributes:
+        hypotheses: tuple of up to `num_hypotheses` `Hypothesis`, best first, or in sampling order.
+            The search may find fewer. The first hypothesis has the same values as this object.
+        source_pieces: list of strings, the pieces that the model read, including the end token;
+            None without a tokenizer.
+        truncated: bool, whether the sentence was longer than `max_source_length` tokens or
+            `max_source_characters` and was cut.
+    """
+
+    hypotheses: tuple[Hypothesis, ...]
+    source_pieces: list[str] | None
+    truncated: bool
+
+    def _shown(self) -> Iterator[tuple[str, object]]:
+        yield from super()._shown()
+        yield "num_hypotheses", len(self.hypotheses)
+        if self.truncated:
+            yield "truncated", True
+
+    @classmethod
+    def from_hypotheses(
+        cls, hypotheses: Sequence[Hypothesis], source_pieces: list[str] | None, truncated: bool
+    ) -> Self:
+        """Returns a sentence's translation.
+
+        Args:
+            hypotheses: list with at least one `Hypothesis`, best first.
+            source_pieces, truncated: see `Translation`.
+        """
+        return cls(
+            **vars(hypotheses[0]),
+            hypotheses=tuple(hypotheses),
+            source_pieces=source_pieces,
+            truncated=truncated,
+        )

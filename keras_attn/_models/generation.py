@@ -1,0 +1,132 @@
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from keras_attn._search.search import Search
+from keras_attn._types import TokenizerLike
+
+IMPOSSIBLE = -1e9
+"""Log probability that a search returns for missing hypotheses."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A generated sequence, with the same fields as `keras_attn_runtime.Hypothesis`.
+
+    Attributes:
+        text: String, the detokenized output; `None` without a tokenizer.
+        token_ids: List of ints, target ids without start token, end token and padding.
+        pieces: List of strings, the subword pieces of `token_ids`; `None` if there is no tokenizer
+            with the method `pieces`.
+        score: Float, score that ranks the hypotheses: the log probability divided by the length
+            penalty.
+        log_prob: Float, natural logarithm of the probability of all tokens, including the end
+            token.
+        ended: Bool, whether the end token was generated; `None` if the end token has the same id as
+            padding.
+        alignments: Float array of shape `(target, source)`, the attention weights; `None` unless
+            the search has `return_alignments`.
+        token_log_probs: List of floats, log probability of each token, including the end token;
+            `None` unless the search has `return_token_log_probs`.
+    """
+
+    text: str | None
+    token_ids: list[int]
+    pieces: list[str] | None
+    score: float
+    log_prob: float
+    ended: bool | None
+    alignments: np.ndarray | None = field(compare=False, repr=False)
+    token_log_probs: list[float] | None
+
+
+@dataclass(frozen=True)
+class Generation(Hypothesis):
+    """A source's best hypothesis, and all its hypotheses.
+
+    The fields that this class inherits from `Hypothesis` describe the best hypothesis.
+    `keras_attn_runtime.Translation` has the same fields as this class.
+
+    Attributes:
+        hypotheses: Tuple of `Hypothesis`, best first.
+        source_pieces: List of strings, the subword pieces of the source, including its start and
+            end token; `None` if there is no tokenizer with the method `pieces`.
+        truncated: Bool, whether the source was truncated to the maximum length of the encoder.
+    """
+
+    hypotheses: tuple[Hypothesis, ...]
+    source_pieces: list[str] | None
+    truncated: bool
+
+
+def hypotheses_of_row(
+    results: Mapping[str, np.ndarray],
+    row: int,
+    source_length: int | None,
+    search: Search,
+    tokenizer: TokenizerLike | None = None,
+) -> list[Hypothesis]:
+    """Returns the hypotheses of one source.
+
+    Args:
+        results: Dict of arrays that a search returned.
+        row: Int, source index in the batch.
+        source_length: Int, number of source tokens. Alignments are truncated to this length. `None`
+            keeps all positions.
+        search: `Search` with the special ids.
+        tokenizer: Target tokenizer, or `None`.
+
+    Returns:
+        List with at least one `Hypothesis`.
+    """
+    log_probs = results["log_probs"][row]
+    ranks = [rank for rank, value in enumerate(log_probs) if rank == 0 or value > IMPOSSIBLE / 2]
+    lengths = results["lengths"][row].tolist()
+    rows = [results["token_ids"][row, rank, : lengths[rank]].tolist() for rank in ranks]
+    texts = [None] * len(rows) if tokenizer is None else tokenizer.decode(rows)
+    hypotheses = []
+    for rank, token_ids, text in zip(ranks, rows, texts, strict=True):
+        length, ended = lengths[rank], None
+        if search.end_token_id != search.pad_token_id:
+            after = results["token_ids"][row, rank, length : length + 1].tolist()
+            ended = after == [search.end_token_id]
+        alignments = token_log_probs = None
+        if "alignments" in results:
+            alignments = results["alignments"][row, rank, :length, :source_length].copy()
+        if "token_log_probs" in results:
+            values = results["token_log_probs"][row, rank, : length + bool(ended)]
+            token_log_probs = values.tolist()
+        hypotheses.append(
+            Hypothesis(
+                text=text,
+                token_ids=token_ids,
+                pieces=pieces(tokenizer, token_ids),
+                score=float(results["scores"][row, rank]),
+                log_prob=float(log_probs[rank]),
+                ended=ended,
+                alignments=alignments,
+                token_log_probs=token_log_probs,
+            )
+        )
+    return hypotheses
+
+
+def empty_hypothesis(search: Search, has_text: bool) -> Hypothesis:
+    """Returns the hypothesis for a source without tokens, for which no search runs."""
+    return Hypothesis(
+        text="" if has_text else None,
+        token_ids=[],
+        pieces=[] if has_text else None,
+        score=0.0,
+        log_prob=0.0,
+        ended=True,
+        alignments=np.zeros((0, 0), "float32") if search.return_alignments else None,
+        token_log_probs=[] if search.return_token_log_probs else None,
+    )
+
+
+def pieces(tokenizer: TokenizerLike | None, token_ids: Sequence[int]) -> list[str] | None:
+    """Returns the subword pieces of ids, or `None` for a tokenizer without the method `pieces`."""
+    find = getattr(tokenizer, "pieces", None)
+    return None if find is None else find(token_ids)

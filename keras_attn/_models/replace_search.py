@@ -1,0 +1,90 @@
+import inspect
+from typing import Any
+
+from keras_attn._layer.argument_checks import accepts_numpy_numbers
+from keras_attn._models.generation_model import GenerationModel, check_generation_model
+from keras_attn._search.search import Search
+from keras_attn_checks.search_names import unknown_arguments_problem
+
+
+@accepts_numpy_numbers
+def replace_search(
+    model: GenerationModel, search_class: type[Search] | None = None, **settings: Any
+) -> GenerationModel:
+    """Returns a generation model with the same layers and a different search.
+
+    Use this function to change search settings, such as `beam_width`, in a trained or loaded model,
+    or to sample from a model that was saved with beam search. The argument `model` is not modified.
+
+    Args:
+        model: `GenerationModel`.
+        search_class: Class of the new search, a subclass of `Search`. The new search keeps all
+            current settings that its constructor accepts. Defaults to `None`: the current search's
+            class.
+        **settings: Arguments of the search to change. If the new `beam_width` is less than the
+            current `num_hypotheses`, `num_hypotheses` is reduced to `beam_width`, unless you pass
+            `num_hypotheses`. If the search has the default `suppressed_token_ids`, they are
+            computed again from the new special ids.
+
+    Returns:
+        A `GenerationModel` that shares the encoder and the decoder with `model`.
+
+    Raises:
+        ValueError: If `model` is not a `GenerationModel`, `search_class` is not a subclass of
+            `Search`, an argument is unknown, or a value is out of range.
+        TypeError: If a value has a wrong type.
+
+    Example:
+
+    >>> from keras_attn import BeamDecoder, SamplingDecoder, rnn_seq2seq
+    >>> encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
+    >>> model = GenerationModel(encoder, BeamDecoder(decoder, beam_width=4, max_length=5))
+    >>> replace_search(model, beam_width=2).search.beam_width
+    2
+    >>> sampler = replace_search(model, SamplingDecoder, temperature=0.8)
+    >>> sampler.search.max_length, sampler.search.temperature
+    (5, 0.8)
+    """
+    check_generation_model(model)
+    search = model.search
+    search_class = type(search) if search_class is None else search_class
+    if not (inspect.isclass(search_class) and issubclass(search_class, Search)):
+        raise ValueError(
+            f"Expected search_class to be a subclass of Search. Received: {search_class=}. Pass a "
+            "class, such as BeamDecoder."
+        )
+    allowed = _arguments(search_class)
+    unknown = sorted(set(settings) - allowed)
+    if unknown:
+        raise ValueError(unknown_arguments_problem(search_class.__name__, unknown, allowed))
+    config = search.get_config()
+    arguments = {name: value for name, value in config.items() if name in allowed}
+    if search.suppressed_token_ids == search.default_suppressed_token_ids:
+        del arguments["suppressed_token_ids"]
+    parameter = inspect.signature(search_class.__init__).parameters.get("beam_width")
+    widths = {"beam_width": parameter and parameter.default, **arguments, **settings}
+    beam_width = widths["beam_width"]
+    if isinstance(beam_width, int) and "num_hypotheses" in arguments:
+        arguments["num_hypotheses"] = min(arguments["num_hypotheses"], beam_width)
+    same = {name: config[name] for name in ("name", "dtype")}
+    arguments = {**same, **arguments, **settings}
+    return GenerationModel(
+        model.encoder,
+        search_class(search.decoder, **arguments),
+        inputs=model.source,
+        source_start_token_id=model.source_start_token_id,
+        name=model.name,
+    )
+
+
+def _arguments(search_class: type[Search]) -> set[str]:
+    """Returns the names of the constructor arguments of a search class, except `decoder`."""
+    parameters = {
+        name
+        for class_ in search_class.__mro__
+        if issubclass(class_, Search)
+        for name, parameter in inspect.signature(class_.__init__).parameters.items()
+        if parameter.kind
+        in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    }
+    return parameters - {"self", "decoder"}

@@ -1,0 +1,132 @@
+"""Prefixes of the targets in `GenerationModel.generate`."""
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import keras
+import numpy as np
+
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._models.functional_model import functional_model
+from keras_attn._models.generation import Hypothesis
+from keras_attn._models.model_of_parts import encode
+from keras_attn._models.request_languages import RequestLanguages
+from keras_attn._models.side import id_range
+from keras_attn._search.search import Search
+from keras_attn._types import TokenizerLike
+
+if TYPE_CHECKING:
+    from keras_attn._models.generation_model import GenerationModel
+
+TargetPrefix: TypeAlias = str | Sequence[int] | Sequence[str | Sequence[int]]
+"""Text or ids with which all results begin, or a list with a prefix for each source."""
+
+_MODELS: weakref.WeakKeyDictionary["GenerationModel", keras.Model] = weakref.WeakKeyDictionary()
+"""Prefix models by `GenerationModel`, so that each prefix model is compiled only once."""
+
+
+def read_prefixes(
+    target_prefix: TargetPrefix | None,
+    languages: RequestLanguages,
+    count: int,
+    tokenizer: TokenizerLike | None,
+    model: "GenerationModel",
+) -> list[list[int]] | None:
+    """Returns a list with the prefix ids of each result, or `None` if all prefixes are empty."""
+    if target_prefix is None:
+        rows: list[Any] = [[]] * count
+    else:
+        is_one = isinstance(target_prefix, str) or all(
+            isinstance(item, int | np.integer) for item in target_prefix
+        )
+        rows = [target_prefix] * count if is_one else list(target_prefix)
+        if len(rows) != count:
+            raise ValueError(
+                f"Expected target_prefix to be one prefix, or one for each of the {count} sources. "
+                f"Received: target_prefix with {len(rows)} prefixes. Pass {count} prefixes."
+            )
+        rows = [_prefix_ids(prefix, tokenizer, model.search.pad_token_id) for prefix in rows]
+    if not languages.target_start and not any(rows):
+        return None
+    rows = [[*languages.target_start, *row] for row in rows]
+    for row in rows:
+        _check_end_token(row, model.search)
+    size = get_vocabulary_size(model.decoder)
+    wrong = [id_ for row in rows for id_ in row if id_ < 0 or (size is not None and id_ >= size)]
+    if wrong:
+        raise ValueError(
+            f"Expected target_prefix to contain ids {id_range(size)}. Received: target_prefix "
+            f"with the id {wrong[0]}. Pass ids of the target vocabulary."
+        )
+    return rows
+
+
+def predict_with_prefix(
+    model: "GenerationModel", batch: np.ndarray | dict[str, np.ndarray], prefix: np.ndarray
+) -> dict[str, np.ndarray]:
+    names = [tensor.name for tensor in model.inputs]
+    inputs = batch if isinstance(batch, dict) else {names[0]: batch}
+    return _prefix_model(model).predict_on_batch({**inputs, "prefix_ids": prefix})
+
+
+def check_whole_prefix(prefix: list[int], hypothesis: Hypothesis, search: Search) -> None:
+    """Raises a `ValueError` if a limit of the search has cut the prefix of a hypothesis."""
+    expected = [*search.forced_prefix_ids, *prefix]
+    if expected[-1:] == [search.end_token_id]:
+        expected.pop()
+    if hypothesis.token_ids[: len(expected)] != expected:
+        raise ValueError(
+            f"Expected a target_prefix of at most {len(hypothesis.token_ids)} tokens, the ids of "
+            f"the language included. Received: target_prefix with {len(expected)} tokens. The "
+            "limit is max_length, relative_max_length or the number of learned positions."
+        )
+
+
+def _prefix_model(model: "GenerationModel") -> keras.Model:
+    """Returns a model with an additional input: the prefixes of the search.
+
+    Args:
+        model: `GenerationModel`.
+
+    Returns:
+        Functional model with the weights and inputs of `model`, and with int32 `prefix_ids` of
+        shape `(batch, prefix)`, padded on the right.
+    """
+    if model not in _MODELS:
+        prefix = keras.Input((None,), dtype="int32", name="prefix_ids")
+        inputs = {tensor.name: tensor for tensor in model.inputs} | {"prefix_ids": prefix}
+        encoded = encode(model.source_encoder, model.source)
+        results = model.search(**encoded, prefix_ids=prefix)
+        _MODELS[model] = functional_model(inputs, results, f"{model.name}_with_prefix")
+    return _MODELS[model]
+
+
+def _check_end_token(prefix: list[int], search: Search) -> None:
+    """Raises a `ValueError` if a prefix contains padding, or tokens after the end token.
+
+    A search ends a hypothesis at the end token, and ignores the rest of the prefix.
+    """
+    for name, tokens in (("pad_token_id", prefix), ("end_token_id", prefix[:-1])):
+        token = getattr(search, name)
+        if token in tokens:
+            raise ValueError(
+                f"Expected {name}={token} only at the end of a target_prefix. Received: "
+                f"target_prefix with this id at position {tokens.index(token)}. Remove it."
+            )
+
+
+def _prefix_ids(
+    prefix: str | Iterable[int], tokenizer: TokenizerLike | None, pad_token_id: int
+) -> list[int]:
+    if not isinstance(prefix, str):
+        ids = [int(id_) for id_ in prefix]
+        while ids and ids[-1] == pad_token_id:
+            ids.pop()
+        return ids
+    if tokenizer is None:
+        raise ValueError(
+            "Expected a target_tokenizer for a target_prefix that is a text. Received: "
+            "target_tokenizer=None. Pass the tokenizer of the targets, or ids."
+        )
+    return [int(id_) for id_ in tokenizer.encode([prefix])[0]]

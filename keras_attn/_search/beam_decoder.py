@@ -1,0 +1,295 @@
+import functools
+from typing import Unpack
+
+import keras
+import numpy as np
+from keras import ops, tree
+
+from keras_attn._backend import gather
+from keras_attn._backend.integers import sum_int32
+from keras_attn._backend.top_k import top_k
+from keras_attn._decoders.step_decoder import StepDecoder
+from keras_attn._decoding_state import growing_buffer
+from keras_attn._layer.fill_docstring import fill_docstring
+from keras_attn._search.beam_groups import first_open, is_repeated
+from keras_attn._search.candidates import extend_histories, find_candidates
+from keras_attn._search.coverage_penalty import coverage_penalty
+from keras_attn._search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_scores
+from keras_attn._search.hypothesis_pool import add_to_pool, new_pool
+from keras_attn._search.length_penalty import best_attainable, divisor
+from keras_attn._search.logits import IMPOSSIBLE
+from keras_attn._search.search import Search
+from keras_attn._types import Tensor, TensorDict
+from keras_attn_checks.options import list_options
+from keras_attn_checks.search_options import BeamArguments, BeamOptions
+
+
+@keras.saving.register_keras_serializable(package="keras_attn")
+@fill_docstring(Search)
+class BeamDecoder(Search, BeamOptions):
+    """Beam search with a pool of finished hypotheses.
+
+        score(y) = log p(y) / length_penalty(|y|) + coverage_penalty(y)
+
+    A continuation is an open beam with one additional token. Each step selects the `2 * beam_width`
+    most probable continuations and sorts them. Continuations with equal log probabilities are
+    sorted by the index of their beam, then by the id of the new token. Each beam has one
+    continuation with the end token, so at least `beam_width` of the selected continuations remain
+    open. Of the first `beam_width` continuations, those that end with the end token or reach the
+    length limit are finished hypotheses. They move to the pool, which ranks them by score.
+
+    CTranslate2 and fairseq use the same algorithm, but their lengths include the end token. To
+    obtain the same ranking, use `length_penalty_form="average_with_end"`.
+
+    A beam is a dead end if all its next tokens are impossible. If more than `beam_width` selected
+    continuations are possible, the next step continues `beam_width` of them, and dead ends are
+    dropped. Otherwise, each dead end moves to the pool without a new token, and ranks below all
+    finished hypotheses. In diverse beam search, this rule applies to each group of beams.
+
+    `stop` selects when the search of a batch entry stops. Each value corresponds to a value of
+    `early_stopping` in Hugging Face's transformers:
+
+        stop        early_stopping   the search stops when
+        collected   True             beam_width * patience hypotheses are finished
+        heuristic   False            beam_width hypotheses are finished, and no open hypothesis has
+                                     a better score at its current length
+        exact       "never"          no open hypothesis can become one of the best num_hypotheses
+
+    `"heuristic"` is the default of transformers. With a positive length penalty, the score of an
+    open hypothesis can increase in later steps. The heuristic does not consider later steps, so it
+    can miss the hypothesis with the best score. With `length_penalty_form="average_with_end"`, each
+    value of `stop` finds the same hypotheses as the corresponding value of `early_stopping`.
+
+    With `num_groups > 1`, the search is diverse beam search with Hamming diversity ([Vijayakumar et
+    al., 2018](https://arxiv.org/abs/1610.02424)): the beams are divided into groups, and each group
+    is penalized for tokens that previous groups have selected in the same step. Group g ranks its
+    continuations by this value:
+
+        log p(y) - diversity_strength * sum_{h < g} n_h(y)
+
+    Here, y is a continuation of a beam of group g, and n_h(y) is the number of continuations of
+    group h whose new token equals the new token of y. If a group has M beams, only the M best
+    continuations of group h are counted. The returned scores and log probabilities do not include
+    the diversity penalty.
+
+    Args:
+        decoder: `StepDecoder`.
+        {{options}}
+        {{arguments}}
+
+    Call arguments:
+        {{call_arguments}}
+
+    Returns:
+        {{returns}}
+
+        The results contain `num_hypotheses` hypotheses per batch entry.
+
+    Raises:
+        ValueError: If an argument is out of range, or if `coverage_penalty` or `return_alignments`
+            is used with a decoder that has no attention.
+
+    Example:
+
+    >>> import numpy as np
+    >>> from keras_attn import rnn_seq2seq
+    >>> encoder, decoder = rnn_seq2seq(20, 30, units=4, embedding_dim=4)
+    >>> search = BeamDecoder(decoder, beam_width=3, num_hypotheses=2, max_length=3)
+    >>> results = search(**encoder(np.array([[5, 6, 7, 2]])))
+    >>> tuple(results["scores"].shape)
+    (1, 2)
+    """
+
+    @list_options(BeamOptions)
+    def __init__(self, decoder: StepDecoder, **options: Unpack[BeamArguments]) -> None:
+        super().__init__(decoder, **options)
+
+    @property
+    def num_open_hypotheses(self) -> int:
+        return self.beam_width
+
+    @property
+    def pool_size(self) -> int:
+        """Int, number of finished hypotheses that are kept per batch entry."""
+        return self.beam_width if self.stop == "heuristic" else self.num_hypotheses
+
+    def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
+        batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
+        rows = (batch, self.beam_width)
+        first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
+        # At the first step all beams are equal, so only the first beam of each group may continue.
+        size = self.beam_width // self.num_groups
+        is_possible = ops.mod(ops.arange(self.beam_width, dtype="int32"), size) == 0
+        log_probs = ops.cast(ops.where(is_possible, 0.0, IMPOSSIBLE), "float32")
+        carry = {
+            "step": ops.zeros((), dtype="int32"),
+            "done": max_lengths == 0,
+            "collected": ops.zeros_like(max_lengths),
+            "state": self.decoder.initial_state(
+                memory, self.beam_width, self._needs_alignments, max(1, self.max_length)
+            ),
+            "beams": {
+                "token_ids": growing_buffer.new_buffer(rows, (), "int32", self.max_length),
+                "last": ops.broadcast_to(first_tokens[:, None], rows),
+                "log_probs": ops.zeros(rows, "float32") + log_probs,
+            },
+            "hypotheses": new_pool(max_lengths, self.pool_size, self.max_length),
+        }
+        dtype = self.alignments_dtype(carry["state"]) if self._needs_alignments else None
+        if self.coverage_penalty:
+            carry["beams"]["coverage"] = ops.zeros((*rows, source), dtype="float32")
+        for name, width in (("beams", self.beam_width), ("hypotheses", self.pool_size)):
+            buffer = functools.partial(growing_buffer.new_buffer, (batch, width))
+            if self.return_alignments:
+                carry[name]["alignments"] = buffer((source,), dtype, self.max_length)
+            if self.return_token_log_probs:
+                carry[name]["token_log_probs"] = buffer((), "float32", self.max_length)
+        return carry
+
+    @property
+    def _needs_alignments(self):
+        """Bool, whether the search needs the attention weights of each step."""
+        return bool(self.return_alignments or self.coverage_penalty)
+
+    def advance(
+        self, carry: TensorDict, memory: TensorDict, max_lengths: Tensor, length_penalty: Tensor
+    ) -> TensorDict:
+        step, beams = carry["step"], carry["beams"]
+        last = ops.reshape(beams["last"], (-1,))  # (B*K,)
+        step_logits, state = self.decoder.step(last, carry["state"], memory)
+        at_limit = step + 1 >= max_lengths  # (B,)
+        candidates = self._find_candidates(step_logits, carry, at_limit)
+        weights = None
+        if self._needs_alignments:
+            source = ops.shape(state["alignments"])[1]
+            shape = (ops.shape(max_lengths)[0], self.beam_width, source)
+            weights = ops.reshape(state["alignments"], shape)
+        histories = extend_histories(beams, candidates, weights, step)
+
+        is_end = candidates.end_with(self.end_token_id)  # (B, 2K)
+        pool, ended = self._collect(
+            carry, candidates, histories, is_end, at_limit, max_lengths, length_penalty
+        )
+        collected = carry["collected"] + sum_int32(ended, axis=1)
+
+        is_dead_end = candidates.is_dead_end
+        is_closed = is_end if is_dead_end is None else is_end | is_dead_end
+        log_probs = ops.where(is_closed, 2 * IMPOSSIBLE, candidates.log_probs)
+        chosen = first_open(log_probs, is_closed, self.num_groups)  # (B, K)
+        following = {**histories, "log_probs": log_probs, "last": candidates.token_ids}
+        beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), following)
+        parents = gather.gather_beams(candidates.parents, chosen)  # (B, K)
+        # Take the batch size from `max_lengths`, whose shape does not change in the inner loop.
+        rows = gather.flat_rows(parents, ops.shape(max_lengths)[0], self.beam_width)
+        state = gather.reorder(state, rows)
+
+        best_open = ops.max(beams["log_probs"], axis=1)  # (B,)
+        done = carry["done"] | at_limit | (best_open < IMPOSSIBLE / 2)
+        if self.stop == "collected":
+            done = done | (collected >= max(1, int(self.beam_width * self.patience + 0.5)))
+        else:
+            form = self.length_penalty_form
+            if self.stop == "heuristic":
+                attainable = best_open / divisor(step + 1, False, length_penalty, form)
+            else:
+                attainable = best_attainable(best_open, step + 1, max_lengths, length_penalty, form)
+            done = done | (pool["ranks"][:, -1] >= attainable)
+        return {
+            **carry,
+            "step": step + 1,
+            "done": done,
+            "collected": collected,
+            "state": state,
+            "beams": beams,
+            "hypotheses": pool,
+        }
+
+    def partial(self, carry: TensorDict) -> Tensor:
+        best = self.finish(carry["hypotheses"])["token_ids"][:, 0]  # (B, t)
+        open_ids = carry["beams"]["token_ids"]  # (B, K, t)
+        if self.num_groups > 1:  # the beams are not sorted across groups
+            _, first = top_k(carry["beams"]["log_probs"], 1)  # (B, 1)
+            open_ids = gather.gather_beams(open_ids, first)  # (B, 1, t)
+        return ops.where(carry["done"][:, None], best, open_ids[:, 0])
+
+    def _find_candidates(self, step_logits, carry, at_limit):
+        step, beams = carry["step"], carry["beams"]
+        vocabulary_size = step_logits.shape[-1]
+        finds_dead_ends = self.may_reach_dead_end(vocabulary_size)
+        return find_candidates(
+            self.next_log_probs(step_logits, beams["token_ids"], step),  # (B*K, V)
+            beams["log_probs"],
+            self.penalties(vocabulary_size, step),  # (V,)
+            self.penalized_token_ids,
+            self.forced_tokens(carry, step_logits),
+            num_groups=self.num_groups,
+            diversity_strength=self.diversity_strength,
+            must_end=at_limit[:, None] if self.force_end_token else None,
+            end_token_id=self.end_token_id,
+            dead_end_token_id=self.pad_token_id if finds_dead_ends else None,
+            with_token_log_probs=self.return_token_log_probs,
+        )
+
+    def _collect(self, carry, candidates, histories, is_end, at_limit, max_lengths, length_penalty):
+        """Moves the hypotheses that finish at this step to the pool.
+
+        Args:
+            carry: Carry of the search.
+            candidates: `Candidates`.
+            histories: Dict returned by `extend_histories`.
+            is_end: Boolean tensor of shape `(batch, 2 * beams)`, whether the new token of a
+                candidate is the end token.
+            at_limit: Boolean tensor of shape `(batch,)`, whether this step is the last step of the
+                batch entry.
+            max_lengths: Int32 tensor of shape `(batch,)`, maximum lengths of the hypotheses.
+            length_penalty: Scalar float32 tensor, exponent of the length.
+
+        Returns:
+            Tuple of the pool and a boolean tensor `(batch, candidates)`: whether a candidate is
+            finished. Dead ends do not count as finished.
+        """
+        step, pool, is_dead_end = carry["step"], carry["hypotheses"], candidates.is_dead_end
+        # Only candidates of the first half can finish. In the second half, only dead ends are
+        # collected.
+        count = self.beam_width if is_dead_end is None else 2 * self.beam_width
+        found = {**histories, "log_probs": candidates.log_probs}
+        found = {name: values[:, :count] for name, values in found.items() if name in pool}
+        is_end = is_end[:, :count]  # (B, C)
+        is_open = ops.logical_not(carry["done"])[:, None]
+        ended = (is_end | at_limit[:, None]) & (found["log_probs"] > IMPOSSIBLE / 2) & is_open
+        num_tokens = step + 1
+        if is_dead_end is None:
+            collected = ended
+        else:
+            ended = ended & ops.convert_to_tensor(np.arange(count) < self.beam_width)
+            collected = ended | (is_dead_end & is_open)
+            num_tokens = num_tokens - ops.cast(is_dead_end, "int32")  # (B, C)
+        if self.num_groups > 1:
+            is_new = ops.logical_not(is_repeated(found["token_ids"], collected))
+            ended, collected = ended & is_new, collected & is_new
+        rows = (ops.shape(max_lengths)[0], count)
+        found["num_tokens"] = ops.zeros(rows, dtype="int32") + num_tokens
+        scores = found["log_probs"] / divisor(
+            num_tokens, is_end, length_penalty, self.length_penalty_form
+        )
+        if self.coverage_penalty:
+            scores = scores + self._coverage_penalty(carry, histories["coverage"], is_dead_end)
+        if is_dead_end is not None:
+            scores = ops.where(is_dead_end, ranks_of_dead_ends(scores), scores)
+        found["ranks"] = ops.where(collected, scores, NO_RANK)
+        return add_to_pool(pool, found, step, rows[0]), ended
+
+    def _coverage_penalty(self, carry, coverage, is_dead_end):
+        if is_dead_end is None:
+            return coverage_penalty(coverage[:, : self.beam_width], self.coverage_penalty)
+        penalties = coverage_penalty(coverage, self.coverage_penalty)  # (B, 2K)
+        # A dead end has no new token, so exclude the attention weights of this step.
+        own = coverage_penalty(carry["beams"]["coverage"], self.coverage_penalty)  # (B, K)
+        return ops.where(is_dead_end, ops.concatenate([own, own], axis=1), penalties)
+
+    def finish(self, hypotheses: TensorDict) -> TensorDict:
+        hypotheses = dict(hypotheses)
+        if self.pool_size > self.num_hypotheses:
+            hypotheses = {name: each[:, : self.num_hypotheses] for name, each in hypotheses.items()}
+        scores = ranks_to_scores(hypotheses.pop("ranks"))
+        return super().finish({**hypotheses, "scores": scores})

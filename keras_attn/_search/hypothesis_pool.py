@@ -1,0 +1,61 @@
+"""Pool of finished hypotheses in a beam search, best first."""
+
+from keras import ops, tree
+
+from keras_attn._backend import gather
+from keras_attn._backend.top_k import top_k
+from keras_attn._decoding_state import growing_buffer
+from keras_attn._search.dead_ends import NO_RANK
+from keras_attn._search.logits import IMPOSSIBLE
+from keras_attn._types import Tensor, TensorDict
+
+
+def new_pool(max_lengths: Tensor, num_hypotheses: int, capacity: int) -> TensorDict:
+    """Creates an empty pool.
+
+    If a batch entry's maximum length is 0, its pool contains the empty hypothesis.
+
+    Args:
+        max_lengths: Int32 tensor of shape `(batch,)`.
+        num_hypotheses: Int, pool size.
+        capacity: Int, number of columns if buffers cannot grow in a loop.
+
+    Returns:
+        Dict of `token_ids` (int32) of shape `(batch, hypotheses, columns)`, and `num_tokens`
+        (int32), `ranks` and `log_probs` (float32) of shape `(batch, hypotheses)`.
+    """
+    rows = (ops.shape(max_lengths)[0], num_hypotheses)
+    is_first = ops.arange(num_hypotheses, dtype="int32")[None, :] == 0  # (1, N)
+    is_empty = (max_lengths[:, None] == 0) & is_first  # (B, N)
+    return {
+        "token_ids": growing_buffer.new_buffer(rows, (), "int32", capacity),
+        "num_tokens": ops.zeros(rows, dtype="int32"),
+        "ranks": ops.cast(ops.where(is_empty, 0.0, NO_RANK), "float32"),
+        "log_probs": ops.cast(ops.where(is_empty, 0.0, IMPOSSIBLE), "float32"),
+    }
+
+
+def add_to_pool(
+    pool: TensorDict, found: TensorDict, step: int | Tensor, batch: int | Tensor
+) -> TensorDict:
+    """Adds hypotheses to a pool and keeps the best hypotheses.
+
+    Args:
+        pool: Dict returned by `new_pool`, optionally with further buffers that have a step axis.
+        found: Dict with the same keys: this step's hypotheses. Its buffers are longer by one step
+            than those in `pool`. Hypotheses with the rank `NO_RANK` are not added.
+        step: Scalar int32 tensor, number of previous tokens.
+        batch: Int or scalar int32 tensor, batch size, which must not change in the loop.
+
+    Returns:
+        The new pool.
+    """
+    pool, num_hypotheses = dict(pool), pool["ranks"].shape[1]
+    for name in ("token_ids", "token_log_probs", "alignments"):
+        if name in pool:
+            shape = (batch, num_hypotheses, *ops.shape(pool[name])[3:])
+            nothing = ops.zeros(shape, dtype=pool[name].dtype)
+            pool[name] = growing_buffer.append(pool[name], nothing, step)
+    both = {name: ops.concatenate([pool[name], found[name]], axis=1) for name in pool}
+    _, chosen = top_k(both["ranks"], num_hypotheses)
+    return tree.map_structure(lambda t: gather.gather_beams(t, chosen), both)

@@ -1,0 +1,114 @@
+from keras import ops
+
+from keras_attn._decoding_state import growing_buffer
+from keras_attn._search import prefix
+from keras_attn._search.length_penalty import divisor
+from keras_attn._search.logits import IMPOSSIBLE
+from keras_attn._search.search import Search
+from keras_attn._types import Tensor, TensorDict
+
+
+class IndependentSearch(Search):
+    """Base class for searches whose hypotheses are independent of each other.
+
+    A subclass overrides the property `num_open_hypotheses` and the method `choose`, which selects
+    the next tokens.
+    """
+
+    def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
+        """Selects the next token for each hypothesis.
+
+        Args:
+            allowed: Float32 tensor of shape `(batch * hypotheses, V)`, log probabilities.
+            carry: The search's carry.
+
+        Returns:
+            Tuple of tokens, int32, and their log probabilities, both of shape `(batch * hypotheses,
+            1)`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `choose`.")
+
+    def scores(
+        self, log_probs: Tensor, num_tokens: Tensor, is_end: Tensor, length_penalty: Tensor
+    ) -> Tensor:
+        """Returns the scores `(batch, hypotheses)`. `num_tokens` must include the end token."""
+        return log_probs / divisor(num_tokens, is_end, length_penalty, self.length_penalty_form)
+
+    def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
+        batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
+        rows = (batch, self.num_open_hypotheses)
+
+        def new_buffer(rest=(), dtype="int32"):
+            return growing_buffer.new_buffer(rows, rest, dtype, self.max_length)
+
+        first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
+        carry = {
+            "step": ops.zeros((), dtype="int32"),
+            "done": max_lengths == 0,
+            "ended": ops.zeros(rows, dtype="bool") | (max_lengths == 0)[:, None],
+            "state": self.decoder.initial_state(
+                memory, self.num_open_hypotheses, self.return_alignments, max(1, self.max_length)
+            ),
+            "last": ops.broadcast_to(first_tokens[:, None], rows),
+            "hypotheses": {
+                "token_ids": new_buffer(),
+                "num_tokens": ops.zeros(rows, dtype="int32"),
+                "scores": ops.zeros(rows, dtype="float32"),
+                "log_probs": ops.zeros(rows, dtype="float32"),
+            },
+        }
+        if self.return_alignments:
+            dtype = self.alignments_dtype(carry["state"])
+            carry["hypotheses"]["alignments"] = new_buffer((source,), dtype)
+        if self.return_token_log_probs:
+            carry["hypotheses"]["token_log_probs"] = new_buffer(dtype="float32")
+        return carry
+
+    def advance(
+        self, carry: TensorDict, memory: TensorDict, max_lengths: Tensor, length_penalty: Tensor
+    ) -> TensorDict:
+        step, hypotheses = carry["step"], carry["hypotheses"]
+        is_open = ops.logical_not(carry["ended"])  # (B, N)
+        rows = ops.shape(is_open)
+        last = ops.reshape(carry["last"], (-1,))  # (B*N,)
+        step_logits, state = self.decoder.step(last, carry["state"], memory)  # (B*N, V)
+        allowed = self.next_log_probs(step_logits, hypotheses["token_ids"], step)
+        allowed = allowed + self.penalties(step_logits.shape[-1], step)
+        chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry))
+        tokens, values = prefix.follow(self.forced_tokens(carry, step_logits), *chosen)
+        at_limit = (step + 1 >= max_lengths)[:, None]  # (B, 1)
+        if self.force_end_token:
+            tokens = ops.where(at_limit, self.end_token_id, tokens)
+            values = ops.where(at_limit, 0.0, values)
+        # If every next token is impossible, the hypothesis ends unchanged.
+        goes_on = is_open & (values > IMPOSSIBLE / 2)
+        last = ops.where(goes_on, tokens, self.pad_token_id)
+        values = ops.where(goes_on, values, 0.0)
+        is_end = goes_on & (last == self.end_token_id)
+        ended = ops.logical_not(goes_on) | is_end | at_limit
+        num_tokens = hypotheses["num_tokens"] + ops.cast(goes_on, "int32")
+        log_probs = hypotheses["log_probs"] + values
+        scores = self.scores(log_probs, num_tokens, is_end, length_penalty)
+        new_hypotheses = {
+            "token_ids": growing_buffer.append(hypotheses["token_ids"], last, step),
+            "num_tokens": num_tokens,
+            "scores": ops.where(goes_on, scores, hypotheses["scores"]),
+            "log_probs": log_probs,
+        }
+        if self.return_alignments:
+            weights = ops.reshape(state["alignments"], (*rows, -1))  # (B, N, S)
+            new_hypotheses["alignments"] = growing_buffer.append(
+                hypotheses["alignments"], weights, step
+            )
+        if self.return_token_log_probs:
+            so_far = hypotheses["token_log_probs"]
+            new_hypotheses["token_log_probs"] = growing_buffer.append(so_far, values, step)
+        return {
+            **carry,
+            "step": step + 1,
+            "done": ops.all(ended, axis=1),
+            "ended": ended,
+            "state": state,
+            "last": last,
+            "hypotheses": new_hypotheses,
+        }

@@ -1,0 +1,451 @@
+import contextlib
+import dataclasses
+from typing import Any, Self
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_attn._backend.integers import sum_int32
+from keras_attn._backend.litert_tracing import grow_in_blocks, is_traced_for_litert
+from keras_attn._backend.no_gradients import no_gradients
+from keras_attn._decoders.step_decoder import StepDecoder
+from keras_attn._decoding_state import growing_buffer
+from keras_attn._layer.argument_checks import check_integers, known_values
+from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._layer.fill_docstring import fill_docstring
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._layer.layer import Layer
+from keras_attn._layer.low_rank_settings import LORA
+from keras_attn._search import logits, prefix
+from keras_attn._search.loop import run_search
+from keras_attn._search.repetition import forbid_repeated_ngrams, penalize_repetition
+from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
+from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, TensorLike
+from keras_attn.masks import broadcast_batch, join
+from keras_attn_checks.number_types import is_number
+from keras_attn_checks.options import checked_options, list_options
+from keras_attn_checks.search_names import other_name_hint
+from keras_attn_checks.search_options import SearchOptions
+
+
+@fill_docstring(Layer)
+class Search(Layer, SearchOptions):
+    """Base class of searches. A search generates sequences with a decoder.
+
+    The state of a search is the *carry*, a nested dict of tensors; `keras_attn._search.loop`
+    documents its content. `prepare` creates the carry (with the method `start` of the subclass),
+    `advance` extends the hypotheses by one token, and `finish` converts the hypotheses to results.
+    `call` runs these methods; its loop is part of the graph. A program can also call `advance` in a
+    loop of its own until all entries of `carry["done"]` are `True`, and call `partial` for
+    intermediate results. Each setting is also an attribute of the same name.
+
+    Args:
+        decoder: `StepDecoder`.
+        {{options}}
+        **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
+
+    Call arguments:
+        encoder_outputs: Tensor of shape `(batch, source, features)`, or a dict of tensors for a
+            decoder with `CombinedAttention`.
+        encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
+            attended to. A dict of masks if `encoder_outputs` is a dict. The search combines it with
+            the implicit mask. Defaults to `None`: no masked positions.
+        encoder_state: Nested lists of tensors of shape `(batch, units)`, the final state of the
+            encoder. Defaults to `None`.
+        max_length: Int or scalar int32 tensor that replaces the constructor argument. It cannot
+            exceed the constructor argument if `decoder.can_exceed_max_length` is `False`, for
+            example on JAX. Defaults to `None`: the constructor argument.
+        length_penalty: Float or scalar float32 tensor that replaces the constructor argument.
+            Defaults to `None`: the constructor argument.
+        query_features: Tensor of shape `(batch, features)`. Required by an `RNNDecoder` if its
+            `AttentionRNNCell` was created with a `query` that contains `"features"`. Defaults to
+            `None`.
+        prefix_ids: Int tensor of shape `(batch, prefix)`, padded on the right. Every hypothesis
+            begins with these tokens, for example a language tag. With the shape `(1, prefix)`, all
+            batch entries share one prefix. Length limits and lengths include the prefix tokens. Log
+            probabilities include the prefix tokens, unless `score_prefix=False`. Defaults to
+            `None`: no prefix.
+        seeds: Int32 tensor of shape `(batch,)`, seeds of a stochastic search, such as
+            `SamplingDecoder`. With the shape `(1,)`, all batch entries share one seed. Defaults to
+            `None`.
+        mask: Boolean tensor of shape `(batch, source)`, or a dict of masks: the implicit Keras mask
+            of `encoder_outputs`. Keras passes this argument if `encoder_outputs` is the only input.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, or a dict of masks: the
+            implicit Keras mask of `encoder_outputs`. Keras passes this argument.
+
+    Returns:
+        Dict of the hypotheses of each batch entry, best first:
+
+        - `token_ids`: int32 `(batch, hypotheses, time)`, padded on the right. If the hypothesis has
+          an end token, it is included.
+        - `lengths`: int32 `(batch, hypotheses)`, number of tokens without the end token.
+        - `scores`: float32 `(batch, hypotheses)`, log probability divided by the length penalty,
+          plus the coverage penalty of a beam search.
+        - `log_probs`: float32 `(batch, hypotheses)`, natural logarithm of the probability of all
+          tokens, including the end token. The probability of a forced token is 1.
+        - `alignments`: float `(batch, hypotheses, time, source)`, if `return_alignments=True`.
+        - `token_log_probs`: float32 `(batch, hypotheses, time)`, if `return_token_log_probs=True`:
+          log probability of each token given the previous tokens. The sum over `time` is
+          `log_probs`.
+
+        If a search finds fewer hypotheses than requested, the missing hypotheses have the score and
+        log probability -1e9. If every next token of a hypothesis is impossible (a dead end), the
+        hypothesis is returned without an end token and ranks below all finished hypotheses.
+
+    Attributes:
+        is_stochastic: Bool, whether the search samples tokens at random and accepts `seeds`.
+        beam_width: Int, number of beams, 1 for a search without beams.
+        num_hypotheses: Int, number of returned hypotheses per batch entry.
+
+    Raises:
+        ValueError: If an argument is out of range, or `seeds` are passed to a search without
+            sampling.
+
+    Example:
+
+    All searches are called in the same way:
+
+    >>> import numpy as np
+    >>> from keras_attn import GreedyDecoder, rnn_seq2seq
+    >>> encoder, decoder = rnn_seq2seq(20, 30, units=4, embedding_dim=4)
+    >>> search = GreedyDecoder(decoder, max_length=3)
+    >>> isinstance(search, Search)
+    True
+    >>> results = search(**encoder(np.array([[5, 6, 7, 2]])))
+    >>> sorted(results)
+    ['lengths', 'log_probs', 'scores', 'token_ids']
+    """
+
+    is_stochastic = False
+    beam_width: int = 1
+    num_hypotheses: int = 1
+
+    is_container = True
+
+    @list_options(SearchOptions)
+    def __init__(self, decoder: StepDecoder, **options: Any) -> None:
+        values = checked_options(type(self), options)
+        arguments = {name: options[name] for name in options if name not in values}
+        arguments.setdefault("autocast", False)  # float16 would round the length penalty
+        super().__init__(**arguments)
+        self.supports_masking = True
+        for name, value in values.items():
+            setattr(self, name, value)
+        self.check_options()
+        if not isinstance(decoder, StepDecoder):
+            raise ValueError(
+                "Expected decoder to be a StepDecoder, such as RNNDecoder. Received: "
+                f"decoder={type(decoder).__name__}. Create the decoder first."
+            )
+        self.decoder = decoder
+        self.supports_jit = not growing_buffer.supports_growth()
+
+    def build(
+        self,
+        encoder_outputs_shape: StaticShape,
+        encoder_mask_shape: StaticShape | None = None,
+        encoder_state_shape: StaticShape | None = None,
+        query_features_shape: StaticShape | None = None,
+    ) -> None:
+        shapes = [encoder_outputs_shape, encoder_mask_shape, encoder_state_shape]
+        if query_features_shape is not None:
+            shapes.append(query_features_shape)
+        ensure_built(self.decoder, (None, None), *shapes)
+        self._check_vocabulary()
+
+    def _check_vocabulary(self):
+        """Checks the special ids here, because Keras adds pages of context to errors of `call`."""
+        size = get_vocabulary_size(self.decoder)
+        for name in ("start_token_id", "end_token_id", "suppressed_token_ids", "forced_prefix_ids"):
+            value = getattr(self, name)
+            ids = value if isinstance(value, list | tuple) else [value]
+            if size is not None and max(ids, default=0) >= size:
+                raise ValueError(
+                    f"Expected {name} below the size of the vocabulary, {size}. Received: {name}="
+                    f"{value!r}. Pass ids of the target vocabulary."
+                )
+
+    def call(
+        self,
+        encoder_outputs: Any,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+        max_length: int | Tensor | None = None,
+        length_penalty: float | Tensor | None = None,
+        query_features: Any = None,
+        prefix_ids: TensorLike | None = None,
+        seeds: TensorLike | None = None,
+        mask: Masks | None = None,
+        encoder_outputs_mask: Masks | None = None,
+    ) -> TensorDict:
+        encoder_mask = join(
+            encoder_outputs,
+            encoder_mask=encoder_mask,
+            mask=mask,
+            encoder_outputs_mask=encoder_outputs_mask,
+        )
+        if seeds is not None and not self.is_stochastic:
+            raise ValueError(
+                "Expected seeds only for a stochastic search, such as SamplingDecoder. Received: "
+                f"seeds for {type(self).__name__}. Omit seeds."
+            )
+        given = {"query_features": query_features, "seeds": seeds}
+        given = {name: value for name, value in given.items() if value is not None}
+        penalty = self.length_penalty if length_penalty is None else length_penalty
+        penalty = ops.cast(penalty, "float32")
+        known_penalty = None if length_penalty is None else known_values(penalty)
+        if known_penalty is not None and not np.isfinite(known_penalty).all():
+            raise ValueError(
+                "Expected length_penalty to be a finite number. Received: "
+                f"length_penalty={length_penalty!r}. Pass 0.0 for no penalty."
+            )
+        in_blocks = is_traced_for_litert() and self.decoder.can_widen
+        grow = grow_in_blocks() if in_blocks else contextlib.nullcontext()
+        with grow, no_gradients():
+            carry, memory, max_lengths = self.prepare(
+                encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **given
+            )
+            hypotheses = run_search(
+                lambda carry, memory, limits: self.advance(carry, memory, limits, penalty),
+                self.decoder,
+                carry,
+                memory,
+                max_lengths,
+                self.num_open_hypotheses,
+            )
+            return self.finish(hypotheses)
+
+    def prepare(
+        self,
+        encoder_outputs: Any,
+        encoder_mask: Masks | None = None,
+        encoder_state: Any = None,
+        max_length: int | Tensor | None = None,
+        prefix_ids: TensorLike | None = None,
+        **features: Any,
+    ) -> tuple[TensorDict, TensorDict, Tensor]:
+        """Returns the arguments of the first call of `advance`.
+
+        Args:
+            encoder_outputs: See the call arguments.
+            encoder_mask: See the call arguments.
+            encoder_state: See the call arguments.
+            max_length: See the call arguments.
+            prefix_ids: See the call arguments.
+            **features: Further call arguments, such as `query_features` and `seeds`.
+
+        Returns:
+            Tuple of the carry before the first token, the memory of the decoder, and the maximum
+            lengths, int32 `(batch,)`.
+        """
+        if self.decoder.can_exceed_max_length and not growing_buffer.supports_growth():
+            raise ValueError(
+                "Expected the TensorFlow backend for a cache that grows in a search. Received: "
+                f"growing_cache=True in decoder {self.decoder.name!r} with backend="
+                f"{keras.backend.backend()!r}. Set growing_cache=None."
+            )
+        outputs = self.decoder.primary_source(encoder_outputs)
+        source_mask = self.decoder.primary_source(encoder_mask)
+        if source_mask is None:
+            source_mask = ops.ones(ops.shape(outputs)[:2], dtype="bool")  # (B, S)
+        source_mask = broadcast_batch(source_mask, outputs)
+        memory = self.decoder.prepare_memory(
+            encoder_outputs, encoder_mask, encoder_state, **features
+        )
+        max_lengths = self.compute_max_lengths(source_mask, max_length)
+        max_tokens = self.decoder.max_tokens(memory)
+        if max_tokens is not None:
+            max_lengths = ops.maximum(ops.minimum(max_lengths, max_tokens), 0)
+        carry = self.start(memory, max_lengths, source_mask)
+        vocabulary_size = get_vocabulary_size(self.decoder)
+        if self.forced_prefix_ids:
+            forced = np.array([self.forced_prefix_ids], "int32")
+            prefix.check_prefix(forced, self.pad_token_id, vocabulary_size)
+            prefix_ids = forced[:, :0] if prefix_ids is None else prefix_ids
+        if prefix_ids is not None:
+            prefix_ids = ops.convert_to_tensor(prefix_ids)
+            prefix.check_prefix(prefix_ids, self.pad_token_id, vocabulary_size)
+            carry["prefix"] = prefix.broadcast_prefix(
+                prefix_ids, max_lengths, self.pad_token_id, self.forced_prefix_ids
+            )
+        return carry, memory, max_lengths
+
+    def compute_max_lengths(
+        self, encoder_mask: Tensor, max_length: int | Tensor | None = None
+    ) -> Tensor:
+        """Returns the maximum lengths of the hypotheses, including the end token.
+
+        Args:
+            encoder_mask: Boolean tensor of shape `(batch, source)`.
+            max_length: Int or scalar int32 tensor. Defaults to `None`: the constructor argument.
+
+        Returns:
+            Int32 tensor of shape `(batch,)`.
+        """
+        if is_number(max_length) and max_length % 1 == 0:
+            max_length = int(max_length)
+        if max_length is None:
+            limit = ops.cast(self.max_length, "int32")
+        else:
+            limit = ops.convert_to_tensor(max_length)
+            check_integers("max_length", limit)
+            limit = ops.cast(limit, "int32")
+        if not (growing_buffer.supports_growth() and self.decoder.can_exceed_max_length):
+            limit = ops.minimum(limit, self.max_length)
+        source_lengths = sum_int32(encoder_mask, axis=1)  # (B,)
+        max_lengths = ops.zeros_like(source_lengths) + limit
+        if self.relative_max_length is not None:
+            factor, margin = self.relative_max_length
+            relative = factor * ops.cast(source_lengths, "float32") + margin
+            # Cast only limits below `max_lengths`: larger limits may exceed int32.
+            is_lower = relative < ops.cast(max_lengths, "float32")
+            max_lengths = ops.where(is_lower, ops.cast(relative, "int32"), max_lengths)
+        return ops.maximum(max_lengths, 0)
+
+    @property
+    def num_open_hypotheses(self) -> int:
+        """Int, number of open hypotheses per batch entry."""
+        return 1
+
+    def alignments_dtype(self, state: TensorDict) -> Any:
+        """Returns the dtype of the attention weights in the decoder state.
+
+        Args:
+            state: State of the decoder.
+
+        Raises:
+            ValueError: If the state has no attention weights.
+        """
+        if "alignments" not in state:
+            raise ValueError(
+                "Expected a decoder with attention for return_alignments or coverage_penalty. "
+                f"Received: decoder={self.decoder.name!r} without attention to the source. Set "
+                "return_alignments=False and coverage_penalty=0."
+            )
+        return state["alignments"].dtype
+
+    def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
+        """Returns the carry before the first token."""
+        raise NotImplementedError(f"{type(self).__name__} must override `start`.")
+
+    def advance(
+        self, carry: TensorDict, memory: TensorDict, max_lengths: Tensor, length_penalty: Tensor
+    ) -> TensorDict:
+        """Returns the carry after the next token."""
+        raise NotImplementedError(f"{type(self).__name__} must override `advance`.")
+
+    def finish(self, hypotheses: TensorDict) -> TensorDict:
+        """Converts hypotheses to the results of `call`. `num_tokens` must include the end token."""
+        tokens, num_tokens = hypotheses["token_ids"], hypotheses["num_tokens"][:, :, None]
+        time = ops.arange(ops.shape(tokens)[2], dtype="int32")  # (T,)
+        is_end = ops.equal(time + 1, num_tokens) & ops.equal(tokens, self.end_token_id)
+        has_end = ops.cast(ops.any(is_end, axis=2), "int32")  # (B, N)
+        results = {
+            **hypotheses,
+            "token_ids": ops.where(time < num_tokens, tokens, self.pad_token_id),
+            "lengths": hypotheses["num_tokens"] - has_end,
+        }
+        del results["num_tokens"]
+        is_token = time < num_tokens  # (B, N, T)
+        if "token_log_probs" in results:
+            results["token_log_probs"] = ops.where(is_token, results["token_log_probs"], 0.0)
+        if "alignments" in results:
+            weights = results["alignments"]  # (B, N, T, S)
+            nothing = ops.zeros((), weights.dtype)
+            results["alignments"] = ops.where(is_token[..., None], weights, nothing)
+        return results
+
+    def partial(self, carry: TensorDict) -> Tensor:
+        """Returns the currently best hypothesis of each batch entry.
+
+        Args:
+            carry: Dict returned by `advance`.
+
+        Returns:
+            Int32 tensor of shape `(batch, steps)`. If tensors cannot grow in a loop, the tensor has
+            columns for all future steps. Finished hypotheses are followed by padding.
+        """
+        return carry["hypotheses"]["token_ids"][:, 0]
+
+    def next_log_probs(self, step_logits: Tensor, token_ids: Tensor, step: int | Tensor) -> Tensor:
+        """Returns the log probabilities of the next tokens, before `penalties` are added.
+
+        Args:
+            step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
+            token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
+            step: Scalar int32 tensor, number of previous tokens.
+
+        Returns:
+            Float32 tensor of shape `(batch * hypotheses, V)`.
+        """
+        if self.repetition_penalty != 1:
+            step_logits = penalize_repetition(step_logits, token_ids, step, self.repetition_penalty)
+        log_probs = self._log_softmax(step_logits)
+        if self.no_repeat_ngram_size:
+            size = self.no_repeat_ngram_size
+            log_probs = forbid_repeated_ngrams(log_probs, token_ids, step, size)
+        return log_probs
+
+    def _log_softmax(self, step_logits):
+        """Returns log probabilities, also of infinite logits if the decoder forbids tokens."""
+        if self.decoder.forbids_tokens:
+            return logits.log_softmax_of_infinite(step_logits)
+        return ops.log_softmax(step_logits)
+
+    def forced_tokens(
+        self, carry: TensorDict, step_logits: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Returns the prefix tokens of the current step, see `prefix.forced_tokens`."""
+        return prefix.forced_tokens(
+            carry,
+            lambda: self._log_softmax(step_logits),
+            self.num_open_hypotheses,
+            len(self.forced_prefix_ids) if self.score_prefix else None,
+        )
+
+    def penalties(self, vocabulary_size: int, step: int | Tensor) -> Tensor:
+        """Returns the penalties to add to the log probabilities, float32 `(V,)`."""
+        return logits.penalties(
+            vocabulary_size, self.suppressed_token_ids, self.end_token_id, step, self.min_length
+        )
+
+    @property
+    def penalized_token_ids(self) -> set[int]:
+        """Set of ints, tokens that can have a negative penalty in `penalties`."""
+        return {*self.suppressed_token_ids, *([self.end_token_id] if self.min_length else [])}
+
+    def may_reach_dead_end(self, vocabulary_size: int) -> bool:
+        """Returns whether a hypothesis can have no possible next token (a dead end).
+
+        A beam search checks for dead ends only if this method returns `True`. The check needs about
+        20 operators per step.
+
+        Args:
+            vocabulary_size: Int, number of tokens.
+        """
+        return (
+            self.no_repeat_ngram_size > 0
+            or self.decoder.forbids_tokens
+            or len(self.penalized_token_ids) == vocabulary_size
+        )
+
+    def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
+        return None  # the source mask does not apply to the results
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        config.pop(LORA, None)  # the configuration of the decoder has its low-rank updates
+        return {
+            **config,
+            "decoder": serialize_shared(self.decoder),
+            **{each.name: getattr(self, each.name) for each in dataclasses.fields(self)},
+        }
+
+    def _advice_for(self, name):
+        return other_name_hint(name) or super()._advice_for(name)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        decoder = deserialize_shared(config["decoder"])
+        return cls(**{**config, "decoder": decoder})

@@ -1,0 +1,118 @@
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_attn._models.side import Side
+from keras_attn.export._trace.search_function import SearchFunction
+from keras_attn.export._trace.source_characters import max_source_characters
+from keras_attn.export._types import ExportTokenizer
+from keras_attn_checks.export_options import Sentences
+
+SENTENCES, FEW_SENTENCES = 200, 80
+"""Minimum number of sentences for the comparison of an export, and the number for a large model."""
+
+FEW_TOKENS = 40_000
+"""Number of tokens of a `TokenBudget` below which `FEW_SENTENCES` are compared."""
+
+USUAL_LENGTHS = (1, 16)
+"""Smallest and largest number of tokens of random sentences."""
+
+LONGEST = 64
+"""Number of tokens of the last random sentence."""
+
+
+def parity_sentences(
+    source: Side,
+    tokenizer: ExportTokenizer | None = None,
+    given: Sentences | None = None,
+    count: int = SENTENCES,
+) -> list[Sequence[int]]:
+    """Returns the source sentences for the comparison of an export with Keras.
+
+    Args:
+        source: `Side` of the source.
+        tokenizer: Tokenizer of the source, required for texts.
+        given: List of texts, or of lists of ids as the encoder reads them, or `None`.
+        count: Int, minimum number of sentences. Defaults to `200`.
+
+    Returns:
+        List of lists of ids as the encoder reads them: first the given sentences, then random ones.
+        The last random sentence has 64 tokens. Given texts are truncated to the default limit of
+        characters and to the learned positions. Texts without tokens are left out.
+
+    Raises:
+        ValueError: If `given` is a single string, or there are texts without a tokenizer, an empty
+            list of ids, ids outside of the vocabulary, or more ids than learned positions.
+    """
+    if isinstance(given, str):
+        raise ValueError(
+            f"Expected a list of sentences. Received: sentences={given!r}. Read a file with "
+            "keras_attn.files.read_lines."
+        )
+    sentences = list(given or [])
+    texts = [sentence for sentence in sentences if isinstance(sentence, str)]
+    rows = [sentence for sentence in sentences if not isinstance(sentence, str)]
+    if texts:
+        if tokenizer is None or rows:
+            raise ValueError(
+                "Expected sentences that are all lists of ids, or all texts together with a "
+                f"source_tokenizer. Received: {len(texts)} texts, "
+                f"{len(rows)} others, source_tokenizer={tokenizer}."
+            )
+        most = max_source_characters(source)
+        encoded = tokenizer.encode([text[:most] for text in texts])
+        # The runtime does not run the model on sentences without tokens.
+        rows = [source.with_special_ids(ids[: source.max_length]) for ids in encoded if len(ids)]
+    size = source.vocabulary_size or 0
+    for ids in rows:
+        if len(ids) == 0 or min(ids) < 0 or max(ids) >= size:
+            raise ValueError(
+                f"Expected lists of ids from 0 to {size - 1}, the end id included. "
+                f"Received: {list(ids)}."
+            )
+        if source.max_row_length is not None and len(ids) > source.max_row_length:
+            raise ValueError(
+                f"Expected lists of at most {source.max_row_length} ids, the number of learned "
+                f"positions. Received: a list of {len(ids)} ids. Shorten it."
+            )
+    missing = max(0, count - len(rows))
+    random = random_sentences(source, missing)
+    if random:
+        longest = random_sentences(source, 1, seed=2, lengths=(LONGEST, LONGEST))
+        random[-1:] = longest
+    return rows + [source.with_special_ids(ids) for ids in random]
+
+
+def parity_prefixes(function: SearchFunction, count: int) -> list[list[int]] | None:
+    """Returns the target prefixes of `count` sentences for the comparison of an export with Keras.
+
+    Returns:
+        List of lists of 0 to 3 random ids, or `None` if prefixes are not an input of the function.
+    """
+    if not function.target_prefix:
+        return None
+    random = random_sentences(function.target, count, seed=1)
+    return [ids[: number % 4] for number, ids in enumerate(random)]
+
+
+def random_sentences(
+    side: Side, count: int, seed: int | None = 0, lengths: tuple[int, int] = USUAL_LENGTHS
+) -> list[list[int]]:
+    """Returns sentences of random ids.
+
+    Args:
+        side: `Side` with the vocabulary size and the maximum length. The padding id and the end id
+            are never drawn.
+        count: Int, number of sentences.
+        seed: Int, random seed.
+        lengths: Tuple of the smallest and the largest number of ids. Defaults to `(1, 16)`.
+
+    Returns:
+        List of lists of ints.
+    """
+    rng = np.random.default_rng(seed)
+    left_out = [id_ for id_ in (side.pad_token_id, side.end_token_id) if id_ is not None]
+    ids = np.setdiff1d(np.arange(side.vocabulary_size or 0), left_out)
+    shortest, longest = lengths
+    sentences = [rng.choice(ids, rng.integers(shortest, longest + 1)) for _ in range(count)]
+    return [sentence[: side.max_length].tolist() for sentence in sentences]

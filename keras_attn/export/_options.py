@@ -1,0 +1,112 @@
+"""Types of the keyword arguments of the export functions.
+
+`keras_attn_checks.export_options` declares the options. Type checkers accept only a `TypedDict` as
+the type of keyword arguments, so each class here repeats the names and types of one format.
+"""
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Required, TypedDict
+
+from keras_attn.export._types import SampleInputs
+from keras_attn.training._image_format import ImageFormat
+from keras_attn.training._model_card import ModelCard
+from keras_attn_checks.export_options import (
+    CTranslate2Precision,
+    DynamicSizes,
+    LiteRTPrecision,
+    OnnxPrecision,
+    Sentences,
+)
+
+
+class _WeightArguments(TypedDict, total=False):
+    allow_nonfinite: bool
+
+
+class _SearchArguments(_WeightArguments, total=False):
+    sentences: Sentences | None
+    target_prefix: bool
+    tolerance: float
+    card: ModelCard | None
+
+
+class OnnxStepsArguments(_SearchArguments, total=False):
+    """See `OnnxStepsOptions`."""
+
+    alignments: bool | None
+    sample_inputs: SampleInputs | None
+    image_format: ImageFormat | None
+
+
+class OnnxArguments(OnnxStepsArguments, total=False):
+    """See `OnnxOptions`."""
+
+    precision: OnnxPrecision
+    external_data: bool
+
+
+class OnnxTextArguments(_SearchArguments, total=False):
+    """See `OnnxTextOptions`."""
+
+    precision: OnnxPrecision
+    max_source_characters: int | None
+
+
+class SavedModelArguments(OnnxStepsArguments, total=False):
+    """See `SavedModelOptions`."""
+
+    max_source_characters: int | None
+
+
+class LiteRTArguments(OnnxStepsArguments, total=False):
+    """See `LiteRTOptions`."""
+
+    precision: LiteRTPrecision
+    batch_size: int
+
+
+class CTranslate2Arguments(_WeightArguments, total=False):
+    """See `CTranslate2Options`."""
+
+    precision: CTranslate2Precision
+    num_positions: int
+    num_sources: int
+
+
+class TransformersArguments(_WeightArguments, total=False):
+    """See `TransformersOptions`."""
+
+    original: str | PathLike[str] | Mapping[str, bytes] | None
+    compare: bool
+
+
+class FunctionalOnnxArguments(_WeightArguments, total=False):
+    """See `FunctionalOnnxOptions`."""
+
+    sample_inputs: Required[SampleInputs]
+    tolerance: float
+    dynamic_sizes: DynamicSizes | None
+
+
+class FunctionalLiteRTArguments(FunctionalOnnxArguments, total=False):
+    """See `FunctionalLiteRTOptions`."""
+
+    batch_size: int
+
+
+class ForecasterOnnxArguments(TypedDict, total=False):
+    """See `ForecasterOnnxOptions`."""
+
+    target_names: Sequence[str] | None
+    past_covariate_names: Sequence[str] | None
+    future_covariate_names: Sequence[str] | None
+    time_column: str | None
+    sample_inputs: SampleInputs | None
+    tolerance: float
+
+
+class ForecasterLiteRTArguments(ForecasterOnnxArguments, total=False):
+    """See `ForecasterLiteRTOptions`."""
+
+    batch_size: int

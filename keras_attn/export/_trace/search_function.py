@@ -1,0 +1,292 @@
+import copy
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+import keras
+import numpy as np
+
+from keras_attn._backend.private_names import implicit_mask
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._models.generation_model import GenerationModel, check_generation_model
+from keras_attn._models.model_inputs import SymbolicInputs, call_encoder, reads_ids
+from keras_attn._models.side import Side, source_side
+from keras_attn._types import TensorDict
+from keras_attn.export._preconditions import check_dense_numbers, check_stateless
+from keras_attn.export._trace.fold_time import fold_time
+from keras_attn.export._trace.functional_names import axis_names
+from keras_attn.export._trace.portable_copy import portable_copy, traceable_copy
+from keras_attn.export._types import Arrays, Dimensions, ExportTokenizer, Run
+from keras_attn.masks import join
+from keras_attn_checks.search_options import INPUTS
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+SOURCE_IDS = "source_ids"
+"""Name of the input of an exported file for a model that reads token ids."""
+
+SEARCH_INPUTS = (*INPUTS, "prefix_ids", "seeds")
+"""Inputs of a file that belong to the search, not to the encoder."""
+
+OUTPUTS = {
+    "token_ids": ("batch", "hypotheses", "length"),
+    "lengths": ("batch", "hypotheses"),
+    "scores": ("batch", "hypotheses"),
+    "log_probs": ("batch", "hypotheses"),
+    "alignments": ("batch", "hypotheses", "length", "source_length"),
+    "token_log_probs": ("batch", "hypotheses", "length"),
+}
+"""The outputs of a search and their axes, in the order of the exported signatures."""
+
+
+class SearchFunction:
+    """A function that runs a generation model, for the export.
+
+        (source_ids, max_length, length_penalty) -> {token_ids, lengths, scores, log_probs}
+
+    The inputs also include `prefix_ids` if `target_prefix` is set, and `seeds` if the search
+    samples. The outputs also include `alignments` and `token_log_probs` if the search returns them.
+    A model with other inputs than ids, such as an image, has these inputs instead of `source_ids`.
+
+    Args:
+        model: `GenerationModel`.
+        source_tokenizer: Tokenizer whose vocabulary must fit the model, or `None`.
+        target_tokenizer: Tokenizer whose vocabulary must fit the model, or `None`.
+        alignments: Bool, whether the attention weights are outputs. `None` means the value of
+            `return_alignments` of the search. Defaults to `None`.
+        target_prefix: Bool, whether the function has the input `prefix_ids`: tokens with which each
+            hypothesis must begin. If the target tokenizer has languages with `target_start`, the
+            function always has this input. Defaults to `False`.
+        keep_precision: Bool, whether layers keep mixed precision. If `False`, all layers with mixed
+            precision compute in float32. Defaults to `False`.
+
+    Attributes:
+        encoder: Copy of the encoder from `portable_copy`. The copy shares the variables of the
+            encoder, and its results do not depend on the machine.
+        search: Copy of the search, also from `portable_copy`.
+        inputs: Dict from the names of the inputs of the encoder to their symbolic tensors.
+        is_stochastic: Bool, whether the search samples at random. If it does, `seeds` is an input.
+        source: `Side` of the source. Its special ids come from attributes of the encoder, or from
+            the source tokenizer if the encoder lacks these attributes. `None` if the inputs are not
+            ids.
+        target: `Side` of the target, with the special ids of the search.
+        accepts_empty_texts: Bool, whether the model can continue a text without tokens. Only
+            language models whose prompts begin with a start token can.
+        weights: List of all `keras.Variable`s that the function reads.
+
+    Raises:
+        ValueError: If the model is not a `GenerationModel`; a tokenizer has more ids than the
+            embedding that reads them; the model reads ids, but there is only a target tokenizer;
+            the model does not read ids, but there is a source tokenizer; encoder and source
+            tokenizer have different end tokens; the maximum length of the source leaves no token
+            besides the special ids; an input has the name of an input or output of the search, or a
+            type that a file cannot have; or the length penalty is negative.
+    """
+
+    def __init__(
+        self,
+        model: GenerationModel,
+        source_tokenizer: ExportTokenizer | None = None,
+        target_tokenizer: ExportTokenizer | None = None,
+        alignments: bool | None = None,
+        target_prefix: bool = False,
+        keep_precision: bool = False,
+    ) -> None:
+        for tokenizer in (source_tokenizer, target_tokenizer):
+            if tokenizer is not None and not isinstance(getattr(tokenizer, "model", None), bytes):
+                raise ValueError(
+                    "Expected a SentencePieceTokenizer or HuggingFaceTokenizer, whose vocabulary "
+                    f"an export can hold. Received: {tokenizer!r}. To read a file, call "
+                    "SentencePieceTokenizer.load(path) or HuggingFaceTokenizer.load(path)."
+                )
+        check_generation_model(model)
+        self.inputs = _inputs(model.source)
+        has_ids = reads_ids(model.source)
+        if has_ids and target_tokenizer is not None and source_tokenizer is None:
+            raise ValueError(
+                "Expected a source_tokenizer in addition to the target_tokenizer. "
+                "Received: source_tokenizer=None."
+            )
+        if not has_ids and source_tokenizer is not None:
+            raise ValueError(
+                "Expected no source_tokenizer for a model of other inputs than ids. Received: a "
+                f"source_tokenizer for the inputs {list(self.inputs)}. Pass the tokenizer of the "
+                "outputs as target_tokenizer."
+            )
+        layers = model.source_encoder, model.search
+        check_stateless(*layers)
+        self.encoder, self.search = portable_copy(*layers, keep_precision=keep_precision)
+        fold_time(self.encoder, self.search)
+        if self.search.length_penalty < 0:
+            raise ValueError(
+                "Expected a search whose length penalty is not negative, as in the runtime. "
+                f"Received: length_penalty={self.search.length_penalty}"
+            )
+        self.weights = list(
+            {id(weight): weight for weight in self.encoder.weights + self.search.weights}.values()
+        )
+        if alignments is not None:
+            self.search.return_alignments = alignments
+        languages = getattr(target_tokenizer or source_tokenizer, "languages", {}).values()
+        self.target_prefix = target_prefix or any(language.target_start for language in languages)
+        self.is_stochastic = self.search.is_stochastic
+        self.source = None
+        if has_ids:
+            _vocabulary_size("source", self.encoder, source_tokenizer)
+            self.source = source_side(self.encoder, self.search, source_tokenizer)
+        search = self.search
+        special = search.pad_token_id, search.start_token_id, search.end_token_id
+        size = _vocabulary_size("target", search.decoder, target_tokenizer or source_tokenizer)
+        self.target = Side(size, *special, add_end=True)  # scored targets end with the end token
+        source = self.source
+        self.accepts_empty_texts = bool(source and source.add_start and not source.add_end)
+
+    def __call__(self, *values: "tf.Tensor | np.ndarray") -> "dict[str, tf.Tensor]":
+        """Runs the model.
+
+        Args:
+            *values: A tensor for each input in `signature`: the inputs of the encoder, such as
+                `source_ids` int32 `(batch, source)`, then `max_length` int32 `()`, `length_penalty`
+                float32 `()`, and optionally `prefix_ids` int32 `(batch, prefix)` and `seeds` int32
+                `(batch,)`.
+
+        Returns:
+            Dict of tensors with the axes of `OUTPUTS`.
+        """
+        count = len(self.inputs)
+        results = self.search(
+            **self.encode(*values[:count]), **named(self.signature[count:], values[count:])
+        )
+        return {name: results[name] for name in OUTPUTS if name in results}
+
+    def encode(self, *values: "tf.Tensor | np.ndarray") -> TensorDict:
+        """Runs the encoder on a tensor for each of `inputs`; returns arguments of the search."""
+        is_single = len(self.inputs) == 1
+        inputs = values[0] if is_single else dict(zip(self.inputs, values, strict=True))
+        return call_encoder(self.encoder, inputs, training=False)
+
+    def encode_with_mask(self, *values: "tf.Tensor | np.ndarray") -> TensorDict:
+        """Runs the encoder like `encode`, with the implicit Keras masks joined to `encoder_mask`.
+
+        Keras passes implicit masks only to `Search.call`, not to the other methods of a search.
+        """
+        encoded = self.encode(*values)
+        implicit = keras.tree.map_structure(implicit_mask, encoded["encoder_outputs"])
+        mask = join(
+            encoded["encoder_outputs"],
+            encoder_mask=encoded.get("encoder_mask"),
+            encoder_outputs_mask=implicit,
+        )
+        return {**encoded, "encoder_mask": mask}
+
+    def traceable(self) -> Self:
+        """Returns the same function with layers that can be converted to ONNX but not run."""
+        function = copy.copy(self)
+        function.encoder, function.search = traceable_copy(self.encoder, self.search)
+        return function
+
+    def runner(self) -> Run:
+        """Returns a compiled function from keyword arguments to a dict, both of NumPy arrays."""
+        import tensorflow as tf
+
+        compiled = tf.function(self.__call__, input_signature=self.signature, autograph=False)
+        compiled = compiled.get_concrete_function()
+
+        def run(**inputs: np.ndarray) -> Arrays:
+            outputs = compiled(**{name: tf.constant(value) for name, value in inputs.items()})
+            return {name: value.numpy() for name, value in outputs.items()}
+
+        return run
+
+    @property
+    def signature(self) -> "list[tf.TensorSpec]":
+        """List of `tf.TensorSpec`: the inputs."""
+        import tensorflow as tf
+
+        specs = [
+            *(tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in self.inputs.items()),
+            *(tf.TensorSpec((), dtype, name) for name, dtype in INPUTS.items()),
+        ]
+        if self.target_prefix:
+            specs.append(tf.TensorSpec((None, None), tf.int32, name="prefix_ids"))
+        if self.is_stochastic:
+            specs.append(tf.TensorSpec((None,), tf.int32, name="seeds"))
+        return specs
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """Dictionary from the name of each input and output to the names or sizes of its axes."""
+        number = self.search.num_hypotheses
+        options: Dimensions = dict.fromkeys(INPUTS, ())
+        return {
+            **{name: axis_names(name, spec.shape) for name, spec in self.inputs.items()},
+            SOURCE_IDS: ("batch", "source_length"),
+            **options,
+            "prefix_ids": ("batch", "prefix_length"),
+            "seeds": ("batch",),
+            **{
+                name: tuple(number if axis == "hypotheses" else axis for axis in axes)
+                for name, axes in OUTPUTS.items()
+            },
+        }
+
+    @property
+    def defaults(self) -> dict[str, float | list[int]]:
+        """Dictionary of the default values of the search inputs: the settings of the search."""
+        return {**{name: getattr(self.search, name) for name in INPUTS}, "seeds": [0]}
+
+
+def named(
+    signature: "Sequence[tf.TensorSpec]", values: "Sequence[tf.Tensor | np.ndarray]"
+) -> "dict[str, tf.Tensor | np.ndarray]":
+    """Returns a dictionary from the names in a list of `tf.TensorSpec` to the given values."""
+    return {spec.name: value for spec, value in zip(signature, values, strict=True)}
+
+
+def _inputs(source: SymbolicInputs) -> dict[str, keras.KerasTensor]:
+    """Returns a dictionary from the names in the file to the symbolic inputs of a model."""
+    if reads_ids(source):
+        return {SOURCE_IDS: keras.KerasTensor((None, None), "int32")}
+    inputs = source if isinstance(source, dict) else {source.name: source}
+    check_dense_numbers(inputs)
+    taken = [name for name in inputs if name in (*SEARCH_INPUTS, *OUTPUTS)]
+    if taken:
+        raise ValueError(
+            "Expected inputs with other names than those of the search, "
+            f"{[*SEARCH_INPUTS, *OUTPUTS]}. Received: {taken}. Create each with keras.Input(..., "
+            "name=...) of another name."
+        )
+    fixed = {name: spec.shape for name, spec in inputs.items() if spec.shape[0] is not None}
+    if fixed:
+        raise ValueError(
+            f"Expected inputs of any batch size. Received: {fixed}. Create each with "
+            "keras.Input(shape, name=...), with a shape without the batch axis."
+        )
+    return inputs
+
+
+def _vocabulary_size(
+    side: str, layer: keras.layers.Layer, tokenizer: ExportTokenizer | None
+) -> int:
+    size = get_vocabulary_size(layer)
+    if size is None:
+        raise ValueError(
+            f"Expected the {side} side to read ids through an `embedding` with `input_dim`, or to "
+            f"have a `vocabulary_size`. Received: {type(layer).__name__} with "
+            f"embedding={getattr(layer, 'embedding', None)}."
+        )
+    if tokenizer is not None and tokenizer.vocabulary_size > size:
+        raise ValueError(
+            f"Expected a {side} tokenizer of at most {size} ids, as many as the embedding has. "
+            f"Received: a tokenizer with vocabulary_size={tokenizer.vocabulary_size}. "
+            "Pass the tokenizer that the model was trained with."
+        )
+    if tokenizer is not None and tokenizer.vocabulary_size < size:
+        warnings.warn(
+            f"The {side} tokenizer has {tokenizer.vocabulary_size} ids, but the model has {size}. "
+            "Ids that the tokenizer lacks have no text. Check that the model was trained with this "
+            "tokenizer.",
+            stacklevel=4,
+        )
+    return size
