@@ -42,10 +42,13 @@ __all__ = [
 for _name in __all__:
     globals()[_name].__module__ = __name__
 
-# Older pickles contain module names from before the modules moved into folders.
+# Older pickles contain the former names of the modules.
 for _name, _module in {
     "added_tokens": "_file_format.side",
     "cancellation": "_calls.cancellation",
+    "errors": "_errors",
+    "file_format.inputs": "_file_format.inputs",
+    "file_format.settings": "_file_format.settings",
     "forecaster": "_series.forecaster",
     "image_files": "_inputs.image_files",
     "image_format": "_file_format.inputs",
@@ -54,6 +57,7 @@ for _name, _module in {
     "series_times": "_series.times",
     "stepped_model": "_models.stepped_model",
     "streaming_translator": "_translate.streaming_translator",
+    "translation": "_translation",
     "translator": "_translate.translator",
 }.items():
     sys.modules[f"{__name__}.{_name}"] = sys.modules[f"{__name__}.{_module}"]

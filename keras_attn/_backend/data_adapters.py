@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_attn._backend.private_names import data_adapter_class
+from keras_attn._backend.random_state import draw_loader_seeds
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -21,19 +22,31 @@ class StreamAdapter(_DataAdapter):
     gets as they are.
 
     Args:
-        stream: Function that returns an iterator over batches.
+        stream: Function that returns an infinite iterator over batches.
+        loader_seeds: Int >= 0, number of seeds that Keras' own loader of these data draws for an
+            epoch on PyTorch. Defaults to `0`.
     """
 
     num_batches = batch_size = None
 
-    def __init__(self, stream: Callable[[], Iterator[Any]]) -> None:
+    def __init__(self, stream: Callable[[], Iterator[Any]], loader_seeds: int = 0) -> None:
         self._stream = stream
+        self._loader_seeds = loader_seeds
+        self._is_first = True  # before the call of on_epoch_end that precedes the first epoch
 
     def get_jax_iterator(self) -> Iterator[Any]:
         return self._stream()
 
     def get_torch_dataloader(self) -> Iterator[Any]:
         return map(_as_tensors, self._stream())
+
+    def on_epoch_begin(self) -> None:
+        draw_loader_seeds(self._loader_seeds)
+
+    def on_epoch_end(self) -> None:
+        if self._loader_seeds and not self._is_first:
+            draw_loader_seeds(1)  # Keras creates the next iterator, even if there is no next epoch
+        self._is_first = False
 
 
 class EpochBatches(_DataAdapter):

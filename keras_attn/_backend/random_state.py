@@ -34,6 +34,22 @@ def get_random_state() -> dict[str, Any]:
     return state
 
 
+def draw_loader_seeds(number: int) -> None:
+    """Draws seeds from PyTorch's global generator, as its data loaders do in `model.fit`.
+
+    Layers without a seed use the same generator, so their numbers depend on these draws. Other
+    backends have no such loaders.
+
+    Args:
+        number: Int >= 0, number of seeds.
+    """
+    if keras.backend.backend() == "torch":
+        import torch  # pyright: ignore[reportMissingImports]
+
+        for _ in range(number):
+            torch.empty((), dtype=torch.int64).random_()
+
+
 def set_random_state(state: dict[str, Any]) -> None:
     """Restores a state that `get_random_state` returned."""
     version, numbers, gauss = state["python"]

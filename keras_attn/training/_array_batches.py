@@ -67,6 +67,11 @@ class ArrayBatches:
         self.shuffle = shuffle
         self.seed = seed
 
+    @property
+    def loader_seeds(self) -> int:
+        """Number of seeds that Keras draws to read an epoch on PyTorch."""
+        return 2 if self.shuffle and self.shuffle != "batch" else 1
+
     def get_state(self) -> TensorDict:
         """Returns the seed, for `TrainingCheckpoint`."""
         return {"seed": self.seed}

@@ -4,6 +4,7 @@ from contextlib import AbstractContextManager
 import keras
 
 from keras_attn._backend.private_names import build_symbolically
+from keras_attn._backend.random_state import draw_loader_seeds
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._types import StaticShape, Tensor
 from keras_attn.training._dataset_batches import Batches, DatasetBatches
@@ -21,8 +22,11 @@ def build_from_data(model: keras.Model, batches: Batches) -> None:
             `keras_attn.training.fit`.
 
     Raises:
-        ValueError: If the model cannot be built without values of its inputs.
+        ValueError: If the model cannot be built without values of its inputs, or if it has no
+            `call` and its layers are not built.
     """
+    if only_has_parts(model):
+        _reject_unbuilt_parts(model)
     if not all(layer.built for layer in flatten_layers([model]) if not only_has_parts(layer)):
         _build_layers(model, batches)
     build_optimizer(model)
@@ -39,6 +43,7 @@ def _build_layers(model: keras.Model, batches: Batches) -> None:
     try:
         with scope_of(model):
             build_symbolically(model, _symbolic_batch(batches))
+            draw_loader_seeds(getattr(batches, "loader_seeds", 0))  # Keras reads the first batch
     except Exception as error:  # `call` of a subclass can raise any error
         if model.built:
             return  # a layer that the model did not use when it was called
@@ -47,6 +52,23 @@ def _build_layers(model: keras.Model, batches: Batches) -> None:
             f"Received: model={model.name!r}, built=False ({error}). Call the model once with a "
             "batch of inputs before the training, or remove the directory."
         ) from error
+
+
+def _reject_unbuilt_parts(model: keras.Model) -> None:
+    unbuilt = sorted(
+        layer.name
+        for layer in flatten_layers([model])
+        if not layer.built
+        and not isinstance(layer, keras.Model)  # its layers follow
+        and type(layer).build is not keras.layers.Layer.build
+    )
+    if unbuilt:
+        raise ValueError(
+            "Expected built layers in a model without `call`, so that a saved state can be "
+            f"restored before the first step. Received: model={model.name!r} with unbuilt layers "
+            f"{unbuilt}. Call each of these layers once before the training, or remove the "
+            "directory."
+        )
 
 
 def scope_of(model: keras.Model) -> AbstractContextManager:

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 import keras
 import numpy as np
 
+from keras_attn._backend.random_state import draw_loader_seeds
 from keras_attn._types import TensorDict
 from keras_attn.training._array_batches import class_weights
 from keras_attn.training._nested_arrays import checksum_of_batch
@@ -41,6 +42,9 @@ class DatasetBatches:
         ValueError: If `steps_per_epoch` does not fit to the dataset, or if an endless dataset
             overrides one of the two methods, because Keras reads it ahead of the calls.
     """
+
+    loader_seeds = 1
+    """Number of seeds that Keras draws to read an epoch on PyTorch."""
 
     def __init__(
         self,
@@ -202,6 +206,8 @@ class _Reader(keras.utils.PyDataset):
             if self._passes_first_calls:
                 self._batches.call("E")
         else:
+            if self._offset and self.num_batches is not None:
+                draw_loader_seeds(1)  # as after a whole epoch, see StreamAdapter
             self._batches.call("E")
             if self.num_batches is not None:
                 self._start_epoch((self._epoch + 1) * self._batches.steps_per_epoch)

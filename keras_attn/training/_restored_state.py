@@ -1,5 +1,6 @@
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -105,12 +106,26 @@ def saved_variables(
 
 
 def other_optimizers(model: keras.Model) -> dict[str, keras.Optimizer]:
-    """Returns the optimizers that are attributes of a model, such as `d_optimizer` of a GAN."""
-    return {
-        name: value
-        for name, value in vars(model).items()
-        if isinstance(value, keras.Optimizer) and value is not model.optimizer
-    }
+    """Returns the optimizers that are attributes of a model, such as `d_optimizer` of a GAN.
+
+    They may also be elements of lists and dicts. The keys are expressions such as
+    `"optimizers['generator']"`.
+    """
+    found: dict[str, Any] = {}
+    for name, value in vars(model).items():
+        found[name] = value
+        if name.startswith("_self_"):
+            continue  # TensorFlow lists all attributes there
+        if isinstance(value, dict):
+            found |= {f"{name}[{key!r}]": item for key, item in value.items()}
+        elif isinstance(value, (list, tuple)):
+            found |= {f"{name}[{index}]": item for index, item in enumerate(value)}
+    optimizers: dict[str, keras.Optimizer] = {}
+    for name, value in found.items():
+        known = (model.optimizer, *optimizers.values())
+        if isinstance(value, keras.Optimizer) and not any(value is item for item in known):
+            optimizers[name] = value
+    return optimizers
 
 
 def reject_unbuilt_optimizers(model: keras.Model) -> None:

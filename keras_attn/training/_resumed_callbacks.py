@@ -50,21 +50,23 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
         self.checkpoint = checkpoint
         self.epochs = epochs
         self._offset = 0
-        self._is_last_call = True
+        self._is_last_call = self._has_epochs = True
         self._has_begun = False
         # Restored where Keras uses random numbers for its own purposes, as for a new iterator.
         self._random: TensorDict | None = None
         self._weights: list[np.ndarray] = []
 
-    def prepare_call(self, offset: int, is_last: bool) -> None:
+    def prepare_call(self, offset: int, is_last: bool, has_epochs: bool) -> None:
         """Is called before each call of `model.fit`.
 
         Args:
             offset: Int, number of batches of the first epoch that are already trained.
             is_last: Bool, whether the last epoch of the training is part of the call.
+            has_epochs: Bool, whether Keras begins to read the data anew in each epoch.
         """
         self._offset = offset
         self._is_last_call = is_last
+        self._has_epochs = has_epochs
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
         if self._has_begun:
@@ -98,8 +100,11 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
         super().on_epoch_begin(epoch, logs)
         if restored is not None:
             restored.apply_after_epoch_begin()
-        if restored is not None or self._random is not None:
+        continues = restored is not None or self._random is not None
+        if continues and (self._offset or not self._has_epochs):
             self._random = get_random_state()
+        else:
+            self._random = None
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, float] | None = None) -> None:
         if self._random is not None:

@@ -86,7 +86,10 @@ def _train(
         elif needs_metrics and hasattr(data, "element_spec"):
             _build_metrics(model, data)
         num_steps = steps_per_epoch - offset
-        callbacks.prepare_call(offset, is_last=end == epochs)
+        has_epochs = isinstance(batches, ArrayBatches) or (
+            is_dataset and data.num_batches is not None
+        )
+        callbacks.prepare_call(offset, is_last=end == epochs, has_epochs=has_epochs)
         model.fit(
             data,
             # Keras reads whole epochs of a PyDataset only between its two methods.
@@ -136,7 +139,7 @@ def _training_data(batches: Batches, start_step: int) -> Any:
     if keras.backend.backend() == "tensorflow":
         return batches.dataset(start_step)
     if isinstance(batches, ArrayBatches):
-        return StreamAdapter(lambda: batches.stream(start_step))
+        return StreamAdapter(lambda: batches.stream(start_step), batches.loader_seeds)
     # Keras accepts generators, but not other iterators.
     return (batch for batch in batches.stream(start_step))
 

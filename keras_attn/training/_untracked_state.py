@@ -11,6 +11,7 @@ import keras
 from keras_attn._backend.private_names import compiled_metrics
 from keras_attn._backend.torch_buffers import torch_buffers
 from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn.training._restored_state import saved_variables
 
 _LIBRARIES = {"keras", "keras_attn", "tensorflow", "jax", "jaxlib", "torch", "numpy", "ml_dtypes"}
 
@@ -37,12 +38,7 @@ def untracked_variables(
         owners = [*flatten_layers([model]), *_losses(model), *owners]
     values = [value for owner in owners for value in _values(owner)]
     variables = {id(item): item for value in values for item in variables_of(value)}
-    optimizers = [item for item in vars(model).values() if isinstance(item, keras.Optimizer)]
-    tracked = [*model.variables, *model.metrics_variables]
-    tracked += [
-        item for optimizer in (model.optimizer, *optimizers) for item in optimizer.variables
-    ]
-    for variable in tracked:
+    for variable in (*model.metrics_variables, *saved_variables(model)):
         variables.pop(id(variable), None)
     parts = [item for item in values if isinstance(item, keras.layers.Layer)]
     buffers = torch_buffers(flatten_layers([model, *parts]))

@@ -137,6 +137,26 @@ def test_optimizer_without_state_is_rejected_with_a_directory(tmp_path):
         fit(model, SumBatches(), epochs=1, directory=tmp_path, verbose=0)
 
 
+@requires_tensorflow("Keras builds the model itself on other backends, which needs `call`")
+def test_optimizer_without_state_in_a_dict_is_rejected_with_a_directory(tmp_path):
+    model = compiled(WithoutCall)
+    model.optimizers = {"part": keras.optimizers.Adam(0.1)}
+    with pytest.raises(ValueError, match=r"optimizers\['part'\]=Adam that is not built"):
+        fit(model, SumBatches(), epochs=1, directory=tmp_path, verbose=0)
+
+
+@requires_tensorflow("Keras builds the model itself on other backends, which needs `call`")
+def test_unbuilt_layer_of_a_model_without_call_is_rejected_with_a_directory(tmp_path):
+    model = compiled(WithoutCall)
+    model.part = sequential()
+    model.augmentation = keras.Sequential([layers.RandomFlip()])  # has no variables to restore
+    with pytest.raises(
+        ValueError, match=r"with unbuilt layers \['dense\w*', 'dense\w*'\].*once before"
+    ):
+        fit(model, SumBatches(), epochs=1, directory=tmp_path, verbose=0)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 @requires_tensorflow("the strategy is of TensorFlow")
 def test_unbuilt_model_resumes_under_a_strategy(tmp_path):
