@@ -1,6 +1,5 @@
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -111,7 +110,7 @@ def other_optimizers(model: keras.Model) -> dict[str, keras.Optimizer]:
     They may also be elements of lists and dicts. The keys are expressions such as
     `"optimizers['generator']"`.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for name, value in vars(model).items():
         found[name] = value
         if name.startswith("_self_"):
