@@ -1,4 +1,4 @@
-"""Files that `former_files/make.py` made with an earlier version still load and give its results."""
+"""Files that `former_files/make.py` made with an earlier version load and give their results."""
 
 import pickle
 import zipfile
