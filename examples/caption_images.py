@@ -161,7 +161,9 @@ def make_model(args, image, vocabulary_size):
         patches = keras_attn.PatchEmbedding(8, FEATURES, class_token=False)
         rows, columns = image.shape[1] // 8, image.shape[2] // 8
         positions = keras_attn.LearnedPositions(rows * columns)
-        transformer = keras_attn.TransformerEncoder(block, patches, 3, positions=positions)
+        transformer = keras_attn.TransformerEncoder(
+            block, patches, num_layers=3, positions=positions
+        )
         features = transformer(pixels)["encoder_outputs"]
         grid = layers.Reshape((rows, columns, FEATURES))(features)
     outputs = {"encoder_outputs": features}
@@ -177,13 +179,13 @@ def make_model(args, image, vocabulary_size):
         cell = keras_attn.AttentionRNNCell(
             layers.LSTMCell(192),
             keras_attn.BahdanauAttention(64),
-            query=("previous_state", "inputs"),
+            query_from=("previous_state", "inputs"),
             input_feeding=False,
             context_gate=True,
         )
         embedding = layers.Embedding(vocabulary_size, 64)
         decoder = keras_attn.RNNDecoder(
-            cell, embedding, layers.Dense(vocabulary_size), doubly_stochastic_loss=0.001
+            cell, embedding, head=layers.Dense(vocabulary_size), doubly_stochastic_loss=0.001
         )
     return keras.Model(image, outputs, name="encoder"), decoder
 

@@ -189,7 +189,7 @@ def train(task, attention, args):
         keras.layers.GRUCell(128), attention, input_feeding=False, attention_units=64
     )
     write = keras.layers.Embedding(SIZE, 64, keras.initializers.RandomNormal(stddev=1.0))
-    decoder = keras_attn.RNNDecoder(cell, write, keras.layers.Dense(SIZE), name="decoder")
+    decoder = keras_attn.RNNDecoder(cell, write, head=keras.layers.Dense(SIZE), name="decoder")
     rate = keras.optimizers.schedules.ExponentialDecay(2e-3, decay_steps=100, decay_rate=0.9)
     trainer = compile_for_training(
         keras_attn.TrainingModel(encoder, decoder), learning_rate=rate, label_smoothing=0.0

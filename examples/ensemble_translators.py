@@ -39,7 +39,7 @@ def main():
 
     translators = [run.load_model() for run in runs]
     try:
-        ensemble = keras_attn.ensemble_model(translators, args.weights, args.average)
+        ensemble = keras_attn.ensemble_model(translators, args.weights, average=args.average)
     except ValueError as error:
         raise SystemExit(str(error)) from error
     first = runs[0]

@@ -128,8 +128,8 @@ cell = AttentionRNNCell(
 forecaster = AutoregressiveForecaster(
     cell,
     HEADS[args.head](num_targets),
-    encoder,
-    args.horizon,
+    encoder=encoder,
+    horizon=args.horizon,
     num_past_covariates=len(known_names),
     num_future_covariates=len(known_names),
     lags=args.lags,

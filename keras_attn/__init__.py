@@ -27,7 +27,6 @@ from keras_attn._attention.cache_view import CacheView
 from keras_attn._attention.combined_attention import CombinedAttention
 from keras_attn._attention.cosine_attention import CosineAttention
 from keras_attn._attention.coverage_attention import CoverageAttention
-from keras_attn._attention.feedback_attention import FeedbackAttention
 from keras_attn._attention.intra_decoder_attention import IntraDecoderAttention
 from keras_attn._attention.intra_sentence_attention import IntraSentenceAttention
 from keras_attn._attention.linear_score_attention import LinearScoreAttention
@@ -39,6 +38,7 @@ from keras_attn._attention.monotonic_attention import MonotonicAttention
 from keras_attn._attention.multi_head_attention import MultiHeadAttention
 from keras_attn._attention.scaled_dot_product_attention import ScaledDotProductAttention
 from keras_attn._attention.soft_alignment import SoftAlignment
+from keras_attn._attention.stateful_attention import StatefulAttention
 from keras_attn._backend.private_names import check_before_quantization
 from keras_attn._decoders.causal_language_model import CausalLanguageModel
 from keras_attn._decoders.ensemble_decoder import EnsembleDecoder
@@ -128,7 +128,7 @@ __all__ = [
     "RNNCell",
     "RNNDecoder",
     "RNNEncoder",
-    "FeedbackAttention",
+    "StatefulAttention",
     "RelativePositionBias",
     "RotaryPositions",
     "SamplingDecoder",

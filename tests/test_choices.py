@@ -105,7 +105,9 @@ def _run_forecaster(**arguments):
     cell = keras.layers.LSTMCell(6)  # the two directions of the encoder have 3 units each
     encoder = keras_attn.RNNEncoder(keras.layers.LSTMCell(3))
     head = forecasting.GaussianHead(2)
-    layer = forecasting.AutoregressiveForecaster(cell, head, encoder, 2, **arguments)
+    layer = forecasting.AutoregressiveForecaster(
+        cell, head, encoder=encoder, horizon=2, **arguments
+    )
     series = np.random.default_rng(0).normal(size=(2, 4, 2)).astype("float32")
     return layer(series, series[:, :2])
 
@@ -160,7 +162,7 @@ RUNS = {
 
 BASE_CLASSES = {
     "keras_attn.AttentionMechanism": "LuongAttention",
-    "keras_attn.FeedbackAttention": "CoverageAttention",
+    "keras_attn.StatefulAttention": "CoverageAttention",
     "keras_attn.Search": "GreedyDecoder",
 }
 """The layers that run the arguments of base classes."""

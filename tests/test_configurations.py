@@ -87,7 +87,16 @@ def test_a_layer_is_made_again_with_its_arguments(kind, arguments):
 
 
 def test_the_dropout_of_a_stack_is_that_of_its_configuration():
-    stack = TransformerStack(block(), embedding(), 1, None, None, False, 0.3, 5)
+    stack = TransformerStack(
+        block(),
+        embedding(),
+        num_layers=1,
+        positions=None,
+        position_bias=None,
+        scale_embedding=False,
+        dropout=0.3,
+        seed=5,
+    )
     arguments = stack.serialize_arguments()
     assert (arguments["dropout"], arguments["seed"]) == (0.3, 5)
     assert stack.input_dropout.rate == 0.3

@@ -314,7 +314,7 @@ WRONG_PARTS = {
     ),
     "embedding number": (lambda: RNNEncoder(keras.layers.GRUCell(3), 10), "embedding=10"),
     "head number": (
-        lambda: TransformerDecoder(TransformerDecoderBlock(2, 4), EMBEDDING, 10),
+        lambda: TransformerDecoder(TransformerDecoderBlock(2, 4), EMBEDDING, head=10),
         "head to be a Keras layer or None. Received: head=10",
     ),
     "cell class": (lambda: AttentionRNN(AttentionRNNCell), "cell=the class AttentionRNNCell"),

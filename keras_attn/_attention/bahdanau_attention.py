@@ -69,6 +69,7 @@ class BahdanauAttention(AttentionMechanism):
         self,
         units: int,
         normalize: bool = False,
+        *,
         kernel_initializer: InitializerLike = "glorot_uniform",
         chunk_size: int | None = None,
         **kwargs: Any,

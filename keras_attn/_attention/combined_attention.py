@@ -91,6 +91,7 @@ class CombinedAttention(AttentionSteps, Layer):
         self,
         attentions: Mapping[str, Any],
         combination: str = "concatenate",
+        *,
         units: int | None = None,
         kernel_initializer: InitializerLike = "glorot_uniform",
         **kwargs: Any,

@@ -3,7 +3,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn._attention.additive_feedback_attention import AdditiveFeedbackAttention
+from keras_attn._attention.additive_stateful_attention import AdditiveStatefulAttention
 from keras_attn._attention.attention_mechanism import AttentionMechanism
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._types import Tensor
@@ -11,7 +11,7 @@ from keras_attn._types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(AttentionMechanism)
-class CoverageAttention(AdditiveFeedbackAttention):
+class CoverageAttention(AdditiveStatefulAttention):
     """Additive attention with a coverage vector, the sum of all previous weights.
 
         c_ts = sum_{t' < t} a_t's

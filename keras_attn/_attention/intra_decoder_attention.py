@@ -24,7 +24,8 @@ class IntraDecoderAttention(AttentionSteps, Layer):
     The mechanism was introduced by [Paulus et al., 2018](https://arxiv.org/abs/1705.04304),
     equations 6 to 8, to avoid repetitions in long outputs. The paper uses the `"general"` score of
     `LuongAttention`, and combines this layer with attention to the source; see `CombinedAttention`.
-    In an `AttentionRNNCell` with `query="cell_output"`, the queries are the inner cell's outputs.
+    In an `AttentionRNNCell` with `query_from="cell_output"`, the queries are the inner cell's
+    outputs.
 
     Args:
         mechanism: `AttentionMechanism` that computes the scores. `LocalAttention`,

@@ -47,7 +47,7 @@ class LocalAttention(AttentionMechanism):
     Args:
         mechanism: `AttentionMechanism` that computes each source position's score only from the
             query and the position's key. `LocationAttention`, `LocalAttention` and
-            `FeedbackAttention` are not supported, because their scores also depend on the position
+            `StatefulAttention` are not supported, because their scores also depend on the position
             or on previous steps.
         window: Positive int, half width D of the window. Defaults to `10`.
         units: Positive int, number of rows in W_p. Defaults to the query size.
@@ -90,6 +90,7 @@ class LocalAttention(AttentionMechanism):
         self,
         mechanism: AttentionMechanism,
         window: int = 10,
+        *,
         units: int | None = None,
         alignment: str = "predictive",
         **kwargs: Any,

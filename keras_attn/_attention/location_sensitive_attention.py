@@ -3,7 +3,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn._attention.additive_feedback_attention import AdditiveFeedbackAttention
+from keras_attn._attention.additive_stateful_attention import AdditiveStatefulAttention
 from keras_attn._attention.attention_mechanism import AttentionMechanism
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.fill_docstring import fill_docstring
@@ -12,7 +12,7 @@ from keras_attn._types import Tensor
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(AttentionMechanism)
-class LocationSensitiveAttention(AdditiveFeedbackAttention):
+class LocationSensitiveAttention(AdditiveStatefulAttention):
     """Additive attention with convolutional features of previous attention weights.
 
         f_t  = F * a_{t-1}
@@ -62,6 +62,7 @@ class LocationSensitiveAttention(AdditiveFeedbackAttention):
         self,
         units: int,
         filters: int = 32,
+        *,
         kernel_size: int = 31,
         cumulative: bool = False,
         **kwargs: Any,

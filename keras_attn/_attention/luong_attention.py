@@ -60,6 +60,7 @@ class LuongAttention(AttentionMechanism):
         self,
         score: str = "general",
         units: int | None = None,
+        *,
         scale: bool = False,
         kernel_initializer: InitializerLike = "glorot_uniform",
         **kwargs: Any,

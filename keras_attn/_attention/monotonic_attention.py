@@ -5,8 +5,8 @@ import keras
 from keras import ops
 
 from keras_attn._attention.attention_mechanism import AttentionMechanism
-from keras_attn._attention.feedback_attention import FeedbackAttention
 from keras_attn._attention.local_attention import LocalAttention
+from keras_attn._attention.stateful_attention import StatefulAttention
 from keras_attn._backend.scan import scan
 from keras_attn._layer.argument_checks import (
     check_compute_dtype,
@@ -27,7 +27,7 @@ LEAST_PROBABILITY = 1e-10
 
 @keras.saving.register_keras_serializable(package="keras_attn")
 @fill_docstring(AttentionMechanism)
-class MonotonicAttention(FeedbackAttention):
+class MonotonicAttention(StatefulAttention):
     """Monotonic attention: the attended position only moves forward in the source.
 
     A step begins at the position that the previous step selected. At each position s, the step t
@@ -44,7 +44,7 @@ class MonotonicAttention(FeedbackAttention):
     for all others.
 
     Args:
-        mechanism: `AttentionMechanism` that computes the scores. `FeedbackAttention` and
+        mechanism: `AttentionMechanism` that computes the scores. `StatefulAttention` and
             `LocalAttention` are not supported.
         mode: String, how the weights are computed. `"parallel"` uses cumulative sums. This mode is
             fast, but inexact for probabilities close to 1, and only correct while the probability
@@ -95,6 +95,7 @@ class MonotonicAttention(FeedbackAttention):
         self,
         mechanism: AttentionMechanism,
         mode: str = "parallel",
+        *,
         sigmoid_noise: float = 0.0,
         score_bias: float = 0.0,
         seed: int | None = None,
@@ -110,7 +111,7 @@ class MonotonicAttention(FeedbackAttention):
         if mode not in MODES:
             raise ValueError(f"Expected mode to be one of {MODES}. Received: mode={mode!r}.")
         if not isinstance(mechanism, AttentionMechanism) or isinstance(
-            mechanism, (FeedbackAttention, LocalAttention)
+            mechanism, (StatefulAttention, LocalAttention)
         ):
             raise ValueError(
                 "Expected mechanism to be an AttentionMechanism that scores each position "

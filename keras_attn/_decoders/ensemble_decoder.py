@@ -92,6 +92,7 @@ class EnsembleDecoder(StepDecoder):
         self,
         decoders: Iterable[StepDecoder],
         member_weights: Sequence[float] | None = None,
+        *,
         average: str = "arithmetic",
         **kwargs: Any,
     ) -> None:

@@ -107,6 +107,7 @@ class RNNDecoder(TokenDecoder):
         self,
         cell: Any,
         embedding: Any,
+        *,
         head: Any = None,
         bridge: str = "dense",
         dropout: float = 0.0,

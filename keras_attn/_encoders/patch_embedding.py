@@ -53,6 +53,7 @@ class PatchEmbedding(Layer):
         self,
         patch_size: int,
         embedding_dim: int,
+        *,
         class_token: bool = True,
         kernel_initializer: InitializerLike = "glorot_uniform",
         **kwargs: Any,

@@ -63,6 +63,7 @@ class PromptEncoder(Layer):
         self,
         vocabulary_size: int | None = None,
         pad_token_id: int = 0,
+        *,
         start_token_id: int | None = None,
         **kwargs: Any,
     ) -> None:

@@ -106,6 +106,7 @@ class RNNEncoder(Layer):
         self,
         cell: keras.layers.Layer,
         embedding: keras.layers.Layer | None = None,
+        *,
         num_layers: int = 1,
         bidirectional: bool = True,
         residual: bool = False,

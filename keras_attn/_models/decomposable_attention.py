@@ -20,6 +20,7 @@ from keras_attn.masks import padding_mask
 def decomposable_attention(
     embedding: keras.layers.Layer,
     num_classes: int,
+    *,
     units: int = 200,
     max_distance: int | None = None,
     dropout: float = 0.2,

@@ -10,6 +10,7 @@ SPECIAL = ("start_token_id", "end_token_id", "pad_token_id")
 def ensemble_model(
     models: Sequence[GenerationModel],
     member_weights: Sequence[float] | None = None,
+    *,
     average: str = "arithmetic",
     name: str = "ensemble",
 ) -> GenerationModel:
@@ -73,7 +74,7 @@ def ensemble_model(
             "models with the same tokenizers."
         )
     decoder = EnsembleDecoder(
-        [search.decoder for search in searches], member_weights, average, name="decoder"
+        [search.decoder for search in searches], member_weights, average=average, name="decoder"
     )
     arguments = {**searches[0].get_config(), "decoder": decoder, "name": "search"}
     search = type(searches[0])(**arguments)

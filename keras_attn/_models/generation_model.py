@@ -92,6 +92,7 @@ class GenerationModel(ModelOfParts):
         self,
         encoder: keras.layers.Layer | None,
         search: Search,
+        *,
         inputs: SymbolicInputs | None = None,
         source_start_token_id: int | None = None,
         name: str = "generation_model",
@@ -103,7 +104,7 @@ class GenerationModel(ModelOfParts):
             source_encoder = PromptEncoder(
                 get_vocabulary_size(search.decoder),
                 search.pad_token_id,
-                source_start_token_id,
+                start_token_id=source_start_token_id,
                 name="prompts",
             )
         elif source_start_token_id is not None:

@@ -78,6 +78,7 @@ class MaskedLanguageModel(FusedLossModel):
         self,
         encoder: keras.layers.Layer,
         head: TiedMLMHead,
+        *,
         inputs: keras.KerasTensor | None = None,
         name: str = "masked_language_model",
     ) -> None:

@@ -21,6 +21,7 @@ CELLS = {"lstm": keras.layers.LSTMCell, "gru": keras.layers.GRUCell}
 def rnn_seq2seq(
     source_vocabulary_size: int,
     target_vocabulary_size: int,
+    *,
     attention: Literal["bahdanau", "luong"] | keras.layers.Layer | None = "bahdanau",
     cell: Literal["lstm", "gru"] = "lstm",
     embedding_dim: int = 256,

@@ -15,6 +15,7 @@ from keras_attn._output_layers.sequence_pooling import SequencePooling
 def sequence_classifier(
     encoder: keras.layers.Layer,
     num_classes: int,
+    *,
     pooling: str = "mean",
     dropout: float = 0.1,
     inputs: keras.KerasTensor | None = None,

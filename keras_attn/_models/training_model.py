@@ -91,6 +91,7 @@ class TrainingModel(FusedLossModel):
         self,
         encoder: keras.layers.Layer | None,
         decoder: keras.layers.Layer,
+        *,
         inputs: SymbolicInputs | None = None,
         name: str = "training_model",
     ) -> None:

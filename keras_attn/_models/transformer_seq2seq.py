@@ -26,6 +26,7 @@ POSITIONS = get_args(Positions)
 def transformer_seq2seq(
     source_vocabulary_size: int,
     target_vocabulary_size: int,
+    *,
     num_layers: int = 6,
     num_heads: int = 8,
     embedding_dim: int = 512,

@@ -54,6 +54,7 @@ class TiedMLMHead(Layer):
         self,
         embedding: keras.layers.Layer,
         activation: ActivationLike = "gelu",
+        *,
         epsilon: float = 1e-5,
         **kwargs: Any,
     ) -> None:

@@ -57,6 +57,7 @@ class LearnedPositions(Layer):
         self,
         max_length: int,
         embeddings_initializer: InitializerLike = "uniform",
+        *,
         offset: int = 0,
         **kwargs: Any,
     ) -> None:

@@ -65,6 +65,7 @@ class RelativePositionBias(Layer):
         self,
         num_heads: int,
         num_buckets: int = 32,
+        *,
         max_distance: int = 128,
         bidirectional: bool = True,
         embeddings_initializer: InitializerLike = "uniform",

@@ -66,6 +66,7 @@ class RotaryPositions(Layer):
         self,
         max_wavelength: float = 10000.0,
         layout: str = "halves",
+        *,
         scaling: RotaryScaling | None = None,
         **kwargs: Any,
     ) -> None:

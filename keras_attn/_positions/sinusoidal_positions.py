@@ -72,6 +72,7 @@ class SinusoidalPositions(Layer):
         self,
         layout: str = "interleaved",
         max_wavelength: float = 10000.0,
+        *,
         offset: int = 0,
         **kwargs: Any,
     ) -> None:

@@ -62,7 +62,7 @@ def compute_sizes(
         if _context_size(layer.attention, query, encoder_outputs_shape) != context:
             raise ValueError(
                 "Expected a context whose size does not depend on the query that contains it. "
-                f"Received: query={layer.query!r}. Pass output_shape to the attention."
+                f"Received: query_from={layer.query_from!r}. Pass output_shape to the attention."
             )
     attention = layer.attention_units or context
     cell_inputs = inputs_shape[-1]

@@ -16,6 +16,7 @@ from keras_attn._layer.layer import Layer
 from keras_attn._rnn.attention_cell_sizes import compute_sizes
 from keras_attn._rnn.cell_states import cast_like, output_size, top_state, zero_states
 from keras_attn._rnn.composed_query import ComposedQuery
+from keras_attn._serialization.former_names import with_new_names
 from keras_attn._serialization.plain_function import plain_function
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import ActivationLike, Mask, StaticShape, Tensor, TensorDict
@@ -29,15 +30,15 @@ class AttentionRNNCell(Layer):
     the inner cell (the argument `cell`). The top state is the first state of the inner cell, or of
     the last cell in a stack.
 
-    With `query="cell_output"`, attention is computed after the cell, as in [Luong et al.,
+    With `query_from="cell_output"`, attention is computed after the cell, as in [Luong et al.,
     2015](https://arxiv.org/abs/1508.04025), section 3:
 
         h_t, s_t = cell([x_t ; a_{t-1}], s_{t-1})   (a_{t-1} with input feeding only, section 3.3)
         c_t      = attention(query=h_t)
         a_t      = tanh(W_a [h_t ; c_t])            (equation 5)
 
-    With `query="previous_state"`, attention is computed before the cell, as in [Bahdanau et al.,
-    2015](https://arxiv.org/abs/1409.0473), appendix A.2.2:
+    With `query_from="previous_state"`, attention is computed before the cell, as in [Bahdanau et
+    al., 2015](https://arxiv.org/abs/1409.0473), appendix A.2.2:
 
         c_t      = attention(query=top state of s_{t-1})
         h_t, s_t = cell([x_t ; c_t], s_{t-1})       ([x_t ; c_t ; a_{t-1}] with input feeding)
@@ -77,7 +78,7 @@ class AttentionRNNCell(Layer):
         attention_units: Positive int, size of the attention vector. Defaults to `None`: the cell
             output and the context are concatenated, without the layer W_a.
         attention_activation: Attention vector activation. Defaults to `"tanh"`.
-        query: String, one of the vector names above, or a tuple of several names. Defaults to
+        query_from: String, one of the vector names above, or a tuple of several names. Defaults to
             `"cell_output"`.
         context_gate: Bool, whether the context is multiplied by a gate. Defaults to `False`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -97,9 +98,9 @@ class AttentionRNNCell(Layer):
         source)` under this key.
 
     Raises:
-        ValueError: If `query` is unknown, `attention` is not an attention layer, `attention_units`
-            is not a positive integer, the compute dtype of `cell` or `attention` differs from this
-            layer's, or the memory or the query features are missing.
+        ValueError: If `query_from` is unknown, `attention` is not an attention layer,
+            `attention_units` is not a positive integer, the compute dtype of `cell` or `attention`
+            differs from this layer's, or the memory or the query features are missing.
 
     Example:
 
@@ -118,16 +119,17 @@ class AttentionRNNCell(Layer):
         self,
         cell: Any,
         attention: Any = None,
+        *,
         input_feeding: bool = True,
         attention_units: int | None = None,
         attention_activation: ActivationLike = "tanh",
-        query: str | Sequence[str] = "cell_output",
+        query_from: str | Sequence[str] = "cell_output",
         context_gate: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.composed_query = ComposedQuery(query)
-        self.query = self.composed_query.query
+        self.composed_query = ComposedQuery(query_from)
+        self.query_from = self.composed_query.query_from
         if attention is not None and not isinstance(attention, AttentionSteps):
             raise ValueError(
                 "Expected attention to be an attention layer of keras_attn, such as "
@@ -415,14 +417,14 @@ class AttentionRNNCell(Layer):
             "input_feeding": self.input_feeding,
             "attention_units": self.attention_units,
             "attention_activation": keras.activations.serialize(self.attention_activation),
-            "query": self.query,
+            "query_from": self.query_from,
             "context_gate": self.context_gate,
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         parts = {name: deserialize_shared(config[name]) for name in ("cell", "attention")}
-        return cls(**{**config, **parts})
+        return cls(**with_new_names({**config, **parts}, {"query": "query_from"}))
 
 
 class _Hidden:

@@ -13,19 +13,20 @@ class ComposedQuery:
     """A recurrent cell's attention query: a vector or a concatenation of several vectors.
 
     Args:
-        query: String, one of `PARTS`, or a tuple of several parts.
+        query_from: String, one of `PARTS`, or a tuple of several parts.
 
     Raises:
         ValueError: If a part is unknown or repeated, or the tuple is empty.
     """
 
-    def __init__(self, query: str | Sequence[str]) -> None:
-        names = (query,) if isinstance(query, str) else tuple(query)
+    def __init__(self, query_from: str | Sequence[str]) -> None:
+        names = (query_from,) if isinstance(query_from, str) else tuple(query_from)
         if not names or len(set(names)) < len(names) or not set(names) <= set(PARTS):
             raise ValueError(
-                f"Expected query to be one or several of {PARTS}. Received: query={query!r}."
+                f"Expected query_from to be one or several of {PARTS}. Received: "
+                f"query_from={query_from!r}."
             )
-        self.query = query if isinstance(query, str) else names
+        self.query_from = query_from if isinstance(query_from, str) else names
         self.names = names
 
     def __contains__(self, name: str) -> bool:
@@ -47,7 +48,8 @@ class ComposedQuery:
         """
         if "features" in self and features is None:
             raise ValueError(
-                f"Expected query_features for query={self.query!r}. Received: query_features=None."
+                f"Expected query_features for query_from={self.query_from!r}. Received: "
+                "query_features=None."
             )
 
     def compose(self, inputs: Tensor, features: Tensor | None, **parts: Tensor) -> Tensor:

@@ -54,6 +54,7 @@ class RNNCell(Layer):
         self,
         units: int,
         output_units: int | None = None,
+        *,
         activation: ActivationLike = "tanh",
         kernel_initializer: InitializerLike = "glorot_uniform",
         recurrent_initializer: InitializerLike = "orthogonal",

@@ -67,6 +67,7 @@ class FeedForward(LowRankAdaptation, Layer):
         self,
         intermediate_dim: int,
         activation: ActivationLike = "relu",
+        *,
         dropout: float = 0.0,
         use_bias: bool = True,
         kernel_initializer: InitializerLike = "glorot_uniform",

@@ -72,7 +72,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     """
 
     def __init__(
-        self, num_heads: int, intermediate_dim: int, cross_attention: bool = True, **kwargs: Any
+        self, num_heads: int, intermediate_dim: int, *, cross_attention: bool = True, **kwargs: Any
     ) -> None:
         super().__init__(num_heads, intermediate_dim, **kwargs)
         self.cross_attention = cross_attention

@@ -110,6 +110,7 @@ class TransformerEncoderBlock(Layer):
         self,
         num_heads: int,
         intermediate_dim: int,
+        *,
         key_dim: int | None = None,
         num_key_value_heads: int | None = None,
         activation: ActivationLike = "relu",

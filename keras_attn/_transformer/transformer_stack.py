@@ -62,6 +62,7 @@ class TransformerStack(Layer):
         self,
         block: Any,
         embedding: Any,
+        *,
         num_layers: int,
         positions: Any,
         position_bias: Any,

@@ -44,7 +44,7 @@ def build_model(
         inputs["token_type_ids"] = keras.Input((None,), dtype="int32", name="token_type_ids")
     layer: Any = None
     if head == "masked_lm":
-        layer = _masked_lm_head(architecture, settings, encoder)
+        layer = _tied_mlm_head(architecture, settings, encoder)
         if types <= 1:
             return MaskedLanguageModel(encoder, layer)
     encoded = encoder(inputs["token_ids"], token_type_ids=inputs.get("token_type_ids"))
@@ -96,14 +96,14 @@ def copy_head(
         copy.dense(layers["pooler"], pooler_name(architecture, head, copy))
     if head == "masked_lm":
         copy.ignore(r"cls\.seq_relationship\..*")
-        _copy_masked_lm_head(architecture, settings, layers["logits"], copy)
+        _copy_tied_mlm_head(architecture, settings, layers["logits"], copy)
     elif head == "sequence":
         copy.dense(layers["logits"], architecture.classifier)
     elif head == "token":
         copy.dense(layers["logits"], "classifier")
 
 
-def _masked_lm_head(architecture, settings, encoder):
+def _tied_mlm_head(architecture, settings, encoder):
     size, features = settings["vocab_size"], architecture.value(settings, "features")
     table = encoder.embedding
     if not settings["tie_word_embeddings"]:
@@ -112,12 +112,12 @@ def _masked_lm_head(architecture, settings, encoder):
     is_roberta = architecture.masked_lm[2].startswith("lm_head")
     name = "gelu" if is_roberta else architecture.value(settings, "activation")
     epsilon = architecture.value(settings, "epsilon")
-    head = TiedMLMHead(table, activation(name), epsilon, name="logits")
+    head = TiedMLMHead(table, activation(name), epsilon=epsilon, name="logits")
     head.build((None, None, features))
     return head
 
 
-def _copy_masked_lm_head(architecture, settings, head, copy):
+def _copy_tied_mlm_head(architecture, settings, head, copy):
     dense, norm, output, bias = architecture.masked_lm
     copy.dense(head.dense, dense)
     copy.norm(head.norm, norm)

@@ -117,8 +117,8 @@ def build_encoder(
     encoder = TransformerEncoder(
         block,
         keras.layers.ReversibleEmbedding(settings["vocab_size"], features, name="embedding"),
-        value("num_layers"),
-        LearnedPositions(settings["max_position_embeddings"] - offset, offset=offset),
+        num_layers=value("num_layers"),
+        positions=LearnedPositions(settings["max_position_embeddings"] - offset, offset=offset),
         dropout=value("dropout"),
         pad_token_id=pad,
         start_token_id=start,

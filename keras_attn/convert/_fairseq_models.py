@@ -117,8 +117,8 @@ def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -
             settings["encoder_attention_heads"], settings["encoder_ffn_dim"], **block
         ),
         layers[source],
-        settings["encoder_layers"],
-        _positions(options, settings),
+        num_layers=settings["encoder_layers"],
+        positions=_positions(options, settings),
         pad_token_id=settings["pad_token_id"],
         start_token_id=settings["bos_token_id"] if options["adds_start"] else None,
         end_token_id=settings["eos_token_id"],
@@ -130,9 +130,9 @@ def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -
             settings["decoder_attention_heads"], settings["decoder_ffn_dim"], **block
         ),
         layers[target],
-        head,
-        settings["decoder_layers"],
-        _positions(options, settings),
+        head=head,
+        num_layers=settings["decoder_layers"],
+        positions=_positions(options, settings),
         name="decoder",
         use_output_bias=has_bias and head is None,
         **stack,

@@ -62,8 +62,8 @@ def _build_model(
     return CausalLanguageModel(
         TransformerDecoderBlock(**block, cross_attention=False),
         embedding,
-        head,
-        num_layers,
+        head=head,
+        num_layers=num_layers,
         name="decoder",
         **arguments,
     )

@@ -77,8 +77,8 @@ def build_opennmt(
     encoder = TransformerEncoder(
         TransformerEncoderBlock(heads, hidden, **block),
         source,
-        num_layers[0],
-        _positions("encoder", settings, copy),
+        num_layers=num_layers[0],
+        positions=_positions("encoder", settings, copy),
         pad_token_id=PAD,
         start_token_id=START if controls.get("start") else None,
         end_token_id=END if controls.get("end") else None,
@@ -88,9 +88,9 @@ def build_opennmt(
     decoder = TransformerDecoder(
         TransformerDecoderBlock(heads, hidden, **block),
         target,
-        head,
-        num_layers[1],
-        _positions("decoder", settings, copy),
+        head=head,
+        num_layers=num_layers[1],
+        positions=_positions("decoder", settings, copy),
         name="decoder",
         use_output_bias=has_bias and head is None,
         **stack,

@@ -94,11 +94,11 @@ def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -
         "epsilon": settings["layer_norm_epsilon"],
         "dropout": dropout,
     }
-    buckets = (
-        heads,
-        settings["relative_attention_num_buckets"],
-        settings["relative_attention_max_distance"],
-    )
+    buckets = {
+        "num_heads": heads,
+        "num_buckets": settings["relative_attention_num_buckets"],
+        "max_distance": settings["relative_attention_max_distance"],
+    }
     embedding = keras.layers.ReversibleEmbedding(size, features)
     # T5 1.1 has a separate output matrix, even if tie_word_embeddings is true: newer transformers
     # releases always write true.
@@ -107,8 +107,8 @@ def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -
     encoder = TransformerEncoder(
         TransformerEncoderBlock(**block),
         embedding,
-        settings["num_layers"],
-        position_bias=RelativePositionBias(*buckets, bidirectional=True),
+        num_layers=settings["num_layers"],
+        position_bias=RelativePositionBias(**buckets, bidirectional=True),
         dropout=dropout,
         pad_token_id=settings["pad_token_id"],
         end_token_id=settings["eos_token_id"],
@@ -118,9 +118,9 @@ def build(architecture: Architecture, settings: Settings, copy: WeightMapping) -
     decoder = TransformerDecoder(
         TransformerDecoderBlock(**block),
         embedding,
-        head,
-        settings["num_layers"] if decoder_layers is None else decoder_layers,
-        position_bias=RelativePositionBias(*buckets, bidirectional=False),
+        head=head,
+        num_layers=settings["num_layers"] if decoder_layers is None else decoder_layers,
+        position_bias=RelativePositionBias(**buckets, bidirectional=False),
         dropout=dropout,
         name="decoder",
     )

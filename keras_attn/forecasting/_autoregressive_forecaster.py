@@ -124,7 +124,9 @@ class AutoregressiveForecaster(Layer):
     >>> from keras_attn.forecasting import AutoregressiveForecaster, GaussianHead
     >>> cell = AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(8))
     >>> encoder = RNNEncoder(keras.layers.GRUCell(8))
-    >>> forecaster = AutoregressiveForecaster(cell, GaussianHead(), encoder, horizon=3)
+    >>> forecaster = AutoregressiveForecaster(
+    ...     cell, GaussianHead(), encoder=encoder, horizon=3
+    ... )
     >>> past, future = np.ones((2, 7, 1), "float32"), np.ones((2, 3, 1), "float32")
     >>> tuple(forecaster(past, future).shape)  # mean, deviation, shift and scale of each value
     (2, 3, 1, 4)
@@ -136,9 +138,9 @@ class AutoregressiveForecaster(Layer):
         self,
         cell: Any,
         head: DistributionHead,
+        *,
         encoder: keras.layers.Layer,
         horizon: int,
-        *,
         num_past_covariates: int = 0,
         num_future_covariates: int = 0,
         lags: Sequence[int] = (),

@@ -39,7 +39,9 @@ def forecast_training_model(
     >>> from keras_attn.forecasting import AutoregressiveForecaster, GaussianHead
     >>> cell = AttentionRNNCell(keras.layers.GRUCell(8), LuongAttention())
     >>> encoder = RNNEncoder(keras.layers.GRUCell(4))
-    >>> forecaster = AutoregressiveForecaster(cell, GaussianHead(), encoder, horizon=3)
+    >>> forecaster = AutoregressiveForecaster(
+    ...     cell, GaussianHead(), encoder=encoder, horizon=3
+    ... )
     >>> model = forecast_training_model(forecaster)
     >>> past, future = np.ones((2, 7, 1), "float32"), np.ones((2, 3, 1), "float32")
     >>> tuple(model({"past_targets": past, "future_targets": future}).shape)
@@ -75,7 +77,9 @@ def forecast_model(
     >>> from keras_attn.forecasting import AutoregressiveForecaster, GaussianHead, PathSampler
     >>> cell = AttentionRNNCell(keras.layers.GRUCell(8), LuongAttention())
     >>> encoder = RNNEncoder(keras.layers.GRUCell(4))
-    >>> forecaster = AutoregressiveForecaster(cell, GaussianHead(), encoder, horizon=3)
+    >>> forecaster = AutoregressiveForecaster(
+    ...     cell, GaussianHead(), encoder=encoder, horizon=3
+    ... )
     >>> model = forecast_model(PathSampler(forecaster, num_paths=10))
     >>> inputs = {"past_targets": np.ones((2, 7, 1), "float32"), "seeds": np.array([1, 2])}
     >>> model.predict(inputs, verbose=0)["mean"].shape

@@ -77,7 +77,9 @@ class PathSampler(Layer):
     >>> from keras_attn.forecasting import AutoregressiveForecaster, GaussianHead, PathSampler
     >>> cell = AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(8))
     >>> encoder = RNNEncoder(keras.layers.GRUCell(8))
-    >>> forecaster = AutoregressiveForecaster(cell, GaussianHead(), encoder, horizon=3)
+    >>> forecaster = AutoregressiveForecaster(
+    ...     cell, GaussianHead(), encoder=encoder, horizon=3
+    ... )
     >>> sampler = PathSampler(forecaster, num_paths=20)
     >>> results = sampler(np.ones((2, 7, 1), "float32"), seeds=np.array([1, 2]))
     >>> {name: tuple(value.shape) for name, value in results.items()}

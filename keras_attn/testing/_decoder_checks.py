@@ -68,7 +68,7 @@ def check_decoder(
     >>> from keras_attn.testing import check_decoder
     >>> def make_decoder():
     ...     cell = AttentionRNNCell(keras.layers.GRUCell(6), BahdanauAttention(5))
-    ...     return RNNDecoder(cell, keras.layers.Embedding(7, 4), keras.layers.Dense(7))
+    ...     return RNNDecoder(cell, keras.layers.Embedding(7, 4), head=keras.layers.Dense(7))
     >>> encoded = {
     ...     "encoder_outputs": np.random.default_rng(0).normal(size=(2, 5, 4)).astype("float32"),
     ...     "encoder_mask": np.arange(5) < np.array([[3], [5]]),

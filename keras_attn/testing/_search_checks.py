@@ -61,7 +61,7 @@ def check_search(
     >>> from keras_attn.testing import check_search
     >>> def make_decoder():
     ...     return RNNDecoder(
-    ...         keras.layers.GRUCell(6), keras.layers.Embedding(5, 4), keras.layers.Dense(5)
+    ...         keras.layers.GRUCell(6), keras.layers.Embedding(5, 4), head=keras.layers.Dense(5)
     ...     )
     >>> encoded = {
     ...     "encoder_outputs": np.random.default_rng(0).normal(size=(2, 4, 3)).astype("float32"),

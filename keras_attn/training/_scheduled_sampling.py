@@ -91,6 +91,7 @@ class ScheduledSampling(Layer):
         self,
         decoder: StepDecoder,
         probability: float | Callable[[Tensor], float | Tensor],
+        *,
         num_passes: int = 1,
         pad_token_id: int = 0,
         seed: int | None = None,

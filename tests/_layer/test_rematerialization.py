@@ -149,7 +149,9 @@ def test_scope_recomputes_in_the_backward_pass(part, monkeypatch):
             layer, inputs = AttentionRNN(cell), {"inputs": X, "encoder_outputs": X}
             counted, method = AttentionRNNCell, "call"
         else:
-            encoder, decoder = transformer_seq2seq(9, 9, 1, 2, 8, 12, dropout=0.0)
+            encoder, decoder = transformer_seq2seq(
+                9, 9, num_layers=1, num_heads=2, embedding_dim=8, intermediate_dim=12, dropout=0.0
+            )
             layer = encoder if part == "block" else decoder
             inputs = {"inputs": np.array([[5, 6]])}
             counted, method = TransformerEncoderBlock, "call"
@@ -188,7 +190,16 @@ def test_model_of_a_scope_trains_as_without_it(kind):
             if kind == "rnn":
                 pair = rnn_seq2seq(9, 9, units=4, embedding_dim=4, dropout=0.3, seed=1)
             else:
-                pair = transformer_seq2seq(9, 9, 1, 2, 8, 12, dropout=0.3, seed=1)
+                pair = transformer_seq2seq(
+                    9,
+                    9,
+                    num_layers=1,
+                    num_heads=2,
+                    embedding_dim=8,
+                    intermediate_dim=12,
+                    dropout=0.3,
+                    seed=1,
+                )
             model = TrainingModel(*pair)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(keras.optimizers.SGD(0.5), loss, jit_compile=False)

@@ -39,7 +39,9 @@ def test_coverage_loss_is_zero_if_each_step_attends_elsewhere():
 def make_decoder(weight):
     cell = AttentionRNNCell(keras.layers.GRUCell(4), CoverageAttention(5))
     embedding = keras.layers.Embedding(6, 3)
-    return RNNDecoder(cell, embedding, keras.layers.Dense(6), bridge="zero", coverage_loss=weight)
+    return RNNDecoder(
+        cell, embedding, head=keras.layers.Dense(6), bridge="zero", coverage_loss=weight
+    )
 
 
 def test_decoder_adds_the_coverage_loss_in_training():
@@ -116,7 +118,7 @@ def test_decoder_adds_the_doubly_stochastic_loss_in_training():
     decoder = RNNDecoder(
         cell,
         keras.layers.Embedding(6, 3),
-        keras.layers.Dense(6),
+        head=keras.layers.Dense(6),
         bridge="zero",
         doubly_stochastic_loss=0.5,
     )

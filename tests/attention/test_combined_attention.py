@@ -132,7 +132,7 @@ TOKEN_IDS = np.array([[1, 5, 3, 6], [1, 4, 4, 2]], "int32")
 
 def decoder_of(attention):
     cell = AttentionRNNCell(keras.layers.GRUCell(4), attention, attention_units=5)
-    return RNNDecoder(cell, keras.layers.Embedding(7, 3), keras.layers.Dense(7))
+    return RNNDecoder(cell, keras.layers.Embedding(7, 3), head=keras.layers.Dense(7))
 
 
 @slow_on_jax
@@ -197,8 +197,10 @@ class TwoSources(keras.layers.Layer):
 def make_translator():
     attention = make(past=IntraDecoderAttention(LuongAttention("general")))
     query = ("cell_output", "inputs", "features")
-    cell = AttentionRNNCell(keras.layers.GRUCell(4), attention, attention_units=5, query=query)
-    decoder = RNNDecoder(cell, keras.layers.Embedding(50, 3), keras.layers.Dense(50), "zero")
+    cell = AttentionRNNCell(keras.layers.GRUCell(4), attention, attention_units=5, query_from=query)
+    decoder = RNNDecoder(
+        cell, keras.layers.Embedding(50, 3), head=keras.layers.Dense(50), bridge="zero"
+    )
     search = BeamDecoder(decoder, beam_width=3, max_length=12, name="search")
     translator = GenerationModel(TwoSources(name="encoder"), search)
     keras.utils.set_random_seed(4)

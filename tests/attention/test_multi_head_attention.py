@@ -366,7 +366,7 @@ STEPS = {
     "alibi": ({}, lambda: AlibiBias(4)),
     "relative, window, no bias": (
         {"sliding_window": 3, "use_bias": False},
-        lambda: RelativePositionBias(4, 8, 6, bidirectional=False),
+        lambda: RelativePositionBias(4, 8, max_distance=6, bidirectional=False),
     ),
 }
 

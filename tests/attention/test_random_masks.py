@@ -266,7 +266,7 @@ def run_cell(cell, inputs, memory, mask, state):
         context, found = oracles.attend(scores, memory, mask)
         return context[0], found[0]
 
-    arguments = memory.shape[1], cell.query, cell.input_feeding
+    arguments = memory.shape[1], cell.query_from, cell.input_feeding
     outputs, *_ = oracles.attention_rnn(
         inputs, state, numpy_step(cell.cell), top, attend, *arguments
     )
@@ -339,7 +339,7 @@ def attention_rnn(**kwargs):
 def rnn_decoder():
     cell = ka.AttentionRNNCell(keras.layers.GRUCell(3), ka.BahdanauAttention(3))
     embedding = keras.layers.Embedding(VOCABULARY_SIZE, 2)
-    return ka.RNNDecoder(cell, embedding, keras.layers.Dense(VOCABULARY_SIZE))
+    return ka.RNNDecoder(cell, embedding, head=keras.layers.Dense(VOCABULARY_SIZE))
 
 
 def transformer_decoder():
@@ -474,7 +474,7 @@ SUBJECTS = {
     ),
     "state bridge": Subject(lambda: ka.StateBridge(3), bridge_expected, **ENCODED),
     "attention RNN": attention_rnn(),
-    "attention RNN, query before the cell": attention_rnn(query="previous_state"),
+    "attention RNN, query before the cell": attention_rnn(query_from="previous_state"),
     "attention RNN, all steps at once": attention_rnn(input_feeding=False),
     "recurrent decoder": Subject(rnn_decoder, rnn_decoder_expected, call=decode, **ENCODED),
     "Transformer decoder": Subject(

@@ -106,7 +106,14 @@ def test_beam_search_finds_the_same_ids(tmp_path, name):
     size = changed.pop("target_vocabulary_size", TARGET)
     if size != TARGET:
         encoder, decoder = keras_attn.transformer_seq2seq(
-            SOURCE, size, 1, 2, 16, 32, seed=0, **changed
+            SOURCE,
+            size,
+            num_layers=1,
+            num_heads=2,
+            embedding_dim=16,
+            intermediate_dim=32,
+            seed=0,
+            **changed,
         )
         model = keras_attn.GenerationModel(encoder, keras_attn.BeamDecoder(decoder, **SEARCH))
     else:
@@ -215,7 +222,12 @@ def test_the_command_writes_pieces_of_the_tokenizer(tmp_path, capsys):
     path.write_text("the cat sleeps\na dog eats the bone\n" * 20)
     tokenizer = SentencePieceTokenizer.train([path], 20, "char")
     encoder, decoder = keras_attn.transformer_seq2seq(
-        *(tokenizer.vocabulary_size,) * 2, 1, 2, 8, 16, seed=0
+        *(tokenizer.vocabulary_size,) * 2,
+        num_layers=1,
+        num_heads=2,
+        embedding_dim=8,
+        intermediate_dim=16,
+        seed=0,
     )
     run = RunDirectory.create(tmp_path / "run", "generation", tokenizer)
     run.save_model(keras_attn.GenerationModel(encoder, keras_attn.BeamDecoder(decoder)))

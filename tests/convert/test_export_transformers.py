@@ -208,11 +208,15 @@ def own_translator(positions, **block):
     for kind in (keras_attn.TransformerEncoderBlock, keras_attn.TransformerDecoderBlock):
         sides.append(kind(2, 24, **block))
     encoder = keras_attn.TransformerEncoder(
-        sides[0], keras.layers.Embedding(60, 16), 2, positions(), scale_embedding=True
+        sides[0],
+        keras.layers.Embedding(60, 16),
+        num_layers=2,
+        positions=positions(),
+        scale_embedding=True,
     )
     table = keras.layers.ReversibleEmbedding(70, 16)
     decoder = keras_attn.TransformerDecoder(
-        sides[1], table, None, 2, positions(), scale_embedding=True
+        sides[1], table, head=None, num_layers=2, positions=positions(), scale_embedding=True
     )
     model = keras_attn.GenerationModel(encoder, keras_attn.BeamDecoder(decoder, **SEARCH))
     change_weights(model, scale=1.0)
@@ -247,9 +251,9 @@ def test_a_language_model_that_equals_an_architecture_is_written(tmp_path, name)
     decoder = keras_attn.CausalLanguageModel(
         keras_attn.TransformerDecoderBlock(2, 24, cross_attention=False, **block),
         keras.layers.ReversibleEmbedding(60, 16),
-        None,
-        2,
-        positions,
+        head=None,
+        num_layers=2,
+        positions=positions,
     )
     model = keras_attn.GenerationModel(None, keras_attn.BeamDecoder(decoder, **SEARCH))
     change_weights(model, scale=1.0)

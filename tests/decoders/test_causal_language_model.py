@@ -37,7 +37,7 @@ CONTINUATIONS = np.array([[3, 4, 3], [4, 4, 2], [3, 3, 4], [4, 3, 3]], "int32")
 def language_model(num_heads=2, head=None, stack=None, **block):
     embedding = keras.layers.ReversibleEmbedding(VOCABULARY_SIZE, 8)
     block = TransformerDecoderBlock(num_heads, 12, cross_attention=False, **block)
-    return CausalLanguageModel(block, embedding, head, num_layers=2, **(stack or {}))
+    return CausalLanguageModel(block, embedding, head=head, num_layers=2, **(stack or {}))
 
 
 MODELS = {
@@ -61,7 +61,7 @@ MODELS = {
         head=keras.layers.Dense(VOCABULARY_SIZE), stack={"position_bias": AlibiBias(2)}
     ),
     "relative": lambda: language_model(
-        stack={"position_bias": RelativePositionBias(2, 8, 6, bidirectional=False)}
+        stack={"position_bias": RelativePositionBias(2, 8, max_distance=6, bidirectional=False)}
     ),
     "sinusoidal, window": lambda: language_model(
         sliding_window=2, stack={"positions": SinusoidalPositions()}
@@ -84,7 +84,7 @@ MODELS = {
     "relative, window, fixed cache": lambda: language_model(
         sliding_window=3,
         stack={
-            "position_bias": RelativePositionBias(2, 8, 6, bidirectional=False),
+            "position_bias": RelativePositionBias(2, 8, max_distance=6, bidirectional=False),
             "growing_cache": False,
         },
     ),

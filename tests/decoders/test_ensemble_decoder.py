@@ -37,7 +37,7 @@ ENCODED = {"encoder_outputs": outputs(), "encoder_mask": MASK}
 
 def recurrent(attention=True):
     cell = AttentionRNNCell(keras.layers.LSTMCell(6), BahdanauAttention(4) if attention else None)
-    return RNNDecoder(cell, keras.layers.Embedding(VOCABULARY_SIZE, 4), keras.layers.Dense(5))
+    return RNNDecoder(cell, keras.layers.Embedding(VOCABULARY_SIZE, 4), head=keras.layers.Dense(5))
 
 
 def transformer(vocabulary_size=VOCABULARY_SIZE, positions=None, bias=None, **arguments):
@@ -53,7 +53,7 @@ ENSEMBLES = {
         [recurrent(), transformer(positions=SinusoidalPositions())]
     ),
     "geometric, weighted": lambda: EnsembleDecoder(
-        [transformer(bias=AlibiBias(2)), recurrent()], [1, 2], "geometric"
+        [transformer(bias=AlibiBias(2)), recurrent()], [1, 2], average="geometric"
     ),
     "of two archives": lambda: EnsembleDecoder(
         [transformer(cache_block_size=2), transformer(cache_block_size=3, bias=AlibiBias(2))]
@@ -92,7 +92,7 @@ def test_searches_find_its_best_hypotheses(name):
 @pytest.mark.parametrize("member_weights", [None, [3, 0.5, 1.5]])
 def test_probabilities_are_the_mean(average, member_weights):
     members = [recurrent(), transformer(), transformer(bias=AlibiBias(2))]
-    ensemble = EnsembleDecoder(members, member_weights, average)
+    ensemble = EnsembleDecoder(members, member_weights, average=average)
     ensemble(TOKEN_IDS, **ENCODED)
     randomize(ensemble, scale=1.0)
     shares = np.array(member_weights or [1, 1, 1]) / np.sum(member_weights or [1, 1, 1])
@@ -112,7 +112,7 @@ def test_what_no_member_thinks_possible_stays_finite():
     head = keras.layers.Dense(VOCABULARY_SIZE)
     embedding = keras.layers.Embedding(VOCABULARY_SIZE, 8)
     ensemble = EnsembleDecoder(
-        [TransformerDecoder(TransformerDecoderBlock(2, 12), embedding, head, num_layers=1)]
+        [TransformerDecoder(TransformerDecoderBlock(2, 12), embedding, head=head, num_layers=1)]
     )
     ensemble(TOKEN_IDS, **ENCODED)
     head.bias.assign([0, 0, 0, 1000, 0])

@@ -45,7 +45,7 @@ def tied():
 
 def with_head(cell, **kwargs):
     embedding = keras.layers.Embedding(VOCABULARY_SIZE, 3)
-    return RNNDecoder(cell, embedding, keras.layers.Dense(VOCABULARY_SIZE), **kwargs)
+    return RNNDecoder(cell, embedding, head=keras.layers.Dense(VOCABULARY_SIZE), **kwargs)
 
 
 def attention_cell(cell=None, attention=None, **kwargs):
@@ -57,7 +57,7 @@ def attention_cell(cell=None, attention=None, **kwargs):
 DECODERS = {
     "bahdanau, tied": lambda: RNNDecoder(attention_cell(), tied()),
     "order of bahdanau's paper": lambda: with_head(
-        attention_cell(query="previous_state", input_feeding=False, attention_units=None)
+        attention_cell(query_from="previous_state", input_feeding=False, attention_units=None)
     ),
     "luong, copied state": lambda: with_head(
         attention_cell(keras.layers.LSTMCell(6), LuongAttention("general")), bridge="copy"
@@ -68,7 +68,7 @@ DECODERS = {
         bridge="zero",
     ),
     "several heads": lambda: with_head(
-        attention_cell(attention=MultiHeadAttention(2, 3), query="previous_state")
+        attention_cell(attention=MultiHeadAttention(2, 3), query_from="previous_state")
     ),
     "several heads, no input feeding": lambda: with_head(
         attention_cell(attention=MultiHeadAttention(2, 3, output_shape=5), input_feeding=False)
@@ -81,7 +81,7 @@ DECODERS = {
     ),
     "location": lambda: with_head(attention_cell(attention=LocationAttention(20))),
     "stack": lambda: with_head(
-        attention_cell([keras.layers.SimpleRNNCell(3), RNNCell(4)], query="previous_state")
+        attention_cell([keras.layers.SimpleRNNCell(3), RNNCell(4)], query_from="previous_state")
     ),
     "cell written by the user": lambda: with_head(attention_cell(MinimalCell(4))),
     "plain": lambda: RNNDecoder(keras.layers.GRUCell(6), tied()),
@@ -145,9 +145,9 @@ def test_is_a_good_layer():
 
 @pytest.mark.parametrize("head", [False, True])
 def test_logits_are_products_of_what_the_layer_gives(head):
-    parts = (keras.layers.Embedding(VOCABULARY_SIZE, 3), keras.layers.Dense(VOCABULARY_SIZE))
-    parts = parts if head else (tied(), None)
-    made = built(lambda: RNNDecoder(attention_cell(), *parts, bridge="zero"))
+    embedding = keras.layers.Embedding(VOCABULARY_SIZE, 3) if head else tied()
+    layer = keras.layers.Dense(VOCABULARY_SIZE) if head else None
+    made = built(lambda: RNNDecoder(attention_cell(), embedding, head=layer, bridge="zero"))
     embeddings, memory = numpy(made.embedding.embeddings), list(STATELESS.values())
     outputs = numpy(AttentionRNN(made.cell)(embeddings[TOKEN_IDS], *memory))
     kernel, bias = numpy([made.head.kernel, made.head.bias]) if head else (embeddings.T, 0)
@@ -212,7 +212,7 @@ def test_tied_weights_are_one_matrix():
 def test_the_head_can_be_any_layer():
     head = keras.Sequential([keras.layers.Dense(7, "relu"), keras.layers.Dense(VOCABULARY_SIZE)])
     decoder = built(
-        lambda: RNNDecoder(attention_cell(), keras.layers.Embedding(VOCABULARY_SIZE, 3), head)
+        lambda: RNNDecoder(attention_cell(), keras.layers.Embedding(VOCABULARY_SIZE, 3), head=head)
     )
     assert decoder(TOKEN_IDS, **ENCODED).shape == (3, 4, VOCABULARY_SIZE)
 
@@ -221,7 +221,7 @@ def test_the_head_can_be_any_layer():
 def test_sequences_of_numbers_are_sequences_too(input_feeding):
     """Real-valued inputs through a Dense "embedding", real-valued outputs from a Dense head."""
     cell = attention_cell(input_feeding=input_feeding)
-    decoder = RNNDecoder(cell, keras.layers.Dense(3), keras.layers.Dense(2))
+    decoder = RNNDecoder(cell, keras.layers.Dense(3), head=keras.layers.Dense(2))
     inputs = {"values": keras.Input((None, 2)), "memory": keras.Input((None, 4))}
     model = keras.Model(
         list(inputs.values()), decoder(inputs["values"], encoder_outputs=inputs["memory"])
@@ -236,7 +236,7 @@ def test_sequences_of_numbers_are_sequences_too(input_feeding):
 
 def test_coverage_of_a_sequence_of_numbers_counts_all_of_it():
     cell = attention_cell(attention=CoverageAttention(5))
-    decoder = RNNDecoder(cell, keras.layers.Dense(3), keras.layers.Dense(2), coverage_loss=1.0)
+    decoder = RNNDecoder(cell, keras.layers.Dense(3), head=keras.layers.Dense(2), coverage_loss=1.0)
     values, memory = np.zeros((3, 4, 2), "float32"), ENCODED["encoder_outputs"]
     _, weights = decoder(values, memory, return_attention_scores=True)
     expected = coverage_loss(weights, np.ones((3, 4), "bool"))

@@ -37,7 +37,7 @@ def decoder(num_heads=2, head=None, stack=None, **block):
     if head is not None:
         embedding = keras.layers.Embedding(VOCABULARY_SIZE, 8)
     block = TransformerDecoderBlock(num_heads, 12, **block)
-    return TransformerDecoder(block, embedding, head, num_layers=2, **(stack or {}))
+    return TransformerDecoder(block, embedding, head=head, num_layers=2, **(stack or {}))
 
 
 DECODERS = {
@@ -75,7 +75,7 @@ DECODERS = {
     "relative bias, rms, post-norm": lambda: decoder(
         normalization="rms",
         normalize_first=False,
-        stack={"position_bias": RelativePositionBias(2, 8, 6, bidirectional=False)},
+        stack={"position_bias": RelativePositionBias(2, 8, max_distance=6, bidirectional=False)},
     ),
     "window, alibi, archive": lambda: decoder(
         sliding_window=3, stack={"position_bias": AlibiBias(2), "cache_block_size": 2}

@@ -50,10 +50,10 @@ ENCODERS = {
     ),
     "rotary, rms": lambda: make({"normalization": "rms", "rotary": RotaryPositions()}),
     "alibi": lambda: make(position_bias=AlibiBias(2), scale_embedding=True),
-    "relative": lambda: make(position_bias=RelativePositionBias(2, 8, 6)),
+    "relative": lambda: make(position_bias=RelativePositionBias(2, 8, max_distance=6)),
     "alibi, blockwise": lambda: make({"flash_attention": True}, position_bias=AlibiBias(2)),
     "relative, blockwise": lambda: make(
-        {"flash_attention": True}, position_bias=RelativePositionBias(2, 8, 6)
+        {"flash_attention": True}, position_bias=RelativePositionBias(2, 8, max_distance=6)
     ),
 }
 
@@ -144,7 +144,7 @@ GOOD = {
     "learned, relative": lambda: make(
         {"use_bias": False},
         positions=LearnedPositions(5),
-        position_bias=RelativePositionBias(2, 4, 2),
+        position_bias=RelativePositionBias(2, 4, max_distance=2),
     ),
 }
 

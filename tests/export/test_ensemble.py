@@ -17,7 +17,14 @@ from tests.export.small_translator import SOURCE, make_translator
 def ensemble(translator, tokenizers):
     """Returns an ensemble of an RNN and a Transformer."""
     sizes = [each.vocabulary_size for each in tokenizers]
-    encoder, decoder = transformer_seq2seq(*sizes, 1, 2, 8, 16, share_embeddings=False)
+    encoder, decoder = transformer_seq2seq(
+        *sizes,
+        num_layers=1,
+        num_heads=2,
+        embedding_dim=8,
+        intermediate_dim=16,
+        share_embeddings=False,
+    )
     other = GenerationModel(
         encoder, BeamDecoder(decoder, beam_width=3, num_hypotheses=2, max_length=30)
     )

@@ -42,7 +42,9 @@ MODELS = {
     "encoder block": lambda: of_one(TransformerEncoderBlock(2, 16)),
     "decoder block": lambda: of_two(TransformerDecoderBlock(2, 16), attach_mask=True),
     "Transformer encoder": lambda: of_ids(
-        TransformerEncoder(TransformerEncoderBlock(2, 16), keras.layers.Embedding(9, 8), 1)
+        TransformerEncoder(
+            TransformerEncoderBlock(2, 16), keras.layers.Embedding(9, 8), num_layers=1
+        )
     ),
     "recurrent encoder": lambda: of_ids(
         RNNEncoder(keras.layers.LSTMCell(4), keras.layers.Embedding(9, 8))

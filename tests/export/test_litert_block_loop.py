@@ -25,7 +25,9 @@ LIMITS = {"max_length": STEPS, "relative_max_length": None}
 
 
 def transformer(**options):
-    return transformer_seq2seq(*SIZES, 2, 2, 8, 16, seed=1, **options)
+    return transformer_seq2seq(
+        *SIZES, num_layers=2, num_heads=2, embedding_dim=8, intermediate_dim=16, seed=1, **options
+    )
 
 
 PARTS = {

@@ -75,7 +75,15 @@ def decoder_parts(name):
     if isinstance(options, str):
         return mechanism_parts(options)
     if name.startswith("transformer"):
-        return transformer_seq2seq(*SIZES, 2, 2, 16, 32, seed=1, **options)
+        return transformer_seq2seq(
+            *SIZES,
+            num_layers=2,
+            num_heads=2,
+            embedding_dim=16,
+            intermediate_dim=32,
+            seed=1,
+            **options,
+        )
     return rnn_seq2seq(*SIZES, embedding_dim=8, units=8, seed=1, **options)
 
 
@@ -108,7 +116,15 @@ def test_litert_search_of_each_decoder(tmp_path, name):
 
 @pytest.mark.slow
 def test_litert_search_with_flash_attention(tmp_path):
-    encoder, decoder = transformer_seq2seq(*SIZES, 1, 2, 16, 32, dropout=0.0, seed=1)
+    encoder, decoder = transformer_seq2seq(
+        *SIZES,
+        num_layers=1,
+        num_heads=2,
+        embedding_dim=16,
+        intermediate_dim=32,
+        dropout=0.0,
+        seed=1,
+    )
     attentions = [each for each in flatten_layers([encoder]) if hasattr(each, "flash_attention")]
     for attention in attentions:
         attention.flash_attention = True
@@ -150,7 +166,7 @@ def test_litert_search_of_an_ensemble(tmp_path):
 def test_litert_search_of_images(tmp_path):
     encoder = TransformerEncoder(TransformerEncoderBlock(2, 8), PatchEmbedding(4, 8), num_layers=1)
     image = keras.Input((8, 8, 3), name="image")
-    model = GenerationModel(encoder, make_search(), image)
+    model = GenerationModel(encoder, make_search(), inputs=image)
     randomize(model, scale=0.7, seed=3)
     images = np.random.default_rng(0).random((200, 8, 8, 3), "float32")
     report = export_litert(model, tmp_path / "m.tflite", sample_inputs=images)

@@ -66,7 +66,9 @@ def make_search(vocabulary_size=20):
 def captioner(tokenizers):
     encoder = TransformerEncoder(TransformerEncoderBlock(2, 8), PatchEmbedding(4, 8), num_layers=1)
     image = keras.Input((8, 8, 3), name="image")
-    return randomize(GenerationModel(encoder, make_search(tokenizers[1].vocabulary_size), image))
+    return randomize(
+        GenerationModel(encoder, make_search(tokenizers[1].vocabulary_size), inputs=image)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +162,7 @@ def two_inputs():
         "features": keras.Input((None, 4), name="features"),
         "domain": keras.Input((1,), dtype="int32", name="domain"),
     }
-    return randomize(GenerationModel(TwoInputs(), make_search(), inputs))
+    return randomize(GenerationModel(TwoInputs(), make_search(), inputs=inputs))
 
 
 def test_onnx_file_of_two_inputs_reads_both_by_name(two_inputs, tmp_path):
@@ -271,7 +273,7 @@ def test_export_refuses_an_axis_that_the_model_should_fix(tmp_path):
         def call(self, features):
             return {"encoder_outputs": features + keras.ops.ones((16, 4))}
 
-    model = GenerationModel(FixedLength(), make_search(), inputs)
+    model = GenerationModel(FixedLength(), make_search(), inputs=inputs)
     with pytest.raises(ValueError, match=r"axis 1 of 'features'.*inputs=keras.Input\(shape"):
         export_onnx(model, tmp_path / "model.onnx")
 

@@ -65,7 +65,7 @@ def make_translator(tokenizers, rates):
     source, target = (each.vocabulary_size for each in tokenizers)
     encoder = RNNEncoder(layers.LSTMCell(8, **rates), layers.Embedding(source, 8))
     cell = AttentionRNNCell(layers.LSTMCell(8, **rates), BahdanauAttention(8))
-    decoder = RNNDecoder(cell, layers.Embedding(target, 8), layers.Dense(target))
+    decoder = RNNDecoder(cell, layers.Embedding(target, 8), head=layers.Dense(target))
     model = GenerationModel(encoder, BeamDecoder(decoder, beam_width=2, max_length=8))
     rng = np.random.default_rng(3)
     for weight in model.weights:

@@ -20,4 +20,6 @@ def small_forecaster(head=None, **arguments):
     cell = AttentionRNNCell(RNNCell(4), BahdanauAttention(3), attention_units=3)
     encoder = RNNEncoder(RNNCell(3), bidirectional=False)
     settings = {"num_past_covariates": 1, "num_future_covariates": 1, "lags": (4,), **arguments}
-    return AutoregressiveForecaster(cell, head or GaussianHead(2), encoder, HORIZON, **settings)
+    return AutoregressiveForecaster(
+        cell, head or GaussianHead(2), encoder=encoder, horizon=HORIZON, **settings
+    )

@@ -120,7 +120,11 @@ def test_scheduled_sampling_replaces_values_in_training(probability):
 def test_forecaster_without_attention_and_covariates():
     encoder = RNNEncoder(keras.layers.GRUCell(3))
     layer = AutoregressiveForecaster(
-        keras.layers.LSTMCell(4), GaussianHead(2), encoder, HORIZON, scaling="mean_abs"
+        keras.layers.LSTMCell(4),
+        GaussianHead(2),
+        encoder=encoder,
+        horizon=HORIZON,
+        scaling="mean_abs",
     )
     assert tuple(layer(PAST["past_targets"], FUTURE).shape) == (4, HORIZON, 2, 4)
 
@@ -129,7 +133,7 @@ def test_forecaster_with_a_transformer_encoder():
     block, positions = TransformerEncoderBlock(2, 8), SinusoidalPositions()
     encoder = TransformerEncoder(block, keras.layers.Dense(4), num_layers=1, positions=positions)
     cell = AttentionRNNCell(RNNCell(4), BahdanauAttention(3))
-    layer = AutoregressiveForecaster(cell, GaussianHead(2), encoder, HORIZON)
+    layer = AutoregressiveForecaster(cell, GaussianHead(2), encoder=encoder, horizon=HORIZON)
     past = PAST["past_targets"].copy()
     past[0, 2] = np.nan
     parameters, weights = layer(past, FUTURE, return_attention_scores=True)

@@ -250,6 +250,6 @@ def test_no_block_of_a_decoder_reads_a_mask_of_the_targets():
     """A step knows nothing of padding; teacher forcing computes the same."""
     block = TransformerDecoderBlock(2, 5)
     embedding, head = keras.layers.Dense(4), keras.layers.Dense(5)
-    decoder = TransformerDecoder(block, embedding, head, num_layers=2)
+    decoder = TransformerDecoder(block, embedding, head=head, num_layers=2)
     targets = AttachMask()(VALUE, mask=np.array([[True, False, True, False, True]] * 3))
     assert_close(numpy(decoder(targets, VALUE)), numpy(decoder(VALUE, VALUE)))

@@ -23,7 +23,16 @@ def recurrent(seed=1, source=10, target=11, **search):
 
 
 def transformer(seed=2, heads=2, **search):
-    pair = transformer_seq2seq(10, 11, 1, heads, 8, 12, share_embeddings=False, seed=seed)
+    pair = transformer_seq2seq(
+        10,
+        11,
+        num_layers=1,
+        num_heads=heads,
+        embedding_dim=8,
+        intermediate_dim=12,
+        share_embeddings=False,
+        seed=seed,
+    )
     return translator(*pair, seed, **search)
 
 
@@ -64,7 +73,7 @@ def test_the_models_choose_together():
 
 def test_it_shares_the_weights_and_can_be_saved(tmp_path):
     models = [recurrent(), transformer(), transformer(3)]
-    ensemble = ensemble_model(models, [1, 2, 3], "geometric")
+    ensemble = ensemble_model(models, [1, 2, 3], average="geometric")
     own = {id(weight) for model in models for weight in model.weights}
     assert {id(weight) for weight in ensemble.weights} == own
     ensemble.save(tmp_path / "ensemble.keras")

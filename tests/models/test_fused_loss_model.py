@@ -39,7 +39,9 @@ def dense():
 def language_model(make=tied, **kwargs):
     """Token ids to logits."""
     block = keras_attn.TransformerDecoderBlock(2, 16, cross_attention=False)
-    decoder = keras_attn.CausalLanguageModel(block, *make(), num_layers=1, **kwargs)
+    embedding, *head = make()
+    kwargs |= {"head": head[0]} if head else {}
+    decoder = keras_attn.CausalLanguageModel(block, embedding, num_layers=1, **kwargs)
     return keras_attn.TrainingModel(None, decoder)
 
 

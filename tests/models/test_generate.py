@@ -166,7 +166,7 @@ def test_details_have_the_fields_of_the_runtime():
 def test_generate_describes_images_and_shows_its_progress(capsys):
     encoder = TransformerEncoder(TransformerEncoderBlock(2, 8), PatchEmbedding(4, 4), num_layers=1)
     search = GreedyDecoder(MeanDecoder(), max_length=3)
-    model = GenerationModel(encoder, search, keras.Input((8, 8, 3), name="image"))
+    model = GenerationModel(encoder, search, inputs=keras.Input((8, 8, 3), name="image"))
     images = np.random.default_rng(1).normal(size=(3, 8, 8, 3)).astype("float32")
     results = numpy(model(images))
     pairs = zip(results["token_ids"][:, 0], results["lengths"][:, 0], strict=True)

@@ -82,9 +82,9 @@ def language_model():
 )
 def test_models_of_any_inputs_are_trained_saved_loaded_and_cloned(make, tmp_path):
     encoder, decoder, inputs, source = make()
-    trainer = TrainingModel(encoder, decoder, inputs)
+    trainer = TrainingModel(encoder, decoder, inputs=inputs)
     search = GreedyDecoder(decoder, max_length=2, relative_max_length=None)
-    model = GenerationModel(encoder, search, inputs)
+    model = GenerationModel(encoder, search, inputs=inputs)
     assert trainer.encoder is model.encoder is encoder
     assert trainer.decoder is model.decoder is decoder and model.search is search
     assert {id(weight) for weight in trainer.weights} == {id(weight) for weight in model.weights}

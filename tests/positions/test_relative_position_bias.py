@@ -31,7 +31,9 @@ SETTINGS = [
 
 
 def built(num_buckets=32, max_distance=128, bidirectional=True):
-    layer = RelativePositionBias(3, num_buckets, max_distance, bidirectional)
+    layer = RelativePositionBias(
+        3, num_buckets, max_distance=max_distance, bidirectional=bidirectional
+    )
     layer(QUERY_POSITIONS, KEY_POSITIONS)
     return randomize(layer)
 
@@ -79,7 +81,9 @@ def test_equals_the_equation(settings):
 @pytest.mark.parametrize("bidirectional", [True, False])
 def test_is_a_good_layer(bidirectional):
     def make_layer():
-        return RelativePositionBias(3, 8, 20, bidirectional, embeddings_initializer="zeros")
+        return RelativePositionBias(
+            3, 8, max_distance=20, bidirectional=bidirectional, embeddings_initializer="zeros"
+        )
 
     check_layer(make_layer, {"query_positions": QUERY_POSITIONS, "key_positions": KEY_POSITIONS})
 
@@ -108,7 +112,7 @@ def test_too_few_buckets_are_refused(num_buckets, bidirectional):
 @pytest.mark.parametrize(("max_distance", "bidirectional"), [(8, True), (16, False)])
 def test_a_max_distance_without_room_to_grow_is_refused(max_distance, bidirectional):
     with pytest.raises(ValueError, match=f"Received: max_distance={max_distance}, num_buckets=32"):
-        RelativePositionBias(2, 32, max_distance, bidirectional)
+        RelativePositionBias(2, 32, max_distance=max_distance, bidirectional=bidirectional)
 
 
 def test_positions_of_another_rank_are_refused():

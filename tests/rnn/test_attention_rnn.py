@@ -84,7 +84,7 @@ def expected_run(layer, b, initial_state, vector_layer=None):
         top,
         attend,
         MEMORY.shape[-1],
-        layer.cell.query,
+        layer.cell.query_from,
         layer.cell.input_feeding,
         vector_layer,
     )
@@ -95,7 +95,7 @@ def expected_run(layer, b, initial_state, vector_layer=None):
     "cell", all_slow_but(*CELLS, cases=CELLS, on_jax=["lstm", "rnn cell with outputs", "stack"])
 )
 def test_equals_the_equations_for_any_cell(cell, query, input_feeding):
-    layer = make_layer(cell, query=query, input_feeding=input_feeding, return_state=True)
+    layer = make_layer(cell, query_from=query, input_feeding=input_feeding, return_state=True)
     state = random_state(layer)
     outputs, weights, last = numpy(
         layer(
@@ -118,7 +118,7 @@ def test_equals_the_equations_for_any_cell(cell, query, input_feeding):
 @pytest.mark.parametrize(("query", "input_feeding"), ORDERS)
 def test_equals_the_equations_with_an_attention_vector(query, input_feeding, activation):
     layer = make_layer(
-        query=query,
+        query_from=query,
         input_feeding=input_feeding,
         attention_units=8,
         attention_activation=activation,
@@ -147,7 +147,7 @@ def test_is_a_good_layer(cell, query, input_feeding):
             AttentionRNNCell(
                 CELLS[cell](),
                 LuongAttention("concat", units=6),
-                query=query,
+                query_from=query,
                 input_feeding=input_feeding,
                 attention_units=4,
             )
@@ -192,7 +192,10 @@ def test_a_cell_with_a_fused_kernel_runs_in_it(cell, kind):
 def test_only_what_needs_the_step_before_is_a_loop():
     requires_time_loop = {
         order: AttentionRNNCell(
-            keras.layers.GRUCell(5), BahdanauAttention(6), query=order[0], input_feeding=order[1]
+            keras.layers.GRUCell(5),
+            BahdanauAttention(6),
+            query_from=order[0],
+            input_feeding=order[1],
         ).requires_time_loop
         for order in ORDERS
     }
@@ -256,7 +259,7 @@ COMPOSED = {
 
 def composed_layer(names, **kwargs):
     cell = AttentionRNNCell(
-        keras.layers.GRUCell(5), BahdanauAttention(6), query=COMPOSED[names], **kwargs
+        keras.layers.GRUCell(5), BahdanauAttention(6), query_from=COMPOSED[names], **kwargs
     )
     layer = AttentionRNN(cell)
     layer(INPUTS, MEMORY, query_features=FEATURES)
@@ -310,7 +313,7 @@ def test_a_composed_query_is_a_good_layer():
             AttentionRNNCell(
                 keras.layers.LSTMCell(5),
                 LuongAttention("concat", units=6),
-                query=["cell_output", "context", "features"],
+                query_from=["cell_output", "context", "features"],
             )
         ),
         {
@@ -344,7 +347,7 @@ def test_features_must_be_given_to_a_built_layer_too():
 
 def test_features_must_be_given():
     cell = AttentionRNNCell(
-        keras.layers.GRUCell(5), BahdanauAttention(6), query=("cell_output", "features")
+        keras.layers.GRUCell(5), BahdanauAttention(6), query_from=("cell_output", "features")
     )
     with pytest.raises(ValueError, match="Expected query_features .*query_features=None"):
         AttentionRNN(cell)(INPUTS, MEMORY)
@@ -354,7 +357,7 @@ def test_a_context_in_the_query_must_have_a_size_of_its_own():
     def make(**kwargs):
         attention = MultiHeadAttention(2, 3, **kwargs)
         cell = AttentionRNNCell(
-            keras.layers.GRUCell(5), attention, query=("cell_output", "context")
+            keras.layers.GRUCell(5), attention, query_from=("cell_output", "context")
         )
         return AttentionRNN(cell)
 
@@ -383,7 +386,7 @@ DROPOUT_CELLS = {
 )
 def test_cells_with_dropout_are_trained_in_the_graph(cell, query, input_feeding):
     cell = AttentionRNNCell(
-        DROPOUT_CELLS[cell](), BahdanauAttention(6), query=query, input_feeding=input_feeding
+        DROPOUT_CELLS[cell](), BahdanauAttention(6), query_from=query, input_feeding=input_feeding
     )
     inputs = [keras.Input((None, 3)), keras.Input((None, 7))]
     model = keras.Model(inputs, AttentionRNN(cell)(*inputs))
@@ -459,14 +462,14 @@ def test_attention_scores_need_attention():
 
 
 def test_the_order_of_the_query_is_checked():
-    with pytest.raises(ValueError, match="query to be one or .* Received: query='state'"):
-        AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6), query="state")
+    with pytest.raises(ValueError, match="query_from to be one or .* Received: query_from='state'"):
+        AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6), query_from="state")
 
 
 @pytest.mark.parametrize("query", [(), ("cell_output", "cell_output"), ("inputs", "state")])
 def test_the_parts_of_the_query_are_checked(query):
-    with pytest.raises(ValueError, match="query to be one or several of"):
-        AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6), query=query)
+    with pytest.raises(ValueError, match="query_from to be one or several of"):
+        AttentionRNNCell(keras.layers.GRUCell(5), BahdanauAttention(6), query_from=query)
 
 
 @pytest.mark.parametrize("units", [0, -1, 2.0])
@@ -489,7 +492,7 @@ def test_the_implicit_mask_of_the_memory_counts():
 @pytest.mark.parametrize("input_feeding", [False, True])
 def test_weights_of_several_heads_are_averaged(input_feeding):
     attention = MultiHeadAttention(2, 3, name="attention")
-    cell = AttentionRNNCell(keras.layers.GRUCell(5), attention, input_feeding)
+    cell = AttentionRNNCell(keras.layers.GRUCell(5), attention, input_feeding=input_feeding)
     layer = AttentionRNN(cell)
     outputs, weights = layer(INPUTS, MEMORY, MASK, return_attention_scores=True)
     hidden, context = numpy(outputs)[..., :5], numpy(outputs)[..., 5:]

@@ -52,7 +52,7 @@ def test_context_gate_multiplies_the_context_by_a_function_of_the_query(all_at_o
 
 
 def test_context_gate_sees_the_previous_state_as_in_xu_et_al():
-    gated, plain, kernel, bias = gated_and_plain(query="previous_state", input_feeding=False)
+    gated, plain, kernel, bias = gated_and_plain(query_from="previous_state", input_feeding=False)
     memory = gated.cell.prepare_memory(MEMORY)
     previous = GENERATOR.normal(size=(2, 4)).astype("float32")
     state = gated.cell.get_initial_state(2, previous, memory)

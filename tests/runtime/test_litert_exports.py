@@ -36,7 +36,9 @@ def recurrent_translator():
 
 
 def transformer_translator(search_class=BeamDecoder, **options):
-    encoder, decoder = transformer_seq2seq(40, 41, 2, 2, 16, 32, seed=1)
+    encoder, decoder = transformer_seq2seq(
+        40, 41, num_layers=2, num_heads=2, embedding_dim=16, intermediate_dim=32, seed=1
+    )
     return GenerationModel(encoder, search_class(decoder, **(options or BEAM)))
 
 
@@ -101,7 +103,7 @@ def test_litert_samples_equal_those_of_onnx(open_both, batch_size):
 @pytest.mark.slow
 def test_litert_captions_equal_those_of_onnx(open_both):
     encoder = TransformerEncoder(TransformerEncoderBlock(2, 8), PatchEmbedding(4, 8), num_layers=1)
-    model = GenerationModel(encoder, make_search(), keras.Input((8, 8, 3), name="image"))
+    model = GenerationModel(encoder, make_search(), inputs=keras.Input((8, 8, 3), name="image"))
     both = open_both(model)
     assert_equal(*(each.generate({"image": IMAGES}, num_hypotheses=2) for each in both))
     rows = [{"image": image} for image in itertools.chain(IMAGES, IMAGES)]

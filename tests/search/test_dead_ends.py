@@ -322,7 +322,7 @@ def test_dead_ends_of_an_ensemble():
     members = []
     for _ in range(2):
         cell = AttentionRNNCell(keras.layers.GRUCell(4), BahdanauAttention(4))
-        members.append(RNNDecoder(cell, keras.layers.Embedding(6, 4), keras.layers.Dense(6)))
+        members.append(RNNDecoder(cell, keras.layers.Embedding(6, 4), head=keras.layers.Dense(6)))
     outputs = np.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")
     ensemble = EnsembleDecoder(members)
     results = numpy(GreedyDecoder(ensemble, **SETTINGS, **NO_REPEAT)(outputs))

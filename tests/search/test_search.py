@@ -147,7 +147,9 @@ def test_in_a_function_with_unknown_sizes(translator):
     "make",
     [
         lambda: rnn_seq2seq(10, 11, units=8, embedding_dim=8, seed=0),
-        lambda: transformer_seq2seq(10, 11, 1, 2, 8, 16, seed=0),
+        lambda: transformer_seq2seq(
+            10, 11, num_layers=1, num_heads=2, embedding_dim=8, intermediate_dim=16, seed=0
+        ),
     ],
     ids=["rnn", "transformer"],
 )
@@ -371,7 +373,7 @@ def test_the_implicit_mask_of_the_memory_counts():
         RNNDecoder(
             AttentionRNNCell(keras.layers.GRUCell(4), BahdanauAttention(4)),
             keras.layers.Embedding(7, 4),
-            keras.layers.Dense(7),
+            head=keras.layers.Dense(7),
         ),
         TransformerDecoder(
             TransformerDecoderBlock(2, 8), keras.layers.ReversibleEmbedding(7, 4), num_layers=1

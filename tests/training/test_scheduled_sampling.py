@@ -65,7 +65,7 @@ def make_decoder_of_a_user():
 
 def shown(token_ids, probability, num_passes=1):
     """Returns the input of a decoder in training."""
-    sampling = ScheduledSampling(Successor(), probability, num_passes, seed=1)
+    sampling = ScheduledSampling(Successor(), probability, num_passes=num_passes, seed=1)
     logits = sampling(token_ids, np.zeros((len(token_ids), 1), "float32"), training=True)
     return (np.argmax(numpy(logits), -1) - 1) % TOKENS
 
@@ -119,7 +119,16 @@ def test_a_schedule_is_asked_for_each_step_of_training():
     [
         lambda: rnn_seq2seq(20, 30, units=8, embedding_dim=8, seed=1),
         pytest.param(
-            lambda: transformer_seq2seq(20, 30, 1, 2, 8, 16, dropout=0.0, seed=1),
+            lambda: transformer_seq2seq(
+                20,
+                30,
+                num_layers=1,
+                num_heads=2,
+                embedding_dim=8,
+                intermediate_dim=16,
+                dropout=0.0,
+                seed=1,
+            ),
             marks=pytest.mark.slow,
         ),
     ],

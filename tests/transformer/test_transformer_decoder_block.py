@@ -118,7 +118,7 @@ STEPS = {
     "alibi": ({}, lambda: AlibiBias(2)),
     "relative bias, window": (
         {"sliding_window": 3},
-        lambda: RelativePositionBias(2, 8, 6, bidirectional=False),
+        lambda: RelativePositionBias(2, 8, max_distance=6, bidirectional=False),
     ),
     "no cross-attention": ({"cross_attention": False}, None),
     "blockwise": ({"flash_attention": True}, None),

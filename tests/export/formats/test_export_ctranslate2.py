@@ -12,7 +12,9 @@ from keras_attn.export._formats.ctranslate2_vocabulary import special_tokens, vo
 
 @pytest.fixture
 def model():
-    encoder, decoder = keras_attn.transformer_seq2seq(20, 30, 1, 2, 8, 16, seed=0)
+    encoder, decoder = keras_attn.transformer_seq2seq(
+        20, 30, num_layers=1, num_heads=2, embedding_dim=8, intermediate_dim=16, seed=0
+    )
     return keras_attn.GenerationModel(encoder, keras_attn.BeamDecoder(decoder, max_length=5))
 
 

@@ -46,7 +46,9 @@ def streaming(paths):
 
 
 def transformer(search_class, **options):
-    encoder, decoder = transformer_seq2seq(20, 20, 1, 2, 8, 16, seed=1)
+    encoder, decoder = transformer_seq2seq(
+        20, 20, num_layers=1, num_heads=2, embedding_dim=8, intermediate_dim=16, seed=1
+    )
     model = GenerationModel(encoder, search_class(decoder, **options))
     randomize(model, scale=0.7, seed=3)
     return model

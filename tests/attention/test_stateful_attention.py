@@ -10,12 +10,12 @@ from keras_attn import (
     AttentionRNNCell,
     BahdanauAttention,
     CoverageAttention,
-    FeedbackAttention,
     LocalAttention,
     LocationSensitiveAttention,
     LuongAttention,
     MonotonicAttention,
     RNNDecoder,
+    StatefulAttention,
 )
 from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import oracles
@@ -212,7 +212,7 @@ def test_gradients_equal_finite_differences(name):
 def make_decoder(name, units=4):
     attention = MECHANISMS[name]()
     cell = AttentionRNNCell(keras.layers.GRUCell(units), attention, input_feeding=False)
-    return RNNDecoder(cell, keras.layers.Embedding(7, 3), keras.layers.Dense(7), bridge="zero")
+    return RNNDecoder(cell, keras.layers.Embedding(7, 3), head=keras.layers.Dense(7), bridge="zero")
 
 
 def test_is_a_good_decoder(name):
@@ -229,7 +229,9 @@ SEARCHED = ["location-sensitive", "monotonic, hard", "local, monotonic"]
 def test_is_searched_with(name):
     def make():
         cell = AttentionRNNCell(keras.layers.GRUCell(4), MECHANISMS[name](), attention_units=4)
-        return RNNDecoder(cell, keras.layers.Embedding(5, 3), keras.layers.Dense(5), bridge="zero")
+        return RNNDecoder(
+            cell, keras.layers.Embedding(5, 3), head=keras.layers.Dense(5), bridge="zero"
+        )
 
     check_search(make, {"encoder_outputs": VALUE, "encoder_mask": MASK})
 
@@ -313,7 +315,7 @@ def test_bad_arguments_are_refused(make, message):
 
 
 def test_what_must_be_overridden():
-    class Unfinished(FeedbackAttention):
+    class Unfinished(StatefulAttention):
         pass
 
     with pytest.raises(NotImplementedError, match="Unfinished must override `initial_state`"):

@@ -11,7 +11,7 @@ from keras_attn._types import Tensor, TensorDict
 
 
 @fill_docstring(AttentionMechanism)
-class FeedbackAttention(AttentionMechanism):
+class StatefulAttention(AttentionMechanism):
     """Base class for attention mechanisms whose weights depend on weights in previous steps.
 
         a_t, state_t = attend_once(q_t, memory, state_{t-1})
@@ -46,7 +46,7 @@ class FeedbackAttention(AttentionMechanism):
 
     >>> import numpy as np
     >>> from keras_attn import masks
-    >>> class VisitOnce(FeedbackAttention):
+    >>> class VisitOnce(StatefulAttention):
     ...     def initial_state(self, memory, rows, max_steps=None):
     ...         return {"visited": ops.zeros((rows, ops.shape(memory["values"])[1]))}
     ...     def attend_once(self, query, memory, state):

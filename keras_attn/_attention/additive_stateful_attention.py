@@ -2,15 +2,15 @@ from typing import Any
 
 from keras import ops
 
-from keras_attn._attention.feedback_attention import FeedbackAttention
 from keras_attn._attention.probability_functions import PROBABILITY_FUNCTIONS
+from keras_attn._attention.stateful_attention import StatefulAttention
 from keras_attn._backend.float64 import tanh
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._types import Tensor, TensorDict
 from keras_attn.masks import wide_dtype
 
 
-class AdditiveFeedbackAttention(FeedbackAttention):
+class AdditiveStatefulAttention(StatefulAttention):
     """Base class for additive attention with features of previous attention weights.
 
         e_ts = v . tanh(W_q q_t + W_k k_s + f_ts + b)
