@@ -112,7 +112,7 @@ def dot(form, args):
 
     from keras_attn._attention.blockwise_dot_product import blockwise_dot_product
     from keras_attn._attention.scaled_dot_product import scaled_dot_product
-    from keras_attn.masks import causal_mask
+    from keras_attn._masks import causal_mask
 
     def attend(query, keys, values):
         query = query * args.head_dim**-0.5

@@ -8,8 +8,8 @@ from keras_attn._backend.sequential_loops import (
     map_sequentially,
     scan_sequentially,
 )
+from keras_attn._masks import wide_dtype
 from keras_attn._types import Tensor
-from keras_attn.masks import wide_dtype
 
 
 def additive_score(

@@ -6,8 +6,8 @@ from keras_attn._attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn._attention.stateful_attention import StatefulAttention
 from keras_attn._backend.float64 import tanh
 from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn._masks import wide_dtype
 from keras_attn._types import Tensor, TensorDict
-from keras_attn.masks import wide_dtype
 
 
 class AdditiveStatefulAttention(StatefulAttention):

@@ -3,7 +3,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._attention.attention_recorder import record
 from keras_attn._attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn._attention.probability_functions import PROBABILITY_FUNCTIONS

@@ -1,6 +1,6 @@
 from keras import ops
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn._types import Mask, PositionBias, Tensor
 

@@ -17,8 +17,8 @@ from keras_attn._backend.sequential_loops import (
     map_sequentially,
     scan_sequentially,
 )
+from keras_attn._masks import both, position_mask, wide_dtype
 from keras_attn._types import Mask, Tensor
-from keras_attn.masks import both, position_mask, wide_dtype
 
 
 def blockwise_dot_product(

@@ -3,9 +3,9 @@ import dataclasses
 from keras import ops
 
 from keras_attn._decoding_state import growing_buffer, kv_cache
+from keras_attn._masks import both, position_mask
 from keras_attn._positions.position_range import position_range
 from keras_attn._types import Tensor, TensorDict
-from keras_attn.masks import both, position_mask
 
 
 @dataclasses.dataclass(frozen=True)

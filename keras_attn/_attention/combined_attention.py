@@ -4,7 +4,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn._backend.float64 import tanh
 from keras_attn._layer.argument_checks import (

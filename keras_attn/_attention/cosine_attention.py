@@ -6,8 +6,8 @@ from keras import ops
 from keras_attn._attention.attention_mechanism import AttentionMechanism, check_same_size
 from keras_attn._layer.argument_checks import check_positive_number
 from keras_attn._layer.fill_docstring import fill_docstring
+from keras_attn._masks import wide_dtype
 from keras_attn._types import Tensor
-from keras_attn.masks import wide_dtype
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

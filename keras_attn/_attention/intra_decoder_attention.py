@@ -3,7 +3,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._attention.attention_mechanism import AttentionMechanism
 from keras_attn._attention.attention_steps import AttentionSteps, attention_spec
 from keras_attn._attention.local_attention import check_scores_pairs

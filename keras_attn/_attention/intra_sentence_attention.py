@@ -3,7 +3,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._attention.weighted_average import WeightedAverage
 from keras_attn._backend.gather import gather_rows
 from keras_attn._layer.argument_checks import check_positive_integer, check_second_input

@@ -16,9 +16,9 @@ from keras_attn._layer.argument_checks import (
 )
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.fill_docstring import fill_docstring
+from keras_attn._masks import wide_dtype
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor, TensorDict
-from keras_attn.masks import wide_dtype
 
 MODES = ("parallel", "recursive", "hard")
 LEAST_PROBABILITY = 1e-10

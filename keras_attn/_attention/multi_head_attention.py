@@ -4,7 +4,7 @@ from typing import Any, Self, cast
 import keras
 from keras import ops
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._attention.attention_axes import AttentionAxes, check_axes
 from keras_attn._attention.attention_recorder import record
 from keras_attn._attention.attention_steps import AttentionSteps, attention_spec

@@ -6,8 +6,8 @@ import keras
 from keras import ops
 
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._masks import finite_scores, wide_dtype
 from keras_attn._types import PositionBias, Tensor, TensorLike
-from keras_attn.masks import finite_scores, wide_dtype
 
 
 def check_position_bias(position_bias: PositionBias | None) -> None:

@@ -10,8 +10,8 @@ import math
 
 from keras import ops
 
+from keras_attn._masks import apply_mask, masked_softmax
 from keras_attn._types import Tensor
-from keras_attn.masks import apply_mask, masked_softmax
 
 
 def masked_sparsemax(scores: Tensor, mask: Tensor) -> Tensor:

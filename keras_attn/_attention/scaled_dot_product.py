@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from keras import ops
 
+from keras_attn._masks import masked_softmax, wide_dtype
 from keras_attn._types import Tensor
-from keras_attn.masks import masked_softmax, wide_dtype
 
 
 def scaled_dot_product(

@@ -3,7 +3,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._attention.weighted_average import WeightedAverage
 from keras_attn._layer.argument_checks import check_layers, check_same_batch, check_second_input
 from keras_attn._layer.attach_mask import AttachMask

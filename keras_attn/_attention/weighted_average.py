@@ -3,8 +3,8 @@ from keras import ops
 
 from keras_attn._attention.attention_recorder import record
 from keras_attn._layer.layer import Layer
+from keras_attn._masks import masked_softmax
 from keras_attn._types import Mask, Tensor
-from keras_attn.masks import masked_softmax
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -3,7 +3,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._attention.cache_view import CacheView
 from keras_attn._backend.integers import sum_int32
 from keras_attn._decoders.transformer_token_decoder import TransformerTokenDecoder

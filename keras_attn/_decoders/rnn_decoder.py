@@ -16,12 +16,12 @@ from keras_attn._layer.argument_checks import (
     check_token_ids,
 )
 from keras_attn._layer.ensure_built import ensure_built
+from keras_attn._masks import join, padding_mask
 from keras_attn._rnn.attention_rnn import AttentionRNN
 from keras_attn._rnn.cell_states import state_sizes
 from keras_attn._rnn.state_bridge import StateBridge
 from keras_attn._serialization.shared_layers import serialize_shared
 from keras_attn._types import Masks, StaticShape, Tensor, TensorDict
-from keras_attn.masks import join, padding_mask
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

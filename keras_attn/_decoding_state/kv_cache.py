@@ -17,8 +17,8 @@ from typing import Any
 from keras import ops
 
 from keras_attn._decoding_state import growing_buffer
+from keras_attn._masks import MASKED_SCORE, scores_of_mask
 from keras_attn._types import Tensor, TensorDict
-from keras_attn.masks import MASKED_SCORE, scores_of_mask
 
 
 def new_cache(

@@ -2,7 +2,7 @@ from typing import Any
 
 import keras
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._layer.argument_checks import (
     check_optional_token_ids,
     check_token_ids,

@@ -3,7 +3,7 @@ from typing import Any, Self
 import keras
 from keras import ops, tree
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._layer.argument_checks import (
     check_cell,

@@ -3,7 +3,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._layer.argument_checks import (
     check_layers,
     check_optional_token_ids,

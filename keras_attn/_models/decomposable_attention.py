@@ -11,9 +11,9 @@ from keras_attn._layer.argument_checks import (
     check_dropout,
     check_positive_integer,
 )
+from keras_attn._masks import padding_mask
 from keras_attn._models.functional_model import functional_model
 from keras_attn._types import Tensor
-from keras_attn.masks import padding_mask
 
 
 @accepts_numpy_numbers

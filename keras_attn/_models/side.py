@@ -5,9 +5,9 @@ import keras
 
 from keras_attn._encoders.prompt_encoder import PromptEncoder
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._masks import END_OF_ROW
 from keras_attn._search.search import Search
 from keras_attn._types import TokenizerLike
-from keras_attn.masks import END_OF_ROW
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,8 +3,8 @@ from typing import Any
 import keras
 
 from keras_attn._layer.layer import Layer
+from keras_attn._masks import join, masked_mean
 from keras_attn._types import Mask, StaticShape, Tensor
-from keras_attn.masks import join, masked_mean
 
 POOLINGS = ("mean", "first")
 

@@ -7,9 +7,9 @@ from keras import ops
 
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.layer import Layer
+from keras_attn._masks import wide_dtype
 from keras_attn._positions.position_range import check_position_shapes
 from keras_attn._types import StaticShape, Tensor
-from keras_attn.masks import wide_dtype
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

@@ -7,10 +7,10 @@ from keras import ops
 from keras_attn._backend.float64 import cos, sin
 from keras_attn._layer.argument_checks import check_positive_number
 from keras_attn._layer.layer import Layer
+from keras_attn._masks import wide_dtype
 from keras_attn._positions.position_range import position_range
 from keras_attn._positions.rotary_scaling import RotaryScaling
 from keras_attn._types import StaticShape, Tensor
-from keras_attn.masks import wide_dtype
 
 
 @keras.saving.register_keras_serializable(package="keras_attn")

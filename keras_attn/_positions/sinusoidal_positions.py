@@ -10,9 +10,9 @@ from keras_attn._layer.argument_checks import (
     check_sequence_shape,
 )
 from keras_attn._layer.layer import Layer
+from keras_attn._masks import wide_dtype
 from keras_attn._positions.position_range import check_offset, position_range
 from keras_attn._types import StaticShape, Tensor
-from keras_attn.masks import wide_dtype
 
 LAYOUTS = ("interleaved", "halves", "marian")
 

@@ -6,9 +6,9 @@ from keras import ops, tree
 from keras_attn._backend.float64 import tanh
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._masks import join, masked_mean
 from keras_attn._serialization.plain_lists import plain_lists
 from keras_attn._types import Mask, StaticShape, Tensor
-from keras_attn.masks import join, masked_mean
 
 MODES = ("copy", "dense", "zero")
 

@@ -7,9 +7,9 @@ from keras import ops
 
 from keras_attn._backend import gather
 from keras_attn._layer.argument_checks import check_integers, known_values
+from keras_attn._masks import END_OF_ROW, embeddable_ids, padding_mask
 from keras_attn._search.rows_or_one import check_rows_or_one
 from keras_attn._types import Tensor, TensorDict
-from keras_attn.masks import END_OF_ROW, embeddable_ids, padding_mask
 
 
 def check_prefix(prefix_ids: Tensor, pad_token_id: int, vocabulary_size: int | None) -> None:

@@ -17,12 +17,12 @@ from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
 from keras_attn._layer.low_rank_settings import LORA
+from keras_attn._masks import broadcast_batch, join
 from keras_attn._search import logits, prefix
 from keras_attn._search.loop import run_search
 from keras_attn._search.repetition import forbid_repeated_ngrams, penalize_repetition
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, TensorLike
-from keras_attn.masks import broadcast_batch, join
 from keras_attn_checks.number_types import is_number
 from keras_attn_checks.options import checked_options, list_options
 from keras_attn_checks.search_names import other_name_hint

@@ -2,7 +2,7 @@ from typing import Any, cast
 
 import keras
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._attention.cache_view import CacheView
 from keras_attn._layer.argument_checks import check_same_batch, check_second_input
 from keras_attn._layer.ensure_built import ensure_built

@@ -2,7 +2,7 @@ from typing import Any, Self
 
 import keras
 
-from keras_attn import masks
+from keras_attn import _masks as masks
 from keras_attn._attention.multi_head_attention import MultiHeadAttention
 from keras_attn._attention.position_bias import check_position_bias
 from keras_attn._drop_ins.dropout import Dropout

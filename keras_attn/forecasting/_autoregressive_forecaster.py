@@ -17,6 +17,7 @@ from keras_attn._layer.argument_checks import (
 )
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._masks import join
 from keras_attn._rnn.attention_rnn import AttentionRNN
 from keras_attn._rnn.cell_states import state_sizes
 from keras_attn._rnn.state_bridge import StateBridge
@@ -30,7 +31,6 @@ from keras_attn.forecasting._series_scale import (
     scale_covariates,
     series_scale,
 )
-from keras_attn.masks import join
 from keras_attn_checks.number_types import is_integer, is_number
 
 

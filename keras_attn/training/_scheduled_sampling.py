@@ -8,10 +8,10 @@ from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn._layer.argument_checks import check_positive_integer, check_seed, check_token_ids
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
+from keras_attn._masks import join
 from keras_attn._random.draw_index import draw_index
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
-from keras_attn.masks import join
 from keras_attn_checks.number_types import is_number
 
 

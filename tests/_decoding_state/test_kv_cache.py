@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn._decoding_state import kv_cache
-from keras_attn.masks import MASKED_SCORE
+from keras_attn._masks import MASKED_SCORE
 from tests.contracts import assert_identical, numpy
 
 GENERATOR = np.random.default_rng(0)

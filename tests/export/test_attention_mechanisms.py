@@ -22,8 +22,8 @@ from keras_attn import (
     RNNEncoder,
     ScaledDotProductAttention,
 )
+from keras_attn._masks import padding_mask
 from keras_attn.export import export_functional_onnx, export_onnx
-from keras_attn.masks import padding_mask
 from tests.export.small_translator import session
 from tests.slow_cases import all_slow_but
 

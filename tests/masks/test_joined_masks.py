@@ -25,8 +25,8 @@ from keras_attn import (
     TransformerDecoderBlock,
     TransformerEncoder,
     TransformerEncoderBlock,
-    masks,
 )
+from keras_attn import _masks as masks
 from keras_attn._layer.attach_mask import AttachMask
 from keras_attn.training import ScheduledSampling
 from tests.contracts import assert_close, assert_identical, numpy, tensor

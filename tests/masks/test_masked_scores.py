@@ -9,8 +9,8 @@ from keras_attn import (
     MonotonicAttention,
     MultiHeadAttention,
     ScaledDotProductAttention,
-    masks,
 )
+from keras_attn import _masks as masks
 from tests.backend import gradients_of
 from tests.contracts import assert_close, numpy, tensor
 

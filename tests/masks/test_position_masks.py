@@ -1,9 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn import (
-    masks,
-)
+from keras_attn import _masks as masks
 from tests.contracts import numpy
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn._masks import END_OF_ROW, padding_mask
 from keras_attn._models.generation_model import GenerationModel
 from keras_attn._models.side import Side
 from keras_attn.export._checks.check_finite import check_finite
@@ -22,7 +23,6 @@ from keras_attn.export._trace import source_characters
 from keras_attn.export._trace.pause_garbage_collection import pause_garbage_collection
 from keras_attn.export._trace.search_function import SearchFunction
 from keras_attn.export._types import Arrays, Run
-from keras_attn.masks import END_OF_ROW, padding_mask
 from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn_checks.export_options import SavedModelOptions
 from keras_attn_checks.message import Argument, Message

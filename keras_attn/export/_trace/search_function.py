@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_attn._backend.private_names import implicit_mask
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._masks import join
 from keras_attn._models.generation_model import GenerationModel, check_generation_model
 from keras_attn._models.model_inputs import SymbolicInputs, call_encoder, reads_ids
 from keras_attn._models.side import Side, source_side
@@ -17,7 +18,6 @@ from keras_attn.export._trace.fold_time import fold_time
 from keras_attn.export._trace.functional_names import axis_names
 from keras_attn.export._trace.portable_copy import portable_copy, traceable_copy
 from keras_attn.export._types import Arrays, Dimensions, ExportTokenizer, Run
-from keras_attn.masks import join
 from keras_attn_checks.search_options import INPUTS
 
 if TYPE_CHECKING:

@@ -3,11 +3,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from keras_attn._masks import END_OF_ROW
 from keras_attn._models.side import Side, source_side
 from keras_attn.export._passes.graph import copy_of, defined_names, nested_graphs, rename_values
 from keras_attn.export._trace.search_function import SearchFunction
 from keras_attn.export._trace.source_characters import MAX_PREFIX_CHARACTERS
-from keras_attn.masks import END_OF_ROW
 from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 
 if TYPE_CHECKING:

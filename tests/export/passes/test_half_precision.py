@@ -3,9 +3,9 @@ import onnx
 import pytest
 from onnx import TensorProto
 
+from keras_attn._masks import MASKED_SCORE
 from keras_attn.export._passes import emulate_float16, half_precision
 from keras_attn.export._passes.value_types import value_types
-from keras_attn.masks import MASKED_SCORE
 from tests.export.small_graphs import (
     BOOL,
     INT64,

@@ -146,6 +146,16 @@ def attention_mask(value: Tensor, mask: Mask | None = None, name: str = "attenti
 
     Returns:
         Boolean tensor of shape `(batch, 1, source)` or `(batch, target, source)`.
+
+    Raises:
+        ValueError: If `mask` is not boolean, or its shape does not fit `value`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> mask = attention_mask(np.ones((2, 3, 4)), np.array([[True, True, False]] * 2))
+    >>> tuple(mask.shape)
+    (2, 1, 3)
     """
     if mask is None:
         return ops.ones_like(value[:, None, :, 0], dtype="bool")  # (B, 1, S)

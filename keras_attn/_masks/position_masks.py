@@ -2,8 +2,8 @@
 
 from keras import ops
 
+from keras_attn._masks.joined_masks import both
 from keras_attn._types import Tensor, TensorLike
-from keras_attn.masks._joined_masks import both
 
 END_OF_ROW = -1
 """Id after a row whose last token is the padding token. All negative ids are padding."""
@@ -50,6 +50,12 @@ def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
 
     Returns:
         Boolean tensor of shape `(1 or batch, target, source)`.
+
+    Example:
+
+    >>> positions = ops.arange(3)[None]
+    >>> ops.convert_to_numpy(causal_mask(positions, positions)).astype(int).tolist()
+    [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]
     """
     return ops.less_equal(ops.expand_dims(key_positions, 1), ops.expand_dims(query_positions, 2))
 
@@ -64,6 +70,12 @@ def window_mask(query_positions: Tensor, key_positions: Tensor, window: int) -> 
 
     Returns:
         Boolean tensor of shape `(1 or batch, target, source)`.
+
+    Example:
+
+    >>> positions = ops.arange(3)[None]
+    >>> ops.convert_to_numpy(window_mask(positions, positions, window=2)).astype(int).tolist()
+    [[[1, 1, 0], [1, 1, 1], [0, 1, 1]]]
     """
     distances = ops.abs(ops.expand_dims(key_positions, 1) - ops.expand_dims(query_positions, 2))
     return distances < window

@@ -90,6 +90,14 @@ def masked_softmax(scores: Tensor, mask: Tensor, is_finite: bool = False) -> Ten
 
     Returns:
         Weights with the shape and dtype of `scores`.
+
+    Example:
+
+    >>> import numpy as np
+    >>> scores = np.zeros((1, 2, 3), "float32")
+    >>> mask = np.array([[[True, True, False], [False, False, False]]])
+    >>> ops.convert_to_numpy(masked_softmax(scores, mask)).tolist()
+    [[[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]]
     """
     dtype = wide_dtype(scores)
     if is_finite:
@@ -114,6 +122,13 @@ def masked_mean(values: Tensor, mask: Mask | None = None) -> Tensor:
     Returns:
         Tensor of shape `(batch, features)`. The mean is zero if all positions are masked. Sums are
         computed in float32 or float64, because sums over long sequences overflow in float16.
+
+    Example:
+
+    >>> import numpy as np
+    >>> values = ops.convert_to_tensor([[[1.0], [3.0], [9.0]]])
+    >>> ops.convert_to_numpy(masked_mean(values, np.array([[True, True, False]]))).tolist()
+    [[2.0]]
     """
     if mask is None:
         return mean(values, axis=1)
