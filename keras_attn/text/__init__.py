@@ -12,6 +12,7 @@ from keras_attn.text._language import Language
 from keras_attn.text._length_bucketed_batches import LengthBucketedBatches
 from keras_attn.text._mask_tokens import mask_tokens
 from keras_attn.text._parallel_corpus import ParallelCorpus
+from keras_attn.text._read_lines import read_lines
 from keras_attn.text._renumber_pieces import renumber_pieces
 from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn.text._tokenizer import SpecialTokenIds, Tokenizer
@@ -29,6 +30,7 @@ __all__ = [
     "fairseq_vocabulary",
     "mask_tokens",
     "pegasus_vocabulary",
+    "read_lines",
     "renumber_pieces",
     "t5_vocabulary",
 ]
