@@ -56,7 +56,7 @@ from keras_attn.training import (
     ScheduledSampling,
     compile_for_training,
     fit,
-    strategy,
+    make_strategy,
 )
 
 
@@ -85,7 +85,7 @@ def train(args):
     )
     training, validation = encode(files, source_tokenizer, target_tokenizer, args)
 
-    with strategy(args.strategy).scope():
+    with make_strategy(args.strategy).scope():
         encoder, decoder = make_model(
             args, source_tokenizer.vocabulary_size, target_tokenizer.vocabulary_size
         )

@@ -17,11 +17,11 @@ from keras_attn.training._build_from_data import build_from_data
 from keras_attn.training._callback_states import callbacks_of_worker, reject_callbacks
 from keras_attn.training._finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training._locked_callback import LockedCallback
+from keras_attn.training._make_strategy import reject_gradient_accumulation
 from keras_attn.training._nested_arrays import is_dense, split_rows
 from keras_attn.training._restored_state import reject_unbuilt_optimizers
 from keras_attn.training._resumed_callbacks import ResumedCallbacks
 from keras_attn.training._step_batches import OnMismatch, Shuffle
-from keras_attn.training._strategy import reject_gradient_accumulation
 from keras_attn.training._train_epochs import train_epochs
 from keras_attn.training._training_checkpoint import TrainingCheckpoint
 from keras_attn.training._training_data import (
@@ -107,7 +107,7 @@ def fit(
     does not notice that you edited their code. You may change the number of epochs, the directory,
     the callbacks, the metrics and a numeric learning rate.
 
-    If several workers train the model (see `strategy`), every worker must call `fit` with the same
+    If several workers train the model (see `make_strategy`), every worker must call `fit` with the same
     arguments. Worker 0 writes the files and logs, and shows the progress. The other workers read
     the files, so all machines must share the directory. If a worker fails, `fit` raises an error in
     the other workers. Start all workers again to resume from the last saved state.
@@ -195,7 +195,7 @@ def fit(
     Example:
 
     ```python
-    with strategy("auto").scope():
+    with make_strategy("auto").scope():
         model = compile_for_training(build_model())
     fit(model, batches, epochs=20, directory="run", validation_data=validation_batches)
     ```
