@@ -10,6 +10,7 @@ import pytest
 
 import keras_attn
 from keras_attn import forecasting, training
+from keras_attn.training._training_checkpoint import TrainingCheckpoint
 from tests.argument_sweep import accepted_values
 from tests.public_layers import LAYERS, layer_and_inputs
 
@@ -60,7 +61,7 @@ CALLS = {
     training.SequenceCrossentropy: {},
     training.TokenAccuracy: {},
     training.TokenCrossentropy: {},
-    training.TrainingCheckpoint: {"directory": "state", "steps_per_epoch": 10, "epochs": 2},
+    TrainingCheckpoint: {"directory": "state", "steps_per_epoch": 10, "epochs": 2},
 }
 
 

@@ -87,7 +87,7 @@ class AverageWeights(LockedCallback):
         return self.directory / f"weights-{epoch:04d}.npz"
 
     def get_state(self) -> TensorDict:
-        """Returns the kept epochs, which `TrainingCheckpoint` saves."""
+        """Returns the kept epochs, which `fit` saves."""
         return {"kept_epochs": list(self.kept_epochs)}
 
     def set_state(self, state: TensorDict) -> None:

@@ -72,7 +72,8 @@ def fit(
       there. Create the dataset with the same arguments and seeds before each call of `fit`.
     - Objects whose batches depend on the step number.
 
-    With a `directory`, `fit` saves the state during training (see `TrainingCheckpoint`). After an
+    With a `directory`, `fit` saves the variables of the model, the optimizer and the metrics, and
+    the states of callbacks and data, every `save_steps` steps and after each epoch. After an
     interruption, call `fit` again with the same arguments: it restores the last saved state,
     finishes the interrupted epoch and runs the remaining epochs. On a CPU, the final weights equal
     those of an uninterrupted training; on a GPU, this also requires deterministic operations (in
@@ -107,10 +108,10 @@ def fit(
     does not notice that you edited their code. You may change the number of epochs, the directory,
     the callbacks, the metrics and a numeric learning rate.
 
-    If several workers train the model (see `make_strategy`), every worker must call `fit` with the same
-    arguments. Worker 0 writes the files and logs, and shows the progress. The other workers read
-    the files, so all machines must share the directory. If a worker fails, `fit` raises an error in
-    the other workers. Start all workers again to resume from the last saved state.
+    If several workers train the model (see `make_strategy`), every worker must call `fit` with the
+    same arguments. Worker 0 writes the files and logs, and shows the progress. The other workers
+    read the files, so all machines must share the directory. If a worker fails, `fit` raises an
+    error in the other workers. Start all workers again to resume from the last saved state.
 
     Only one training at a time can use the directory and the callback paths, so `fit` locks them.
     The lock file names the process that holds the lock. The operating system releases it when this

@@ -12,11 +12,11 @@ from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
     SequenceCrossentropy,
-    TrainingCheckpoint,
     compile_for_training,
     fit,
     make_strategy,
 )
+from keras_attn.training._training_checkpoint import TrainingCheckpoint
 from tests.backend import precision, requires_tensorflow
 from tests.slow_cases import slow_on_jax
 from tests.training.toy_training import ToyBatches, toy_model, toy_translator
