@@ -161,7 +161,7 @@ minutes = (time.process_time() - started) / 60
 # 3. The forecasts: the horizon after each origin, with all values before it.
 levels = (0.05, 0.25, 0.5, 0.75, 0.95)
 sampler = PathSampler(
-    forecaster, num_paths=args.paths, quantiles=levels, return_attention_scores=True
+    forecaster, num_paths=args.paths, quantile_levels=levels, return_attention_scores=True
 )
 model = forecast_model(sampler, args.window)
 test = windows(length, stride=args.horizon)
