@@ -52,7 +52,7 @@ CALLS = {
     forecasting.QuantileHead: {},
     forecasting.forecast_windows: {"targets": np.ones((9, 1)), "window": 4, "horizon": 2},
     forecasting.mean_absolute_scaled_error: ARRAYS,
-    training.AverageWeights: {"directory": "average"},
+    training.AverageWeights: {"path": "average"},
     training.ClippedAdam: {},
     training.ConsecutiveWindows: {"ids": np.arange(1, 100), "window": 4, "batch_size": 2},
     training.InverseSquareRootSchedule: {"peak_learning_rate": 0.1, "warmup_steps": 4},
