@@ -69,7 +69,8 @@ def measure(args, form, features, classes, tokens):
     """Returns the seconds of a call and the peak MiB for each number of tokens."""
     import tensorflow as tf
 
-    from keras_attn.training import crossentropy_per_token, linear_crossentropy
+    from keras_attn.training import crossentropy_per_token
+    from keras_attn.training._linear_crossentropy import linear_crossentropy
 
     def loss(labels, inputs, kernel):
         if form == "linear":

@@ -23,7 +23,6 @@ from series_options import parse_arguments
 
 from keras_attn import AttentionRNNCell, BahdanauAttention, RNNEncoder
 from keras_attn.export import export_forecaster_onnx
-from keras_attn.files import atomic_replace
 from keras_attn.forecasting import (
     AutoregressiveForecaster,
     ForecastLoss,
@@ -162,7 +161,7 @@ minutes = (time.process_time() - started) / 60
 # 3. The forecasts: the horizon after each origin, with all values before it.
 levels = (0.05, 0.25, 0.5, 0.75, 0.95)
 sampler = PathSampler(
-    forecaster, num_paths=args.paths, quantiles=levels, return_attention_scores=True
+    forecaster, num_paths=args.paths, quantile_levels=levels, return_attention_scores=True
 )
 model = forecast_model(sampler, args.window)
 test = windows(length, stride=args.horizon)
@@ -242,11 +241,9 @@ figure = plot_forecast(
     levels,
     label=args.targets[0],
 )
-with atomic_replace(args.out / "forecast.png") as partial:
-    figure.savefig(partial, dpi=120)
+figure.savefig(args.out / "forecast.png", dpi=120)
 sizes = {name: getattr(args, name) for name in ("horizon", "origins", "season")}
-with atomic_replace(args.out / "test.npz") as partial:
-    np.savez(partial, series=series, median=median, targets=args.targets, **sizes)
+np.savez(args.out / "test.npz", series=series, median=median, targets=args.targets, **sizes)
 
 
 def write_input(name, start, stop):
@@ -278,6 +275,5 @@ exported = export_forecaster_onnx(
     sample_inputs={name: each[:2] for name, each in test.items()},
 )
 report["largest_onnx_difference"] = exported.largest_difference
-with atomic_replace(args.out / "results.json") as partial:
-    partial.write_text(json.dumps(report, indent=2, default=str))
+(args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
 print(f"largest difference between Keras and ONNX: {report['largest_onnx_difference']:.1e}")

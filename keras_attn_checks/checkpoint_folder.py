@@ -22,7 +22,7 @@ def folder_problem(folder: Path) -> str | None:
         String, an error message that describes the path and what to do. `None` if the path is a
         folder with a `config.json`.
     """
-    received = Argument("folder", str(folder))
+    received = Argument("path", str(folder))
     if folder.is_dir():
         if (folder / ADAPTER).is_file():
             return _adapter_problem(folder)
@@ -63,7 +63,7 @@ def _adapter_problem(folder):
         base = "BASE"
     return Message(
         "Expected a folder with the weights of a whole model. Received: ",
-        Argument("folder", str(folder)),
+        Argument("path", str(folder)),
         f", an adapter of PEFT ({ADAPTER}). Merge it into its base model, and convert the result: "
         f"`AutoPeftModel.from_pretrained({str(folder)!r}).merge_and_unload().save_pretrained("
         f"{folder.name + '-merged'!r})`, with the class for the task. The base model is "

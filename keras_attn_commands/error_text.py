@@ -16,7 +16,7 @@ def error_text(
         options: Dict from the names of arguments to the names of options, such as
             `{"precision": "--precision"}`.
         paths: Dict from the names of options and positional arguments, such as `"OUT"`, to the
-            paths that the user wrote. The errors of most functions call a path `path` or `folder`.
+            paths that the user wrote. The errors of most functions call a path `path`.
     """
 
     def write(argument: Argument) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 HELP = "start several workers that train one model"
 DESCRIPTION = """\
 Starts a Python program once for each worker and waits for all workers. Sets the environment
-variables that keras_attn.training.strategy("multi_worker") reads. If a worker fails, the other
+variables that keras_attn.training.make_strategy("multi_worker") reads. If a worker fails, the other
 workers are stopped. SIGTERM, SIGHUP and SIGQUIT are passed to the workers and stop them. To use
 several machines, run this command on each machine, with the same --addresses on all machines, and
 with the numbers of the workers of this machine in --indices.

@@ -33,7 +33,7 @@ PACKAGES = {
 }
 ORDERS = {
     "keras_attn": """
-        _types _files files _backend _layer _serialization _drop_ins _masks masks _decoding_state
+        _types _files _backend _layer _serialization _drop_ins _masks masks _decoding_state
         _random _positions _attention _rnn _transformer _output_layers _encoders _decoders
         _search _models forecasting testing text training visualize convert export
     """.split(),

@@ -10,6 +10,7 @@ import pytest
 
 import keras_attn
 from keras_attn import forecasting, training
+from keras_attn.training._training_checkpoint import TrainingCheckpoint
 from tests.argument_sweep import accepted_values
 from tests.public_layers import LAYERS, layer_and_inputs
 
@@ -51,7 +52,7 @@ CALLS = {
     forecasting.QuantileHead: {},
     forecasting.forecast_windows: {"targets": np.ones((9, 1)), "window": 4, "horizon": 2},
     forecasting.mean_absolute_scaled_error: ARRAYS,
-    training.AverageWeights: {"directory": "average"},
+    training.AverageWeights: {"path": "average"},
     training.ClippedAdam: {},
     training.ConsecutiveWindows: {"ids": np.arange(1, 100), "window": 4, "batch_size": 2},
     training.InverseSquareRootSchedule: {"peak_learning_rate": 0.1, "warmup_steps": 4},
@@ -60,7 +61,7 @@ CALLS = {
     training.SequenceCrossentropy: {},
     training.TokenAccuracy: {},
     training.TokenCrossentropy: {},
-    training.TrainingCheckpoint: {"directory": "state", "steps_per_epoch": 10, "epochs": 2},
+    TrainingCheckpoint: {"directory": "state", "steps_per_epoch": 10, "epochs": 2},
 }
 
 

@@ -45,17 +45,14 @@ TESTS = {
     "keras_attn.text.SentencePieceTokenizer.train normalizer": (
         "tests/text/test_sentencepiece_tokenizer.py::test_training_on_nothing_names_the_file"
     ),
-    "keras_attn.training.TrainingCheckpoint on_mismatch": (
-        "tests/training/test_fit.py::test_resume_names_what_changed"
-    ),
     "keras_attn.training.fit on_mismatch": (
         "tests/training/test_fit.py::test_resume_names_what_changed"
     ),
-    "keras_attn.training.layout_map parts": (
-        "tests/training/test_layout_map.py::test_layout_map_of_one_part"
+    "keras_attn.training.make_layout_map parts": (
+        "tests/training/test_make_layout_map.py::test_layout_map_of_one_part"
     ),
     "keras_attn.training.place_parts devices": "tests/training/placed_training.py",
-    "keras_attn.training.strategy name": "tests/training/test_strategy.py",
+    "keras_attn.training.make_strategy name": "tests/training/test_make_strategy.py",
     "keras_attn.export.export format": "tests/export/test_export_options.py",
     "keras_attn.export.export_ctranslate2 precision": (
         "tests/convert/test_export_ctranslate2.py::test_lower_precisions_are_smaller"

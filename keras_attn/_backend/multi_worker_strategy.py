@@ -37,6 +37,6 @@ def multi_worker_strategy() -> Any:
         if "program startup" not in str(error):
             raise
         raise RuntimeError(
-            'Expected a call of strategy("multi_worker") before the first computation of '
+            'Expected a call of make_strategy("multi_worker") before the first computation of '
             f"TensorFlow. Received: {error}. Create the strategy at the beginning of the program."
         ) from error

@@ -16,7 +16,7 @@ class Checkpoint:
     """Checkpoint folder in Hugging Face's transformers format.
 
     Args:
-        folder: Folder path.
+        path: Path of the folder.
 
     Attributes:
         path: `Path`, the folder.
@@ -28,8 +28,8 @@ class Checkpoint:
         ConversionError: If the folder or one of its files is missing or damaged.
     """
 
-    def __init__(self, folder: str | PathLike[str]) -> None:
-        self.path = Path(folder)
+    def __init__(self, path: str | PathLike[str]) -> None:
+        self.path = Path(path)
         problem = folder_problem(self.path)
         if problem is not None:
             raise ConversionError(problem)

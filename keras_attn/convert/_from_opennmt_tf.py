@@ -37,7 +37,7 @@ SIDES = ("source", "target")
 
 
 def from_opennmt_tf(
-    folder: str | PathLike[str],
+    path: str | PathLike[str],
     *,
     model_type: str | None = None,
     config: str | PathLike[str] | None = None,
@@ -58,7 +58,7 @@ def from_opennmt_tf(
     not supported: the converted model then has no tokenizer, and reads and writes ids.
 
     Args:
-        folder: Path of a model folder, of its subfolder `avg` with averaged checkpoints, or of one
+        path: Path of a model folder, of its subfolder `avg` with averaged checkpoints, or of one
             checkpoint without the suffix `.index`. In a folder, the newest checkpoint is converted,
             which the file `checkpoint` names.
         model_type: String, name in the OpenNMT-tf catalog, such as `"TransformerBase"`, or path of
@@ -100,12 +100,12 @@ def from_opennmt_tf(
             "Expected ignore_settings to be a list of names. Received: "
             f"ignore_settings={ignore_settings!r}. Pass [{ignore_settings!r}]."
         )
-    checkpoint = OpenNMTCheckpoint(folder)
+    checkpoint = OpenNMTCheckpoint(path)
     folders = _folders(checkpoint.folder)
     description, place = _description(model_type, folders)
-    path = _config(config, folders)
-    configuration = read_config(path)
-    folders += [] if path is None else [path.parent]
+    config_path = _config(config, folders)
+    configuration = read_config(config_path)
+    folders += [] if config_path is None else [config_path.parent]
     arguments = dict(description.arguments)
     if configuration["params/dropout"] is not None:
         names = ("dropout", "attention_dropout", "ffn_dropout")
@@ -130,8 +130,8 @@ def from_opennmt_tf(
     sizes = [get_vocabulary_size(layer) for layer in (encoder, decoder)]
     given = source_vocabulary, target_vocabulary
     vocabularies = [
-        _vocabulary(side, path, size, configuration, folders)
-        for side, path, size in zip(SIDES, given, sizes, strict=True)
+        _vocabulary(side, file, size, configuration, folders)
+        for side, file, size in zip(SIDES, given, sizes, strict=True)
     ]
     tokenizers, note = _tokenizers(vocabularies, configuration, folders)
     model = GenerationModel(encoder, SEARCHES[search.class_name](decoder, **search.arguments))
@@ -144,7 +144,7 @@ def from_opennmt_tf(
         note,
         tuple(reports),
         ModelCard(recipe=f"converted from {description.class_name} of OpenNMT-tf"),
-        folder=checkpoint.folder if Path(folder).is_dir() else None,
+        path=checkpoint.folder if Path(path).is_dir() else None,
     )
 
 

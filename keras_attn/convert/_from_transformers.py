@@ -49,7 +49,7 @@ class Conversion:
         original: Dict from file names to contents, the checkpoint files except the weights.
             `keras_attn.export.export_transformers` uses these files to write the model back.
             Defaults to an empty dict.
-        folder: Checkpoint path, which `save` does not replace. Defaults to `None`.
+        path: Checkpoint path, which `save` does not replace. Defaults to `None`.
     """
 
     model: Any
@@ -63,7 +63,7 @@ class Conversion:
     kind: str = "generation"
     labels: tuple[str, ...] = ()
     original: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
-    folder: Path | None = None
+    path: Path | None = None
 
     def report(self) -> str:
         """Returns the architecture, the search, the tokenizers, and a line for each setting."""
@@ -91,7 +91,7 @@ class Conversion:
             FileExistsError: If the path is a directory with other content, is the checkpoint
                 folder, contains it or is in it.
         """
-        require_separate_paths({"path": Path(path)}, {"the checkpoint": self.folder})
+        require_separate_paths({"path": Path(path)}, {"the checkpoint": self.path})
         tokenizers = (self.source_tokenizer, self.target_tokenizer)
         with atomic_replace(path, is_file=False) as partial:
             files = {"conversion": REPORT} | ({"labels": LABELS} if self.labels else {})
@@ -110,7 +110,7 @@ class Conversion:
 
 
 def from_transformers(
-    folder: str | PathLike[str],
+    path: str | PathLike[str],
     ignore_settings: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
     parse_special_tokens: bool = False,
@@ -125,7 +125,7 @@ def from_transformers(
     masked language model, a sequence or token classifier, or an encoder without a head.
 
     Args:
-        folder: Folder path.
+        path: Path of the checkpoint folder.
         ignore_settings: Names of checkpoint settings to ignore. Other settings that are
             unknown or would change results raise a `ConversionError`. Defaults to `()`.
         settings: Dict from search setting names in `generation_config.json` to values that replace
@@ -159,7 +159,7 @@ def from_transformers(
             "Expected ignore_settings to be a list of names. Received: "
             f"ignore_settings={ignore_settings!r}. Pass [{ignore_settings!r}]."
         )
-    checkpoint = Checkpoint(folder)
+    checkpoint = Checkpoint(path)
     if str(checkpoint.config.get("model_type")) in ENCODERS:
         if settings:
             raise ConversionError(
@@ -228,7 +228,7 @@ def _generator(checkpoint, ignore_settings, replaced, parse_special_tokens):
             recipe=f"converted from {architecture.model_class} of transformers",
         ),
         original=read_original_files(checkpoint.path),
-        folder=checkpoint.path,
+        path=checkpoint.path,
     )
 
 

@@ -67,7 +67,7 @@ def fairseq_ids(
     Raises:
         ConversionError: If a code and a piece have the same id.
     """
-    from keras_attn.text import fairseq_vocabulary
+    from keras_attn.convert._checkpoint_vocabularies import fairseq_vocabulary
 
     if None in codes.values():
         return fairseq_vocabulary(model, list(codes))

@@ -118,7 +118,7 @@ def _newest(folder):
         Message(
             f"Expected a folder with one checkpoint, or with the file {STATE} that names the "
             "newest. Received: ",
-            Argument("folder", str(folder)),
+            Argument("path", str(folder)),
             f" with the checkpoints {names}. Pass the path of one checkpoint without its suffix "
             ".index.",
         )
@@ -132,7 +132,7 @@ def _split(path):
         raise ConversionError(
             Message(
                 "Expected the path of a folder, or of a checkpoint. Received: ",
-                Argument("folder", str(path)),
+                Argument("path", str(path)),
                 ", which does not exist. Check the path.",
             )
         )

@@ -266,7 +266,7 @@ def _models(vocabulary, folders):
 
 def _missing_pieces(vocabulary, path):
     """Returns the tokens that a SentencePiece model lacks, or `[]` if these are few."""
-    from keras_attn.text._renumber_pieces import import_sentencepiece_protobuf
+    from keras_attn.convert._renumber_pieces import import_sentencepiece_protobuf
 
     protobuf = import_sentencepiece_protobuf()
     try:
@@ -281,7 +281,7 @@ def _missing_pieces(vocabulary, path):
 
 def _sentencepiece(vocabulary, path):
     """Returns a `SentencePieceTokenizer` with a vocabulary's ids."""
-    from keras_attn.text._renumber_pieces import renumber_pieces
+    from keras_attn.convert._renumber_pieces import renumber_pieces
     from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 
     missing = _missing_pieces(vocabulary, path)

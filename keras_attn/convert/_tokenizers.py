@@ -128,7 +128,7 @@ class TokenizerReader:
         return (self._checkpoint.path / name).is_file()
 
     def _model(self, name):
-        from keras_attn.text._renumber_pieces import parse_sentencepiece_model
+        from keras_attn.convert._renumber_pieces import parse_sentencepiece_model
 
         content: Any = self._checkpoint.read_bytes(name)  # `read` checked that it exists
         try:
@@ -163,7 +163,7 @@ class TokenizerReader:
 
     def _single(self, ids):
         """Reads a SentencePiece model that sources and targets share."""
-        from keras_attn.text import _checkpoint_vocabularies as checkpoint_vocabularies
+        from keras_attn.convert import _checkpoint_vocabularies as checkpoint_vocabularies
 
         model, config = self._model("spiece.model"), self._files.config
         if self._kind == "t5":
@@ -277,12 +277,11 @@ class TokenizerReader:
         **pieces: Any,
     ) -> Any:
         """Returns a `SentencePieceTokenizer` with a vocabulary's ids."""
-        from keras_attn.text._renumber_pieces import (
-            SPACE,
+        from keras_attn.convert._renumber_pieces import (
             import_sentencepiece_protobuf,
             renumber_pieces,
         )
-        from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
+        from keras_attn.text._sentencepiece_tokenizer import SPACE, SentencePieceTokenizer
 
         for name, id_ in (("</s>", ids.end), ("<pad>", ids.pad)):
             if vocabulary.get(name, id_) != id_:

@@ -54,7 +54,7 @@ class Verification:
 
 
 def verify(
-    folder: str | PathLike[str],
+    path: str | PathLike[str],
     model: Any,
     num_sources: int = 16,
     length: int = 12,
@@ -66,7 +66,7 @@ def verify(
     Logits for random targets and search results, up to 32 tokens, are compared.
 
     Args:
-        folder: Checkpoint path.
+        path: Checkpoint path.
         model: The converted `GenerationModel`, or functional encoder model.
         num_sources: Int, number of random sources. Defaults to `16`.
         length: Int, maximum source length. Defaults to `12`.
@@ -91,7 +91,7 @@ def verify(
     """
     torch, transformers = _libraries()
     if not isinstance(model, GenerationModel):
-        arguments = (torch, transformers, folder, model, num_sources, length, seed)
+        arguments = (torch, transformers, path, model, num_sources, length, seed)
         logits, expected, same = _encoder_outputs(*arguments)
         difference = float(np.abs(logits - expected).max())
         scale = float(np.abs(expected).max())
@@ -99,7 +99,7 @@ def verify(
     is_language_model = model.encoder is None
     auto = "AutoModelForCausalLM" if is_language_model else "AutoModelForSeq2SeqLM"
     original = getattr(transformers, auto).from_pretrained(
-        folder, local_files_only=True, dtype=torch.float32
+        path, local_files_only=True, dtype=torch.float32
     )
     original.eval()
     original.generation_config.update(**(settings or {}))
@@ -195,7 +195,7 @@ def _trim(row, search):
 def _encoder_outputs(
     torch: Any,
     transformers: Any,
-    folder: str | PathLike[str],
+    path: str | PathLike[str],
     model: Any,
     num_sources: int,
     length: int,
@@ -205,7 +205,7 @@ def _encoder_outputs(
 
     Args:
         torch, transformers: The modules.
-        folder: Checkpoint path.
+        path: Checkpoint path.
         model: The converted functional model.
         num_sources: Int, number of sources.
         length: Int, length of the longest source.
@@ -216,11 +216,11 @@ def _encoder_outputs(
         marks the sources with the same most probable classes in both. The outputs are logits, or
         vectors for an encoder without a head, at unmasked positions.
     """
-    config = json.loads((Path(folder) / "config.json").read_text(encoding="utf-8"))
+    config = json.loads((Path(path) / "config.json").read_text(encoding="utf-8"))
     name = (config.get("architectures") or ["AutoModel"])[0]
     name = name.replace("ForPreTraining", "ForMaskedLM")
     original = getattr(transformers, name).from_pretrained(
-        folder, local_files_only=True, dtype=torch.float32
+        path, local_files_only=True, dtype=torch.float32
     )
     original.eval()
     encoder = model.get_layer("encoder")

@@ -17,8 +17,6 @@ from keras_attn.export._formats.export_saved_model import export_saved_model
 from keras_attn.export._formats.export_transformers import TransformersReport, export_transformers
 from keras_attn.export._report import ExportReport
 from keras_attn.export._require import require_tensorflow
-from keras_attn.training._image_format import ImageFormat
-from keras_attn.training._model_card import ModelCard
 
 require_tensorflow()
 
@@ -26,8 +24,6 @@ __all__ = [
     "CTranslate2Report",
     "ExportError",
     "ExportReport",
-    "ImageFormat",
-    "ModelCard",
     "ParityReport",
     "TransformersReport",
     "export",

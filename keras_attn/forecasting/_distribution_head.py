@@ -103,18 +103,18 @@ class DistributionHead(Layer):
         standard, shift, scale = _split(parameters)
         return shift + scale * self.standard_mean(standard)
 
-    def quantiles(self, parameters: Tensor, levels: Sequence[float]) -> Any:
+    def quantiles(self, parameters: Tensor, quantile_levels: Sequence[float]) -> Any:
         """Returns target quantiles.
 
         Args:
             parameters: The layer's result.
-            levels: List of Q floats in (0, 1).
+            quantile_levels: List of Q floats in (0, 1).
 
         Returns:
             Float32 tensor of shape `(..., D, Q)`.
         """
         standard, shift, scale = _split(parameters)
-        values = self.standard_quantiles(standard, checked_levels("levels", levels))
+        values = self.standard_quantiles(standard, checked_levels(quantile_levels))
         return shift[..., None] + scale[..., None] * values
 
     def sample(self, parameters: Tensor, uniforms: Tensor) -> Any:
@@ -143,7 +143,7 @@ class DistributionHead(Layer):
         """Returns the means `(..., D)` of z."""
         raise NotImplementedError(f"{type(self).__name__} must override `standard_mean`.")
 
-    def standard_quantiles(self, standard: Tensor, levels: list[float]) -> Any:
+    def standard_quantiles(self, standard: Tensor, quantile_levels: list[float]) -> Any:
         """Returns the quantiles `(..., D, Q)` of z."""
         raise NotImplementedError(f"{type(self).__name__} must override `standard_quantiles`.")
 
@@ -155,18 +155,18 @@ class DistributionHead(Layer):
         return {**super().get_config(), "num_targets": self.num_targets}
 
 
-def checked_levels(name: str, levels: Sequence[float]) -> list[float]:
+def checked_levels(quantile_levels: Sequence[float]) -> list[float]:
     """Returns quantile levels as a list of floats.
 
     Raises:
         ValueError: If the list is empty, not increasing, or contains numbers outside (0, 1).
     """
-    values = list(levels)
+    values = list(quantile_levels)
     is_valid = bool(values) and all(is_number(value) and 0 < value < 1 for value in values)
     if not is_valid or any(low >= high for low, high in zip(values, values[1:], strict=False)):
         raise ValueError(
-            f"Expected {name} to be increasing numbers in (0, 1). Received: {name}={levels!r}. "
-            "Pass for example (0.05, 0.5, 0.95)."
+            "Expected quantile_levels to be increasing numbers in (0, 1). Received: "
+            f"quantile_levels={quantile_levels!r}. Pass for example (0.05, 0.5, 0.95)."
         )
     return [float(value) for value in values]
 

@@ -62,9 +62,9 @@ class GaussianHead(DistributionHead):
     def standard_mean(self, standard: Tensor) -> Any:
         return standard[..., 0]
 
-    def standard_quantiles(self, standard: Tensor, levels: list[float]) -> Any:
+    def standard_quantiles(self, standard: Tensor, quantile_levels: list[float]) -> Any:
         factors = ops.convert_to_tensor(
-            [NormalDist().inv_cdf(level) for level in levels], "float32"
+            [NormalDist().inv_cdf(level) for level in quantile_levels], "float32"
         )
         return standard[..., :1] + standard[..., 1:] * factors  # (..., D, Q)
 

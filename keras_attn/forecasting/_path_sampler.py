@@ -16,6 +16,7 @@ from keras_attn._layer.argument_checks import (
 from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.layer import Layer
 from keras_attn._random.uniform_numbers import uniform_numbers
+from keras_attn._serialization.former_names import with_new_names
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, StaticShape, Tensor
 from keras_attn.forecasting._autoregressive_forecaster import AutoregressiveForecaster
@@ -35,8 +36,8 @@ class PathSampler(Layer):
     Args:
         forecaster: `AutoregressiveForecaster`.
         num_paths: Positive int, number N of paths per series. Defaults to `100`.
-        quantiles: Increasing floats in (0, 1), levels of the Q quantiles to compute from the paths.
-            Defaults to `(0.05, 0.5, 0.95)`.
+        quantile_levels: Increasing floats in (0, 1), levels of the Q quantiles to compute from the
+            paths. Defaults to `(0.05, 0.5, 0.95)`.
         return_paths: Bool, whether the results contain the paths. Defaults to `True`.
         return_attention_scores: Bool, whether the results contain attention weights. `True`
             requires a cell with attention. Defaults to `False`.
@@ -93,7 +94,7 @@ class PathSampler(Layer):
         forecaster: AutoregressiveForecaster,
         *,
         num_paths: int = 100,
-        quantiles: Sequence[float] = (0.05, 0.5, 0.95),
+        quantile_levels: Sequence[float] = (0.05, 0.5, 0.95),
         return_paths: bool = True,
         return_attention_scores: bool = False,
         seed: int | None = None,
@@ -115,7 +116,7 @@ class PathSampler(Layer):
             )
         self.forecaster = forecaster
         self.num_paths = num_paths
-        self.quantiles = checked_levels("quantiles", quantiles)
+        self.quantile_levels = checked_levels(quantile_levels)
         self.return_paths = return_paths
         self.return_attention_scores = return_attention_scores
         self.seed = seed
@@ -177,7 +178,7 @@ class PathSampler(Layer):
         values = by_series(collected["values"], targets)
         results = {
             "mean": ops.mean(by_series(collected["mean"], targets), axis=1),
-            "quantiles": path_quantiles(values, self.quantiles),
+            "quantiles": path_quantiles(values, self.quantile_levels),
         }
         if self.return_paths:
             results["paths"] = values
@@ -213,7 +214,7 @@ class PathSampler(Layer):
             **super().get_config(),
             "forecaster": serialize_shared(self.forecaster),
             "num_paths": self.num_paths,
-            "quantiles": self.quantiles,
+            "quantile_levels": self.quantile_levels,
             "return_paths": self.return_paths,
             "return_attention_scores": self.return_attention_scores,
             "seed": self.seed,
@@ -221,10 +222,11 @@ class PathSampler(Layer):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
+        config = with_new_names(config, {"quantiles": "quantile_levels"})
         return cls(**{**config, "forecaster": deserialize_shared(config["forecaster"])})
 
 
-def path_quantiles(paths: Tensor, levels: Sequence[float]) -> Any:
+def path_quantiles(paths: Tensor, quantile_levels: Sequence[float]) -> Any:
     """Computes sampled paths' quantiles at each time step.
 
     Quantile p is at the position (N + 1) p in the sorted values, linearly interpolated, as in
@@ -233,14 +235,14 @@ def path_quantiles(paths: Tensor, levels: Sequence[float]) -> Any:
 
     Args:
         paths: Float32 tensor of shape `(B, N, H, D)`, with a static N.
-        levels: List of Q floats in [0, 1].
+        quantile_levels: List of Q floats in [0, 1].
 
     Returns:
         Float32 tensor of shape `(B, H, D, Q)`.
     """
     number = paths.shape[1]
-    weights = np.zeros((number, len(levels)), "float32")
-    for column, level in enumerate(levels):
+    weights = np.zeros((number, len(quantile_levels)), "float32")
+    for column, level in enumerate(quantile_levels):
         position = min(max(level * (number + 1) - 1, 0), number - 1)
         below = min(math.floor(position), max(number - 2, 0))
         weights[below, column] += 1 - (position - below)

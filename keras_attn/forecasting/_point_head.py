@@ -57,8 +57,8 @@ class PointHead(DistributionHead):
     def standard_mean(self, standard: Tensor) -> Any:
         return standard[..., 0]
 
-    def standard_quantiles(self, standard: Tensor, levels: list[float]) -> Any:
-        return ops.repeat(standard, len(levels), axis=-1)
+    def standard_quantiles(self, standard: Tensor, quantile_levels: list[float]) -> Any:
+        return ops.repeat(standard, len(quantile_levels), axis=-1)
 
     def standard_sample(self, standard: Tensor, uniforms: Tensor) -> Any:
         return standard[..., 0]

@@ -1,10 +1,11 @@
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_attn._serialization.former_names import with_new_names
 from keras_attn._types import Tensor
 from keras_attn.forecasting._distribution_head import DistributionHead, checked_levels
 
@@ -26,8 +27,8 @@ class QuantileHead(DistributionHead):
 
     Args:
         num_targets: Positive int, number D of target variables. Defaults to `1`.
-        levels: Increasing floats in (0, 1), at least two. Defaults to `(0.05, 0.1, 0.2, ..., 0.9,
-            0.95)`.
+        quantile_levels: Increasing floats in (0, 1), at least two. Defaults to `(0.05, 0.1, 0.2,
+            ..., 0.9, 0.95)`.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -44,58 +45,62 @@ class QuantileHead(DistributionHead):
     Example:
 
     >>> import numpy as np
-    >>> head = QuantileHead(levels=(0.1, 0.5, 0.9))
+    >>> head = QuantileHead(quantile_levels=(0.1, 0.5, 0.9))
     >>> parameters = head(np.ones((2, 5), "float32"), np.zeros((2, 1)), np.ones((2, 1)))
     >>> tuple(head.quantiles(parameters, [0.05, 0.95]).shape)
     (2, 1, 2)
     """
 
     def __init__(
-        self, num_targets: int = 1, levels: Sequence[float] = LEVELS, **kwargs: Any
+        self, num_targets: int = 1, quantile_levels: Sequence[float] = LEVELS, **kwargs: Any
     ) -> None:
         super().__init__(num_targets, **kwargs)
-        self.levels = checked_levels("levels", levels)
-        if len(self.levels) < 2:
+        self.quantile_levels = checked_levels(quantile_levels)
+        if len(self.quantile_levels) < 2:
             raise ValueError(
-                f"Expected at least two levels. Received: levels={levels!r}. "
-                "To predict only the median, use PointHead."
+                "Expected at least two quantile_levels. Received: "
+                f"quantile_levels={quantile_levels!r}. To predict only the median, use PointHead."
             )
-        self.num_parameters = len(self.levels)
+        self.num_parameters = len(self.quantile_levels)
 
     def constrain(self, raw: Tensor) -> Any:
         differences = ops.softplus(raw[..., 1:])
         return ops.cumsum(ops.concatenate([raw[..., :1], differences], axis=-1), axis=-1)
 
     def standard_loss(self, values: Tensor, standard: Tensor) -> Any:
-        levels = ops.convert_to_tensor(self.levels, "float32")
+        levels = ops.convert_to_tensor(self.quantile_levels, "float32")
         errors = values[..., None] - standard  # (..., D, Q)
         return 2.0 * ops.mean(ops.maximum(levels * errors, (levels - 1.0) * errors), axis=-1)
 
     def standard_mean(self, standard: Tensor) -> Any:
         # The mean of the quantile function over [0, 1]: the areas of trapezoids.
-        edges = [0.0, *self.levels, 1.0]
+        edges = [0.0, *self.quantile_levels, 1.0]
         weights = self._weights(edges)  # (Q + 2, Q)
         areas = (weights[1:] + weights[:-1]) / 2 * np.diff(edges)[:, None]
         return ops.sum(standard * ops.convert_to_tensor(areas.sum(0), "float32"), axis=-1)
 
-    def standard_quantiles(self, standard: Tensor, levels: list[float]) -> Any:
-        return ops.matmul(standard, ops.convert_to_tensor(self._weights(levels).T, "float32"))
+    def standard_quantiles(self, standard: Tensor, quantile_levels: list[float]) -> Any:
+        return ops.matmul(
+            standard, ops.convert_to_tensor(self._weights(quantile_levels).T, "float32")
+        )
 
     def standard_sample(self, standard: Tensor, uniforms: Tensor) -> Any:
         uniform = uniforms[..., 0]
         result = standard[..., 0]
-        for index, (low, high) in enumerate(zip(self.levels, self.levels[1:], strict=False)):
+        for index, (low, high) in enumerate(
+            zip(self.quantile_levels, self.quantile_levels[1:], strict=False)
+        ):
             slope = (standard[..., index + 1] - standard[..., index]) / (high - low)
             # The first and the last segment also contain the values beyond the levels.
             start = 0.0 if index == 0 else low
-            end = 1.0 if index == len(self.levels) - 2 else high
+            end = 1.0 if index == len(self.quantile_levels) - 2 else high
             inside = ops.clip(uniform, start, end)
             result = result + slope * (inside - (low if index == 0 else start))
         return result
 
     def _weights(self, levels):
         """Returns the matrix `(levels, Q)` that maps predicted quantiles to other levels."""
-        known_levels = np.array(self.levels)
+        known_levels = np.array(self.quantile_levels)
         rows = []
         for level in levels:
             left = int(np.clip(np.searchsorted(known_levels, level) - 1, 0, len(known_levels) - 2))
@@ -106,4 +111,8 @@ class QuantileHead(DistributionHead):
         return np.stack(rows)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "levels": self.levels}
+        return {**super().get_config(), "quantile_levels": self.quantile_levels}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        return super().from_config(with_new_names(config, {"levels": "quantile_levels"}))

@@ -69,9 +69,11 @@ class StudentTHead(DistributionHead):
     def standard_mean(self, standard: Tensor) -> Any:
         return standard[..., 0]
 
-    def standard_quantiles(self, standard: Tensor, levels: list[float]) -> Any:
+    def standard_quantiles(self, standard: Tensor, quantile_levels: list[float]) -> Any:
         degrees = standard[..., 2]
-        factors = ops.stack([student_t_quantile(level, degrees) for level in levels], axis=-1)
+        factors = ops.stack(
+            [student_t_quantile(level, degrees) for level in quantile_levels], axis=-1
+        )
         return standard[..., :1] + standard[..., 1:2] * factors  # (..., D, Q)
 
     def standard_sample(self, standard: Tensor, uniforms: Tensor) -> Any:

@@ -1,18 +1,13 @@
 """Tokenizers, corpora and batches of token ids."""
 
 from keras_attn.text._added_tokens import AddedToken
-from keras_attn.text._checkpoint_vocabularies import (
-    fairseq_vocabulary,
-    pegasus_vocabulary,
-    t5_vocabulary,
-)
 from keras_attn.text._encoded_sentences import EncodedSentences
 from keras_attn.text._hugging_face_tokenizer import HuggingFaceTokenizer
 from keras_attn.text._language import Language
 from keras_attn.text._length_bucketed_batches import LengthBucketedBatches
 from keras_attn.text._mask_tokens import mask_tokens
 from keras_attn.text._parallel_corpus import ParallelCorpus
-from keras_attn.text._renumber_pieces import renumber_pieces
+from keras_attn.text._read_lines import read_lines
 from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn.text._tokenizer import SpecialTokenIds, Tokenizer
 
@@ -26,9 +21,6 @@ __all__ = [
     "SentencePieceTokenizer",
     "SpecialTokenIds",
     "Tokenizer",
-    "fairseq_vocabulary",
     "mask_tokens",
-    "pegasus_vocabulary",
-    "renumber_pieces",
-    "t5_vocabulary",
+    "read_lines",
 ]

@@ -127,18 +127,18 @@ class EncodedSentences:
     @classmethod
     def load(
         cls,
-        directory: str | PathLike,
+        path: str | PathLike,
         name: str,
         special_token_ids: SpecialTokenIds | None = None,
     ) -> "EncodedSentences":
         """Memory-maps the files written by `EncodedSentencesWriter`.
 
         Args:
-            directory: Directory path.
+            path: Directory path.
             name: String, name of the sentences, such as `"source"`.
             special_token_ids: The tokenizer's `SpecialTokenIds`. Defaults to `None`.
         """
-        ids_path, offsets_path = file_paths(directory, name)
+        ids_path, offsets_path = file_paths(path, name)
         # np.memmap cannot map an empty file.
         ids = np.memmap(ids_path, "<i4", "r") if ids_path.stat().st_size else np.zeros(0, "<i4")
         return cls(ids, np.memmap(offsets_path, "<i8", "r"), special_token_ids)

@@ -76,7 +76,7 @@ class ParallelCorpus:
         target_tokenizer: Tokenizer,
         max_source_length: int,
         max_target_length: int,
-        directory: str | PathLike,
+        path: str | PathLike,
     ) -> "ParallelCorpus":
         """Encodes two text files into a new directory, with bounded memory, and loads the result.
 
@@ -93,7 +93,7 @@ class ParallelCorpus:
                 with more than `32 * max_source_length` characters are dropped without encoding.
             max_target_length: Positive int, maximum number of tokens in a target sentence, with the
                 same rules as `max_source_length`.
-            directory: Path of the directory to create.
+            path: Path of the directory to create.
 
         Returns:
             A `ParallelCorpus`.
@@ -110,11 +110,11 @@ class ParallelCorpus:
             ("max_target_length", max_target_length),
         ):
             check_positive_integer(name, value)
-        directory = Path(directory)
-        _refuse_existing(directory)
-        directory.parent.mkdir(parents=True, exist_ok=True)
-        with working_directory(directory, os.path.lexists) as temporary:
-            encoded = temporary / directory.name
+        path = Path(path)
+        _refuse_existing(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with working_directory(path, os.path.lexists) as temporary:
+            encoded = temporary / path.name
             encoded.mkdir()
             report = encode_pairs(
                 (source_path, target_path),
@@ -124,20 +124,20 @@ class ParallelCorpus:
             )
             report.write(encoded)
             flush_to_disk(encoded)
-            _refuse_existing(directory)  # another process may have created it
-            os.rename(encoded, directory)
-            flush_directory(directory.parent)
-        return cls.load(directory)
+            _refuse_existing(path)  # another process may have created it
+            os.rename(encoded, path)
+            flush_directory(path.parent)
+        return cls.load(path)
 
     @classmethod
-    def load(cls, directory: str | PathLike) -> "ParallelCorpus":
+    def load(cls, path: str | PathLike) -> "ParallelCorpus":
         """Loads and verifies a directory created by `encode`.
 
         All files are read once and compared with their checksums: about 0.1 seconds for 10 million
         tokens. The ids are memory-mapped.
 
         Args:
-            directory: Directory path.
+            path: Directory path.
 
         Returns:
             A `ParallelCorpus`.
@@ -145,14 +145,14 @@ class ParallelCorpus:
         Raises:
             ValueError: If a file is damaged or belongs to a different corpus.
         """
-        report = CorpusReport.read(directory)
-        source, target = (report.load(directory, side) for side in ("source", "target"))
+        report = CorpusReport.read(path)
+        source, target = (report.load(path, side) for side in ("source", "target"))
         return cls(source, target, report.dropped_empty, report.dropped_long)
 
 
-def _refuse_existing(directory: Path) -> None:
-    if directory.exists():
+def _refuse_existing(path: Path) -> None:
+    if path.exists():
         raise FileExistsError(
-            f"Expected a directory that does not exist. Received: directory={str(directory)!r}. "
+            f"Expected a directory that does not exist. Received: path={str(path)!r}. "
             "Open it with ParallelCorpus.load, or remove it to encode again."
         )

@@ -9,7 +9,6 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.text._added_tokens import AddedToken, AddedTokenSplitter, clean_up_spaces
 from keras_attn.text._complete_model import is_complete_model
 from keras_attn.text._language import Language
-from keras_attn.text._renumber_pieces import SPACE
 from keras_attn.text._subword_sampling import sample_segmentations
 from keras_attn.text._tokenizer import check_texts, rows_of_ids
 from keras_attn.text._train_sentencepiece import TrainingOptions, train_sentencepiece
@@ -17,6 +16,9 @@ from keras_attn_checks.number_types import is_integer, is_number
 
 if TYPE_CHECKING:
     from keras_attn.text._tensorflow_tokenizer import TensorFlowTokenizer
+
+SPACE = "\u2581"
+"""Character that SentencePiece writes for a space."""
 
 
 class SentencePieceTokenizer:
@@ -36,7 +38,7 @@ class SentencePieceTokenizer:
         end_token_id: Int, id at the end of a sentence. Required if the model defines none. Defaults
             to `None`: the model's end id.
         vocabulary_size: Positive int, number of ids. `encode` replaces higher ids by the unknown
-            id, see `renumber_pieces`. Defaults to `None`: the number of pieces in the model.
+            id. Defaults to `None`: the number of pieces in the model.
         languages: Dict from language names to `Language`s, for a model that translates from or into
             several languages. `encode` and `decode` ignore them; exported files contain them.
             Defaults to `None`: no languages.
@@ -274,9 +276,9 @@ class SentencePieceTokenizer:
         A model trained on many segmentations of the same text learns how pieces are composed, but
         needs longer training.
 
-        If the vocabulary lacks pieces of the model (see `renumber_pieces`), a `"unigram"` model
-        samples segmentations into vocabulary pieces. Where the random segmentation still contains
-        an unknown id and the one from `encode` does not, as after a skipped merge whose parts the
+        If pieces of the model have ids of at least `vocabulary_size`, a `"unigram"` model samples
+        segmentations into vocabulary pieces. Where the random segmentation still contains an
+        unknown id and the one from `encode` does not, as after a skipped merge whose parts the
         vocabulary lacks, the pieces from `encode` are used up to the next common boundary.
 
         Args:

@@ -12,18 +12,16 @@ from keras_attn.training._enable_lora import enable_lora, merge_lora
 from keras_attn.training._fit import fit
 from keras_attn.training._image_format import ImageFormat
 from keras_attn.training._inverse_square_root_schedule import InverseSquareRootSchedule
-from keras_attn.training._layout_map import layout_map
-from keras_attn.training._linear_crossentropy import linear_crossentropy
 from keras_attn.training._loss_scale_optimizer import LossScaleOptimizer
+from keras_attn.training._make_layout_map import make_layout_map
+from keras_attn.training._make_strategy import make_strategy
 from keras_attn.training._model_card import ModelCard
 from keras_attn.training._place_parts import device_report, place_parts
 from keras_attn.training._run_directory import RunDirectory
 from keras_attn.training._scheduled_sampling import ScheduledSampling
 from keras_attn.training._sequence_crossentropy import SequenceCrossentropy
 from keras_attn.training._series_columns import SeriesColumns
-from keras_attn.training._strategy import strategy
 from keras_attn.training._token_metrics import Perplexity, TokenAccuracy, TokenCrossentropy
-from keras_attn.training._training_checkpoint import TrainingCheckpoint
 
 __all__ = [
     "AverageWeights",
@@ -43,15 +41,13 @@ __all__ = [
     "SeriesColumns",
     "TokenAccuracy",
     "TokenCrossentropy",
-    "TrainingCheckpoint",
     "compile_for_training",
     "crossentropy_per_token",
     "device_report",
     "enable_lora",
     "fit",
-    "layout_map",
-    "linear_crossentropy",
+    "make_layout_map",
     "merge_lora",
     "place_parts",
-    "strategy",
+    "make_strategy",
 ]

@@ -24,7 +24,7 @@ class AverageWeights(LockedCallback):
     locks the directory, so no other training can write to it.
 
     Args:
-        directory: Path of the directory for the weights. It contains a file for each of the last
+        path: Path of the directory for the weights. It contains a file for each of the last
             `num_epochs + 1` epochs, because a training that resumes may repeat the last epoch.
         num_epochs: Positive int, number of epochs to average. Defaults to `5`.
 
@@ -40,10 +40,10 @@ class AverageWeights(LockedCallback):
     ```
     """
 
-    def __init__(self, directory: str | PathLike[str], num_epochs: int = 5) -> None:
-        super().__init__(PathLock(directory, "weights"))
+    def __init__(self, path: str | PathLike[str], num_epochs: int = 5) -> None:
+        super().__init__(PathLock(path, "weights"))
         check_positive_integer("num_epochs", num_epochs)
-        self.directory = Path(directory)
+        self.path = Path(path)
         self.num_epochs = num_epochs
         self.kept_epochs: list[int] = []
 
@@ -84,10 +84,10 @@ class AverageWeights(LockedCallback):
         )
 
     def _path(self, epoch: int) -> Path:
-        return self.directory / f"weights-{epoch:04d}.npz"
+        return self.path / f"weights-{epoch:04d}.npz"
 
     def get_state(self) -> TensorDict:
-        """Returns the kept epochs, which `TrainingCheckpoint` saves."""
+        """Returns the kept epochs, which `fit` saves."""
         return {"kept_epochs": list(self.kept_epochs)}
 
     def set_state(self, state: TensorDict) -> None:

@@ -169,7 +169,7 @@ class BestCheckpoint(LockedCallback):
         return float(value)
 
     def get_state(self) -> TensorDict:
-        """Returns `best` and `best_epoch`, which `TrainingCheckpoint` saves."""
+        """Returns `best` and `best_epoch`, which `fit` saves."""
         return {"best": self.best, "best_epoch": self.best_epoch}
 
     def set_state(self, state: TensorDict) -> None:

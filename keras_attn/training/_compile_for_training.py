@@ -7,8 +7,8 @@ from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn.training._clipped_adam import ClippedAdam, LearningRate
 from keras_attn.training._loss_scale_optimizer import LossScaleOptimizer
+from keras_attn.training._make_strategy import reject_gradient_accumulation
 from keras_attn.training._sequence_crossentropy import SequenceCrossentropy
-from keras_attn.training._strategy import reject_gradient_accumulation
 from keras_attn.training._token_metrics import Perplexity, TokenAccuracy, TokenCrossentropy
 
 _WITH_ACTIVATION = (

@@ -17,11 +17,11 @@ from keras_attn.training._build_from_data import build_from_data
 from keras_attn.training._callback_states import callbacks_of_worker, reject_callbacks
 from keras_attn.training._finite_weights import FiniteWeights, warn_of_nonfinite_weights
 from keras_attn.training._locked_callback import LockedCallback
+from keras_attn.training._make_strategy import reject_gradient_accumulation
 from keras_attn.training._nested_arrays import is_dense, split_rows
 from keras_attn.training._restored_state import reject_unbuilt_optimizers
 from keras_attn.training._resumed_callbacks import ResumedCallbacks
 from keras_attn.training._step_batches import OnMismatch, Shuffle
-from keras_attn.training._strategy import reject_gradient_accumulation
 from keras_attn.training._train_epochs import train_epochs
 from keras_attn.training._training_checkpoint import TrainingCheckpoint
 from keras_attn.training._training_data import (
@@ -72,7 +72,8 @@ def fit(
       there. Create the dataset with the same arguments and seeds before each call of `fit`.
     - Objects whose batches depend on the step number.
 
-    With a `directory`, `fit` saves the state during training (see `TrainingCheckpoint`). After an
+    With a `directory`, `fit` saves the variables of the model, the optimizer and the metrics, and
+    the states of callbacks and data, every `save_steps` steps and after each epoch. After an
     interruption, call `fit` again with the same arguments: it restores the last saved state,
     finishes the interrupted epoch and runs the remaining epochs. On a CPU, the final weights equal
     those of an uninterrupted training; on a GPU, this also requires deterministic operations (in
@@ -107,10 +108,10 @@ def fit(
     does not notice that you edited their code. You may change the number of epochs, the directory,
     the callbacks, the metrics and a numeric learning rate.
 
-    If several workers train the model (see `strategy`), every worker must call `fit` with the same
-    arguments. Worker 0 writes the files and logs, and shows the progress. The other workers read
-    the files, so all machines must share the directory. If a worker fails, `fit` raises an error in
-    the other workers. Start all workers again to resume from the last saved state.
+    If several workers train the model (see `make_strategy`), every worker must call `fit` with the
+    same arguments. Worker 0 writes the files and logs, and shows the progress. The other workers
+    read the files, so all machines must share the directory. If a worker fails, `fit` raises an
+    error in the other workers. Start all workers again to resume from the last saved state.
 
     Only one training at a time can use the directory and the callback paths, so `fit` locks them.
     The lock file names the process that holds the lock. The operating system releases it when this
@@ -195,7 +196,7 @@ def fit(
     Example:
 
     ```python
-    with strategy("auto").scope():
+    with make_strategy("auto").scope():
         model = compile_for_training(build_model())
     fit(model, batches, epochs=20, directory="run", validation_data=validation_batches)
     ```

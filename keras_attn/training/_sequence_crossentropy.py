@@ -39,17 +39,16 @@ class SequenceCrossentropy(keras.losses.Loss):
     store the logits of all tokens:
 
         features (B, T, D) ----+
-                               +--> linear_crossentropy --> loss and its gradient
-        output layer (V, D) ---+            |
-                                            +--> statistics (B, T) --> metrics
+                               +--> from_features --> loss and its gradient
+        output layer (V, D) ---+         |
+                                         +--> statistics (B, T) --> metrics
 
-    `TrainingModel.compute_loss` passes the features and the output layer to `from_features`, which
-    calls `linear_crossentropy`. This is faster, needs less memory, and skips positions without a
-    label, which are most positions in a masked language model. The model output has no gradient in
-    such a step. If a Keras metric needs logits, the step computes them for the metric. The loss is
-    computed from logits despite `fused=True` in these cases: the backend is not TensorFlow, the
-    model is compiled with `run_eagerly` or `loss_weights`, the dtype is float16, or the output
-    layer has an activation.
+    `TrainingModel.compute_loss` passes the features and the output layer to `from_features`. This
+    is faster, needs less memory, and skips positions without a label, which are most positions in a
+    masked language model. The model output has no gradient in such a step. If a Keras metric needs
+    logits, the step computes them for the metric. The loss is computed from logits despite
+    `fused=True` in these cases: the backend is not TensorFlow, the model is compiled with
+    `run_eagerly` or `loss_weights`, the dtype is float16, or the output layer has an activation.
 
     Args:
         label_smoothing: Float in [0, 1), total probability for the wrong classes. Each of them has

@@ -14,7 +14,7 @@ def plot_forecast(
     quantiles: TensorLike,
     actual: TensorLike | None = None,
     attention: TensorLike | None = None,
-    levels: Sequence[float] = (0.05, 0.5, 0.95),
+    quantile_levels: Sequence[float] = (0.05, 0.5, 0.95),
     title: str | None = None,
     label: str | None = None,
 ) -> Any:
@@ -32,8 +32,8 @@ def plot_forecast(
             example `results["quantiles"][series, :, target]` from a `PathSampler`.
         actual: Array-like with shape `(horizon,)`, the true values. Defaults to `None`.
         attention: Array-like with shape `(horizon, past)`, attention weights. Defaults to `None`.
-        levels: List of Q floats in (0, 1) in increasing order, the quantile levels, for the legend.
-            Defaults to `(0.05, 0.5, 0.95)`.
+        quantile_levels: List of Q floats in (0, 1) in increasing order, for the legend. Defaults to
+            `(0.05, 0.5, 0.95)`.
         title: String, title above the picture. Defaults to `None`.
         label: String, target name with its unit. Defaults to `None`.
 
@@ -41,8 +41,8 @@ def plot_forecast(
         The `matplotlib.figure.Figure`. Save the picture with `figure.savefig("forecast.png")`.
 
     Raises:
-        ValueError: If the shapes do not match, there are no values, `levels` are not increasing
-            numbers in (0, 1), or `attention` contains masked cells.
+        ValueError: If the shapes do not match, there are no values, `quantile_levels` are not
+            increasing numbers in (0, 1), or `attention` contains masked cells.
         ImportError: If Matplotlib is not installed.
 
     Example:
@@ -58,11 +58,12 @@ def plot_forecast(
             f"with shape {past.shape}, quantiles with shape {quantiles.shape}. Select one series "
             "and one target."
         )
-    levels = tuple(levels)
+    levels = tuple(quantile_levels)
     are_numbers = all(isinstance(level, numbers.Real) for level in levels)
     if not are_numbers or sorted({level for level in levels if 0 < level < 1}) != list(levels):
         raise ValueError(
-            f"Expected levels in (0, 1) in increasing order. Received: levels={levels}."
+            "Expected quantile_levels in (0, 1) in increasing order. Received: "
+            f"quantile_levels={levels}."
         )
     horizon = len(quantiles)
     shapes = {"past": past.shape, "quantiles": quantiles.shape}

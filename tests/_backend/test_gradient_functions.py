@@ -17,7 +17,8 @@ from keras_attn._attention.additive_score import additive_score
 from keras_attn._attention.blockwise_dot_product import blockwise_dot_product
 from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._drop_ins import layer_normalization
-from keras_attn.training import SequenceCrossentropy, crossentropy_per_token, linear_crossentropy
+from keras_attn.training import SequenceCrossentropy, crossentropy_per_token
+from keras_attn.training._linear_crossentropy import linear_crossentropy
 from tests.contracts import numpy
 
 BACKEND = keras.backend.backend()

@@ -3,8 +3,9 @@
 import pytest
 from keras_attn_runtime import Translator
 
+from keras_attn.convert._renumber_pieces import renumber_pieces
 from keras_attn.export import export_onnx, export_onnx_text
-from keras_attn.text import SentencePieceTokenizer, renumber_pieces
+from keras_attn.text import SentencePieceTokenizer
 from keras_attn.training import RunDirectory
 from tests.export.small_translator import SOURCE
 

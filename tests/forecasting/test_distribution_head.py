@@ -23,7 +23,7 @@ HEADS = {
     "point": lambda: PointHead(2),
     "gaussian": lambda: GaussianHead(2),
     "student": lambda: StudentTHead(2),
-    "quantile": lambda: QuantileHead(2, levels=(0.1, 0.5, 0.6, 0.9)),
+    "quantile": lambda: QuantileHead(2, quantile_levels=(0.1, 0.5, 0.6, 0.9)),
 }
 heads = pytest.mark.parametrize("name", HEADS)
 
@@ -107,9 +107,9 @@ def test_head_with_wrong_arguments_raises_an_error():
     with pytest.raises(ValueError, match="num_targets"):
         GaussianHead(0)
     with pytest.raises(ValueError, match="increasing numbers"):
-        QuantileHead(levels=(0.5, 0.1))
-    with pytest.raises(ValueError, match="at least two levels"):
-        QuantileHead(levels=(0.5,))
+        QuantileHead(quantile_levels=(0.5, 0.1))
+    with pytest.raises(ValueError, match="at least two quantile_levels"):
+        QuantileHead(quantile_levels=(0.5,))
     with pytest.raises(ValueError, match="absolute"):
         PointHead(error="huber")
     with pytest.raises(NotImplementedError, match="standard_mean"):

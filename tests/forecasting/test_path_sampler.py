@@ -101,9 +101,15 @@ def test_path_quantiles_equal_numpy(number):
 def test_path_sampler_with_wrong_arguments_raises_an_error(sampler):
     with pytest.raises(ValueError, match="num_paths"):
         PathSampler(sampler.forecaster, num_paths=0)
-    with pytest.raises(ValueError, match="quantiles to be increasing"):
-        PathSampler(sampler.forecaster, quantiles=(0.9, 0.1))
+    with pytest.raises(ValueError, match="quantile_levels to be increasing"):
+        PathSampler(sampler.forecaster, quantile_levels=(0.9, 0.1))
     with pytest.raises(ValueError, match="forecaster to be an AutoregressiveForecaster"):
         PathSampler(RNNCell(3))
     with pytest.raises(ValueError, match="seeds of an integer dtype"):
         sampler(**PAST, seeds=np.ones(4))
+
+
+def test_path_sampler_reads_the_former_name_of_quantile_levels(sampler):
+    config = sampler.get_config()
+    config["quantiles"] = config.pop("quantile_levels")
+    assert PathSampler.from_config(config).quantile_levels == sampler.quantile_levels

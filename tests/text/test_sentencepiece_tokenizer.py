@@ -6,13 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from keras_attn.convert._renumber_pieces import import_sentencepiece_protobuf, renumber_pieces
 from keras_attn.text import (
     SentencePieceTokenizer,
     SpecialTokenIds,
     Tokenizer,
-    renumber_pieces,
 )
-from keras_attn.text._renumber_pieces import import_sentencepiece_protobuf
 from keras_attn.text._subword_sampling import replace_unknown_parts
 from keras_attn.text._training_sentences import LONGEST_LINE, TrainingSentences
 from tests.text.corpus_text import ENGLISH, GERMAN, sentences

@@ -20,7 +20,7 @@ from keras_attn.training import (
     TokenAccuracy,
     compile_for_training,
     fit,
-    strategy,
+    make_strategy,
 )
 from tests.training.toy_training import ToyBatches, toy_model
 
@@ -140,9 +140,9 @@ def new_model(devices, compile_model):
 def main(directory):
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    one = strategy("none")
-    two = strategy("mirrored", devices=["CPU:0", "/cpu:1"])
-    assert two is strategy("mirrored", devices=["CPU:0", "CPU:1"])
+    one = make_strategy("none")
+    two = make_strategy("mirrored", devices=["CPU:0", "/cpu:1"])
+    assert two is make_strategy("mirrored", devices=["CPU:0", "CPU:1"])
     assert two.num_replicas_in_sync == 2
     logs_of_one, _ = by_package(one, directory / "one")
     logs_of_two, weights = by_package(two, directory / "two")

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 import keras_attn
-from keras_attn.training import compile_for_training, fit, layout_map
+from keras_attn.training import compile_for_training, fit, make_layout_map
 from tests.training.toy_training import VOCABULARY_SIZE, ToyBatches
 
 
@@ -31,7 +31,7 @@ def run(kind, shape, parts=None, search=False):
     sizes = (4, 2, 3) if search else (4,)  # each size is compiled
     devices = keras.distribution.list_devices("cpu")[: shape[0] * shape[1]]
     mesh = keras.distribution.DeviceMesh(shape, ("batch", "model"), devices)
-    distribution = keras.distribution.ModelParallel(layout_map=layout_map(mesh, parts))
+    distribution = keras.distribution.ModelParallel(layout_map=make_layout_map(mesh, parts))
     keras.distribution.set_distribution(distribution)
     encoder, decoder = make_parts(kind)
     model = compile_for_training(keras_attn.TrainingModel(encoder, decoder), 0.02)

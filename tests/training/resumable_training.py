@@ -17,10 +17,10 @@ from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
     InverseSquareRootSchedule,
-    TrainingCheckpoint,
     compile_for_training,
     fit,
 )
+from keras_attn.training._training_checkpoint import TrainingCheckpoint
 from tests.training.toy_training import KillAt, ToyBatches, toy_translator
 
 

@@ -12,11 +12,11 @@ from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
     SequenceCrossentropy,
-    TrainingCheckpoint,
     compile_for_training,
     fit,
-    strategy,
+    make_strategy,
 )
+from keras_attn.training._training_checkpoint import TrainingCheckpoint
 from tests.backend import precision, requires_tensorflow
 from tests.slow_cases import slow_on_jax
 from tests.training.toy_training import ToyBatches, toy_model, toy_translator
@@ -652,7 +652,7 @@ def test_what_a_living_save_writes_is_kept(model, tmp_path):
 @requires_tensorflow("strategies of TensorFlow")
 @pytest.mark.parametrize("where", ["compile", "fit"])
 def test_gradient_accumulation_under_a_strategy_is_refused_before_training(where):
-    with strategy("mirrored", devices=["CPU:0"]).scope():
+    with make_strategy("mirrored", devices=["CPU:0"]).scope():
         model = toy_model()
         with pytest.raises(ValueError, match="gradient_accumulation_steps=2, strategy=Mirrored"):
             if where == "compile":

@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.training import TrainingCheckpoint, fit
+from keras_attn.training import fit
+from keras_attn.training._training_checkpoint import TrainingCheckpoint
 from tests.training.toy_training import SumBatches
 
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.training import linear_crossentropy
+from keras_attn.training._linear_crossentropy import linear_crossentropy
 from tests.backend import gradients_of, requires_tensorflow
 from tests.contracts import assert_close, numpy
 from tests.oracles import crossentropy

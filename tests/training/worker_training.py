@@ -21,7 +21,7 @@ from keras_attn.training import (
     SequenceCrossentropy,
     compile_for_training,
     fit,
-    strategy,
+    make_strategy,
 )
 from tests.training.toy_training import KillAt, ToyBatches, toy_translator
 
@@ -90,5 +90,5 @@ def main(directory, kill_step):
 
 
 if __name__ == "__main__":
-    devices = strategy(join_timeout=120)
+    devices = make_strategy(join_timeout=120)
     main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -55,7 +55,7 @@ def test_masked_cells_are_missing_values():
 )
 def test_levels_are_increasing_numbers_between_0_and_1(levels):
     with pytest.raises(ValueError, match=r"levels in \(0, 1\) in increasing order"):
-        plot_forecast(PAST, QUANTILES, levels=levels)
+        plot_forecast(PAST, QUANTILES, quantile_levels=levels)
 
 
 def test_plot_of_nothing_is_refused():

@@ -22,7 +22,7 @@ class SeriesSettings:
         horizon: int, number of time steps that the file predicts.
         min_window: int, minimum number of past time steps.
         num_paths: int, number of sampled paths per series.
-        quantiles: list of floats in (0, 1), quantile levels.
+        quantile_levels: list of floats in (0, 1).
         versions: dict, versions of the libraries that wrote the file.
     """
 
@@ -35,7 +35,7 @@ class SeriesSettings:
     horizon: int
     min_window: int
     num_paths: int
-    quantiles: list[float]
+    quantile_levels: list[float]
     versions: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -76,7 +76,7 @@ class SeriesSettings:
             horizon=series.integer("horizon", least=1),
             min_window=series.integer("min_window", least=1),
             num_paths=series.integer("num_paths", least=1),
-            quantiles=series.levels("quantiles"),
+            quantile_levels=series.levels("quantiles"),
             versions=root.get("versions", dict, {}),
         )
         columns = {

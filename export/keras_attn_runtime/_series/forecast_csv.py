@@ -172,7 +172,10 @@ def write_forecasts(
     header = [] if options.series is None else [options.series]
     header.append("step" if options.time is None else options.time)
     for target in settings.targets:
-        header += [f"{target}_mean", *(f"{target}_q{level:g}" for level in settings.quantiles)]
+        header += [
+            f"{target}_mean",
+            *(f"{target}_q{level:g}" for level in settings.quantile_levels),
+        ]
     writer.writerow(header)
     for index, item in enumerate(series):
         for step, time in enumerate(item.times):

@@ -116,7 +116,7 @@ def describe_series(
             "horizon": sampler.forecaster.horizon,
             "min_window": max(sampler.forecaster.lags, default=1),
             "num_paths": sampler.num_paths,
-            "quantiles": sampler.quantiles,
+            "quantiles": sampler.quantile_levels,
         },
         "versions": _versions(),
     }

@@ -51,7 +51,7 @@ def test_exported_settings_name_the_columns(forecaster):
     assert (settings.targets, settings.past_covariates) == (["t", "u"], ["c"])
     assert settings.future_covariates == ["c"] and settings.time_column == "day"
     assert (settings.horizon, settings.min_window, settings.window) == (3, 4, None)
-    assert settings.quantiles == [0.05, 0.5, 0.95] and settings.num_paths == 3
+    assert settings.quantile_levels == [0.05, 0.5, 0.95] and settings.num_paths == 3
     assert "keras" in settings.versions
 
 

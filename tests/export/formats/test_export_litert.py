@@ -17,11 +17,12 @@ from keras_attn import (
     rnn_seq2seq,
     transformer_seq2seq,
 )
-from keras_attn.export import ExportError, ModelCard, export_litert
+from keras_attn.export import ExportError, export_litert
 from keras_attn.export._formats.file_format import describe
 from keras_attn.export._trace import litert_conversion
 from keras_attn.export._trace.litert_conversion import convert_to_litert
 from keras_attn.export._trace.search_function import SearchFunction
+from keras_attn.training import ModelCard
 from tests.export.small_translator import SOURCE
 from tests.models.mean_decoder import MeanDecoder
 

@@ -4,7 +4,7 @@ from typing import Literal
 import keras
 
 LAYOUTS: dict[str, dict[str, tuple[str | None, ...]]] = {
-    # `layout_map` replaces "MODEL" by the name of the mesh axis. The path of a weight must not
+    # `make_layout_map` replaces "MODEL" by the name of the mesh axis. The path of a weight must not
     # match more than one pattern.
     "embedding": {
         r"(.*/)?[^/]*embedding[^/]*/embeddings": ("MODEL", None),  # (vocabulary, features)
@@ -26,7 +26,7 @@ LAYOUTS: dict[str, dict[str, tuple[str | None, ...]]] = {
 }
 
 
-def layout_map(
+def make_layout_map(
     device_mesh: keras.distribution.DeviceMesh,
     parts: Iterable[Literal["embedding", "attention", "feed_forward", "recurrent"]] | None = None,
     axis: str = "model",
@@ -65,7 +65,7 @@ def layout_map(
     ```python
     devices = keras.distribution.list_devices()
     mesh = keras.distribution.DeviceMesh((1, len(devices)), ("batch", "model"), devices)
-    distribution = keras.distribution.ModelParallel(layout_map=layout_map(mesh))
+    distribution = keras.distribution.ModelParallel(layout_map=make_layout_map(mesh))
     keras.distribution.set_distribution(distribution)
     trainer = keras_attn.TrainingModel(*keras_attn.transformer_base(8000, 8000))
     ```

@@ -4,8 +4,13 @@ import io
 
 import pytest
 
-from keras_attn.text import SentencePieceTokenizer, renumber_pieces, t5_vocabulary
-from keras_attn.text._checkpoint_vocabularies import fairseq_vocabulary, pegasus_vocabulary
+from keras_attn.convert._checkpoint_vocabularies import (
+    fairseq_vocabulary,
+    pegasus_vocabulary,
+    t5_vocabulary,
+)
+from keras_attn.convert._renumber_pieces import renumber_pieces
+from keras_attn.text import SentencePieceTokenizer
 
 sentencepiece = pytest.importorskip("sentencepiece")
 pytest.importorskip("google.protobuf")

@@ -4,8 +4,7 @@ import importlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-SPACE = "\u2581"
-"""Character that SentencePiece writes for a space."""
+from keras_attn.text._sentencepiece_tokenizer import SPACE
 
 FAR_BELOW = 10.0
 """Difference between the model's lowest score and the score of added characters."""

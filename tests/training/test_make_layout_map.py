@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import keras_attn
-from keras_attn.training import layout_map
-from keras_attn.training._layout_map import LAYOUTS
+from keras_attn.training import make_layout_map
+from keras_attn.training._make_layout_map import LAYOUTS
 
 HERE = Path(__file__).parent
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="ModelParallel is for JAX")
@@ -81,7 +81,7 @@ def test_layout_map_searches_as_on_one_device(kind, tmp_path):
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_each_path_matches_one_layout_of_its_rank(cell):
     """`LayoutMap` raises an error if two patterns match a path."""
-    layouts = layout_map(one_device())
+    layouts = make_layout_map(one_device())
     block = keras_attn.TransformerDecoderBlock(2, 16, cross_attention=False, activation="swiglu")
     embedding = keras.layers.ReversibleEmbedding(12, 8, tie_weights=False)
     language_model = keras_attn.CausalLanguageModel(block, embedding, num_layers=1)
@@ -119,16 +119,16 @@ def test_each_path_matches_one_layout_of_its_rank(cell):
 @on_jax
 @pytest.mark.parametrize("part", ["embedding", "attention", "feed_forward", "recurrent"])
 def test_layout_map_of_one_part(part):
-    assert list(layout_map(one_device(), [part])) == list(LAYOUTS[part])
+    assert list(make_layout_map(one_device(), [part])) == list(LAYOUTS[part])
 
 
 @on_jax
 def test_layout_map_refuses_unknown_parts_and_axes():
     with pytest.raises(ValueError, match="Expected parts out of .*Received: parts with .'decoder'"):
-        layout_map(one_device(), ["decoder", "attention"])
+        make_layout_map(one_device(), ["decoder", "attention"])
     with pytest.raises(ValueError, match="Expected an axis out of .'batch', 'model'.*axis='heads'"):
-        layout_map(one_device(), axis="heads")
-    layouts = layout_map(one_device(("batch", "heads")), ["feed_forward"], axis="heads")
+        make_layout_map(one_device(), axis="heads")
+    layouts = make_layout_map(one_device(("batch", "heads")), ["feed_forward"], axis="heads")
     assert list(layouts) == list(LAYOUTS["feed_forward"])
     assert layouts["block_0/feed_forward/expansion/kernel"].axes == (None, "heads")
 
@@ -136,4 +136,4 @@ def test_layout_map_refuses_unknown_parts_and_axes():
 @pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX is supported")
 def test_layout_map_refuses_other_backends():
     with pytest.raises(ValueError, match="Expected the JAX backend. Received: .* use place_parts"):
-        layout_map(None)
+        make_layout_map(None)

@@ -36,7 +36,7 @@ class EmptyScope:
         return contextlib.nullcontext()
 
 
-def strategy(
+def make_strategy(
     name: Literal["auto", "none", "mirrored", "multi_worker"] = "auto",
     devices: Sequence[str] | None = None,
     *,
@@ -79,7 +79,7 @@ def strategy(
 
     Example:
 
-    >>> with strategy("none").scope():
+    >>> with make_strategy("none").scope():
     ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     """
     if name not in NAMES:

@@ -6,7 +6,7 @@ to `renumber_pieces`.
 
 from collections.abc import Sequence
 
-from keras_attn.text._renumber_pieces import parse_sentencepiece_model
+from keras_attn.convert._renumber_pieces import parse_sentencepiece_model
 
 
 def fairseq_vocabulary(model: bytes, language_codes: Sequence[str] = ()) -> dict[str, int]:
