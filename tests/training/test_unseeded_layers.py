@@ -59,8 +59,12 @@ def compiled(is_built):
     return model
 
 
+# Other backends have no global generator that Keras' loaders use.
+KINDS = DATA if keras.backend.backend() == "torch" else ["arrays with validation"]
+
+
 @pytest.mark.parametrize("is_built", [True, False], ids=["built", "unbuilt"])
-@pytest.mark.parametrize("kind", DATA)
+@pytest.mark.parametrize("kind", KINDS)
 def test_fit_equals_keras_without_and_with_interruptions(kind, is_built, tmp_path):
     arguments = {"epochs": EPOCHS, "shuffle": False, "verbose": 0}
     expected = compiled(is_built)
