@@ -56,7 +56,7 @@ def measure(args, side, data):
     import keras
     import numpy as np
 
-    from keras_attn.text import read_lines
+    from keras_attn.files import read_lines
     from keras_attn.training import CarryStates, ConsecutiveWindows
 
     window, carried = SIDES[side]

@@ -66,7 +66,7 @@ def main():
 def translators(args):
     """Yields the name of each translator, its LiteRT and ONNX exports, and texts or `None`."""
     from keras_attn.export import export_litert, export_onnx
-    from keras_attn.text import read_lines
+    from keras_attn.files import read_lines
     from keras_attn.training import RunDirectory
 
     for path in args.run_dirs:

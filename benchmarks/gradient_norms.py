@@ -30,7 +30,7 @@ import tensorflow as tf
 from arguments import argument_parser, settings_of
 from results_file import versions, write_results
 
-from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.files import atomic_replace
 
 CELLS = {"SimpleRNN": keras.layers.SimpleRNNCell, "GRU": keras.layers.GRUCell}
 CELLS["LSTM"] = keras.layers.LSTMCell

@@ -10,8 +10,7 @@ import argparse
 import random
 from pathlib import Path
 
-from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn.text import read_lines
+from keras_attn.files import atomic_replace, read_lines
 
 SPLITS = {"train": "train", "val": "val", "test_2016_flickr": "test"}
 

@@ -20,7 +20,7 @@ from results_file import versions, write_results
 from translation_side import pad
 
 import keras_attn
-from keras_attn.text import read_lines
+from keras_attn.files import read_lines
 from keras_attn.training import RunDirectory
 
 BATCH = 50

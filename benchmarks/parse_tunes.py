@@ -20,7 +20,7 @@ sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
 from abc_tunes import Novelty, bars_of, split_tunes
 
-from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.files import atomic_replace
 
 
 def main():

@@ -7,7 +7,7 @@ import json
 import statistics
 from pathlib import Path
 
-from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn.files import atomic_replace
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

@@ -34,7 +34,7 @@ def write_results(path, rows, found_versions, seed, **facts):
         "rows": rows,
     }
     # Here, because Keras would count in the memory of a process that is measured.
-    from keras_attn._files.atomic_replace import atomic_replace
+    from keras_attn.files import atomic_replace
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_replace(path) as partial:

@@ -18,9 +18,8 @@ from arguments import argument_parser, settings_of
 from results_file import versions, write_results
 
 import keras_attn
-from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export import export_onnx
-from keras_attn.text import read_lines
+from keras_attn.files import atomic_replace, read_lines
 from keras_attn.training import RunDirectory
 
 # Ranges of source words. Multi30k captions have 4 to 33 words, joined captions up to about 100.

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from own_process import run
 
-from keras_attn.text import read_lines
+from keras_attn.files import read_lines
 from keras_attn.training import RunDirectory
 
 MOST_OTHERS = 50  # maximum number of listed sentences

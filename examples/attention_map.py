@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 
 import keras_attn
+from keras_attn.files import atomic_replace, separate_paths_problem
 from keras_attn.training import RunDirectory
 from keras_attn.visualize import plot_alignments, plot_attention_grid, write_alignment_html
-from keras_attn_checks.separate_paths import separate_paths_problem
 
 HEADS = {
     "memory": ("decoder", "cross_attention_layer"),
@@ -77,7 +77,8 @@ def main():
         figure = plot_alignments(alignments, *tokens, title=translation).figure
     else:
         figure = plot_attention_grid(alignments, *tokens, title=translation)
-    figure.savefig(args.out, dpi=150, bbox_inches="tight")
+    with atomic_replace(args.out) as partial:
+        figure.savefig(partial, dpi=150, bbox_inches="tight")
     print(args.out)
 
 

@@ -33,9 +33,9 @@ from keras_attn_runtime import Translator
 
 import keras_attn
 from keras_attn.export import export_onnx
+from keras_attn.files import atomic_replace, separate_paths_problem
 from keras_attn.text import SentencePieceTokenizer
 from keras_attn.training import ImageFormat, ModelCard, RunDirectory, compile_for_training
-from keras_attn_checks.separate_paths import separate_paths_problem
 
 VOCABULARY_SIZE = 300
 FEATURES = 96
@@ -93,7 +93,8 @@ def main():
         "parity": {"best_equal": parity.best_equal, "difference": parity.largest_difference},
         "captions": evaluate(translator, test, test_scenes),
     }
-    (args.run_dir / "results.json").write_text(json.dumps(report, indent=2, default=str))
+    with atomic_replace(args.run_dir / "results.json") as partial:
+        partial.write_text(json.dumps(report, indent=2, default=str))
     print(json.dumps(report["captions"], indent=2))
     for language in test.captions:
         plot_attention(translator, test.images[0], language, args.run_dir)
@@ -138,7 +139,8 @@ def parse_arguments():
 def train_tokenizer(path, training):
     """Trains a tokenizer. In its vocabulary, most words of the captions are single pieces."""
     lines = [text for number in range(len(training.images)) for text in training.texts(number)]
-    path.write_text("\n".join(lines[:20_000]), encoding="utf-8")
+    with atomic_replace(path) as partial:
+        partial.write_text("\n".join(lines[:20_000]), encoding="utf-8")
     return SentencePieceTokenizer.train(path, VOCABULARY_SIZE, "bpe")
 
 
@@ -234,7 +236,8 @@ def plot_attention(translator, image, language, directory):
     count = len(found.pieces)
     # By default, the positions form a square grid, which is right because the images are square.
     figure = plot_attention_over_image(image, found.pieces[first:], found.alignments[first:count])
-    figure.savefig(directory / f"attention-{language}.png", dpi=100)
+    with atomic_replace(directory / f"attention-{language}.png") as partial:
+        figure.savefig(partial, dpi=100)
 
 
 if __name__ == "__main__":

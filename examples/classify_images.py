@@ -16,6 +16,7 @@ from keras_attn import (
     sequence_classifier,
 )
 from keras_attn.export import export_functional_onnx
+from keras_attn.files import atomic_replace
 from keras_attn.training import RunDirectory
 
 try:
@@ -69,5 +70,6 @@ try:
     error = exported.largest_difference
     report["largest_onnx_difference"] = error
 finally:  # keep the results even if the export fails
-    (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
+    with atomic_replace(args.out / "results.json") as partial:
+        partial.write_text(json.dumps(report, indent=2, default=str))
 print(f"accuracy: {report['accuracy']:.4f}, largest difference between Keras and ONNX: {error:.1e}")

@@ -9,10 +9,9 @@ import numpy as np
 
 from keras_attn import BahdanauAttention
 from keras_attn.export import export_functional_onnx
-from keras_attn.text import read_lines
+from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
 from keras_attn.training import RunDirectory
 from keras_attn.visualize import plot_alignments
-from keras_attn_checks.separate_paths import separate_paths_problem
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--data", type=Path, help="folder of {train,valid}.{pos,neg} text files")
@@ -51,7 +50,8 @@ trainer = keras.Model(ids, good)
 trainer.compile("adam", "binary_crossentropy", metrics=["accuracy"])
 trainer.fit(train_ids, labels, validation_data=(valid_ids, valid_labels), epochs=3, verbose=2)
 model = keras.Model(ids, {"good": good, "attention": attention})
-vectorize.save_assets(args.out)  # vocabulary.txt
+with atomic_replace(args.out / "vocabulary.txt") as partial:
+    vectorize.save_assets(partial.parent)
 files = {"vocabulary": "vocabulary.txt"}
 RunDirectory.create(args.out, "classification", files=files).save_model(model)
 exported = export_functional_onnx(model, args.out / "classifier.onnx", valid_ids[:100])
@@ -62,4 +62,5 @@ shown = valid_ids[valid_ids.any(axis=1)][:1]  # skip blank lines
 words = np.array(vectorize.get_vocabulary())[shown[shown != 0]]
 weights = model.predict(shown, verbose=0)["attention"][0, :, : len(words)]  # (1, S)
 axes = plot_alignments(weights / weights.max(), words, ["relative weight"])
-axes.figure.savefig(args.out / "attention.png")
+with atomic_replace(args.out / "attention.png") as partial:
+    axes.figure.savefig(partial)

@@ -29,6 +29,7 @@ from keras import ops
 
 import keras_attn
 from keras_attn.export import export_onnx
+from keras_attn.files import atomic_replace
 from keras_attn.training import RunDirectory, compile_for_training
 
 LETTERS = "abcdefghijklmnopqrst"
@@ -138,7 +139,8 @@ def main():
             row = compare(name, args, out)
             rows = [other for other in rows if other["model"] != row["model"]] + [row]
             results = {"arguments": arguments, "rows": rows}
-            (out / "results.json").write_text(json.dumps(results, indent=2))
+            with atomic_replace(out / "results.json") as partial:
+                partial.write_text(json.dumps(results, indent=2))
         if args.out:
             draw(names, out)
 
@@ -343,7 +345,8 @@ def draw(names, out):
             title=f"{name} ({task})",
         )
     figure.tight_layout()
-    figure.savefig(out / "alignments.png", dpi=70)
+    with atomic_replace(out / "alignments.png") as partial:
+        figure.savefig(partial, dpi=70)
 
 
 def spell(ids):

@@ -22,10 +22,9 @@ import numpy as np
 
 from keras_attn import decomposable_attention
 from keras_attn.export import export_functional_onnx
-from keras_attn.text import read_lines
+from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
 from keras_attn.training import RunDirectory
 from keras_attn.visualize import plot_alignments, write_alignment_html
-from keras_attn_checks.separate_paths import separate_paths_problem
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("--data", type=Path, help="folder of parallel text files")
@@ -137,7 +136,8 @@ report = {
 _, _, over_second, over_first = model.get_layer("align").output  # (B, T, S), (B, S, T)
 outputs = {"logits": model.output, "over_second": over_second, "over_first": over_first}
 model = keras.Model(model.inputs, outputs)
-(args.out / "vocabulary.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+with atomic_replace(args.out / "vocabulary.txt") as partial:
+    partial.write_text("\n".join(vocabulary), encoding="utf-8")
 files = {"vocabulary": "vocabulary.txt"}
 RunDirectory.create(args.out, "classification", files=files).save_model(model)
 try:
@@ -146,7 +146,8 @@ try:
     error = exported.largest_difference
     report["largest_onnx_difference"] = error
 finally:  # keep the results even if the export fails
-    (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
+    with atomic_replace(args.out / "results.json") as partial:
+        partial.write_text(json.dumps(report, indent=2, default=str))
 print(f"accuracy: {report['accuracy']:.4f}, largest difference between Keras and ONNX: {error:.1e}")
 
 rows = test[2].nonzero()[0][:8]
@@ -157,4 +158,5 @@ for alignments, *pair in zip(weights, *(ids[rows] for ids in test_ids), strict=T
     alignments = alignments[: len(first), : len(second)]  # (T, S)
     examples.append({"source_tokens": second, "target_tokens": first, "alignments": alignments})
 write_alignment_html(args.out / "attention.html", examples, "What each word is aligned with")
-plot_alignments(**examples[0]).figure.savefig(args.out / "attention.png")
+with atomic_replace(args.out / "attention.png") as partial:
+    plot_alignments(**examples[0]).figure.savefig(partial)

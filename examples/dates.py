@@ -277,13 +277,17 @@ def generate(count, seed=0, split="train"):
 
 def write_files(directory, train, valid, test, seed=0):
     """Writes `train.source`, `train.target` and so on, with the given numbers of pairs."""
+    # Here, because programs that only read dates do not need Keras.
+    from keras_attn.files import atomic_replace
+
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     for split, count in zip(SPLITS, (train, valid, test), strict=True):
         sources, targets = generate(count, seed, split)
         for side, lines in (("source", sources), ("target", targets)):
             path = directory / f"{split}.{side}"
-            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            with atomic_replace(path) as partial:
+                partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def main():

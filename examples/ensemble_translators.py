@@ -16,8 +16,8 @@ import shutil
 from pathlib import Path
 
 import keras_attn
+from keras_attn.files import atomic_replace, separate_paths_problem
 from keras_attn.training import RunDirectory
-from keras_attn_checks.separate_paths import separate_paths_problem
 
 AVERAGES = ("arithmetic", "geometric")
 TEST_SET = ("test.source", "test.target")
@@ -52,7 +52,8 @@ def main():
         if (first.path / name).exists():
             shutil.copyfile(first.path / name, args.run_dir / name)
     report = history(args, beam_width=ensemble.search.beam_width)
-    (args.run_dir / "history.json").write_text(json.dumps(report, indent=2, default=str))
+    with atomic_replace(args.run_dir / "history.json") as partial:
+        partial.write_text(json.dumps(report, indent=2, default=str))
     print(f"{ensemble.count_params():,} weights: {run.model_path}")
 
 

@@ -27,12 +27,8 @@ import keras
 from train_translation import multiply_in_bfloat16
 
 import keras_attn
-from keras_attn.text import (
-    LengthBucketedBatches,
-    ParallelCorpus,
-    SentencePieceTokenizer,
-    read_lines,
-)
+from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
+from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer
 from keras_attn.training import (
     RunDirectory,
     compile_for_training,
@@ -40,7 +36,6 @@ from keras_attn.training import (
     fit,
     merge_lora,
 )
-from keras_attn_checks.separate_paths import separate_paths_problem
 
 
 def main():
@@ -121,7 +116,8 @@ def write_default_run(args):
         german = [pair for pair in pairs if pair[0].startswith("de")]
         for side, lines in zip(("source", "target"), zip(*german, strict=True), strict=True):
             path = folder / f"german-{split}.{side}"
-            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            with atomic_replace(path) as partial:
+                partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             name = side if split == "train" else f"valid_{side}"
             setattr(args, name, path)
 

@@ -23,6 +23,7 @@ from series_options import parse_arguments
 
 from keras_attn import AttentionRNNCell, BahdanauAttention, RNNEncoder
 from keras_attn.export import export_forecaster_onnx
+from keras_attn.files import atomic_replace
 from keras_attn.forecasting import (
     AutoregressiveForecaster,
     ForecastLoss,
@@ -241,9 +242,11 @@ figure = plot_forecast(
     levels,
     label=args.targets[0],
 )
-figure.savefig(args.out / "forecast.png", dpi=120)
+with atomic_replace(args.out / "forecast.png") as partial:
+    figure.savefig(partial, dpi=120)
 sizes = {name: getattr(args, name) for name in ("horizon", "origins", "season")}
-np.savez(args.out / "test.npz", series=series, median=median, targets=args.targets, **sizes)
+with atomic_replace(args.out / "test.npz") as partial:
+    np.savez(partial, series=series, median=median, targets=args.targets, **sizes)
 
 
 def write_input(name, start, stop):
@@ -275,5 +278,6 @@ exported = export_forecaster_onnx(
     sample_inputs={name: each[:2] for name, each in test.items()},
 )
 report["largest_onnx_difference"] = exported.largest_difference
-(args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
+with atomic_replace(args.out / "results.json") as partial:
+    partial.write_text(json.dumps(report, indent=2, default=str))
 print(f"largest difference between Keras and ONNX: {report['largest_onnx_difference']:.1e}")

@@ -44,9 +44,8 @@ from pretrain_classifier import (
 
 import keras_attn
 from keras_attn.export import export_functional_onnx
-from keras_attn.text import read_lines
+from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
 from keras_attn.training import RunDirectory, compile_for_training
-from keras_attn_checks.separate_paths import separate_paths_problem
 
 GENERATED = {
     "labelled": 16,
@@ -105,7 +104,8 @@ def main():
         error = exported.largest_difference
         report["largest_onnx_difference"] = error
     finally:  # keep the results even if the export fails
-        (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
+        with atomic_replace(args.out / "results.json") as partial:
+            partial.write_text(json.dumps(report, indent=2, default=str))
     for row in rows[-len(PRETRAININGS) :]:
         print(f"{row['model']}: {row['accuracy']:.4f} (standard deviation {row['deviation']:.4f})")
     print(gain(accuracies), f"Largest difference of the ONNX file: {error:.1e}")

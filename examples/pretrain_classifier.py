@@ -25,9 +25,9 @@ import numpy as np
 
 import keras_attn
 from keras_attn.export import export_functional_onnx
-from keras_attn.text import SentencePieceTokenizer, mask_tokens, read_lines
+from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
+from keras_attn.text import SentencePieceTokenizer, mask_tokens
 from keras_attn.training import RunDirectory, compile_for_training
-from keras_attn_checks.separate_paths import separate_paths_problem
 
 GENERATED = {
     "labelled": 40,
@@ -88,7 +88,8 @@ def main():
         error = exported.largest_difference
         report["largest_onnx_difference"] = error
     finally:  # keep the results even if the export fails
-        (args.out / "results.json").write_text(json.dumps(report, indent=2, default=str))
+        with atomic_replace(args.out / "results.json") as partial:
+            partial.write_text(json.dumps(report, indent=2, default=str))
     print(
         f"accuracy: {report['accuracy_pretrained']:.4f}, "
         f"from scratch: {report['accuracy_from_scratch']:.4f}, "
@@ -112,7 +113,8 @@ def write_sentences(directory, seed):
                 first, second = generator.sample(subjects, 2)
                 one, other = generator.sample(words, 2)
                 lines.append(f"{first} is {one} and {other} , says who saw {second}\n")
-            (directory / f"{split}.{side}").write_text("".join(lines), encoding="utf-8")
+            with atomic_replace(directory / f"{split}.{side}") as partial:
+                partial.write_text("".join(lines), encoding="utf-8")
     return directory
 
 

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import scenes
 
+from keras_attn.files import atomic_replace
+
 LANGUAGES = ("en", "de")
 VERBS = {"en": "is", "de": "ist"}
 CONJUNCTIONS = {"en": "and", "de": "und"}
@@ -207,7 +209,9 @@ def write_files(directory, several):
     images = Path(directory) / "images"
     images.mkdir(parents=True, exist_ok=True)
     for number, scene in enumerate(several):
-        Image.fromarray(scenes.draw(scene)).save(images / f"{number:04}.png")
+        with atomic_replace(images / f"{number:04}.png") as partial:
+            Image.fromarray(scenes.draw(scene)).save(partial)
     for language in LANGUAGES:
         lines = [f"{caption(scene, language)}\n" for scene in several]
-        (images.parent / f"captions.{language}").write_text("".join(lines), encoding="utf-8")
+        with atomic_replace(images.parent / f"captions.{language}") as partial:
+            partial.write_text("".join(lines), encoding="utf-8")

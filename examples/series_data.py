@@ -8,6 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from keras_attn_runtime import read_series_tables
 
+from keras_attn.files import atomic_replace
+
 
 def generated_series(number, length, season, seed):
     """Returns series `(number, length, 1)` with a level, a trend, a season and correlated noise.
@@ -159,7 +161,7 @@ def covariate_scaling(known):
 
 def write_csv(path: Path, names, times, values):
     """Writes a CSV file with a time column. Missing values are empty cells."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
+    with atomic_replace(path) as partial, open(partial, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(names)
         for time, row in zip(times, values, strict=True):

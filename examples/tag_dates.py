@@ -16,9 +16,8 @@ import numpy as np
 
 from keras_attn import RotaryPositions, TransformerEncoder, TransformerEncoderBlock
 from keras_attn.export import export_functional_onnx
-from keras_attn.text import read_lines
+from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
 from keras_attn.training import RunDirectory
-from keras_attn_checks.separate_paths import separate_paths_problem
 
 TAGS = {"day": "D", "ordinal": "D", "month": "M", "year": "Y", "weekday": "W"}
 
@@ -119,12 +118,14 @@ report = {
     "sequences": len(test_ids),
 }
 for name, entries in (("words", names), ("tags", tag_names)):
-    (args.out / f"{name}.json").write_text(json.dumps(entries, ensure_ascii=False), "utf-8")
+    with atomic_replace(args.out / f"{name}.json") as partial:
+        partial.write_text(json.dumps(entries, ensure_ascii=False), "utf-8")
 files = {"words": "words.json", "tags": "tags.json"}
 RunDirectory.create(args.out, "tagging", files=files).save_model(model)
 exported = export_functional_onnx(model, args.out / "tagger.onnx", test_ids[:100])
 report["largest_onnx_difference"] = exported.largest_difference
-(args.out / "results.json").write_text(json.dumps(report, indent=2))
+with atomic_replace(args.out / "results.json") as partial:
+    partial.write_text(json.dumps(report, indent=2))
 shown = test_tokens[0]
 separator = "" if args.data is None else " "
 print(separator.join(shown), separator.join(tag_names[i] for i in found[0, : len(shown)]), sep="\n")

@@ -38,9 +38,9 @@ import numpy as np
 
 import keras_attn
 from keras_attn.export import export_onnx
-from keras_attn.text import SentencePieceTokenizer, SpecialTokenIds, read_lines
+from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
+from keras_attn.text import SentencePieceTokenizer, SpecialTokenIds
 from keras_attn.training import RunDirectory, compile_for_training
-from keras_attn_checks.separate_paths import separate_paths_problem
 
 RESULTS = ("generator.onnx", "writer.onnx", "samples.txt", "held_out.txt", "results.json")
 SUMS = {"embedding_dim": 64, "layers": 2, "dropout": 0.0, "window": 64, "epochs": 28}
@@ -89,11 +89,13 @@ def main():
     for name in RESULTS:
         (args.run_dir / name).unlink(missing_ok=True)
     RunDirectory.create(args.run_dir, "generation", tokenizer).save_model(generator)
-    (args.run_dir / "held_out.txt").write_text("\n\n".join(held_out) + "\n", encoding="utf-8")
+    with atomic_replace(args.run_dir / "held_out.txt") as partial:
+        partial.write_text("\n\n".join(held_out) + "\n", encoding="utf-8")
     if sums:
         report["exact_sums"] = share_of_exact_sums(generator, tokenizer, held_out, args)
     samples = write_samples(writer, tokenizer, args)
-    (args.run_dir / "samples.txt").write_text("\n\n".join(samples) + "\n", encoding="utf-8")
+    with atomic_replace(args.run_dir / "samples.txt") as partial:
+        partial.write_text("\n\n".join(samples) + "\n", encoding="utf-8")
     print("\n\n".join(samples[:3]))
     prompts = [row[row != 0].tolist() for row in inputs[:, :16]]
     report["arguments"] = vars(args)
@@ -105,14 +107,16 @@ def main():
                 export_onnx(each, path, tokenizer, sentences=prompts[:200])
             )
     finally:  # keep the results even if the export fails
-        (args.run_dir / "results.json").write_text(json.dumps(report, indent=2, default=str))
+        with atomic_replace(args.run_dir / "results.json") as partial:
+            partial.write_text(json.dumps(report, indent=2, default=str))
     print(json.dumps({name: report[name] for name in report if name != "arguments"}, indent=2))
 
 
 def write_sums(path):
     """Writes all sums of two numbers below 100, with blank lines between them."""
     sums = [f"{a}+{b}={a + b}" for a in range(100) for b in range(100)]
-    path.write_text("\n\n".join(sums) + "\n", encoding="utf-8")
+    with atomic_replace(path) as partial:
+        partial.write_text("\n\n".join(sums) + "\n", encoding="utf-8")
     return path
 
 

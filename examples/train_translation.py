@@ -31,6 +31,7 @@ import os
 import shlex
 import sys
 import time
+from contextlib import ExitStack
 
 # Speed: on processors without VNNI, TensorFlow takes twice as long without this setting.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
@@ -47,6 +48,7 @@ from translation_data import (
 from translation_options import ATTENTIONS, parse_arguments
 
 import keras_attn
+from keras_attn.files import PathLock, atomic_replace
 from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
@@ -63,10 +65,15 @@ from keras_attn.training import (
 def main():
     args = parse_arguments()
     args.run_dir.mkdir(parents=True, exist_ok=True)
-    try:
-        train(args)
-    except OSError as error:  # for example a full disk
-        raise SystemExit(f"Stopped: {' '.join(str(error).split())}") from error
+    with ExitStack() as locks:
+        try:
+            locks.enter_context(PathLock(args.run_dir, "run"))
+        except RuntimeError as error:
+            raise SystemExit(str(error)) from error
+        try:
+            train(args)
+        except OSError as error:  # for example a full disk
+            raise SystemExit(f"Stopped: {' '.join(str(error).split())}") from error
 
 
 def train(args):
@@ -137,7 +144,8 @@ def train(args):
         "arguments": {**vars(args), "epochs": len(history.epoch)},
         "history": history.history,
     }
-    (args.run_dir / "history.json").write_text(json.dumps(report, indent=2, default=str))
+    with atomic_replace(args.run_dir / "history.json") as partial:
+        partial.write_text(json.dumps(report, indent=2, default=str))
     print(f"Trained for {minutes:.1f} minutes: {run.model_path}")
 
 

@@ -6,12 +6,8 @@ import shutil
 
 import dates
 
-from keras_attn.text import (
-    LengthBucketedBatches,
-    ParallelCorpus,
-    SentencePieceTokenizer,
-    read_lines,
-)
+from keras_attn.files import atomic_replace, read_lines
+from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer
 
 # Arguments that may change when a training resumes.
 MAY_CHANGE = """
@@ -48,7 +44,8 @@ def check_run_dir(files, args):
         for corpus in args.run_dir.glob("corpus-*"):
             shutil.rmtree(corpus)
     if run != before:
-        path.write_text(json.dumps(run, indent=2))
+        with atomic_replace(path) as partial:
+            partial.write_text(json.dumps(run, indent=2))
 
 
 def sha256(path):
@@ -101,7 +98,8 @@ def copy_test_set(files, run_dir):
         raise SystemExit(f"Expected test files with equal numbers of lines. Received: {counts}.")
     for side, lines in sides.items():
         text = "".join(f"{line}\n" for line in lines)
-        (run_dir / f"test.{side}").write_text(text, encoding="utf-8")
+        with atomic_replace(run_dir / f"test.{side}") as partial:
+            partial.write_text(text, encoding="utf-8")
 
 
 def train_tokenizers(files, args):

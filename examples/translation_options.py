@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 import keras_attn
-from keras_attn_checks.separate_paths import separate_paths_problem
+from keras_attn.files import separate_paths_problem
 
 POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "relative")
 

@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from keras_attn import forecasting, masks, training
+from keras_attn import files, forecasting, masks, training
 from keras_attn._attention.attention_mechanism import AttentionMechanism
 from keras_attn._attention.attention_recorder import record_attention_scores
 from keras_attn._attention.bahdanau_attention import BahdanauAttention
@@ -149,6 +149,7 @@ __all__ = [
     "decomposable_attention",
     "ensemble_model",
     "export",
+    "files",
     "forecasting",
     "masked_language_model",
     "masks",

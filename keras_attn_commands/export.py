@@ -47,7 +47,7 @@ def _export(arguments: argparse.Namespace, options: dict[str, Any]):
     """Exports the model of a run, and returns the report."""
     import keras_attn
     from keras_attn import export
-    from keras_attn.text import read_lines
+    from keras_attn.files import read_lines
     from keras_attn.training import RunDirectory
 
     report_phase(f"Reading {arguments.run_directory}")

@@ -33,9 +33,10 @@ PACKAGES = {
 }
 ORDERS = {
     "keras_attn": """
-        _types _files _backend _layer _serialization _drop_ins _masks masks _decoding_state
-        _random _positions _attention _rnn _transformer _output_layers _encoders _decoders
-        _search _models forecasting testing text training visualize convert export
+        _types _files files _backend _layer _serialization _drop_ins _masks masks
+        _decoding_state _random _positions _attention _rnn _transformer _output_layers
+        _encoders _decoders _search _models forecasting testing text training visualize convert
+        export
     """.split(),
     "keras_attn.export": """
         _types _options _report _export_error _require _run_in_background _preconditions

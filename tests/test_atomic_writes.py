@@ -8,6 +8,7 @@ FOLDERS = (
     "keras_attn",
     "keras_attn_commands",
     "export/keras_attn_runtime",
+    "examples",
     "benchmarks",
 )
 WRITERS = {"write_text", "write_bytes", "savefig", "savez", "savez_compressed", "to_csv"}
@@ -27,6 +28,7 @@ INSIDE = {
     "export/keras_attn_runtime/_files/atomic_files.py": "the block itself",
     "export/keras_attn_runtime/_commands/forecast.py": "a device or a pipe",
     "export/keras_attn_runtime/_commands/progress.py": "the null device",
+    "examples/translate_corpus.py": "renames the file of a partition itself",
     "benchmarks/training_batches.py": "exchanged by two processes, in a temporary directory",
     "benchmarks/train_rnn_keras.py": "exchanged by two processes, in a temporary directory",
     "benchmarks/train_transformer_keras.py": "exchanged by two processes, in a temporary directory",

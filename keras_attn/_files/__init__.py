@@ -1,1 +1,1 @@
-"""Atomic file replacement and path locks."""
+"""Atomic file replacement, line reading, and path locks."""

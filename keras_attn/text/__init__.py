@@ -7,7 +7,6 @@ from keras_attn.text._language import Language
 from keras_attn.text._length_bucketed_batches import LengthBucketedBatches
 from keras_attn.text._mask_tokens import mask_tokens
 from keras_attn.text._parallel_corpus import ParallelCorpus
-from keras_attn.text._read_lines import read_lines
 from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn.text._tokenizer import SpecialTokenIds, Tokenizer
 
@@ -22,5 +21,4 @@ __all__ = [
     "SpecialTokenIds",
     "Tokenizer",
     "mask_tokens",
-    "read_lines",
 ]

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from keras_attn._files.lines import read_lines
 from keras_attn.text._corpus_report import CorpusReport
 from keras_attn.text._encoded_sentences import file_paths
-from keras_attn.text._read_lines import read_lines
 from keras_attn.text._tokenizer import SpecialTokenIds, Tokenizer
 
 _PAIRS_PER_CHUNK = 8192

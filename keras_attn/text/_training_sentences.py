@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from keras_attn.text._read_lines import read_lines
+from keras_attn._files.lines import read_lines
 
 LONGEST_LINE = 2**16
 """Maximum number of bytes in a line. The trainer drops longer lines. Its default is 4,192."""

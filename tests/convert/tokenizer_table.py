@@ -33,7 +33,7 @@ from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CO
 
 from keras_attn.convert._checkpoint import Checkpoint
 from keras_attn.convert._tokenizers import TokenizerIds, TokenizerReader
-from keras_attn.text import read_lines
+from keras_attn.files import read_lines
 from keras_attn.text._tokenizer import tokenizer_options
 
 LARGE = 20_000

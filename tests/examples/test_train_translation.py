@@ -1,11 +1,14 @@
 """What the example refuses; what it makes is the subject of `make demo`."""
 
 import contextlib
+import os
 from types import SimpleNamespace
 
 import pytest
 import train_translation
 import translation_data
+
+from keras_attn._files.path_lock import PathLock
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,13 @@ def test_a_run_directory_belongs_to_one_text_of_the_same_size(tmp_path):
         with context:
             translation_data.check_run_dir(files, args)
         (args.run_dir / "state").mkdir(exist_ok=True)
+
+
+def test_run_directory_of_a_running_training_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["train_translation.py", "--run-dir", str(tmp_path)])
+    with PathLock(tmp_path, "run"), pytest.raises(SystemExit, match=f"process {os.getpid()} on"):
+        train_translation.main()
+    assert not (tmp_path / "run.json").exists()
 
 
 def test_full_disk_is_one_line(tmp_path, monkeypatch):

@@ -47,7 +47,7 @@ def parity_sentences(
     if isinstance(given, str):
         raise ValueError(
             f"Expected a list of sentences. Received: sentences={given!r}. Read a file with "
-            "keras_attn.text.read_lines."
+            "keras_attn.files.read_lines."
         )
     sentences = list(given or [])
     texts = [sentence for sentence in sentences if isinstance(sentence, str)]

@@ -2,7 +2,7 @@ import gzip
 
 import pytest
 
-from keras_attn.text._read_lines import read_lines
+from keras_attn._files.lines import read_lines
 
 
 def test_lines_end_at_newlines_only(tmp_path):
