@@ -80,7 +80,7 @@ def main():
         file,
         target_tokenizer=tokenizer,
         sample_inputs=test.images[:100].astype("float32"),
-        target_prefix=True,
+        accept_target_prefix=True,
         card=card,
         image_format=image_format,
     )

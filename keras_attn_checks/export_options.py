@@ -147,7 +147,7 @@ class _SearchOptions(_WeightOptions):
             parse=Path,
         ),
     )
-    target_prefix: bool = option(
+    accept_target_prefix: bool = option(
         False,
         _BOOL,
         "whether the file has an input for the first tokens of each hypothesis: `prefix_ids`, "

@@ -26,7 +26,7 @@ class _WeightArguments(TypedDict, total=False):
 
 class _SearchArguments(_WeightArguments, total=False):
     sentences: Sentences | None
-    target_prefix: bool
+    accept_target_prefix: bool
     tolerance: float
     card: ModelCard | None
 

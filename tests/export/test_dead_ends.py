@@ -60,7 +60,7 @@ def test_dead_ends_in_the_runtime_have_text_and_have_not_ended(
 ):
     model = make_model(name, return_token_log_probs=True)
     path = tmp_path / "model.onnx"
-    export_onnx(model, path, *tokenizers, alignments=True, target_prefix=True)
+    export_onnx(model, path, *tokenizers, alignments=True, accept_target_prefix=True)
     translator = Translator(path)
     count = translator.settings.num_hypotheses
     assert_dead_ends(translator.translate(SOURCE, num_hypotheses=count, alignments=True))

@@ -70,7 +70,7 @@ def test_a_prefix_is_for_all_models(tmp_path, tokenizers):
     models = [make_translator(cell=cell, vocabulary_sizes=sizes) for cell in ("lstm", "gru")]
     path = tmp_path / "ensemble.onnx"
     ensemble = ensemble_model(models)
-    export_onnx(ensemble, path, *tokenizers, target_prefix=True)
+    export_onnx(ensemble, path, *tokenizers, accept_target_prefix=True)
     encoder, search = ensemble.encoder, ensemble.search
     (prefix_ids,) = tokenizers[1].encode(["ein"])
     for each, ids in zip(

@@ -95,8 +95,8 @@ def test_function_gets_only_the_given_options(run, tmp_path, calls, capsys, form
         ("onnx", ["--tolerance", "2e-3"], {"tolerance": 0.002}),
         (
             "onnx",
-            ["--target-prefix", "--allow-nonfinite"],
-            {"target_prefix": True, "allow_nonfinite": True},
+            ["--accept-target-prefix", "--allow-nonfinite"],
+            {"accept_target_prefix": True, "allow_nonfinite": True},
         ),
         ("litert-steps", ["--batch-size", "4"], {"batch_size": 4}),
         ("saved-model", ["--max-source-characters", "9"], {"max_source_characters": 9}),

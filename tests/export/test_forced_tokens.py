@@ -16,7 +16,7 @@ def exported(translator, tokenizers, tmp_path_factory):
     forced = {"forced_prefix_ids": [7], "force_end_token": True, "max_length": 12}
     search = replace_search(translator, **forced, return_token_log_probs=True)
     path = tmp_path_factory.mktemp("forced") / "model.onnx"
-    return path, export_onnx(search, path, *tokenizers, target_prefix=True)
+    return path, export_onnx(search, path, *tokenizers, accept_target_prefix=True)
 
 
 @pytest.mark.slow
@@ -46,7 +46,7 @@ def test_scoring_ignores_a_forced_prefix(exported, translator, tokenizers):
 @pytest.mark.slow
 def test_scoring_needs_a_search_that_scores_prefixes(translator, tokenizers, tmp_path):
     search = replace_search(translator, score_prefix=False, beam_width=1, num_hypotheses=1)
-    export_onnx(search, tmp_path / "model.onnx", *tokenizers, target_prefix=True)
+    export_onnx(search, tmp_path / "model.onnx", *tokenizers, accept_target_prefix=True)
     runtime = Translator(tmp_path / "model.onnx", num_threads=1)
     (prefixed,) = runtime.translate(SOURCE[:1], target_prefix="die")
     assert prefixed.text.startswith("die")

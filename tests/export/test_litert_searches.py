@@ -90,7 +90,7 @@ def search_model(name, search_class, options):
 
 def assert_equals_keras(model, path, **options):
     """Exports a model, and asserts that all hypotheses of 200 sources are those of Keras."""
-    report = export_litert(model, path, target_prefix=True, **options)
+    report = export_litert(model, path, accept_target_prefix=True, **options)
     assert report.sentences >= 200
     assert report.all_tied == 1.0
     assert report.each_equal >= 0.995  # hypotheses of equal score can change places

@@ -33,7 +33,7 @@ def sampler(translator):
 @pytest.fixture(scope="module")
 def sampler_file(sampler, tokenizers, tmp_path_factory):
     path = tmp_path_factory.mktemp("sampler") / "sampler.onnx"
-    export_onnx(sampler, path, *tokenizers, alignments=True, target_prefix=True)
+    export_onnx(sampler, path, *tokenizers, alignments=True, accept_target_prefix=True)
     return path
 
 

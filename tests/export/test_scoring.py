@@ -23,7 +23,7 @@ def path(translator, tokenizers, tmp_path_factory):
         translator, beam_width=1, num_hypotheses=1, max_length=5, relative_max_length=None
     )
     path = tmp_path_factory.mktemp("scoring") / "model.onnx"
-    export_onnx(scorer, path, *tokenizers, target_prefix=True)
+    export_onnx(scorer, path, *tokenizers, accept_target_prefix=True)
     return path
 
 

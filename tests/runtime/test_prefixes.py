@@ -103,7 +103,7 @@ def test_a_file_without_the_input_is_refused(model_path):
         (translator.translate_iterable, (["some text"], "a")),
         (translator.translate_ids, ([[5, 2]], [5])),
     ):
-        with pytest.raises(ModelFileError, match="target_prefix=True"):
+        with pytest.raises(ModelFileError, match="accept_target_prefix=True"):
             translate(*arguments)
 
 
@@ -115,7 +115,7 @@ def test_command(path, start_command):
 
 
 def test_scores_need_the_input_and_a_target_for_each_text(model_path, translator):
-    with pytest.raises(ModelFileError, match="target_prefix=True"):
+    with pytest.raises(ModelFileError, match="accept_target_prefix=True"):
         Translator(model_path, num_threads=1).score(["some text"], ["a"])
     for sources, targets in ((["some text"], []), ([], ["a"])):
         with pytest.raises(ValueError, match="one target for each sentence"):

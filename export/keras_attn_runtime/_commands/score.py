@@ -16,7 +16,7 @@ HELP = "write the log probabilities of given translations"
 DESCRIPTION = (
     "Reads sources from standard input and their translations from a file, line by line. Writes "
     "the log probability (natural logarithm) of each translation, including the end token. FILE "
-    "must be exported with --target-prefix."
+    "must be exported with --accept-target-prefix."
 )
 
 

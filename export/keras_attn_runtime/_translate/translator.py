@@ -485,8 +485,8 @@ class Translator(PickledArguments):
         if not self.supports_target_prefix:
             raise ModelFileError(
                 "Expected a file with the input 'prefix_ids', because of target_prefix. Received: "
-                f"search_inputs={self.settings.search_inputs}. Export it with `--target-prefix`, "
-                "or `export_onnx(..., target_prefix=True)`."
+                f"search_inputs={self.settings.search_inputs}. Export it with "
+                "`--accept-target-prefix`, or `export_onnx(..., accept_target_prefix=True)`."
             )
 
     def _require_reader(self) -> SourceReader:

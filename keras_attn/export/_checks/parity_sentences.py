@@ -89,7 +89,7 @@ def parity_prefixes(function: SearchFunction, count: int) -> list[list[int]] | N
     Returns:
         List of lists of 0 to 3 random ids, or `None` if prefixes are not an input of the function.
     """
-    if not function.target_prefix:
+    if not function.accept_target_prefix:
         return None
     random = random_sentences(function.target, count, seed=1)
     return [ids[: number % 4] for number, ids in enumerate(random)]

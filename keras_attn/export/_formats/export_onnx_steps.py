@@ -88,7 +88,7 @@ def export_onnx_steps(
     require_utf8(path)
     report_phase("Copying the layers")
     function = SearchFunction(
-        model, source_tokenizer, target_tokenizer, chosen.alignments, chosen.target_prefix
+        model, source_tokenizer, target_tokenizer, chosen.alignments, chosen.accept_target_prefix
     )
     require_one_file(function.weights)
     check_finite(function.weights, chosen.allow_nonfinite)

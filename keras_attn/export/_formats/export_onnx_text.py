@@ -63,7 +63,7 @@ def export_onnx_text(
     - `max_length`: int32 `()`.
     - `length_penalty`: float32 `()`.
     - `target_prefix`: string `(batch,)`, or `(1,)` to use one prefix for all texts. Only with
-      `target_prefix=True`.
+      `accept_target_prefix=True`.
     - `seeds`: int32 `(batch,)`, or `(1,)` to use one seed for all texts. Only for a search with
       random sampling. The default is 0.
 
@@ -135,11 +135,13 @@ def export_onnx_text(
             alignments=False,
             sentences=chosen.sentences,
             precision=chosen.precision,
-            target_prefix=chosen.target_prefix,
+            accept_target_prefix=chosen.accept_target_prefix,
             allow_nonfinite=chosen.allow_nonfinite,
             tolerance=chosen.tolerance,
         )
-        function = SearchFunction(model, *tokenizers, target_prefix=chosen.target_prefix)
+        function = SearchFunction(
+            model, *tokenizers, accept_target_prefix=chosen.accept_target_prefix
+        )
         comparison = SearchComparison(function, source_tokenizer, chosen.sentences)
         # Byte fallback may decode a NUL character, at which the operators would end the text.
         texts = [
@@ -218,7 +220,7 @@ def _translate(
     for number, batch in enumerate(batches):
         report_count(number + 1, len(batches))
         sentences, others = source_tokenizer.encode(batch["text"]), {}
-        if function.target_prefix:
+        if function.accept_target_prefix:
             ids = pad(
                 target_tokenizer.encode(batch.get("target_prefix", [""])), search.pad_token_id
             )

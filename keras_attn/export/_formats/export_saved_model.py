@@ -54,7 +54,8 @@ def export_saved_model(
     - Input `source_ids`: int32 `(batch, source)`.
     - Input `max_length`: int32 `()`.
     - Input `length_penalty`: float32 `()`.
-    - Input `prefix_ids`: int32 `(batch, prefix)` or `(1, prefix)`. Only with `target_prefix=True`.
+    - Input `prefix_ids`: int32 `(batch, prefix)` or `(1, prefix)`. Only with
+      `accept_target_prefix=True`.
     - Input `seeds`: int32 `(batch,)`, or `(1,)` to use one seed for all sources. Only for a search
       with random sampling.
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
@@ -134,7 +135,7 @@ def export_saved_model(
         source_tokenizer,
         target_tokenizer,
         chosen.alignments,
-        chosen.target_prefix,
+        chosen.accept_target_prefix,
         keep_precision=True,
     )
     source, max_characters = function.source, 0

@@ -148,7 +148,9 @@ def test_export_litert_precision_makes_the_file_smaller(small_model, tmp_path, p
 
 def test_export_litert_batch_size_prefix_and_alignments_of_a_transformer(small_model, tmp_path):
     path = tmp_path / "small.tflite"
-    report = export_litert(small_model, path, batch_size=3, target_prefix=True, alignments=True)
+    report = export_litert(
+        small_model, path, batch_size=3, accept_target_prefix=True, alignments=True
+    )
     assert report.all_equal == 1.0 and report.sentences >= 200
     ids = [[5, 6, 7, 2], [8, 2, 0, 0], [9, 10, 2, 0]]
     prefix = np.array([[11, 12], [13, 0], [0, 0]], "int32")

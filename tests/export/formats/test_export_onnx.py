@@ -546,7 +546,7 @@ def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
     translator = make_translator()
     encoder, beam_search = translator.encoder, translator.search
     model = GenerationModel(encoder, search(beam_search.decoder, max_length=30))
-    report = export_onnx(model, tmp_path / "model.onnx", target_prefix=True)
+    report = export_onnx(model, tmp_path / "model.onnx", accept_target_prefix=True)
     assert report.best_equal > 0.95 and not report.cuda.missing
     opened = session(tmp_path / "model.onnx")
     given = {each.name: (each.type, each.shape) for each in opened.get_inputs()}
@@ -561,14 +561,14 @@ def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
 
 
 def test_prefixes_of_several_lengths_are_compared(translator):
-    function = SearchFunction(translator, target_prefix=True)
+    function = SearchFunction(translator, accept_target_prefix=True)
     lengths = {len(prefix) for prefix in parity_prefixes(function, 200)}
     assert lengths == {0, 1, 2, 3}
     assert parity_prefixes(SearchFunction(translator), 200) is None
 
 
 def test_the_runtime_begins_translations_as_it_is_told(translator, tokenizers, tmp_path):
-    export_onnx(translator, tmp_path / "model.onnx", *tokenizers, target_prefix=True)
+    export_onnx(translator, tmp_path / "model.onnx", *tokenizers, accept_target_prefix=True)
     runtime = Translator(tmp_path / "model.onnx", num_threads=1)
     prefixes = ["die", "ein hund", "", "zwei"]
     own = runtime.translate(SOURCE, prefixes, num_hypotheses=2)

@@ -223,7 +223,7 @@ def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path)
 @pytest.mark.slow
 def test_begins_as_it_is_told(translator, tokenizers, tmp_path):
     for export, name in ((export_onnx, "model.onnx"), (export_onnx_steps, "steps")):
-        export(translator, tmp_path / name, *tokenizers, target_prefix=True)
+        export(translator, tmp_path / name, *tokenizers, accept_target_prefix=True)
     prefixes = ["die", "", "zwei v", "ein"]
     stepped = StreamingTranslator(tmp_path / "steps")
     one_file = Translator(tmp_path / "model.onnx").translate(SOURCE, prefixes)

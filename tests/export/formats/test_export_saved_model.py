@@ -184,7 +184,7 @@ def test_wrong_texts_are_refused(translator, tokenizers, tmp_path, monkeypatch):
 def beginning(translator, tokenizers, tmp_path_factory):
     """Returns a SavedModel with a prefix input, and the report of its export."""
     path = tmp_path_factory.mktemp("saved_model") / "beginning"
-    report = export_saved_model(translator, path, *tokenizers, target_prefix=True)
+    report = export_saved_model(translator, path, *tokenizers, accept_target_prefix=True)
     return tf.saved_model.load(str(path)), report
 
 
@@ -231,7 +231,7 @@ def test_translations_begin_as_they_are_told_to(beginning, loaded):
 def limited(translator, tokenizers, tmp_path_factory):
     """Returns a SavedModel that reads at most eight characters of a text."""
     path = tmp_path_factory.mktemp("limited") / "translator"
-    options = {"sentences": SOURCE, "target_prefix": True, "max_source_characters": 8}
+    options = {"sentences": SOURCE, "accept_target_prefix": True, "max_source_characters": 8}
     export_saved_model(translator, path, *tokenizers, **options)
     return tf.saved_model.load(str(path))
 
