@@ -157,7 +157,9 @@ class _SearchOptions(_WeightOptions):
     )
     tolerance: float = _tolerance(1e-4)
     # `Any` is a type of Keras or NumPy, which the `TypedDict` in keras_attn.export._options names.
-    card: Any = option(None, unchecked("`ModelCard`"), "stored in the metadata of the export.")
+    model_card: Any = option(
+        None, unchecked("`ModelCard`"), "stored in the metadata of the export."
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,7 @@ def _export(arguments: argparse.Namespace, options: dict[str, Any]):
         # A run directory that was converted contains the files of its checkpoint.
         options.setdefault("original", arguments.run_directory)
     if arguments.format not in CHECKPOINTS:
-        options["card"] = run.card
+        options["model_card"] = run.model_card
         if run.image_format is not None and arguments.format != "onnx-text":
             options["image_format"] = run.image_format
     function = getattr(export, f"export_{arguments.format.replace('-', '_')}")

@@ -28,7 +28,7 @@ class _SearchArguments(_WeightArguments, total=False):
     sentences: Sentences | None
     accept_target_prefix: bool
     tolerance: float
-    card: ModelCard | None
+    model_card: ModelCard | None
 
 
 class OnnxStepsArguments(_SearchArguments, total=False):

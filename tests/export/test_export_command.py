@@ -80,7 +80,7 @@ def test_function_gets_only_the_given_options(run, tmp_path, calls, capsys, form
     assert (model.name, path) == ("generation_model", out)
     assert source.model == (run / "source.spm").read_bytes()
     is_checkpoint = form in ("ctranslate2", "transformers")
-    assert options == ({} if is_checkpoint else {"card": ModelCard()})
+    assert options == ({} if is_checkpoint else {"model_card": ModelCard()})
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_options_reach_the_function(run, tmp_path, calls, form, arguments, expec
     out = str(tmp_path / "model")
     assert main([form, str(run), out, *arguments]) == 0
     assert main([*arguments, form, str(run), out]) == 0  # options may precede the format
-    assert [call[-1] for call in calls] == [{**expected, "card": ModelCard()}] * 2
+    assert [call[-1] for call in calls] == [{**expected, "model_card": ModelCard()}] * 2
 
 
 @pytest.mark.parametrize(

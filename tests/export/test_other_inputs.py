@@ -124,7 +124,7 @@ def test_steps_of_an_image_model_give_the_same(captioner, tokenizers, tmp_path):
 
 def test_saved_model_of_an_image_model_writes_captions(captioner, tokenizers, tmp_path):
     card = ModelCard(license="CC0-1.0")
-    options = {"card": card, "image_format": IMAGE_FORMAT}
+    options = {"model_card": card, "image_format": IMAGE_FORMAT}
     export_saved_model(captioner, tmp_path / "model", target_tokenizer=tokenizers[1], **options)
     loaded = tf.saved_model.load(str(tmp_path / "model"))
     assert list(loaded.signatures) == ["serving_default"]

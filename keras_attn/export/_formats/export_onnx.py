@@ -94,7 +94,7 @@ def export_onnx(
         function, source_tokenizer, chosen.sentences, chosen.sample_inputs
     )
     metadata = describe(
-        function, source_tokenizer, target_tokenizer, chosen.card, chosen.image_format
+        function, source_tokenizer, target_tokenizer, chosen.model_card, chosen.image_format
     )
     traceable = function.traceable()
     with (
@@ -123,5 +123,5 @@ def export_onnx(
             del lower
             report.precision = comparison.compare_precision(chosen.precision, float32, runs)
         report.cuda = cuda
-        file.add_metadata(describe_card(chosen.card, report))
+        file.add_metadata(describe_card(chosen.model_card, report))
     return report

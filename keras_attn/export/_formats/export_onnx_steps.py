@@ -96,9 +96,9 @@ def export_onnx_steps(
         function, source_tokenizer, chosen.sentences, chosen.sample_inputs
     )
     metadata = describe(
-        function, source_tokenizer, target_tokenizer, chosen.card, chosen.image_format
+        function, source_tokenizer, target_tokenizer, chosen.model_card, chosen.image_format
     )
-    metadata |= describe_card(chosen.card)
+    metadata |= describe_card(chosen.model_card)
     with (
         without_tensor_float_32(),
         atomic_replace(path, is_file=False) as partial,

@@ -161,7 +161,7 @@ def export_onnx_text(
         text_model = onnx.load(partial)
         add_text(text_model, *tokenizers, function, max_characters)
         del text_model.metadata_props[:]  # the tokenizers are operators of the file, not metadata
-        onnx.helper.set_model_props(text_model, describe_card(chosen.card, report))
+        onnx.helper.set_model_props(text_model, describe_card(chosen.model_card, report))
         onnx.checker.check_model(text_model, full_check=True)
         onnx.save(text_model, partial)
         report_phase("Comparing the texts")

@@ -172,9 +172,9 @@ def export_saved_model(
         name = "serving_default" if source is None else "ids"
         report = comparison.compare(_runner(loaded, name), tolerance=chosen.tolerance)
         metadata = describe(
-            function, source_tokenizer, target_tokenizer, chosen.card, chosen.image_format
+            function, source_tokenizer, target_tokenizer, chosen.model_card, chosen.image_format
         )
-        metadata |= describe_card(chosen.card, report)
+        metadata |= describe_card(chosen.model_card, report)
         (partial / METADATA).parent.mkdir()
         (partial / METADATA).write_text(json.dumps(metadata, indent=1), encoding="utf-8")
         if source is not None and source_tokenizer is not None:

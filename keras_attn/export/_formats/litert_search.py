@@ -74,7 +74,9 @@ class LiteRTSearch:
             options.sample_inputs,
             options.batch_size,
         )
-        self._metadata = describe(self.function, *tokenizers, options.card, options.image_format)
+        self._metadata = describe(
+            self.function, *tokenizers, options.model_card, options.image_format
+        )
         self.signature = [
             with_batch_size(spec, options.batch_size) for spec in self.function.signature
         ]
@@ -112,6 +114,6 @@ class LiteRTSearch:
                     options.precision, self._comparison.keras, [runner(content)]
                 )
             report_phase("Writing the file")
-            metadata = self._metadata | describe_card(options.card, report)
+            metadata = self._metadata | describe_card(options.model_card, report)
             write_litert_file(partial, content, metadata)
         return report

@@ -52,7 +52,7 @@ def exported_litert(translator, tokenizers, tmp_path_factory):
         *tokenizers,
         alignments=True,
         sentences=SOURCE,
-        card=ModelCard(license="Apache-2.0"),
+        model_card=ModelCard(license="Apache-2.0"),
     )
     return path, report
 
