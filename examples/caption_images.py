@@ -79,7 +79,7 @@ def main():
         captioner,
         file,
         target_tokenizer=tokenizer,
-        sample_inputs=test.images[:100].astype("float32"),
+        parity_inputs=test.images[:100].astype("float32"),
         accept_target_prefix=True,
         model_card=card,
         image_format=image_format,

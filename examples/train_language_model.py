@@ -104,7 +104,7 @@ def main():
         for name, each in (("generator", generator), ("writer", drawn)):
             path = args.run_dir / f"{name}.onnx"
             report[f"{name}_onnx"] = str(
-                export_onnx(each, path, tokenizer, sentences=prompts[:200])
+                export_onnx(each, path, tokenizer, parity_sentences=prompts[:200])
             )
     finally:  # keep the results even if the export fails
         with atomic_replace(args.run_dir / "results.json") as partial:

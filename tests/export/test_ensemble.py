@@ -28,7 +28,7 @@ def ensemble(translator, tokenizers):
 @pytest.fixture(scope="module")
 def exported_ensemble(ensemble, tokenizers, tmp_path_factory):
     path = tmp_path_factory.mktemp("ensemble") / "ensemble.onnx"
-    return path, export_onnx(ensemble, path, *tokenizers, sentences=SOURCE)
+    return path, export_onnx(ensemble, path, *tokenizers, parity_sentences=SOURCE)
 
 
 def test_the_file_translates_as_keras_does(ensemble, exported_ensemble, tokenizers):

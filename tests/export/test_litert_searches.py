@@ -153,7 +153,7 @@ def test_litert_search_of_images(tmp_path):
     model = GenerationModel(encoder, make_search(), image)
     randomize(model, scale=0.7, seed=3)
     images = np.random.default_rng(0).random((200, 8, 8, 3), "float32")
-    report = export_litert(model, tmp_path / "m.tflite", sample_inputs=images)
+    report = export_litert(model, tmp_path / "m.tflite", parity_inputs=images)
     assert report.sentences >= 200 and report.all_tied == 1.0 and report.largest_difference < 1e-3
 
 

@@ -46,7 +46,7 @@ def parity_sentences(
     """
     if isinstance(given, str):
         raise ValueError(
-            f"Expected a list of sentences. Received: sentences={given!r}. Read a file with "
+            f"Expected a list of sentences. Received: parity_sentences={given!r}. Read a file with "
             "keras_attn.files.read_lines."
         )
     sentences = list(given or [])

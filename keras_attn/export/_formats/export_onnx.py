@@ -91,7 +91,7 @@ def export_onnx(
     )
     check_finite(function.weights, chosen.allow_nonfinite)
     comparison = SearchComparison(
-        function, source_tokenizer, chosen.sentences, chosen.sample_inputs
+        function, source_tokenizer, chosen.parity_sentences, chosen.parity_inputs
     )
     metadata = describe(
         function, source_tokenizer, target_tokenizer, chosen.model_card, chosen.image_format

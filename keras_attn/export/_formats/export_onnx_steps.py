@@ -93,7 +93,7 @@ def export_onnx_steps(
     require_one_file(function.weights)
     check_finite(function.weights, chosen.allow_nonfinite)
     comparison = SearchComparison(
-        function, source_tokenizer, chosen.sentences, chosen.sample_inputs
+        function, source_tokenizer, chosen.parity_sentences, chosen.parity_inputs
     )
     metadata = describe(
         function, source_tokenizer, target_tokenizer, chosen.model_card, chosen.image_format

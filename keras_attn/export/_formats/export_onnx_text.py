@@ -133,7 +133,7 @@ def export_onnx_text(
             partial,
             *tokenizers,
             alignments=False,
-            sentences=chosen.sentences,
+            parity_sentences=chosen.parity_sentences,
             precision=chosen.precision,
             accept_target_prefix=chosen.accept_target_prefix,
             allow_nonfinite=chosen.allow_nonfinite,
@@ -142,7 +142,7 @@ def export_onnx_text(
         function = SearchFunction(
             model, *tokenizers, accept_target_prefix=chosen.accept_target_prefix
         )
-        comparison = SearchComparison(function, source_tokenizer, chosen.sentences)
+        comparison = SearchComparison(function, source_tokenizer, chosen.parity_sentences)
         # Byte fallback may decode a NUL character, at which the operators would end the text.
         texts = [
             text.replace("\0", "") for text in _decode(source_tokenizer, comparison.sources.ids)

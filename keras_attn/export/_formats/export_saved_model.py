@@ -155,7 +155,7 @@ def export_saved_model(
         )
     check_finite(function.weights, chosen.allow_nonfinite)
     comparison = SearchComparison(
-        function, source_tokenizer, chosen.sentences, chosen.sample_inputs
+        function, source_tokenizer, chosen.parity_sentences, chosen.parity_inputs
     )
     with atomic_replace(path, is_file=False) as partial, pause_garbage_collection():
         report_phase("Tracing")

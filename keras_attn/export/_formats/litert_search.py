@@ -70,8 +70,8 @@ class LiteRTSearch:
         self._comparison = SearchComparison(
             self.function,
             source_tokenizer,
-            options.sentences,
-            options.sample_inputs,
+            options.parity_sentences,
+            options.parity_inputs,
             options.batch_size,
         )
         self._metadata = describe(

@@ -51,7 +51,7 @@ def exported_litert(translator, tokenizers, tmp_path_factory):
         path,
         *tokenizers,
         alignments=True,
-        sentences=SOURCE,
+        parity_sentences=SOURCE,
         model_card=ModelCard(license="Apache-2.0"),
     )
     return path, report

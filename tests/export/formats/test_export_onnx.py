@@ -401,10 +401,10 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     with pytest.raises(ValueError, match="SentencePieceTokenizer.*'source.spm'"):
         export_onnx(translator, path, "source.spm")
     with pytest.raises(ValueError, match="source_tokenizer=None"):
-        export_onnx(translator, path, sentences=["a text"])
+        export_onnx(translator, path, parity_sentences=["a text"])
     for sentences in ([[]], [[5, 99_999, 2]], [[-1, 2]]):
         with pytest.raises(ValueError, match="lists of ids from 0"):
-            export_onnx(translator, path, sentences=sentences)
+            export_onnx(translator, path, parity_sentences=sentences)
     assert not path.exists()
 
 
@@ -424,7 +424,7 @@ def test_texts_without_tokens_are_not_compared(translator):
 
 def test_a_single_string_of_sentences_is_refused(translator):
     with pytest.raises(
-        ValueError, match="Expected a list of sentences. Received: sentences='in.txt'"
+        ValueError, match="Expected a list of sentences. Received: parity_sentences='in.txt'"
     ):
         parity_sentences(SearchFunction(translator).source, None, "in.txt")
 

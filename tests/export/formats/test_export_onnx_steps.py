@@ -29,7 +29,7 @@ SENTENCES = [[5, 6, 7, 2], [9, 2], [3, 4, 5, 6, 7, 8, 9, 10, 2]]
 @pytest.fixture(scope="module")
 def directory(translator, tokenizers, tmp_path_factory):
     path = tmp_path_factory.mktemp("steps") / "model"
-    report = export_onnx_steps(translator, path, *tokenizers, sentences=SOURCE)
+    report = export_onnx_steps(translator, path, *tokenizers, parity_sentences=SOURCE)
     assert report.sentences >= 200 and report.best_equal == 1 and report.cut > 0
     return path
 

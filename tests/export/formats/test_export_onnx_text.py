@@ -42,7 +42,7 @@ def required_inputs(model):
 @pytest.fixture(scope="module")
 def text_file(translator, tokenizers, tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "model.onnx"
-    report = export_onnx_text(translator, path, *tokenizers, sentences=SOURCE)
+    report = export_onnx_text(translator, path, *tokenizers, parity_sentences=SOURCE)
     assert report.sentences >= 200 and report.best_equal == 1
     return path
 

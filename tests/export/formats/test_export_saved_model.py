@@ -32,7 +32,7 @@ IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 @pytest.fixture(scope="module")
 def exported(translator, tokenizers, tmp_path_factory):
     path = tmp_path_factory.mktemp("saved_model") / "translator"
-    report = export_saved_model(translator, path, *tokenizers, sentences=SOURCE)
+    report = export_saved_model(translator, path, *tokenizers, parity_sentences=SOURCE)
     return path, report
 
 
@@ -231,7 +231,7 @@ def test_translations_begin_as_they_are_told_to(beginning, loaded):
 def limited(translator, tokenizers, tmp_path_factory):
     """Returns a SavedModel that reads at most eight characters of a text."""
     path = tmp_path_factory.mktemp("limited") / "translator"
-    options = {"sentences": SOURCE, "accept_target_prefix": True, "max_source_characters": 8}
+    options = {"parity_sentences": SOURCE, "accept_target_prefix": True, "max_source_characters": 8}
     export_saved_model(translator, path, *tokenizers, **options)
     return tf.saved_model.load(str(path))
 
