@@ -6,9 +6,9 @@ from keras_attn_runtime._calls.cancellation import CancelToken
 from keras_attn_runtime._errors import (
     Cancelled,
     DeadlineExceeded,
+    InputError,
     ModelFileError,
     ProviderError,
-    SentenceError,
 )
 from keras_attn_runtime._inputs.image_files import read_image
 from keras_attn_runtime._models.stepped_model import SteppedModel
@@ -26,9 +26,9 @@ __all__ = [
     "DeadlineExceeded",
     "Forecaster",
     "Hypothesis",
+    "InputError",
     "ModelFileError",
     "ProviderError",
-    "SentenceError",
     "SeriesTable",
     "SteppedModel",
     "StreamingTranslator",
@@ -61,3 +61,8 @@ for _name, _module in {
     "translator": "_translate.translator",
 }.items():
     sys.modules[f"{__name__}.{_name}"] = sys.modules[f"{__name__}.{_module}"]
+
+# Older pickles contain the former names of the classes.
+for _name, _module, _class in (("SentenceError", "_errors", InputError),):
+    globals()[_name] = _class
+    setattr(sys.modules[f"{__name__}.{_module}"], _name, _class)

@@ -34,8 +34,8 @@ class ProviderError(ValueError):
     """The requested execution provider cannot be used on this machine."""
 
 
-class SentenceError(ValueError):
-    """One input sentence cannot be translated.
+class InputError(ValueError):
+    """One input, such as a sentence or an image, cannot be processed.
 
     Args:
         index: int, input position of the sentence, counted from 0.

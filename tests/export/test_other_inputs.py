@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_attn_runtime import SentenceError, Translator
+from keras_attn_runtime import InputError, Translator
 from keras_attn_runtime._models.stepped_model import SteppedModel
 
 from keras_attn import (
@@ -105,9 +105,9 @@ def test_onnx_file_of_an_image_model_writes_captions(captioner, exported, tokeni
         {"image": IMAGES}, target_tokenizer=tokenizers[1]
     )
     for height, width, channels in ((4, 8, 3), (8, 4, 3), (8, 8, 1)):
-        with pytest.raises(SentenceError, match=r"shape \(8, 8, 3\) for 'image'"):
+        with pytest.raises(InputError, match=r"shape \(8, 8, 3\) for 'image'"):
             translator.generate({"image": IMAGES[:, :height, :width, :channels]})
-    with pytest.raises(SentenceError, match="finite numbers for 'image'. Received: nan"):
+    with pytest.raises(InputError, match="finite numbers for 'image'. Received: nan"):
         translator.generate({"image": IMAGES * np.nan})
 
 

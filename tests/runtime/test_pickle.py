@@ -7,7 +7,7 @@ import pickle
 
 import keras_attn_runtime as runtime
 import pytest
-from keras_attn_runtime import ModelFileError, ProviderError, SentenceError, Translator
+from keras_attn_runtime import InputError, ModelFileError, ProviderError, Translator
 from keras_attn_runtime._errors import BatchError, Cancelled, DeadlineExceeded
 from keras_attn_runtime._models.exported_model import ExportedModel
 
@@ -48,7 +48,7 @@ def test_model_pickles(model_path):
 def test_translator_in_a_spawned_process(translator):
     with _spawned_process() as pool:
         assert pool.submit(translator, TEXTS).result(timeout=60) == translator(TEXTS)
-        with pytest.raises(SentenceError, match="expected a string") as caught:
+        with pytest.raises(InputError, match="expected a string") as caught:
             pool.submit(translator, ["some text", 5]).result(timeout=60)
     assert caught.value.index == 1
 
@@ -69,7 +69,7 @@ def test_pickle_of_a_missing_file(model_path, tmp_path):
         BatchError("no memory"),
         BatchError("no memory", 3),
         ProviderError("no driver"),
-        SentenceError(4, "too long"),
+        InputError(4, "too long"),
         DeadlineExceeded("too slow", 5),
         Cancelled("not wanted", 6),
     ],
@@ -117,6 +117,12 @@ def test_older_pickle_loads(name):
     module = MODULES_OF_OLDER_PICKLES[name]
     value = pickle.loads(f"ckeras_attn_runtime.{module}\n{name}\n.".encode())
     assert (value.__name__, value) == (name, getattr(runtime, name, value))
+
+
+@pytest.mark.parametrize("module", ["keras_attn_runtime", "keras_attn_runtime.errors"])
+def test_older_pickle_of_an_input_error_loads(module):
+    error = pickle.loads(f"c{module}\nSentenceError\n(I4\nVtoo long\ntR.".encode())
+    assert type(error) is InputError and (error.index, error.reason) == (4, "too long")
 
 
 class Shouting(Translator):

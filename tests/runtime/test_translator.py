@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 import sentencepiece
-from keras_attn_runtime import ModelFileError, SentenceError, Translator
+from keras_attn_runtime import InputError, ModelFileError, Translator
 from keras_attn_runtime._errors import BatchError, run_failures
 from keras_attn_runtime._models import exported_model
 
@@ -287,7 +287,7 @@ def test_workers_translate_several_batches_at_once(translator, model_path, num_w
     texts = [*SENTENCES, "", *SENTENCES[::-1]] * 5
     for options in ({"batch_size": 3}, {"batch_size": 1, "window": 4, "num_hypotheses": 2}):
         assert several.translate(texts, **options) == translator.translate(texts, **options)
-    with pytest.raises(SentenceError):
+    with pytest.raises(InputError):
         list(several.translate_iterable([*SENTENCES, "\ud800"], batch_size=2))
 
 

@@ -9,7 +9,7 @@ from keras_attn_runtime._commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime._commands.line_arguments import add_line_arguments, add_model
 from keras_attn_runtime._commands.line_command import run_lines
 from keras_attn_runtime._commands.lines import read_lines
-from keras_attn_runtime._errors import SentenceError
+from keras_attn_runtime._errors import InputError
 from keras_attn_runtime._translation import Translation
 
 HELP = "write the log probabilities of given translations"
@@ -70,8 +70,8 @@ def _line(translation: Translation | None, arguments: Namespace) -> str:
 
 
 def _with_file_name(name: str, lines: Iterator[str]) -> Iterator[str]:
-    """Yields a file's lines; adds the file name to their `SentenceError`s."""
+    """Yields a file's lines; adds the file name to their `InputError`s."""
     try:
         yield from lines
-    except SentenceError as error:
-        raise SentenceError(error.index, f"{name}: {error.reason}") from error
+    except InputError as error:
+        raise InputError(error.index, f"{name}: {error.reason}") from error

@@ -75,7 +75,7 @@ class StreamingTranslator(Translator):
             may change earlier words.
 
         Raises:
-            SentenceError: if the text is not valid or too long. The iterator raises it if the file
+            InputError: if the text is not valid or too long. The iterator raises it if the file
                 allows fewer tokens than `target_prefix` contains.
             ModelFileError: if the engine fails, or the file contains no tokenizer or does not
                 support `target_prefix`.

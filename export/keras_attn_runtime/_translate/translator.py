@@ -76,7 +76,7 @@ class Translator(PickledArguments):
             and end token. A model with learned positions, or a LiteRT file with a fixed source
             length, can set a lower limit. Default: 512.
         truncate: bool. If True, a longer sentence is cut to the limits, and
-            `Translation.truncated` is True. If False, a longer sentence raises `SentenceError`.
+            `Translation.truncated` is True. If False, a longer sentence raises `InputError`.
             Default: False.
         max_source_characters: int of at least 1, maximum number of characters (code points) in a
             text. It is applied before tokenization, whose time can grow quadratically with the
@@ -198,7 +198,7 @@ class Translator(PickledArguments):
             List of `Translation`s, one for each text, in the same order.
 
         Raises:
-            SentenceError: if an item is not valid text or too long.
+            InputError: if an item is not valid text or too long.
             ModelFileError: if the file contains no tokenizer or does not support `target_prefix`,
                 or the engine fails on one sentence.
             ValueError: if an option is out of range, or the number of prefixes is wrong.
@@ -228,7 +228,7 @@ class Translator(PickledArguments):
             call, not with the first translation.
 
         Raises:
-            SentenceError: if an item is not valid text or too long.
+            InputError: if an item is not valid text or too long.
             ModelFileError: if the file contains no tokenizer or does not support `target_prefix`,
                 or the engine fails on one sentence.
             ValueError: if an option is out of range, or the number of prefixes is wrong.
@@ -262,7 +262,7 @@ class Translator(PickledArguments):
             List of `Translation`s, one for each sentence, in the same order.
 
         Raises:
-            SentenceError: if ids are outside the vocabulary, not integers, not of rank 1 or too
+            InputError: if ids are outside the vocabulary, not integers, not of rank 1 or too
                 many, or if a model that masks the padding id everywhere would mask a token.
             ModelFileError: if the file does not support `target_prefix`, or the engine fails on
                 one sentence.
@@ -299,7 +299,7 @@ class Translator(PickledArguments):
             List of `Translation`s, one for each row, in the same order. `source_pieces` is `None`.
 
         Raises:
-            SentenceError: if a row's dtype or shape differs from the input.
+            InputError: if a row's dtype or shape differs from the input.
             ModelFileError: if the file reads text or does not support `target_prefix`, or the
                 engine fails on one row.
             ValueError: if input names or numbers of rows are wrong, or an option is out of range.
@@ -366,7 +366,7 @@ class Translator(PickledArguments):
             the target's values; `text` is the target after tokenization and detokenization.
 
         Raises:
-            SentenceError: if an item is not valid text or too long, a text contains no tokens, or
+            InputError: if an item is not valid text or too long, a text contains no tokens, or
                 the file allows fewer tokens for this text than the target contains.
             ModelFileError: if the file contains no tokenizer, does not support `target_prefix`,
                 does not score prefixes (`score_prefix=False`) or pads with the end token, or the
