@@ -182,7 +182,7 @@ def test_a_disagreement_leaves_the_old_directory(directory, translator, monkeypa
 
 def test_streams_nothing_where_the_limit_is_no_tokens(directory, monkeypatch):
     translator = StreamingTranslator(directory)
-    monkeypatch.setattr(translator._model, "start", lambda *arguments: iter([]))
+    monkeypatch.setattr(translator._model, "start_source", lambda *arguments: iter([]))
     assert list(translator.stream("a dog")) == [""]
 
 
