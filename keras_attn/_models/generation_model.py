@@ -210,7 +210,7 @@ class GenerationModel(ModelOfParts):
                 the same batch. The other sources therefore determine a source's batch, and affect
                 the samples of a `SamplingDecoder`. Defaults to `32`.
             return_details: Bool, whether to return objects with the same fields as
-                `keras_attn_runtime.Translation`: `text`, `token_ids`, `pieces`, `score`,
+                `keras_attn_runtime.GenerationResult`: `text`, `token_ids`, `pieces`, `score`,
                 `log_prob`, `ended`, `alignments`, `token_log_probs`, `hypotheses`, `source_pieces`
                 and `truncated`. Defaults to `False`.
             verbose: `0` for no output, `1` for a progress bar, `2` for one line. Defaults to `0`.

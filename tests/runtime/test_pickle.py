@@ -7,7 +7,13 @@ import pickle
 
 import keras_attn_runtime as runtime
 import pytest
-from keras_attn_runtime import InputError, ModelFileError, ProviderError, Translator
+from keras_attn_runtime import (
+    GenerationResult,
+    InputError,
+    ModelFileError,
+    ProviderError,
+    Translator,
+)
 from keras_attn_runtime._errors import BatchError, Cancelled, DeadlineExceeded
 from keras_attn_runtime._models.exported_model import ExportedModel
 
@@ -96,6 +102,7 @@ MODULES_OF_OLDER_PICKLES = {
     "AddedToken": "added_tokens",
     "CancelToken": "cancellation",
     "Forecaster": "forecaster",
+    "Hypothesis": "translation",
     "ImageFormat": "image_format",
     "Input": "file_format.inputs",
     "Language": "languages",
@@ -106,7 +113,6 @@ MODULES_OF_OLDER_PICKLES = {
     "Side": "file_format.settings",
     "SteppedModel": "stepped_model",
     "StreamingTranslator": "streaming_translator",
-    "Translation": "translation",
     "Translator": "translator",
     "read_image": "image_files",
 }
@@ -119,10 +125,18 @@ def test_older_pickle_loads(name):
     assert (value.__name__, value) == (name, getattr(runtime, name, value))
 
 
-@pytest.mark.parametrize("module", ["keras_attn_runtime", "keras_attn_runtime.errors"])
-def test_older_pickle_of_an_input_error_loads(module):
-    error = pickle.loads(f"c{module}\nSentenceError\n(I4\nVtoo long\ntR.".encode())
-    assert type(error) is InputError and (error.index, error.reason) == (4, "too long")
+@pytest.mark.parametrize("name", ["SentenceError", "errors.SentenceError"])
+def test_older_pickle_of_an_input_error_loads(name):
+    error = InputError(4, "too long")
+    restored = pickle.loads(_renamed_pickle(error, name))
+    assert type(restored) is InputError and vars(restored) == vars(error)
+
+
+@pytest.mark.parametrize("name", ["Translation", "translation.Translation"])
+def test_older_pickle_of_a_generation_result_loads(translator, name):
+    (result,) = translator.translate(TEXTS[:1])
+    restored = pickle.loads(_renamed_pickle(result, name))
+    assert type(restored) is GenerationResult and restored == result
 
 
 class Shouting(Translator):
@@ -134,6 +148,16 @@ class Shouting(Translator):
 
     def __call__(self, texts, **options):
         return [text + self.mark for text in super().__call__(texts, **options)]
+
+
+def _renamed_pickle(value, name):
+    """Pickles an object under another name of its class."""
+    content = pickle.dumps(value, protocol=0)  # names without their lengths
+    names = [f"ckeras_attn_runtime\n{type(value).__name__}\n".encode()]
+    *module, former = name.split(".")
+    names.append(f"c{'.'.join(['keras_attn_runtime', *module])}\n{former}\n".encode())
+    assert content.count(names[0]) == 1
+    return content.replace(*names)
 
 
 def _spawned_process():

@@ -344,11 +344,13 @@ def test_translation_prints_one_short_line(translator):
     (translation,) = translator.translate([text], num_hypotheses=2)
     printed = str(translation)
     assert "\n" not in printed and printed == repr(translation)
-    start = f"Translation(text={translation.text!r}, score=-1, log_prob={translation.log_prob:.6g}"
-    assert printed.startswith(start) and printed.endswith("ended=False, num_hypotheses=2)")
-    assert str(translation.hypotheses[0]) == printed.replace("Translation", "Hypothesis").replace(
-        ", num_hypotheses=2", ""
+    start = (
+        f"GenerationResult(text={translation.text!r}, score=-1, log_prob={translation.log_prob:.6g}"
     )
+    assert printed.startswith(start) and printed.endswith("ended=False, num_hypotheses=2)")
+    assert str(translation.hypotheses[0]) == printed.replace(
+        "GenerationResult", "Hypothesis"
+    ).replace(", num_hypotheses=2", "")
 
 
 def test_translation_without_text_prints_its_ids(translator):

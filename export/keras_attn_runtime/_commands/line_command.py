@@ -14,8 +14,8 @@ from keras_attn_runtime._commands.interruption import SIGNAL, TIMED_OUT, Interru
 from keras_attn_runtime._commands.lines import read_lines
 from keras_attn_runtime._commands.progress import Progress
 from keras_attn_runtime._errors import BatchError, DeadlineExceeded, InputError, ModelFileError
+from keras_attn_runtime._generation_result import GenerationResult
 from keras_attn_runtime._translate.translator import Translator
-from keras_attn_runtime._translation import Translation
 
 SUCCESS, FAILURE = 0, 1  # argparse uses 2 for an invalid command line
 
@@ -182,7 +182,7 @@ class LineCommand:
             options["max_length"] = arguments.max_length
         return options
 
-    def write(self, translation: Translation | None, line: str) -> None:
+    def write(self, translation: GenerationResult | None, line: str) -> None:
         """Writes the next item's line, with a warning if the item was truncated."""
         self.interruption.hold()
         if translation is not None and translation.truncated:

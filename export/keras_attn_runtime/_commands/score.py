@@ -10,7 +10,7 @@ from keras_attn_runtime._commands.line_arguments import add_line_arguments, add_
 from keras_attn_runtime._commands.line_command import run_lines
 from keras_attn_runtime._commands.lines import read_lines
 from keras_attn_runtime._errors import InputError
-from keras_attn_runtime._translation import Translation
+from keras_attn_runtime._generation_result import GenerationResult
 
 HELP = "write the log probabilities of given translations"
 DESCRIPTION = (
@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> int:
     return command.status
 
 
-def _line(translation: Translation | None, arguments: Namespace) -> str:
+def _line(translation: GenerationResult | None, arguments: Namespace) -> str:
     """Returns an output line, without the newline."""
     if translation is None:
         return "null" if arguments.format == "jsonl" else "nan"

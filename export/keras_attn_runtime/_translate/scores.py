@@ -4,8 +4,8 @@ import collections
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from keras_attn_runtime._errors import InputError
+from keras_attn_runtime._generation_result import GenerationResult, Unfinished
 from keras_attn_runtime._inputs.source import Source
-from keras_attn_runtime._translation import Translation, Unfinished
 
 
 def require_tokens(sources: Iterable[Source]) -> Iterator[Source]:
@@ -22,11 +22,11 @@ def require_tokens(sources: Iterable[Source]) -> Iterator[Source]:
 
 def scores(
     sources: Iterable[Source],
-    search: Callable[[Iterator[Source]], Iterable[Translation | Unfinished]],
+    search: Callable[[Iterator[Source]], Iterable[GenerationResult | Unfinished]],
     skip_unscorable: bool = False,
     forced_prefix_ids: Sequence[int] = (),
-) -> Iterator[Translation | Unfinished | None]:
-    """Yields a `Translation` for each source. Its tokens are the source's prefix.
+) -> Iterator[GenerationResult | Unfinished | None]:
+    """Yields a `GenerationResult` for each source. Its tokens are the source's prefix.
 
     Args:
         sources: iterable of `Source`s whose prefixes end with the end token. Unless

@@ -4,17 +4,17 @@ import collections
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from keras_attn_runtime._errors import InputError
+from keras_attn_runtime._generation_result import GenerationResult, Unfinished
 from keras_attn_runtime._inputs.source import Source
-from keras_attn_runtime._translation import Translation, Unfinished
 
 
 def require_whole_prefixes(
     sources: Iterable[Source],
-    search: Callable[[Iterator[Source]], Iterable[Translation | Unfinished]],
+    search: Callable[[Iterator[Source]], Iterable[GenerationResult | Unfinished]],
     first_ids: Sequence[int],
     end_token_id: int | None,
     max_length: int | None,
-) -> Iterator[Translation | Unfinished]:
+) -> Iterator[GenerationResult | Unfinished]:
     """Yields each source's translation.
 
     Args:
@@ -36,7 +36,7 @@ def require_whole_prefixes(
 
     for index, translation in enumerate(search(noted())):
         source = read.popleft()
-        if isinstance(translation, Translation) and not source.is_empty and source.prefix:
+        if isinstance(translation, GenerationResult) and not source.is_empty and source.prefix:
             prefix = [*first_ids, *source.prefix]
             require_whole_prefix(index, translation.token_ids, prefix, end_token_id, max_length)
         yield translation
