@@ -59,7 +59,7 @@ def _export(arguments: argparse.Namespace, options: dict[str, Any]):
     model = run.load_model(None if arguments.format == "transformers" else "generation")
     if arguments.search or arguments.search_class:
         search_class = arguments.search_class and getattr(keras_attn, arguments.search_class)
-        model = keras_attn.replace_search(model, search_class, **dict(arguments.search))
+        model = keras_attn.with_search(model, search_class, **dict(arguments.search))
     if "parity_sentences" in options:
         options["parity_sentences"] = list(read_lines(arguments.parity_sentences))
         if not options["parity_sentences"]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras_attn_runtime import StreamingTranslator, Translator
 
-from keras_attn import GreedyDecoder, SamplingDecoder, replace_search
+from keras_attn import GreedyDecoder, SamplingDecoder, with_search
 from keras_attn.export import (
     export_onnx,
     export_onnx_steps,
@@ -27,7 +27,7 @@ SEARCHES = {
 @pytest.fixture
 def make_model(translator, tokenizers):
     def make(name="beam", **settings):
-        return replace_search(
+        return with_search(
             translator,
             **SEARCHES[name],
             no_repeat_ngram_size=1,

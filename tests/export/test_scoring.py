@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from keras_attn_runtime import InputError, Translator
 
-from keras_attn import replace_search
+from keras_attn import with_search
 from keras_attn.export import export_onnx
 from tests import oracles
 from tests.export.small_translator import SOURCE, TARGET
@@ -19,7 +19,7 @@ TARGETS = [*TARGET[:3], ""]
 @pytest.fixture(scope="module")
 def path(translator, tokenizers, tmp_path_factory):
     """Returns a file whose search limit is shorter than `TARGETS`."""
-    scorer = replace_search(
+    scorer = with_search(
         translator, beam_width=1, num_hypotheses=1, max_length=5, relative_max_length=None
     )
     path = tmp_path_factory.mktemp("scoring") / "model.onnx"

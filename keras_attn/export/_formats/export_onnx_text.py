@@ -11,8 +11,8 @@ import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._models.generation_model import GenerationModel
-from keras_attn._models.replace_search import replace_search
 from keras_attn._models.side import Side, source_side
+from keras_attn._models.with_search import with_search
 from keras_attn.export._checks.onnx_model_check import open_session
 from keras_attn.export._checks.parity_report import ParityReport
 from keras_attn.export._checks.parity_sentences import parity_prefixes
@@ -126,7 +126,7 @@ def export_onnx_text(
             )
         )
     if function.search.return_token_log_probs:  # callers of the file do not see the tokens
-        model = replace_search(model, return_token_log_probs=False)
+        model = with_search(model, return_token_log_probs=False)
     with atomic_replace(path, is_file=True, first_bytes=ONNX_BEGINNING) as partial:
         report = export_onnx(
             model,

@@ -13,9 +13,9 @@ from keras_attn import (
     GenerationModel,
     GreedyDecoder,
     SamplingDecoder,
-    replace_search,
     rnn_seq2seq,
     transformer_seq2seq,
+    with_search,
 )
 from keras_attn.export import ExportError, ModelCard, export_litert
 from keras_attn.export._formats.file_format import describe
@@ -161,7 +161,7 @@ def test_export_litert_batch_size_prefix_and_alignments_of_a_transformer(small_m
 
 
 def test_export_litert_samples_with_seeds(small_model, tmp_path):
-    model = replace_search(
+    model = with_search(
         small_model, SamplingDecoder, num_hypotheses=2, repetition_penalty=1.3, top_k=8
     )
     report = export_litert(model, tmp_path / "small.tflite")

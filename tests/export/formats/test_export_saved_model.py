@@ -12,7 +12,7 @@ from keras_attn_runtime._translate import translator as runtime
 from keras_attn_runtime._translate.prefixes import LEAST_TARGET_CHARACTERS
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_attn import replace_search
+from keras_attn import with_search
 from keras_attn.export import ExportError, export_saved_model
 from keras_attn.export._formats.export_saved_model import _cut
 from keras_attn.export._trace.search_function import SearchFunction
@@ -142,7 +142,7 @@ def test_serves_where_keras_attn_is_not_imported(exported):
 
 def test_without_tokenizers_there_is_one_signature(translator, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
-    translator = replace_search(translator, return_token_log_probs=True)
+    translator = with_search(translator, return_token_log_probs=True)
     export_saved_model(translator, tmp_path / "ids", alignments=True)
     signatures = tf.saved_model.load(str(tmp_path / "ids")).signatures
     assert list(signatures) == ["ids"]
