@@ -51,7 +51,7 @@ from keras_attn._encoders.rnn_encoder import RNNEncoder
 from keras_attn._encoders.transformer_encoder import TransformerEncoder
 from keras_attn._layer.quantization import check_quantization
 from keras_attn._layer.retracing import retrace_after_changes
-from keras_attn._models.decomposable_attention import decomposable_attention
+from keras_attn._models.decomposable_attention_classifier import decomposable_attention_classifier
 from keras_attn._models.ensemble_model import ensemble_model
 from keras_attn._models.generation_model import GenerationModel
 from keras_attn._models.masked_language_model import masked_language_model
@@ -146,7 +146,7 @@ __all__ = [
     "TransformerEncoderBlock",
     "YarnRotaryScaling",
     "convert",
-    "decomposable_attention",
+    "decomposable_attention_classifier",
     "ensemble_model",
     "export",
     "files",
