@@ -70,7 +70,7 @@ def export(run_dir, beam_width, path):
     run = RunDirectory(run_dir)
     translator = run.load_model()
     settings = {"beam_width": beam_width, "num_hypotheses": beam_width, "return_alignments": False}
-    translator = keras_attn.replace_search(translator, **settings)
+    translator = keras_attn.with_search(translator, **settings)
     export_onnx(translator, path, run.source_tokenizer, run.target_tokenizer)
 
 

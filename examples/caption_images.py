@@ -71,7 +71,7 @@ def main():
     card = ModelCard(data=data, recipe="examples/caption_images.py")
     image_format = ImageFormat(resize="bilinear")  # the model itself scales the pixels
     run = RunDirectory.create(
-        args.run_dir, "generation", None, tokenizer, card=card, image_format=image_format
+        args.run_dir, "generation", None, tokenizer, model_card=card, image_format=image_format
     )
     run.save_model(captioner)
     file = args.run_dir / "captions.onnx"
@@ -79,9 +79,9 @@ def main():
         captioner,
         file,
         target_tokenizer=tokenizer,
-        sample_inputs=test.images[:100].astype("float32"),
-        target_prefix=True,
-        card=card,
+        parity_inputs=test.images[:100].astype("float32"),
+        accept_target_prefix=True,
+        model_card=card,
         image_format=image_format,
     )
     print(f"Compared with Keras on {parity}")

@@ -166,7 +166,7 @@ def compare(name, args, out):
     RunDirectory.create(out / name, "generation").save_model(translator)
     path = out / f"{name}.onnx"
     sentences = [ids[ids > 0].tolist() for ids in sources]
-    parity = export_onnx(translator, path, alignments=True, sentences=sentences)
+    parity = export_onnx(translator, path, alignments=True, parity_sentences=sentences)
     found = translate(path, sources)["token_ids"][:, 0]
     exact, same = float(np.mean(is_right(found, targets))), parity.best_equal
     print(f"{name:24}{task:10}{exact:9.1%}{same:10.1%}{seconds:9.0f}", flush=True)

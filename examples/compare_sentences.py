@@ -20,7 +20,7 @@ from random import choice, randint, sample, shuffle
 import keras
 import numpy as np
 
-from keras_attn import decomposable_attention
+from keras_attn import decomposable_attention_classifier
 from keras_attn.export import export_functional_onnx
 from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
 from keras_attn.training import RunDirectory
@@ -120,7 +120,9 @@ train_ids, test_ids = ([ids_of(texts) for texts in split[:2]] for split in (trai
 # With the small initial embeddings of Keras, the attention weights remain uniform for a long time.
 initializer = keras.initializers.RandomNormal(stddev=0.3)
 embedding = keras.layers.Embedding(len(vocabulary), 200, initializer)
-model = decomposable_attention(embedding, 2, max_distance=args.max_distance, dropout=args.dropout)
+model = decomposable_attention_classifier(
+    embedding, 2, max_distance=args.max_distance, dropout=args.dropout
+)
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 optimizer = keras.optimizers.Adam(args.learning_rate)
 model.compile(optimizer, loss, metrics=["accuracy"], jit_compile=False)

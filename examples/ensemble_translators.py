@@ -46,7 +46,7 @@ def main():
     tokenizers = first.source_tokenizer, first.target_tokenizer
     for name in (*TEST_SET, "history.json"):
         (args.run_dir / name).unlink(missing_ok=True)  # from an earlier ensemble
-    run = RunDirectory.create(args.run_dir, "generation", *tokenizers, card=first.card)
+    run = RunDirectory.create(args.run_dir, "generation", *tokenizers, model_card=first.model_card)
     run.save_model(ensemble)
     for name in TEST_SET:
         if (first.path / name).exists():

@@ -173,7 +173,7 @@ def fine_tune(args):
     original = run.files.get("original")
     files = {"original": "original"} if original else None
     tuned = RunDirectory.create(
-        args.out, "generation", run.source_tokenizer, run.target_tokenizer, files, run.card
+        args.out, "generation", run.source_tokenizer, run.target_tokenizer, files, run.model_card
     )
     if original:
         shutil.rmtree(tuned.files["original"], ignore_errors=True)  # of an earlier run

@@ -275,7 +275,7 @@ exported = export_forecaster_onnx(
     past_covariate_names=known_names,
     future_covariate_names=known_names,
     time_column=args.time_column,
-    sample_inputs={name: each[:2] for name, each in test.items()},
+    parity_inputs={name: each[:2] for name, each in test.items()},
 )
 report["largest_onnx_difference"] = exported.largest_difference
 with atomic_replace(args.out / "results.json") as partial:

@@ -77,4 +77,4 @@ if __name__ == "__main__":
     model = hub.CausalLM.from_preset(preset[0], preprocessor=None) if preset else small
     search = BeamDecoder(HubDecoder(model), beam_width=4, max_length=20, relative_max_length=None)
     prompts = np.random.default_rng(0).integers(3, search.decoder.vocabulary_size, (200, 8))
-    print(export_onnx(GenerationModel(None, search), out, sentences=prompts.tolist()))
+    print(export_onnx(GenerationModel(None, search), out, parity_sentences=prompts.tolist()))

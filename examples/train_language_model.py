@@ -99,12 +99,12 @@ def main():
     print("\n\n".join(samples[:3]))
     prompts = [row[row != 0].tolist() for row in inputs[:, :16]]
     report["arguments"] = vars(args)
-    drawn = keras_attn.replace_search(writer, num_hypotheses=1)
+    drawn = keras_attn.with_search(writer, num_hypotheses=1)
     try:
         for name, each in (("generator", generator), ("writer", drawn)):
             path = args.run_dir / f"{name}.onnx"
             report[f"{name}_onnx"] = str(
-                export_onnx(each, path, tokenizer, sentences=prompts[:200])
+                export_onnx(each, path, tokenizer, parity_sentences=prompts[:200])
             )
     finally:  # keep the results even if the export fails
         with atomic_replace(args.run_dir / "results.json") as partial:

@@ -88,7 +88,7 @@ def train(args):
     source_tokenizer, target_tokenizer = train_tokenizers(files, args)
     card = ModelCard(args.source, args.target, recipe=recipe()) if args.data else None
     run = RunDirectory.create(
-        args.run_dir, "generation", source_tokenizer, target_tokenizer, card=card
+        args.run_dir, "generation", source_tokenizer, target_tokenizer, model_card=card
     )
     training, validation = encode(files, source_tokenizer, target_tokenizer, args)
 

@@ -51,11 +51,10 @@ from keras_attn._encoders.rnn_encoder import RNNEncoder
 from keras_attn._encoders.transformer_encoder import TransformerEncoder
 from keras_attn._layer.quantization import check_quantization
 from keras_attn._layer.retracing import retrace_after_changes
-from keras_attn._models.decomposable_attention import decomposable_attention
+from keras_attn._models.decomposable_attention_classifier import decomposable_attention_classifier
 from keras_attn._models.ensemble_model import ensemble_model
 from keras_attn._models.generation_model import GenerationModel
 from keras_attn._models.masked_language_model import masked_language_model
-from keras_attn._models.replace_search import replace_search
 from keras_attn._models.rnn_seq2seq import rnn_seq2seq
 from keras_attn._models.sequence_classifier import sequence_classifier
 from keras_attn._models.training_model import TrainingModel
@@ -65,6 +64,7 @@ from keras_attn._models.transformer_sizes import (
     transformer_big,
     transformer_tiny,
 )
+from keras_attn._models.with_search import with_search
 from keras_attn._output_layers.sequence_pooling import SequencePooling
 from keras_attn._output_layers.tied_mlm_head import TiedMLMHead
 from keras_attn._positions.alibi_bias import AlibiBias
@@ -103,12 +103,13 @@ __all__ = [
     "BeamDecoder",
     "CacheView",
     "CausalLanguageModel",
+    "CombinedAttention",
     "CosineAttention",
     "CoverageAttention",
-    "StepDecoder",
     "EnsembleDecoder",
     "EnsembleEncoder",
     "FeedForward",
+    "FeedbackAttention",
     "GenerationModel",
     "GreedyDecoder",
     "IntraDecoderAttention",
@@ -123,12 +124,10 @@ __all__ = [
     "LuongAttention",
     "MonotonicAttention",
     "MultiHeadAttention",
-    "CombinedAttention",
     "PatchEmbedding",
     "RNNCell",
     "RNNDecoder",
     "RNNEncoder",
-    "StatefulAttention",
     "RelativePositionBias",
     "RotaryPositions",
     "SamplingDecoder",
@@ -138,6 +137,8 @@ __all__ = [
     "SinusoidalPositions",
     "SoftAlignment",
     "StateBridge",
+    "StatefulAttention",
+    "StepDecoder",
     "TiedMLMHead",
     "TrainingModel",
     "TransformerDecoder",
@@ -146,7 +147,7 @@ __all__ = [
     "TransformerEncoderBlock",
     "YarnRotaryScaling",
     "convert",
-    "decomposable_attention",
+    "decomposable_attention_classifier",
     "ensemble_model",
     "export",
     "files",
@@ -164,7 +165,7 @@ __all__ = [
     "transformer_seq2seq",
     "transformer_tiny",
     "visualize",
-    "replace_search",
+    "with_search",
 ]
 
 _LAZY = ("convert", "export", "testing", "text", "visualize")

@@ -45,7 +45,6 @@ _PRECISION = Flag("precision of the weights. Default: %(default)s")
 _SAMPLE = Flag(
     "NumPy .npz file with an array for each input, for the comparison of the export with Keras, if "
     "the inputs of the model are not ids. Default: random numbers",
-    "--sample",
     metavar="FILE",
     parse=Path,
 )
@@ -135,7 +134,7 @@ class _WeightOptions(ExportOptions):
 class _SearchOptions(_WeightOptions):
     """Options of all files that contain a search."""
 
-    sentences: Sentences | None = option(
+    parity_sentences: Sentences | None = option(
         None,
         unchecked("List of texts, or list of lists of ids"),
         "for the comparison with Keras. Texts require `source_tokenizer`. If there are fewer than "
@@ -147,7 +146,7 @@ class _SearchOptions(_WeightOptions):
             parse=Path,
         ),
     )
-    target_prefix: bool = option(
+    accept_target_prefix: bool = option(
         False,
         _BOOL,
         "whether the file has an input for the first tokens of each hypothesis: `prefix_ids`, "
@@ -157,7 +156,9 @@ class _SearchOptions(_WeightOptions):
     )
     tolerance: float = _tolerance(1e-4)
     # `Any` is a type of Keras or NumPy, which the `TypedDict` in keras_attn.export._options names.
-    card: Any = option(None, unchecked("`ModelCard`"), "stored in the metadata of the export.")
+    model_card: Any = option(
+        None, unchecked("`ModelCard`"), "stored in the metadata of the export."
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -174,7 +175,7 @@ class _TensorOptions(_SearchOptions):
             "search of the model",
         ),
     )
-    sample_inputs: Any = option(
+    parity_inputs: Any = option(
         None,
         unchecked("Inputs for the comparison with Keras"),
         "only for a model that does not read ids. Pass them as for `model.predict`: an array, or a "
@@ -332,7 +333,7 @@ class TransformersOptions(_WeightOptions):
 class FunctionalOnnxOptions(_WeightOptions):
     """Options of `export_functional_onnx`."""
 
-    sample_inputs: Any = option(
+    parity_inputs: Any = option(
         dataclasses.MISSING,
         unchecked("Inputs as for `model.predict`: an array, or a list or dict of arrays"),
         "The file is compared with Keras on the whole sample, on the first row of the sample "
@@ -343,9 +344,9 @@ class FunctionalOnnxOptions(_WeightOptions):
     dynamic_sizes: DynamicSizes | None = option(
         None,
         unchecked("Dict from the names of inputs to their shapes in the second sample"),
-        "In a shape, `None` means the size in `sample_inputs`. If `dynamic_sizes` is `None`, the "
+        "In a shape, `None` means the size in `parity_inputs`. If `dynamic_sizes` is `None`, the "
         "export chooses a new size for each dynamic axis: the same size for all batch axes, and "
-        "equal sizes for other axes that have equal sizes in `sample_inputs`. If Keras fails with "
+        "equal sizes for other axes that have equal sizes in `parity_inputs`. If Keras fails with "
         "every size that the export tries for an axis, the axis has a fixed size in the file, and "
         "a warning names the axis.",
     )
@@ -384,7 +385,7 @@ class ForecasterOnnxOptions(ExportOptions):
         "name of the column with the times in CSV files. The command `keras-attn-runtime forecast` "
         "reads this column by default.",
     )
-    sample_inputs: Any = option(
+    parity_inputs: Any = option(
         None,
         unchecked("Dict of arrays as for `model.predict`"),
         "for the comparison with Keras. If `None`, the export compares random series with missing "

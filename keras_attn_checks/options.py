@@ -72,7 +72,7 @@ class Flag:
 
     Args:
         help: String, text of `--help`.
-        name: String, such as `"--sample"`. Defaults to the name of the field.
+        name: String, such as `"--verify"`. Defaults to the name of the field.
         metavar: String, name of the value in `--help`. Not for a bool or a choice. Defaults to
             `None`.
         parse: Function that converts the text of the value. Defaults to `str`.

@@ -7,7 +7,7 @@ def require_file(option: str, path: Path | None) -> None:
     """Checks that a file exists.
 
     Args:
-        option: String, the option that the user wrote, such as `"--sentences"`.
+        option: String, the option that the user wrote, such as `"--parity-sentences"`.
         path: Path of the file. `None` if the user did not write the option.
 
     Raises:

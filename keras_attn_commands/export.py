@@ -36,7 +36,8 @@ def run(arguments: argparse.Namespace) -> int:
             report = _export(arguments, options)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         names = {field.name: flag for flag, field in FLAGS.items()}
-        paths = {"OUT": arguments.out, "--sentences": getattr(arguments, "sentences", None)}
+        sentences = getattr(arguments, "parity_sentences", None)
+        paths = {"OUT": arguments.out, "--parity-sentences": sentences}
         print(f"Nothing was exported. {error_text(error, names, paths)}", file=sys.stderr)
         return 1
     print(f"Wrote {arguments.out}. {report.summary()}")
@@ -58,18 +59,18 @@ def _export(arguments: argparse.Namespace, options: dict[str, Any]):
     model = run.load_model(None if arguments.format == "transformers" else "generation")
     if arguments.search or arguments.search_class:
         search_class = arguments.search_class and getattr(keras_attn, arguments.search_class)
-        model = keras_attn.replace_search(model, search_class, **dict(arguments.search))
-    if "sentences" in options:
-        options["sentences"] = list(read_lines(arguments.sentences))
-        if not options["sentences"]:
+        model = keras_attn.with_search(model, search_class, **dict(arguments.search))
+    if "parity_sentences" in options:
+        options["parity_sentences"] = list(read_lines(arguments.parity_sentences))
+        if not options["parity_sentences"]:
             raise ValueError(
-                f"Expected a file of sentences. Received: an empty {arguments.sentences}."
+                f"Expected a file of sentences. Received: an empty {arguments.parity_sentences}."
             )
     if arguments.format == "transformers" and run.files.get("original"):
         # A run directory that was converted contains the files of its checkpoint.
         options.setdefault("original", arguments.run_directory)
     if arguments.format not in CHECKPOINTS:
-        options["card"] = run.card
+        options["model_card"] = run.model_card
         if run.image_format is not None and arguments.format != "onnx-text":
             options["image_format"] = run.image_format
     function = getattr(export, f"export_{arguments.format.replace('-', '_')}")

@@ -27,7 +27,7 @@ def check_export(arguments: argparse.Namespace) -> dict[str, Any]:
         arguments: Arguments of the command.
 
     Returns:
-        Dict of the options that the user wrote, by their names in Python. `sample_inputs` is a dict
+        Dict of the options that the user wrote, by their names in Python. `parity_inputs` is a dict
         of arrays.
 
     Raises:
@@ -40,12 +40,12 @@ def check_export(arguments: argparse.Namespace) -> dict[str, Any]:
     _check_search(arguments)
     FORMATS[arguments.format].of(options)
     files = {
-        "--sentences": options.get("sentences"),
-        "--sample": options.get("sample_inputs"),
+        "--parity-sentences": options.get("parity_sentences"),
+        "--parity-inputs": options.get("parity_inputs"),
         "--original": options.get("original"),
     }
-    require_file("--sentences", files["--sentences"])
-    require_file("--sample", files["--sample"])
+    require_file("--parity-sentences", files["--parity-sentences"])
+    require_file("--parity-inputs", files["--parity-inputs"])
     require_folder("--original", files["--original"])
     if options.get("compare"):
         require_originals()
@@ -55,8 +55,8 @@ def check_export(arguments: argparse.Namespace) -> dict[str, Any]:
         is_file = False
     is_onnx = arguments.format in ("onnx", "onnx-text")
     check_output_path(arguments.out, is_file, ONNX_BEGINNING if is_onnx else b"")
-    if "sample_inputs" in options:
-        options["sample_inputs"] = _sample(options["sample_inputs"])
+    if "parity_inputs" in options:
+        options["parity_inputs"] = _sample(options["parity_inputs"])
     return options
 
 

@@ -43,7 +43,7 @@ ORDERS = {
         _passes _trace _checks _formats _export_model __main__
     """.split(),
     "keras_attn_runtime": """
-        _array_types _translation _errors _files _calls _file_format _text _file_info
+        _array_types _generation_result _errors _files _calls _file_format _text _file_info
         _engines _models _inputs _translate _series _commands __main__
     """.split(),
 }

@@ -33,7 +33,7 @@ ARRAYS = {
     "history": np.arange(40.0),
 }
 CALLS = {
-    keras_attn.decomposable_attention: {
+    keras_attn.decomposable_attention_classifier: {
         "embedding": keras.layers.Embedding(9, 4),
         "num_classes": 2,
         "units": 4,

@@ -6,17 +6,17 @@ from keras_attn_runtime._calls.cancellation import CancelToken
 from keras_attn_runtime._errors import (
     Cancelled,
     DeadlineExceeded,
+    InputError,
     ModelFileError,
     ProviderError,
-    SentenceError,
 )
+from keras_attn_runtime._generation_result import GenerationResult, Hypothesis
 from keras_attn_runtime._inputs.image_files import read_image
 from keras_attn_runtime._models.stepped_model import SteppedModel
 from keras_attn_runtime._series.forecaster import Forecaster
 from keras_attn_runtime._series.table import SeriesTable, read_series_tables
 from keras_attn_runtime._translate.streaming_translator import StreamingTranslator
 from keras_attn_runtime._translate.translator import Translator
-from keras_attn_runtime._translation import Hypothesis, Translation
 
 __version__ = "0.1.0"
 
@@ -25,14 +25,14 @@ __all__ = [
     "Cancelled",
     "DeadlineExceeded",
     "Forecaster",
+    "GenerationResult",
     "Hypothesis",
+    "InputError",
     "ModelFileError",
     "ProviderError",
-    "SentenceError",
     "SeriesTable",
     "SteppedModel",
     "StreamingTranslator",
-    "Translation",
     "Translator",
     "read_image",
     "read_series_tables",
@@ -57,7 +57,15 @@ for _name, _module in {
     "series_times": "_series.times",
     "stepped_model": "_models.stepped_model",
     "streaming_translator": "_translate.streaming_translator",
-    "translation": "_translation",
+    "translation": "_generation_result",
     "translator": "_translate.translator",
 }.items():
     sys.modules[f"{__name__}.{_name}"] = sys.modules[f"{__name__}.{_module}"]
+
+# Older pickles contain the former names of the classes.
+for _name, _module, _class in (
+    ("SentenceError", "_errors", InputError),
+    ("Translation", "_generation_result", GenerationResult),
+):
+    globals()[_name] = _class
+    setattr(sys.modules[f"{__name__}.{_module}"], _name, _class)

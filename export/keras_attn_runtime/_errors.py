@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Generator
 from typing import Self
 
-from keras_attn_runtime._translation import Translation
+from keras_attn_runtime._generation_result import GenerationResult
 
 
 class ModelFileError(ValueError):
@@ -34,8 +34,8 @@ class ProviderError(ValueError):
     """The requested execution provider cannot be used on this machine."""
 
 
-class SentenceError(ValueError):
-    """One input sentence cannot be translated.
+class InputError(ValueError):
+    """One input, such as a sentence or an image, cannot be processed.
 
     Args:
         index: int, input position of the sentence, counted from 0.
@@ -57,15 +57,15 @@ class DeadlineExceeded(TimeoutError):
     Attributes:
         index: int, input position of the first unfinished sentence, counted from 0.
         translations: list, the finished translations. After a method that returns a list, it
-            contains one item for each sentence read: the `Translation`, or `None` if unfinished.
-            After a method that returns an iterator, it is empty, because the iterator has already
-            yielded the translations before `index`.
+            contains one item for each sentence read: the `GenerationResult`, or `None` if
+            unfinished. After a method that returns an iterator, it is empty, because the iterator
+            has already yielded the translations before `index`.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:
         super().__init__(message)
         self.index = index
-        self.translations: list[Translation | None] = []
+        self.translations: list[GenerationResult | None] = []
 
 
 class Cancelled(RuntimeError):
@@ -79,7 +79,7 @@ class Cancelled(RuntimeError):
     def __init__(self, message: str, index: int = 0) -> None:
         super().__init__(message)
         self.index = index
-        self.translations: list[Translation | None] = []
+        self.translations: list[GenerationResult | None] = []
 
 
 def in_one_line(error: BaseException) -> str:

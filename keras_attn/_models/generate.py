@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
-from keras_attn._models.generation import (
-    Generation,
+from keras_attn._models.generation_result import (
+    GenerationResult,
     empty_hypothesis,
     hypotheses_of_row,
     pieces,
@@ -126,7 +126,7 @@ def generate(
         name = "token_ids" if target_tokenizer is None else "text"
         return [getattr(hypotheses[0], name) for hypotheses in generations]
     return [
-        Generation(
+        GenerationResult(
             **vars(hypotheses[0]),
             hypotheses=tuple(hypotheses),
             source_pieces=pieces(source_tokenizer, ids) if is_text else None,

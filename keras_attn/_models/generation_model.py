@@ -5,7 +5,7 @@ import keras
 import numpy as np
 
 from keras_attn._decoders.step_decoder import StepDecoder
-from keras_attn._encoders.prompt_encoder import PromptEncoder
+from keras_attn._encoders.prompt_input import PromptInput
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._models.generate import Sources, generate
 from keras_attn._models.model_inputs import (
@@ -101,7 +101,7 @@ class GenerationModel(ModelOfParts):
         check_part("search", search, Search, "a Search", advice)
         if encoder is None:
             check_reads_prompts(search.decoder)
-            source_encoder = PromptEncoder(
+            source_encoder = PromptInput(
                 get_vocabulary_size(search.decoder),
                 search.pad_token_id,
                 start_token_id=source_start_token_id,
@@ -135,7 +135,7 @@ class GenerationModel(ModelOfParts):
     def source_start_token_id(self) -> int | None:
         """Int, start token for a language model's prompts, or `None`."""
         encoder = self.source_encoder
-        is_own = self.encoder is None and isinstance(encoder, PromptEncoder)
+        is_own = self.encoder is None and isinstance(encoder, PromptInput)
         return encoder.start_token_id if is_own else None
 
     @classmethod
@@ -145,7 +145,7 @@ class GenerationModel(ModelOfParts):
         (search,) = [layer for layer in layers if isinstance(layer, Search)]
         (encoder,) = [layer for layer in layers if layer is not search]
         arguments = {"encoder": encoder, "search": search, "inputs": inputs}
-        if isinstance(encoder, PromptEncoder):
+        if isinstance(encoder, PromptInput):
             arguments |= {"encoder": None, "source_start_token_id": encoder.start_token_id}
         return arguments
 
@@ -211,7 +211,7 @@ class GenerationModel(ModelOfParts):
                 the same batch. The other sources therefore determine a source's batch, and affect
                 the samples of a `SamplingDecoder`. Defaults to `32`.
             return_details: Bool, whether to return objects with the same fields as
-                `keras_attn_runtime.Translation`: `text`, `token_ids`, `pieces`, `score`,
+                `keras_attn_runtime.GenerationResult`: `text`, `token_ids`, `pieces`, `score`,
                 `log_prob`, `ended`, `alignments`, `token_log_probs`, `hypotheses`, `source_pieces`
                 and `truncated`. Defaults to `False`.
             verbose: `0` for no output, `1` for a progress bar, `2` for one line. Defaults to `0`.

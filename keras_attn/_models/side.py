@@ -3,7 +3,7 @@ from typing import cast
 
 import keras
 
-from keras_attn._encoders.prompt_encoder import PromptEncoder
+from keras_attn._encoders.prompt_input import PromptInput
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._masks import END_OF_ROW
 from keras_attn._search.search import Search
@@ -130,7 +130,7 @@ def source_side(
         )
     start = getattr(encoder, "start_token_id", None)
     add_start, add_end = start is not None, end is not None
-    reads_prompts = isinstance(encoder, PromptEncoder)
+    reads_prompts = isinstance(encoder, PromptInput)
     limit = getattr(encoder, "max_source_length", None)
     if reads_prompts:
         limit = search.decoder.max_prompt_length

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._models.functional_model import functional_model
-from keras_attn._models.generation import Hypothesis
+from keras_attn._models.generation_result import Hypothesis
 from keras_attn._models.model_of_parts import encode
 from keras_attn._models.request_languages import RequestLanguages
 from keras_attn._models.side import id_range

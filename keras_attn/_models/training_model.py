@@ -4,7 +4,7 @@ import keras
 
 from keras_attn._backend.workers import explain_lost_workers
 from keras_attn._decoders.step_decoder import StepDecoder
-from keras_attn._encoders.prompt_encoder import PromptEncoder
+from keras_attn._encoders.prompt_input import PromptInput
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._models.fused_loss_model import FusedLossModel
 from keras_attn._models.model_inputs import (
@@ -115,7 +115,7 @@ class TrainingModel(FusedLossModel):
                 )
             source_encoder = encoder
             if encoder is None:
-                source_encoder = PromptEncoder(get_vocabulary_size(step_decoder), name="prompts")
+                source_encoder = PromptInput(get_vocabulary_size(step_decoder), name="prompts")
             encoded = encode(source_encoder, source)
         both = {**named, TARGET: target_ids} if named else target_ids
         super().__init__(both, decoder(target_ids, **encoded), name)
@@ -153,7 +153,7 @@ class TrainingModel(FusedLossModel):
     ) -> dict[str, object]:
         (decoder,) = [layer for layer in layers if _step_decoder(layer) is not None]
         encoder = next((layer for layer in layers if layer is not decoder), None)
-        if isinstance(encoder, PromptEncoder):
+        if isinstance(encoder, PromptInput):
             encoder = None
         source = None
         if isinstance(inputs, dict):

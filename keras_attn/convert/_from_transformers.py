@@ -43,7 +43,7 @@ class Conversion:
         search: String, the search and its arguments.
         tokenizers: String, the tokenizers converted.
         settings: Tuple of `SettingReport`s, the treatment of each setting.
-        card: `ModelCard`.
+        model_card: `ModelCard`.
         kind: String, the run directory's `kind`. Defaults to `"generation"`.
         labels: Tuple of strings, a classifier's class names. Defaults to `()`.
         original: Dict from file names to contents, the checkpoint files except the weights.
@@ -59,7 +59,7 @@ class Conversion:
     search: str
     tokenizers: str
     settings: tuple[SettingReport, ...]
-    card: ModelCard
+    model_card: ModelCard
     kind: str = "generation"
     labels: tuple[str, ...] = ()
     original: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
@@ -96,7 +96,7 @@ class Conversion:
         with atomic_replace(path, is_file=False) as partial:
             files = {"conversion": REPORT} | ({"labels": LABELS} if self.labels else {})
             files |= {"original": ORIGINAL} if self.original else {}
-            run = RunDirectory.create(partial, self.kind, *tokenizers, files, self.card)
+            run = RunDirectory.create(partial, self.kind, *tokenizers, files, self.model_card)
             run.files["conversion"].write_text(self.report(), encoding="utf-8")
             if self.labels:
                 text = "".join(f"{label}\n" for label in self.labels)

@@ -26,7 +26,7 @@ SEARCHES: dict[str, Any] = {
 
 IGNORED = {"decoder", "dtype", "name", "return_alignments", "return_token_log_probs", "trainable"}
 _ADVICE = (
-    "Change the search with keras_attn.replace_search or --search NAME=VALUE, for example "
+    "Change the search with keras_attn.with_search or --search NAME=VALUE, for example "
     "relative_max_length=null and length_penalty_form=average_with_end."
 )
 WITHOUT_BEAMS = {"length_penalty", "length_penalty_form"}

@@ -7,7 +7,7 @@ from keras_attn.convert._conversion_error import ConversionError, Problems
 from keras_attn.convert._settings import Settings
 
 ADVICE = (
-    "Choose a value with --setting NAME=VALUE or settings={NAME: VALUE}. keras_attn.replace_search "
+    "Choose a value with --setting NAME=VALUE or settings={NAME: VALUE}. keras_attn.with_search "
     "can change the search later."
 )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Required, TypedDict
 
-from keras_attn.export._types import SampleInputs
+from keras_attn.export._types import ParityInputs
 from keras_attn.training._image_format import ImageFormat
 from keras_attn.training._model_card import ModelCard
 from keras_attn_checks.export_options import (
@@ -25,17 +25,17 @@ class _WeightArguments(TypedDict, total=False):
 
 
 class _SearchArguments(_WeightArguments, total=False):
-    sentences: Sentences | None
-    target_prefix: bool
+    parity_sentences: Sentences | None
+    accept_target_prefix: bool
     tolerance: float
-    card: ModelCard | None
+    model_card: ModelCard | None
 
 
 class OnnxStepsArguments(_SearchArguments, total=False):
     """See `OnnxStepsOptions`."""
 
     alignments: bool | None
-    sample_inputs: SampleInputs | None
+    parity_inputs: ParityInputs | None
     image_format: ImageFormat | None
 
 
@@ -84,7 +84,7 @@ class TransformersArguments(_WeightArguments, total=False):
 class FunctionalOnnxArguments(_WeightArguments, total=False):
     """See `FunctionalOnnxOptions`."""
 
-    sample_inputs: Required[SampleInputs]
+    parity_inputs: Required[ParityInputs]
     tolerance: float
     dynamic_sizes: DynamicSizes | None
 
@@ -102,7 +102,7 @@ class ForecasterOnnxArguments(TypedDict, total=False):
     past_covariate_names: Sequence[str] | None
     future_covariate_names: Sequence[str] | None
     time_column: str | None
-    sample_inputs: SampleInputs | None
+    parity_inputs: ParityInputs | None
     tolerance: float
 
 

@@ -12,7 +12,7 @@ from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 ExportTokenizer: TypeAlias = SentencePieceTokenizer | HuggingFaceTokenizer
 """Tokenizer that a file can contain."""
 
-SampleInputs: TypeAlias = npt.ArrayLike | Mapping[str, object] | Sequence[npt.ArrayLike]
+ParityInputs: TypeAlias = npt.ArrayLike | Mapping[str, object] | Sequence[npt.ArrayLike]
 """Arrays for the comparison with Keras: an array, a list of arrays, or a (nested) dict of arrays by
 the names of the inputs."""
 

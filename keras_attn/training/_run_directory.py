@@ -66,7 +66,7 @@ class RunDirectory:
         target_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`, or `None` if the run
             has no target tokenizer or the target uses `source_tokenizer`.
         files: Dict from the purposes of additional files to their `Path`s.
-        card: `ModelCard`.
+        model_card: `ModelCard`.
         image_format: `ImageFormat`, or `None`.
         series: `SeriesColumns`, or `None`.
 
@@ -96,7 +96,7 @@ class RunDirectory:
             self._file_names = [_string(file) for file in files.values()]
             self.files = {name: self.path / file for name, file in files.items()}
             card = description.get("card", {})
-            self.card = ModelCard(**{name: card.get(name) for name in vars(ModelCard())})
+            self.model_card = ModelCard(**{name: card.get(name) for name in vars(ModelCard())})
             image = description.get("image_format")
             self.image_format = None if image is None else ImageFormat.from_entries(image)
             self._checksums = _checksums(description)
@@ -125,7 +125,7 @@ class RunDirectory:
         source_tokenizer: "RunTokenizer | None" = None,
         target_tokenizer: "RunTokenizer | None" = None,
         files: Mapping[str, str] | None = None,
-        card: ModelCard | None = None,
+        model_card: ModelCard | None = None,
         image_format: ImageFormat | None = None,
         series: SeriesColumns | None = None,
     ) -> Self:
@@ -145,7 +145,7 @@ class RunDirectory:
                 `None`: no tokenizer, or the target uses `source_tokenizer`.
             files: Dict from the purposes of additional files to their names in the directory, for
                 example `{"vocabulary": "vocabulary.txt"}`. Defaults to `None`: no additional files.
-            card: `ModelCard`. Defaults to `None`: an empty card.
+            model_card: `ModelCard`. Defaults to `None`: an empty card.
             image_format: `ImageFormat` for the exported file, if the model reads images. Defaults
                 to `None`.
             series: `SeriesColumns` for the exported file, if the model is a forecaster. Defaults to
@@ -165,7 +165,7 @@ class RunDirectory:
                 tokenizers[file] = tokenizer
                 description[side] = describe_tokenizer(tokenizer, file)
         description["files"] = dict(files or {})
-        description["card"] = {} if card is None else card.entries()
+        description["card"] = {} if model_card is None else model_card.entries()
         if image_format is not None:
             description["image_format"] = image_format.entries()
         if series is not None:

@@ -79,10 +79,19 @@ EXPORT = [
     (["onnx", "run", "run"], "Expected OUT outside of RUN.*Received: OUT='run', the same as RUN="),
     (["litert", "run", "run/model.keras"], "which is in RUN='run'"),
     (["onnx", "run", "run/a.onnx"], "which is in RUN='run'"),
-    (["litert", "run", "notes.txt", "--sentences", "./notes.txt"], "the same as --sentences="),
+    (
+        ["litert", "run", "notes.txt", "--parity-sentences", "./notes.txt"],
+        "the same as --parity-sentences=",
+    ),
     (["transformers", "run", "link", "--original", "exported"], "the same as --original="),
-    (["onnx", "run", "a.onnx", "--sentences", "no"], "Received: --sentences no, which does not ex"),
-    (["onnx", "run", "a.onnx", "--sample", "notes.txt"], "notes.txt .a file of another format"),
+    (
+        ["onnx", "run", "a.onnx", "--parity-sentences", "no"],
+        "Received: --parity-sentences no, which",
+    ),
+    (
+        ["onnx", "run", "a.onnx", "--parity-inputs", "notes.txt"],
+        "notes.txt .a file of another format",
+    ),
     (["transformers", "run", "a", "--original", "notes.txt"], "--original notes.txt, a file"),
     (["onnx", "run", "a.onnx", "--search", "num_beams=4"], "Instead of num_beams, use beam_width"),
     (["onnx", "run", "a.onnx", "--search", "beam=4"], "Expected arguments of a search: beam_width"),

@@ -9,8 +9,12 @@ from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.output_path import check_output_path
 from keras_attn_commands.error_text import error_text
 
-OPTIONS = {"batch_size": "--batch-size", "precision": "--precision", "sample_inputs": "--sample"}
-PATHS = {"OUT": Path("a, b.onnx"), "--sentences": Path("in.txt"), "RUN": None}
+OPTIONS = {
+    "batch_size": "--batch-size",
+    "precision": "--precision",
+    "parity_inputs": "--parity-inputs",
+}
+PATHS = {"OUT": Path("a, b.onnx"), "--parity-sentences": Path("in.txt"), "RUN": None}
 
 
 @pytest.mark.parametrize(
@@ -22,14 +26,14 @@ PATHS = {"OUT": Path("a, b.onnx"), "--sentences": Path("in.txt"), "RUN": None}
         ),
         (["Expected ", Argument("precision"), " of a file"], "Expected --precision of a file"),
         (["Received: ", Argument("batch_size", 0), ". A"], "Received: --batch-size 0. A"),
-        (["Received: ", Argument("sample_inputs", None), "."], "Received: no --sample."),
+        (["Received: ", Argument("parity_inputs", None), "."], "Received: no --parity-inputs."),
         (
             ["Received: ", Argument("path", "a, b.onnx"), ", a file."],
             "Received: OUT='a, b.onnx', a file.",
         ),
         (
             ["Received: ", Argument("path", "in.txt"), ", line 3"],
-            "Received: --sentences in.txt, line 3",
+            "Received: --parity-sentences in.txt, line 3",
         ),
         (["Received: ", Argument("path", "other"), ", a file."], "Received: path='other', a file."),
         (

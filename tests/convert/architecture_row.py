@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from keras_attn import replace_search
+from keras_attn import with_search
 from keras_attn.convert import from_transformers
 from keras_attn.convert._search_settings import STOPS
 from keras_attn.export import export_functional_onnx, export_onnx
@@ -142,7 +142,7 @@ def sampling_difference(original, folder):
     unused = {"early_stopping": None, "length_penalty": None}
     original.model.generation_config.update(**SAMPLING, **unused, max_new_tokens=2)
     original.model.save_pretrained(folder)
-    model = replace_search(from_transformers(folder).model, num_hypotheses=4)
+    model = with_search(from_transformers(folder).model, num_hypotheses=4)
     # Each source 1,000 times: the caches of a search grow with the square of num_hypotheses.
     draws, copies = 4000, np.repeat(original.sources[:3], 1000, axis=0)
     ids = np.array(model(copies)["token_ids"])[:, :, 0].reshape(3, draws)

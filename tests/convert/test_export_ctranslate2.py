@@ -126,12 +126,12 @@ def test_beam_search_finds_the_same_ids(tmp_path, name):
 
 
 def test_search_settings_become_arguments(tmp_path):
-    model = keras_attn.replace_search(
+    model = keras_attn.with_search(
         translator(positions="relative"), beam_width=3, length_penalty=0.5, num_hypotheses=2
     )
     report = export_ctranslate2(model, tmp_path / "model")
     assert equal_fraction(model, tmp_path / "model", report) == 1
-    greedy = keras_attn.replace_search(model, keras_attn.GreedyDecoder)
+    greedy = keras_attn.with_search(model, keras_attn.GreedyDecoder)
     report = export_ctranslate2(greedy, tmp_path / "greedy")
     assert report.arguments["beam_size"] == 1
     assert equal_fraction(greedy, tmp_path / "greedy", report) == 1
@@ -141,7 +141,7 @@ def test_search_settings_become_arguments(tmp_path):
     "changed", [{"repetition_penalty": 1.5}, {"no_repeat_ngram_size": 2}], ids=str
 )
 def test_greedy_search_without_repetitions_finds_the_same_ids(tmp_path, changed):
-    model = keras_attn.replace_search(
+    model = keras_attn.with_search(
         translator(positions="relative"), keras_attn.GreedyDecoder, **changed
     )
     report = export_ctranslate2(model, tmp_path / "model")
@@ -149,7 +149,7 @@ def test_greedy_search_without_repetitions_finds_the_same_ids(tmp_path, changed)
 
 
 def test_settings_that_ctranslate2_does_not_have_are_reported(tmp_path):
-    model = keras_attn.replace_search(
+    model = keras_attn.with_search(
         translator(),
         stop="exact",
         suppressed_token_ids=[0, 1],
@@ -254,7 +254,7 @@ def test_converted_translators_find_the_same_ids(tmp_path, name):
 
     model = convert_generator(name, tmp_path / "original").model
     changed = {"force_end_token": False, "suppressed_token_ids": []}
-    model = keras_attn.replace_search(model, **changed)
+    model = keras_attn.with_search(model, **changed)
     report = export_ctranslate2(model, tmp_path / "model")
     assert report.largest_difference < 1e-4
     assert equal_fraction(model, tmp_path / "model", report) == 1

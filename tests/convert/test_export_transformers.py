@@ -101,7 +101,7 @@ def test_another_search_is_written(opus_mt, tmp_path):
         "sampling": {"search_class": keras_attn.SamplingDecoder, "top_k": 5, "temperature": 0.5},
     }
     for name, changed in searches.items():
-        model = keras_attn.replace_search(converted.model, **changed)
+        model = keras_attn.with_search(converted.model, **changed)
         export_transformers(model, tmp_path / name, original=converted.original)
         again = from_transformers(tmp_path / name).model.search
         found, expected = (search.get_config() for search in (again, model.search))
@@ -124,7 +124,7 @@ def test_another_search_is_written(opus_mt, tmp_path):
 )
 def test_a_search_that_generate_does_not_have_is_refused(opus_mt, tmp_path, changed, message):
     converted = from_transformers(opus_mt)
-    model = keras_attn.replace_search(converted.model, **changed)
+    model = keras_attn.with_search(converted.model, **changed)
     with pytest.raises(ExportError, match=message):
         export_transformers(model, tmp_path / "written", original=converted.original)
     assert list(tmp_path.iterdir()) == []

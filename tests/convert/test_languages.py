@@ -59,7 +59,7 @@ def test_languages_select_the_ids_of_transformers(tmp_path, kind):
     codes = CODES[kind]
     languages = converted.source_tokenizer.languages
     assert list(languages) == [code.strip("_") for code in codes]
-    assert converted.card.source_language == ("en" if kind == "m2m_100" else None)
+    assert converted.model_card.source_language == ("en" if kind == "m2m_100" else None)
     assert not converted.model.search.score_prefix
     assert converted.model.search.forced_prefix_ids == []
     english, french = (names.index(code) for code in codes[1:])

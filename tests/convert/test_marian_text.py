@@ -67,7 +67,10 @@ def test_tokenizers_have_the_ids_of_transformers(folder):
     tokenizer = their_tokenizer(folder)
     ours = [[*ids, 0] for ids in converted.source_tokenizer.encode(SOURCES)]
     assert ours == tokenizer(SOURCES)["input_ids"]
-    assert converted.card.source_language == "en" and converted.card.target_language == "de"
+    assert (
+        converted.model_card.source_language == "en"
+        and converted.model_card.target_language == "de"
+    )
     assert ">>fra<<" in converted.tokenizers
 
 

@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("tensorflow")
 
-from keras_attn import GreedyDecoder, replace_search  # noqa: E402
+from keras_attn import GreedyDecoder, with_search  # noqa: E402
 from keras_attn.convert import from_opennmt_tf  # noqa: E402
 from tests.convert import opennmt_reference  # noqa: E402
 from tests.convert.opennmt_reference import CASES, MAX_LENGTH, SHARED  # noqa: E402
@@ -56,8 +56,8 @@ def test_opennmt_logits_and_ids_equal_the_original(tmp_path, case):
     sources = results["sources"].astype("int32")
     found = np.array(model.decoder(results["targets"].astype("int32"), **model.encoder(sources)))
     difference = np.abs(found - results["logits"]).max()
-    greedy = replace_search(model, GreedyDecoder, max_length=MAX_LENGTH)
-    beam = best_ids(replace_search(model, max_length=MAX_LENGTH), sources)
+    greedy = with_search(model, GreedyDecoder, max_length=MAX_LENGTH)
+    beam = best_ids(with_search(model, max_length=MAX_LENGTH), sources)
     equal = [
         np.mean([a == b for a, b in zip(beam, expected[name], strict=True)])
         for name in ("beam", "beam as it is")

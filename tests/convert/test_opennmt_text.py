@@ -249,7 +249,7 @@ def test_opennmt_onnx_files_write_the_ids_and_texts_of_keras(tmp_path):
     pytest.importorskip("onnxruntime")
     from keras_attn_runtime import Translator
 
-    from keras_attn import replace_search
+    from keras_attn import with_search
     from tests.export.small_translator import session
 
     folder, _, tokens = sentencepiece_folder(tmp_path / "run")
@@ -257,7 +257,7 @@ def test_opennmt_onnx_files_write_the_ids_and_texts_of_keras(tmp_path):
     assert main(["convert", str(folder), str(run)]) == 0
     assert main(["export", "onnx", str(run), str(path), "--search", "max_length=12"]) == 0
     sources = random_source_ids(200, len(tokens) + 1)
-    model = replace_search(from_opennmt_tf(folder).model, max_length=12)
+    model = with_search(from_opennmt_tf(folder).model, max_length=12)
     expected = np.array(model(sources)["token_ids"])[:, 0]
     limits = {"max_length": np.array(12, "int32"), "length_penalty": np.array(1, "float32")}
     found = session(path).run(["token_ids"], {"source_ids": sources, **limits})[0][:, 0]

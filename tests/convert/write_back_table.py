@@ -37,7 +37,7 @@ def row_of_generator(name, count, folder):
     if converted.model.encoder is None:
         return [*cells, "", ""]
     changed = {"force_end_token": False, "suppressed_token_ids": []}
-    model = keras_attn.replace_search(converted.model, **changed)
+    model = keras_attn.with_search(converted.model, **changed)
     return [*cells, *cells_of_ctranslate2(model, count, folder)]
 
 

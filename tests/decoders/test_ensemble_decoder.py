@@ -16,7 +16,7 @@ from keras_attn import (
     TransformerDecoder,
     TransformerDecoderBlock,
 )
-from keras_attn._encoders.prompt_encoder import PromptEncoder
+from keras_attn._encoders.prompt_input import PromptInput
 from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import oracles
 from tests.contracts import assert_close, numpy, randomize
@@ -183,7 +183,7 @@ def test_language_models_go_on_behind_one_prompt():
 
     members = [model(None), model(AlibiBias(2))]
     ensemble = EnsembleDecoder(members)
-    prompts = PromptEncoder()(np.array([[1, 3, 4, 4], [1, 4, 0, 0], [0, 0, 0, 0]], "int32"))
+    prompts = PromptInput()(np.array([[1, 3, 4, 4], [1, 4, 0, 0], [0, 0, 0, 0]], "int32"))
     search = GreedyDecoder(ensemble, max_length=3, relative_max_length=None)
     search(**prompts)
     randomize(ensemble, scale=1.0)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_attn import EnsembleEncoder, RNNEncoder, rnn_seq2seq, transformer_tiny
-from keras_attn._encoders.prompt_encoder import PromptEncoder
+from keras_attn._encoders.prompt_input import PromptInput
 from keras_attn.testing import check_layer
 from tests.contracts import assert_identical, numpy
 
@@ -48,9 +48,9 @@ def test_it_tells_an_export_what_all_encoders_read():
         None,
         2,
     )
-    prompts = EnsembleEncoder([PromptEncoder(12, 3, start_token_id=1)] * 2)
+    prompts = EnsembleEncoder([PromptInput(12, 3, start_token_id=1)] * 2)
     assert prompts.vocabulary_size == 12 and prompts.pad_token_id == 3
-    assert EnsembleEncoder([PromptEncoder(), PromptEncoder(12)]).vocabulary_size == 12
+    assert EnsembleEncoder([PromptInput(), PromptInput(12)]).vocabulary_size == 12
     assert prompts.max_source_length is None and (prompts.start_token_id, prompts.end_token_id) == (
         1,
         None,
@@ -63,7 +63,7 @@ def test_it_tells_an_export_what_all_encoders_read():
         (lambda: [], "at least one"),
         (lambda: [transformer(), recurrent(12)], r"same vocabulary_size. .*=\[10, 12\]"),
         (lambda: [transformer(), recurrent(pad_token_id=4)], r"same pad_token_id. .*=\[0, 4\]"),
-        (lambda: [transformer(), PromptEncoder(10)], r"same end_token_id. .*=\[2, None\]"),
+        (lambda: [transformer(), PromptInput(10)], r"same end_token_id. .*=\[2, None\]"),
     ],
 )
 def test_encoders_that_read_something_else_are_refused(make, message):

@@ -62,7 +62,7 @@ def test_the_search_is_exported(tmp_path):
     model = GenerationModel(None, search)
     path = tmp_path / "model.onnx"
     prompts = np.random.default_rng(0).integers(3, 60, (200, 5)).tolist()
-    assert export_onnx(model, path, sentences=prompts).best_equal > 0.97
+    assert export_onnx(model, path, parity_sentences=prompts).best_equal > 0.97
     limits = {"max_length": np.array(5, "int32"), "length_penalty": np.array(1, "float32")}
     (found,) = session(path).run(["token_ids"], {"source_ids": PROMPTS, **limits})
     expected = np.array(model(PROMPTS)["token_ids"])

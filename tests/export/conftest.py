@@ -32,7 +32,7 @@ def translator(tokenizers):
 def exported(translator, tokenizers, tmp_path_factory):
     """Returns the exported file and the report of the export."""
     path = tmp_path_factory.mktemp("onnx") / "translator.onnx"
-    return path, export_onnx(translator, path, *tokenizers, sentences=SOURCE)
+    return path, export_onnx(translator, path, *tokenizers, parity_sentences=SOURCE)
 
 
 @pytest.fixture(scope="session")

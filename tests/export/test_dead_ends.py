@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras_attn_runtime import StreamingTranslator, Translator
 
-from keras_attn import GreedyDecoder, SamplingDecoder, replace_search
+from keras_attn import GreedyDecoder, SamplingDecoder, with_search
 from keras_attn.export import (
     export_onnx,
     export_onnx_steps,
@@ -27,7 +27,7 @@ SEARCHES = {
 @pytest.fixture
 def make_model(translator, tokenizers):
     def make(name="beam", **settings):
-        return replace_search(
+        return with_search(
             translator,
             **SEARCHES[name],
             no_repeat_ngram_size=1,
@@ -60,7 +60,7 @@ def test_dead_ends_in_the_runtime_have_text_and_have_not_ended(
 ):
     model = make_model(name, return_token_log_probs=True)
     path = tmp_path / "model.onnx"
-    export_onnx(model, path, *tokenizers, alignments=True, target_prefix=True)
+    export_onnx(model, path, *tokenizers, alignments=True, accept_target_prefix=True)
     translator = Translator(path)
     count = translator.settings.num_hypotheses
     assert_dead_ends(translator.translate(SOURCE, num_hypotheses=count, alignments=True))

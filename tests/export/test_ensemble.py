@@ -35,7 +35,7 @@ def ensemble(translator, tokenizers):
 @pytest.fixture(scope="module")
 def exported_ensemble(ensemble, tokenizers, tmp_path_factory):
     path = tmp_path_factory.mktemp("ensemble") / "ensemble.onnx"
-    return path, export_onnx(ensemble, path, *tokenizers, sentences=SOURCE)
+    return path, export_onnx(ensemble, path, *tokenizers, parity_sentences=SOURCE)
 
 
 def test_the_file_translates_as_keras_does(ensemble, exported_ensemble, tokenizers):
@@ -77,7 +77,7 @@ def test_a_prefix_is_for_all_models(tmp_path, tokenizers):
     models = [make_translator(cell=cell, vocabulary_sizes=sizes) for cell in ("lstm", "gru")]
     path = tmp_path / "ensemble.onnx"
     ensemble = ensemble_model(models)
-    export_onnx(ensemble, path, *tokenizers, target_prefix=True)
+    export_onnx(ensemble, path, *tokenizers, accept_target_prefix=True)
     encoder, search = ensemble.encoder, ensemble.search
     (prefix_ids,) = tokenizers[1].encode(["ein"])
     for each, ids in zip(

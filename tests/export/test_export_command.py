@@ -38,7 +38,7 @@ def test_onnx(run, onnx_model, tmp_path, monkeypatch, capsys):
     replace_conversion(monkeypatch, "export_onnx", onnx_model)
     sentences, out = tmp_path / "sentences.txt", tmp_path / "model.onnx"
     sentences.write_text("\ufeff" + "\n".join([*SOURCE, "a\u2028b"]), encoding="utf-8")
-    arguments = ["onnx", str(run), str(out), "--sentences", str(sentences)]
+    arguments = ["onnx", str(run), str(out), "--parity-sentences", str(sentences)]
     out.write_bytes(b"years of work")
     assert main(arguments) == 1 and out.read_bytes() == b"years of work"
     assert "a file with other content" in capsys.readouterr().err
@@ -51,7 +51,12 @@ def test_onnx(run, onnx_model, tmp_path, monkeypatch, capsys):
 
 def test_a_file_of_no_sentences_is_refused(run, tmp_path, capsys):
     (tmp_path / "empty").write_text("")
-    arguments = [str(run), str(tmp_path / "model.onnx"), "--sentences", str(tmp_path / "empty")]
+    arguments = [
+        str(run),
+        str(tmp_path / "model.onnx"),
+        "--parity-sentences",
+        str(tmp_path / "empty"),
+    ]
     assert main(["onnx", *arguments]) == 1
     assert "Received: an empty" in capsys.readouterr().err
 
@@ -80,7 +85,7 @@ def test_function_gets_only_the_given_options(run, tmp_path, calls, capsys, form
     assert (model.name, path) == ("generation_model", out)
     assert source.model == (run / "source.spm").read_bytes()
     is_checkpoint = form in ("ctranslate2", "transformers")
-    assert options == ({} if is_checkpoint else {"card": ModelCard()})
+    assert options == ({} if is_checkpoint else {"model_card": ModelCard()})
 
 
 @pytest.mark.parametrize(
@@ -95,8 +100,8 @@ def test_function_gets_only_the_given_options(run, tmp_path, calls, capsys, form
         ("onnx", ["--tolerance", "2e-3"], {"tolerance": 0.002}),
         (
             "onnx",
-            ["--target-prefix", "--allow-nonfinite"],
-            {"target_prefix": True, "allow_nonfinite": True},
+            ["--accept-target-prefix", "--allow-nonfinite"],
+            {"accept_target_prefix": True, "allow_nonfinite": True},
         ),
         ("litert-steps", ["--batch-size", "4"], {"batch_size": 4}),
         ("saved-model", ["--max-source-characters", "9"], {"max_source_characters": 9}),
@@ -108,7 +113,7 @@ def test_options_reach_the_function(run, tmp_path, calls, form, arguments, expec
     out = str(tmp_path / "model")
     assert main([form, str(run), out, *arguments]) == 0
     assert main([*arguments, form, str(run), out]) == 0  # options may precede the format
-    assert [call[-1] for call in calls] == [{**expected, "card": ModelCard()}] * 2
+    assert [call[-1] for call in calls] == [{**expected, "model_card": ModelCard()}] * 2
 
 
 @pytest.mark.parametrize(
@@ -119,7 +124,11 @@ def test_options_reach_the_function(run, tmp_path, calls, form, arguments, expec
         ("saved-model", ["--precision", "int8"], "Only the formats onnx, onnx-text, litert, lit"),
         ("saved-model", ["--external-data"], "Only the format onnx has this option."),
         ("onnx-text", ["--alignments"], "--alignments: Only the formats onnx, onnx-steps, saved-m"),
-        ("onnx-text", ["--sample", "file"], "--sample: Only the formats onnx, onnx-steps, saved-m"),
+        (
+            "onnx-text",
+            ["--parity-inputs", "file"],
+            "--parity-inputs: Only the formats onnx, onnx-s",
+        ),
         ("onnx-steps", ["--max-source-characters", "9"], "pass it to keras-attn-runtime."),
         ("onnx", ["--verify"], "--verify: Only the format transformers has this option."),
         ("ctranslate2", ["--tolerance", "1"], "--tolerance: Only the formats onnx, onnx-steps, on"),

@@ -58,7 +58,7 @@ def test_keyword_arguments_have_the_types_of_the_options(cls):
     assert set(types) == set(fields)
     for name, declared in fields.items():
         # keras_attn_checks imports no NumPy and no Keras, so these types are only in the TypedDict
-        is_any = name in ("card", "image_format", "sample_inputs")
+        is_any = name in ("model_card", "image_format", "parity_inputs")
         assert declared is typing.Any if is_any else types[name] == declared
 
 
@@ -94,6 +94,6 @@ def test_value_out_of_range_is_refused(name, given, message):
 
 def test_defaults_are_valid():
     for cls in ALL.values():
-        required = {"sample_inputs": [1]} if "functional" in cls.__doc__ else {}
+        required = {"parity_inputs": [1]} if "functional" in cls.__doc__ else {}
         cls.of(required)
     assert OnnxOptions().precision == "float32"

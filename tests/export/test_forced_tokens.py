@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras_attn_runtime import ModelFileError, Translator
 
-from keras_attn import replace_search
+from keras_attn import with_search
 from keras_attn.export import export_onnx
 from tests import oracles
 from tests.export.small_translator import SOURCE, TARGET
@@ -14,9 +14,9 @@ from tests.export.small_translator import SOURCE, TARGET
 def exported(translator, tokenizers, tmp_path_factory):
     """Exports a search with forced tokens; returns the path of the file and the report."""
     forced = {"forced_prefix_ids": [7], "force_end_token": True, "max_length": 12}
-    search = replace_search(translator, **forced, return_token_log_probs=True)
+    search = with_search(translator, **forced, return_token_log_probs=True)
     path = tmp_path_factory.mktemp("forced") / "model.onnx"
-    return path, export_onnx(search, path, *tokenizers, target_prefix=True)
+    return path, export_onnx(search, path, *tokenizers, accept_target_prefix=True)
 
 
 @pytest.mark.slow
@@ -45,8 +45,8 @@ def test_scoring_ignores_a_forced_prefix(exported, translator, tokenizers):
 
 @pytest.mark.slow
 def test_scoring_needs_a_search_that_scores_prefixes(translator, tokenizers, tmp_path):
-    search = replace_search(translator, score_prefix=False, beam_width=1, num_hypotheses=1)
-    export_onnx(search, tmp_path / "model.onnx", *tokenizers, target_prefix=True)
+    search = with_search(translator, score_prefix=False, beam_width=1, num_hypotheses=1)
+    export_onnx(search, tmp_path / "model.onnx", *tokenizers, accept_target_prefix=True)
     runtime = Translator(tmp_path / "model.onnx", num_threads=1)
     (prefixed,) = runtime.translate(SOURCE[:1], target_prefix="die")
     assert prefixed.text.startswith("die")

@@ -29,7 +29,7 @@ def model(tokenizer):
 @pytest.mark.slow
 def test_runtime_reads_and_writes_the_texts_of_keras(model, tokenizer, tmp_path):
     path = tmp_path / "model.onnx"
-    export_onnx(model, path, tokenizer, sentences=LINES)
+    export_onnx(model, path, tokenizer, parity_sentences=LINES)
     runtime = Translator(path, num_threads=1)
     assert runtime.settings.source.tokenizer == "tokenizers"
     texts = [*LINES, "☃ 漢字"]

@@ -182,7 +182,7 @@ def test_all_forms_go_on_from_the_start_token_alone(tokenizer, tmp_path):
 
 def test_the_start_token_alone_is_streamed_and_scored(tokenizer, tmp_path):
     model = generator(beam_width=2, start_prompts=True)
-    export_onnx_steps(model, tmp_path / "steps", tokenizer, target_prefix=True)
+    export_onnx_steps(model, tmp_path / "steps", tokenizer, accept_target_prefix=True)
     translator = StreamingTranslator(tmp_path / "steps")
     written = translator.translate([""])[0]
     assert written.text and list(translator.stream(""))[-1] == written.text

@@ -28,7 +28,7 @@ def with_languages(tokenizers):
 @pytest.fixture(scope="module")
 def path(translator, with_languages, tmp_path_factory):
     path = tmp_path_factory.mktemp("languages") / "model.onnx"
-    export_onnx(translator, path, *with_languages, sentences=SOURCE)
+    export_onnx(translator, path, *with_languages, parity_sentences=SOURCE)
     return path
 
 

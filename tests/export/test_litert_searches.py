@@ -98,7 +98,7 @@ def search_model(name, search_class, options):
 
 def assert_equals_keras(model, path, **options):
     """Exports a model, and asserts that all hypotheses of 200 sources are those of Keras."""
-    report = export_litert(model, path, target_prefix=True, **options)
+    report = export_litert(model, path, accept_target_prefix=True, **options)
     assert report.sentences >= 200
     assert report.all_tied == 1.0
     assert report.each_equal >= 0.995  # hypotheses of equal score can change places
@@ -169,7 +169,7 @@ def test_litert_search_of_images(tmp_path):
     model = GenerationModel(encoder, make_search(), inputs=image)
     randomize(model, scale=0.7, seed=3)
     images = np.random.default_rng(0).random((200, 8, 8, 3), "float32")
-    report = export_litert(model, tmp_path / "m.tflite", sample_inputs=images)
+    report = export_litert(model, tmp_path / "m.tflite", parity_inputs=images)
     assert report.sentences >= 200 and report.all_tied == 1.0 and report.largest_difference < 1e-3
 
 

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_attn_runtime import SentenceError, Translator
+from keras_attn_runtime import InputError, Translator
 from keras_attn_runtime._models.stepped_model import SteppedModel
 
 from keras_attn import (
@@ -107,9 +107,9 @@ def test_onnx_file_of_an_image_model_writes_captions(captioner, exported, tokeni
         {"image": IMAGES}, target_tokenizer=tokenizers[1]
     )
     for height, width, channels in ((4, 8, 3), (8, 4, 3), (8, 8, 1)):
-        with pytest.raises(SentenceError, match=r"shape \(8, 8, 3\) for 'image'"):
+        with pytest.raises(InputError, match=r"shape \(8, 8, 3\) for 'image'"):
             translator.generate({"image": IMAGES[:, :height, :width, :channels]})
-    with pytest.raises(SentenceError, match="finite numbers for 'image'. Received: nan"):
+    with pytest.raises(InputError, match="finite numbers for 'image'. Received: nan"):
         translator.generate({"image": IMAGES * np.nan})
 
 
@@ -126,7 +126,7 @@ def test_steps_of_an_image_model_give_the_same(captioner, tokenizers, tmp_path):
 
 def test_saved_model_of_an_image_model_writes_captions(captioner, tokenizers, tmp_path):
     card = ModelCard(license="CC0-1.0")
-    options = {"card": card, "image_format": IMAGE_FORMAT}
+    options = {"model_card": card, "image_format": IMAGE_FORMAT}
     export_saved_model(captioner, tmp_path / "model", target_tokenizer=tokenizers[1], **options)
     loaded = tf.saved_model.load(str(tmp_path / "model"))
     assert list(loaded.signatures) == ["serving_default"]
@@ -167,7 +167,7 @@ def two_inputs():
 
 def test_onnx_file_of_two_inputs_reads_both_by_name(two_inputs, tmp_path):
     sample = {"features": FEATURES, "domain": DOMAINS}
-    export_onnx(two_inputs, tmp_path / "two.onnx", sample_inputs=sample)
+    export_onnx(two_inputs, tmp_path / "two.onnx", parity_inputs=sample)
     translator = Translator(tmp_path / "two.onnx")
     kinds = {name: each.kind for name, each in translator.settings.inputs.items()}
     assert kinds == {"features": "features", "domain": "ids"}
@@ -185,7 +185,7 @@ def test_onnx_file_of_two_inputs_reads_both_by_name(two_inputs, tmp_path):
 @pytest.mark.slow
 def test_int8_of_other_inputs_is_compared_with_float32(two_inputs, tmp_path):
     sample = {"features": FEATURES, "domain": DOMAINS}
-    report = export_onnx(two_inputs, tmp_path / "two.onnx", sample_inputs=sample, precision="int8")
+    report = export_onnx(two_inputs, tmp_path / "two.onnx", parity_inputs=sample, precision="int8")
     assert report.precision.sentences == 80
 
 
@@ -209,20 +209,20 @@ def test_export_draws_tokens_for_a_functional_encoder(tmp_path):
 
 def test_export_refuses_samples_that_do_not_fit(captioner, two_inputs, tokenizers, tmp_path):
     path = tmp_path / "model.onnx"
-    with pytest.raises(ValueError, match=r"sample_inputs, because .* integer inputs \['domain'\]"):
+    with pytest.raises(ValueError, match=r"parity_inputs, because .* integer inputs \['domain'\]"):
         export_onnx(two_inputs, path)
     with pytest.raises(ValueError, match="none for \\['domain'\\]"):
-        export_onnx(two_inputs, path, sample_inputs={"features": FEATURES})
+        export_onnx(two_inputs, path, parity_inputs={"features": FEATURES})
     with pytest.raises(ValueError, match=r"shape \(None, 8, 8, 3\) for the input 'image'"):
-        export_onnx(captioner, path, sample_inputs=IMAGES[:, :4])
+        export_onnx(captioner, path, parity_inputs=IMAGES[:, :4])
     with pytest.raises(ValueError, match="sentences only for a model that reads ids"):
-        export_onnx(captioner, path, sentences=["a"])
+        export_onnx(captioner, path, parity_sentences=["a"])
     with pytest.raises(ValueError, match="no source_tokenizer for a model of other inputs"):
         export_onnx(captioner, path, *tokenizers)
     with pytest.raises(ValueError, match="no source_tokenizer for a model of other inputs"):
         export_onnx_text(captioner, path, *tokenizers)
-    with pytest.raises(ValueError, match="no sample_inputs for a model that reads ids"):
-        export_onnx(make_translator(), path, sample_inputs=IMAGES)
+    with pytest.raises(ValueError, match="no parity_inputs for a model that reads ids"):
+        export_onnx(make_translator(), path, parity_inputs=IMAGES)
     with pytest.raises(ValueError, match="max_source_characters only for a model that reads ids"):
         export_saved_model(captioner, path, max_source_characters=3)
     assert list(tmp_path.iterdir()) == []
@@ -261,7 +261,7 @@ def test_export_refuses_an_image_format_that_does_not_fit(
         export_onnx(
             model,
             tmp_path / "model.onnx",
-            sample_inputs=np.ones((2, *shape), dtype),
+            parity_inputs=np.ones((2, *shape), dtype),
             image_format=image_format,
         )
 
@@ -296,11 +296,11 @@ def test_export_command_reads_a_sample(captioner, tokenizers, tmp_path, monkeypa
     def main(*options):
         return program.main(["export", "onnx", str(run.path), str(tmp_path / "file"), *options])
 
-    assert main("--sample", str(tmp_path / "images.npz")) == 0
+    assert main("--parity-inputs", str(tmp_path / "images.npz")) == 0
     (arguments, options) = calls[0]
     assert arguments[2] is None and arguments[3].model == tokenizers[1].model
-    assert_identical(options["sample_inputs"], {"image": IMAGES})
+    assert_identical(options["parity_inputs"], {"image": IMAGES})
     assert options["image_format"] == IMAGE_FORMAT
     for name in ("images.npy", "run/run.json"):
-        assert main("--sample", str(tmp_path / name)) == 1
+        assert main("--parity-inputs", str(tmp_path / name)) == 1
         assert "Expected a .npz file with an array for each input" in capsys.readouterr().err

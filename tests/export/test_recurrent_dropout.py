@@ -95,7 +95,7 @@ def expected(translators, tokenizers):
 def test_onnx_export_of_a_translator_with_dropout_in_its_cells(
     translators, tokenizers, expected, tmp_path, export, runtime
 ):
-    report = export(translators[0], tmp_path / "model", *tokenizers, sentences=SOURCE)
+    report = export(translators[0], tmp_path / "model", *tokenizers, parity_sentences=SOURCE)
     assert report.best_equal == 1
     found = runtime(tmp_path / "model").translate(SOURCE)
     tokens, lengths = expected[1]["token_ids"][:, 0], expected[1]["lengths"][:, 0]
@@ -116,5 +116,7 @@ def test_saved_model_of_a_translator_with_dropout_in_its_cells(translators, expe
 @pytest.mark.slow
 def test_text_export_of_a_translator_with_dropout_in_its_cells(translators, tokenizers, tmp_path):
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
-    report = export_onnx_text(translators[0], tmp_path / "text", *tokenizers, sentences=SOURCE)
+    report = export_onnx_text(
+        translators[0], tmp_path / "text", *tokenizers, parity_sentences=SOURCE
+    )
     assert report.best_equal == 1

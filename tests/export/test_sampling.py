@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from keras_attn_runtime import StreamingTranslator, Translator
 
-from keras_attn import SamplingDecoder, replace_search
+from keras_attn import SamplingDecoder, with_search
 from keras_attn.export import (
     export_onnx,
     export_onnx_steps,
@@ -27,13 +27,13 @@ SEEDS = np.array([3, -4, 0, 2**31 - 1], "int32")
 
 @pytest.fixture(scope="module")
 def sampler(translator):
-    return replace_search(translator, SamplingDecoder, num_hypotheses=3, temperature=1.5)
+    return with_search(translator, SamplingDecoder, num_hypotheses=3, temperature=1.5)
 
 
 @pytest.fixture(scope="module")
 def sampler_file(sampler, tokenizers, tmp_path_factory):
     path = tmp_path_factory.mktemp("sampler") / "sampler.onnx"
-    export_onnx(sampler, path, *tokenizers, alignments=True, target_prefix=True)
+    export_onnx(sampler, path, *tokenizers, alignments=True, accept_target_prefix=True)
     return path
 
 

@@ -6,9 +6,9 @@ import sys
 
 import numpy as np
 import pytest
-from keras_attn_runtime import SentenceError, Translator
+from keras_attn_runtime import InputError, Translator
 
-from keras_attn import replace_search
+from keras_attn import with_search
 from keras_attn.export import export_onnx
 from tests import oracles
 from tests.export.small_translator import SOURCE, TARGET
@@ -19,11 +19,11 @@ TARGETS = [*TARGET[:3], ""]
 @pytest.fixture(scope="module")
 def path(translator, tokenizers, tmp_path_factory):
     """Returns a file whose search limit is shorter than `TARGETS`."""
-    scorer = replace_search(
+    scorer = with_search(
         translator, beam_width=1, num_hypotheses=1, max_length=5, relative_max_length=None
     )
     path = tmp_path_factory.mktemp("scoring") / "model.onnx"
-    export_onnx(scorer, path, *tokenizers, target_prefix=True)
+    export_onnx(scorer, path, *tokenizers, accept_target_prefix=True)
     return path
 
 
@@ -64,11 +64,11 @@ def test_scores_lazily(runtime, scored):
 
 
 def test_what_cannot_be_scored_is_refused(runtime, just_too_long):
-    with pytest.raises(SentenceError, match=r"Sentence 0 .* at most 9 tokens.*Received: 19\."):
+    with pytest.raises(InputError, match=r"Sentence 0 .* at most 9 tokens.*Received: 19\."):
         runtime.score(SOURCE, TARGET, max_length=9)
-    with pytest.raises(SentenceError, match=f"at most {just_too_long} tokens"):
+    with pytest.raises(InputError, match=f"at most {just_too_long} tokens"):
         runtime.score(SOURCE[:1], TARGETS[:1], max_length=just_too_long)
-    with pytest.raises(SentenceError, match="Sentence 1 .* a text with tokens"):
+    with pytest.raises(InputError, match="Sentence 1 .* a text with tokens"):
         runtime.score([SOURCE[0], ""], TARGETS[:2])
 
 

@@ -24,7 +24,7 @@ def smaller(tokenizers):
 @pytest.mark.slow
 def test_runtime_replaces_further_pieces_by_the_unknown_id(smaller, translator, tmp_path):
     path = tmp_path / "model.onnx"
-    export_onnx(translator, path, *smaller, sentences=SOURCE)
+    export_onnx(translator, path, *smaller, parity_sentences=SOURCE)
     found = Translator(path, num_threads=1).translate(SOURCE)
     expected = translator.generate(SOURCE, *smaller)
     assert [each.text for each in found] == expected
@@ -35,7 +35,9 @@ def test_runtime_replaces_further_pieces_by_the_unknown_id(smaller, translator, 
 @pytest.mark.slow
 def test_file_of_strings_replaces_further_pieces_by_the_unknown_id(smaller, translator, tmp_path):
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
-    report = export_onnx_text(translator, tmp_path / "model.onnx", *smaller, sentences=SOURCE)
+    report = export_onnx_text(
+        translator, tmp_path / "model.onnx", *smaller, parity_sentences=SOURCE
+    )
     assert report.best_equal == 1
 
 

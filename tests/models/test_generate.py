@@ -16,7 +16,7 @@ from keras_attn import (
     TransformerEncoderBlock,
     rnn_seq2seq,
 )
-from keras_attn._models.generation import Generation
+from keras_attn._models.generation_result import GenerationResult
 from keras_attn.text import Language
 from tests.contracts import assert_close, numpy, randomize
 from tests.models.mean_decoder import MeanDecoder
@@ -159,8 +159,8 @@ def test_details_have_the_values_of_the_search(model, expected):
 
 def test_details_have_the_fields_of_the_runtime():
     runtime = pytest.importorskip("keras_attn_runtime")
-    names = [each.name for each in fields(Generation)]
-    assert names == [each.name for each in fields(runtime.Translation)]
+    names = [each.name for each in fields(GenerationResult)]
+    assert names == [each.name for each in fields(runtime.GenerationResult)]
 
 
 def test_generate_describes_images_and_shows_its_progress(capsys):

@@ -14,8 +14,8 @@ from keras_attn import (
     TransformerDecoderBlock,
     TransformerEncoder,
     TransformerEncoderBlock,
-    replace_search,
     rnn_seq2seq,
+    with_search,
 )
 from keras_attn.training import compile_for_training
 from tests.contracts import assert_close, numpy
@@ -129,7 +129,7 @@ def test_a_prompt_of_a_language_model_keeps_its_start_token():
     _, decoder, _, _ = language_model()
     search = GreedyDecoder(decoder, max_length=4, pad_token_id=3)
     model = GenerationModel(None, search, source_start_token_id=1)
-    for each in (model, keras.models.clone_model(model), replace_search(model, max_length=2)):
+    for each in (model, keras.models.clone_model(model), with_search(model, max_length=2)):
         assert each.source_start_token_id == 1 and each.source_encoder.pad_token_id == 3
     assert GenerationModel(None, search).source_start_token_id is None
 

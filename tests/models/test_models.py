@@ -17,8 +17,8 @@ from keras_attn import (
     SamplingDecoder,
     TrainingModel,
     ensemble_model,
-    replace_search,
     rnn_seq2seq,
+    with_search,
 )
 from keras_attn.training import compile_for_training
 from tests.contracts import assert_close, assert_identical, numpy
@@ -196,20 +196,20 @@ def test_a_compiled_model_is_loaded_where_only_the_package_was_imported(tmp_path
 def test_other_settings_of_a_search_leave_the_model_as_it_is(models):
     _, translator = models
     before = numpy(translator(SOURCE_IDS))
-    other = replace_search(translator, beam_width=1, num_hypotheses=1, max_length=3)
+    other = with_search(translator, beam_width=1, num_hypotheses=1, max_length=3)
     encoder, search = translator.encoder, translator.search
     expected = BeamDecoder(search.decoder, beam_width=1, max_length=3)(**encoder(SOURCE_IDS))
     assert_close(numpy(other(SOURCE_IDS)), numpy(expected))
     assert_identical(numpy(translator(SOURCE_IDS)), before)
     assert other.name == translator.name and other.search is not search
     greedy = GenerationModel(encoder, GreedyDecoder(search.decoder, max_length=6, name="greedy"))
-    (length,) = replace_search(greedy, max_length=2)(SOURCE_IDS[:1])["lengths"][0]
+    (length,) = with_search(greedy, max_length=2)(SOURCE_IDS[:1])["lengths"][0]
     assert length <= 2
 
 
 def test_another_class_of_search_takes_over_what_it_has_too(models):
     encoder, search = models[1].encoder, models[1].search
-    sampler = replace_search(models[1], SamplingDecoder, temperature=0.5, max_length=3, seed=1)
+    sampler = with_search(models[1], SamplingDecoder, temperature=0.5, max_length=3, seed=1)
     made = sampler.search
     assert type(made) is SamplingDecoder and made.decoder is search.decoder
     assert made.num_hypotheses == search.num_hypotheses and made.temperature == 0.5
@@ -222,29 +222,29 @@ def test_another_class_of_search_takes_over_what_it_has_too(models):
         seed=1,
     )
     assert_identical(numpy(sampler(SOURCE_IDS)), numpy(expected(**encoder(SOURCE_IDS))))
-    beam = replace_search(sampler, BeamDecoder, beam_width=2)
+    beam = with_search(sampler, BeamDecoder, beam_width=2)
     assert_close(
         numpy(beam(SOURCE_IDS)),
-        numpy(replace_search(models[1], beam_width=2, max_length=3)(SOURCE_IDS)),
+        numpy(with_search(models[1], beam_width=2, max_length=3)(SOURCE_IDS)),
     )
-    greedy = replace_search(sampler, GreedyDecoder)
-    beam = replace_search(greedy, BeamDecoder, beam_width=1)
+    greedy = with_search(sampler, GreedyDecoder)
+    beam = with_search(greedy, BeamDecoder, beam_width=1)
     assert beam.search.beam_width == 1
-    many = replace_search(models[1], SamplingDecoder, num_hypotheses=10)
-    assert replace_search(many, BeamDecoder).search.num_hypotheses == 4
+    many = with_search(models[1], SamplingDecoder, num_hypotheses=10)
+    assert with_search(many, BeamDecoder).search.num_hypotheses == 4
     with pytest.raises(ValueError, match="arguments of GreedyDecoder: .* Received: beam_width"):
-        replace_search(models[1], GreedyDecoder, beam_width=1)
+        with_search(models[1], GreedyDecoder, beam_width=1)
 
 
 def test_settings_follow_from_others(models):
-    fewer = replace_search(models[1], beam_width=1).search
+    fewer = with_search(models[1], beam_width=1).search
     assert fewer.num_hypotheses == 1
-    more = replace_search(models[1], beam_width=5).search
+    more = with_search(models[1], beam_width=5).search
     assert more.num_hypotheses == 2
-    special = replace_search(models[1], start_token_id=5, end_token_id=1)
+    special = with_search(models[1], start_token_id=5, end_token_id=1)
     assert special.search.suppressed_token_ids == [0, 5]
-    chosen = replace_search(models[1], suppressed_token_ids=[3])
-    other = replace_search(chosen, start_token_id=5).search
+    chosen = with_search(models[1], suppressed_token_ids=[3])
+    other = with_search(chosen, start_token_id=5).search
     assert other.suppressed_token_ids == [3]
 
 
@@ -266,4 +266,4 @@ def test_settings_follow_from_others(models):
 )
 def test_settings_that_a_search_does_not_have_are_refused(models, settings, message):
     with pytest.raises(ValueError, match=message):
-        replace_search(models[1], **settings)
+        with_search(models[1], **settings)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import onnx
-from keras_attn_runtime import ModelFileError, SentenceError, Translator
+from keras_attn_runtime import InputError, ModelFileError, Translator
 from keras_attn_runtime.__main__ import main
 
 from tests.runtime.damaged_files import CASES, damaged
@@ -90,7 +90,7 @@ def test_texts_ids_and_options(translator, cases):
         sentences = [make(generator) for _ in range(generator.randrange(3))]
         try:
             results = translate(sentences, **random_options(generator))
-        except SentenceError as error:
+        except InputError as error:
             assert error.reason and 0 <= error.index < len(sentences), f"seed {seed}"
             outcomes["sentence refused"] += 1
         except ValueError as error:
@@ -286,7 +286,7 @@ def test_wrong_settings(cases, tokenizer_model, tmp_path):
         onnx.save(build_model(with_checksum(properties)), path)
         try:
             results = Translator(path, num_threads=1)(["some text", ""])
-        except (ModelFileError, SentenceError) as error:  # padding inside of the text
+        except (ModelFileError, InputError) as error:  # padding inside of the text
             assert str(error), f"seed {seed}"
             outcomes["refused"] += 1
         else:

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from keras_attn_runtime import ModelFileError, SentenceError, Translator
+from keras_attn_runtime import InputError, ModelFileError, Translator
 from onnx import TensorProto, helper
 
 from tests.runtime.fake_model import IMAGE, metadata, write_image_model
@@ -52,11 +52,11 @@ def test_generate_takes_prefixes_as_ids_or_text(captions):
         ([[1.0]], ValueError, "a dict of arrays by the names of the inputs, .'image'"),
         ({"images": []}, ValueError, "the inputs .'image'.. Received: .'images'"),
         ({"image": 3}, ValueError, "an array, or a list of arrays. Received: type=int"),
-        ({"image": np.zeros((2, 4))}, SentenceError, r"shape \(height, 2\).* shape=\(4,\)"),
-        ({"image": np.zeros((1, 4, 3))}, SentenceError, r"Sentence 0.* shape=\(4, 3\)"),
-        ({"image": [np.zeros((1, 2)), "a"]}, SentenceError, "Sentence 1.*float32.*dtype=<U1"),
-        ({"image": [[[1, 2], [3]]]}, SentenceError, "expected numbers for 'image'"),
-        ({"image": np.zeros((1, 1, 2), complex)}, SentenceError, "dtype=complex128"),
+        ({"image": np.zeros((2, 4))}, InputError, r"shape \(height, 2\).* shape=\(4,\)"),
+        ({"image": np.zeros((1, 4, 3))}, InputError, r"Sentence 0.* shape=\(4, 3\)"),
+        ({"image": [np.zeros((1, 2)), "a"]}, InputError, "Sentence 1.*float32.*dtype=<U1"),
+        ({"image": [[[1, 2], [3]]]}, InputError, "expected numbers for 'image'"),
+        ({"image": np.zeros((1, 1, 2), complex)}, InputError, "dtype=complex128"),
     ],
 )
 def test_generate_refuses_other_arrays(captions, arrays, error, message):
@@ -84,9 +84,9 @@ def test_generate_checks_rows_and_ids_of_several_inputs(tokenizer_model, tmp_pat
         ValueError, match="same number of rows for each input. Received: .*'question': 1"
     ):
         translator.generate({"image": image, "question": [[1, 2]]})
-    with pytest.raises(SentenceError, match=r"Sentence 1.*ids in \[0, 64\).* from 3 to 64"):
+    with pytest.raises(InputError, match=r"Sentence 1.*ids in \[0, 64\).* from 3 to 64"):
         translator.generate({"image": image, "question": [[1, 2], [3, 64]]})
-    with pytest.raises(SentenceError, match="expected int32 for 'question'.*float64"):
+    with pytest.raises(InputError, match="expected int32 for 'question'.*float64"):
         translator.generate({"image": image, "question": [[1, 2], [3, 6.5]]})
 
 
@@ -105,7 +105,7 @@ def test_generate_iterable_is_lazy_and_yields_results_before_an_error(captions):
     found = captions.generate_iterable(several, [20], window=1, batch_size=1)
     assert next(found).token_ids == [20, 10, 11]
     assert next(found).token_ids == [20, 10, 11, 12, 13]
-    with pytest.raises(SentenceError, match="expected finite numbers for 'image'. Received: nan"):
+    with pytest.raises(InputError, match="expected finite numbers for 'image'. Received: nan"):
         next(found)
     assert next(several) is None
 
@@ -121,5 +121,5 @@ def test_generate_iterable_is_lazy_and_yields_results_before_an_error(captions):
     ],
 )
 def test_generate_iterable_refuses_other_rows(captions, row, message):
-    with pytest.raises(SentenceError, match=f"Sentence 0 .*: expected {message}"):
+    with pytest.raises(InputError, match=f"Sentence 0 .*: expected {message}"):
         list(captions.generate_iterable([row]))

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from keras_attn_runtime import Hypothesis, Translation
+from keras_attn_runtime import GenerationResult, Hypothesis
 from keras_attn_runtime._commands.json_line import json_line
 
 
@@ -20,7 +20,9 @@ def translation(**changes):
         "alignments": np.array([[1 / 3, np.float32(1e-9)]], np.float32),
         "token_log_probs": None,
     }
-    return Translation.from_hypotheses([Hypothesis(**values | changes)], ["▁one", "</s>"], False)
+    return GenerationResult.from_hypotheses(
+        [Hypothesis(**values | changes)], ["▁one", "</s>"], False
+    )
 
 
 def test_any_text_is_one_line_and_comes_back():

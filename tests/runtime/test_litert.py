@@ -13,8 +13,8 @@ from keras_attn_runtime import (
     Cancelled,
     CancelToken,
     DeadlineExceeded,
+    InputError,
     ProviderError,
-    SentenceError,
     Translator,
 )
 
@@ -146,7 +146,7 @@ def test_fixed_source_length_pads_sources_and_lowers_the_limit(tokenizer_model, 
     assert [each.token_ids for each in translator.translate_ids(sentences)] == sentences
     found = translator.translate_ids(sentences, max_length=2)
     assert [each.token_ids for each in found] == [each[:2] for each in sentences]
-    with pytest.raises(SentenceError, match="at most max_source_length=7 tokens"):
+    with pytest.raises(InputError, match="at most max_source_length=7 tokens"):
         translator.translate_ids([[9] * 8])
     cut = Translator(path, num_threads=1, truncate=True).translate_ids([[9] * 8])[0]
     assert (cut.token_ids, cut.truncated) == ([9] * 7, True)
@@ -166,11 +166,11 @@ def test_ids_outside_of_the_vocabulary_never_reach_the_interpreter(paths, monkey
     (session,) = translator._model._sessions
     monkeypatch.setattr(session, "run", lambda *_: pytest.fail("the model was run"))
     for ids in ([9, 64], [-1], [2**31 - 1], [2**40]):
-        with pytest.raises(SentenceError, match=r"in \[0, 64\)"):
+        with pytest.raises(InputError, match=r"in \[0, 64\)"):
             translator.translate_ids([[9], ids])
         with pytest.raises(ValueError, match=r"in \[0, 64\)"):
             translator.translate_ids([[9]], target_prefix=ids)
-    with pytest.raises(SentenceError, match="at most max_source_length=512 tokens"):
+    with pytest.raises(InputError, match="at most max_source_length=512 tokens"):
         translator.translate_ids([[9] * 513])
     assert translator.translate_ids([[], [0, 0]])[0].token_ids == []
 

@@ -84,7 +84,7 @@ def test_litert_translations_equal_those_of_onnx(open_both, batch_size):
 @pytest.mark.slow
 def test_litert_prefixes_and_token_scores_equal_those_of_onnx(open_both):
     model = transformer_translator(return_token_log_probs=True, **BEAM)
-    both = open_both(model, batch_size=3, target_prefix=True)
+    both = open_both(model, batch_size=3, accept_target_prefix=True)
     prefixes = [ids[: length % 4] for length, ids in enumerate(SOURCES)]
     assert_equal(*(each.translate_ids(SOURCES, prefixes) for each in both))
 

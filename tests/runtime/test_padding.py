@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from keras_attn_runtime import SentenceError, Translator
+from keras_attn_runtime import InputError, Translator
 from keras_attn_runtime._file_format import Side
 from keras_attn_runtime._inputs.source import SourceReader
 
@@ -52,14 +52,14 @@ def test_the_end_of_a_source_keeps_padding_before_it():
 @pytest.mark.parametrize("row", ["526", "256", "562"])
 def test_texts_with_padding_are_refused_by_files_that_mask_it_everywhere(row):
     """Files of earlier releases mask the padding id at every position."""
-    with pytest.raises(SentenceError, match=f"padding at position {row.index('2')}"):
+    with pytest.raises(InputError, match=f"padding at position {row.index('2')}"):
         list(reader().read_texts([row], Ids()))
 
 
 def test_a_full_row_cannot_end_with_padding():
     (source,) = reader(row_length=4, **PROMPT).read_texts(["562"], Ids())
     assert source.ids == [5, 6, 2]
-    with pytest.raises(SentenceError, match="at most 3 ids if the last token has the padding id 2"):
+    with pytest.raises(InputError, match="at most 3 ids if the last token has the padding id 2"):
         list(reader(row_length=4, **PROMPT).read_texts(["5672"], Ids()))
 
 
@@ -99,7 +99,7 @@ def test_a_prefix_that_the_file_cuts_is_refused(tokenizer_model, tmp_path):
     properties = metadata(tokenizer_model, ["prefix_ids"], search__max_length=3)
     onnx.save(build_model(properties, prefix=True), path)
     translator = Translator(path, num_threads=1)
-    with pytest.raises(SentenceError, match="Sentence 1 .*at most 3 tokens.* Received: 4 tokens"):
+    with pytest.raises(InputError, match="Sentence 1 .*at most 3 tokens.* Received: 4 tokens"):
         translator.translate_ids([[7, 2], [8, 2]], target_prefix=[[5, 6, 7], [5, 6, 7, 8]])
     (cut,) = translator.translate_ids([[7, 2]], target_prefix=[5, 6, 7, 8], max_length=2)
     assert cut.token_ids == [5, 6]

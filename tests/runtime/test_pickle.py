@@ -7,7 +7,13 @@ import pickle
 
 import keras_attn_runtime as runtime
 import pytest
-from keras_attn_runtime import ModelFileError, ProviderError, SentenceError, Translator
+from keras_attn_runtime import (
+    GenerationResult,
+    InputError,
+    ModelFileError,
+    ProviderError,
+    Translator,
+)
 from keras_attn_runtime._errors import BatchError, Cancelled, DeadlineExceeded
 from keras_attn_runtime._models.exported_model import ExportedModel
 
@@ -48,7 +54,7 @@ def test_model_pickles(model_path):
 def test_translator_in_a_spawned_process(translator):
     with _spawned_process() as pool:
         assert pool.submit(translator, TEXTS).result(timeout=60) == translator(TEXTS)
-        with pytest.raises(SentenceError, match="expected a string") as caught:
+        with pytest.raises(InputError, match="expected a string") as caught:
             pool.submit(translator, ["some text", 5]).result(timeout=60)
     assert caught.value.index == 1
 
@@ -69,7 +75,7 @@ def test_pickle_of_a_missing_file(model_path, tmp_path):
         BatchError("no memory"),
         BatchError("no memory", 3),
         ProviderError("no driver"),
-        SentenceError(4, "too long"),
+        InputError(4, "too long"),
         DeadlineExceeded("too slow", 5),
         Cancelled("not wanted", 6),
     ],
@@ -96,6 +102,7 @@ MODULES_OF_OLDER_PICKLES = {
     "AddedToken": "added_tokens",
     "CancelToken": "cancellation",
     "Forecaster": "forecaster",
+    "Hypothesis": "translation",
     "ImageFormat": "image_format",
     "Input": "file_format.inputs",
     "Language": "languages",
@@ -106,7 +113,6 @@ MODULES_OF_OLDER_PICKLES = {
     "Side": "file_format.settings",
     "SteppedModel": "stepped_model",
     "StreamingTranslator": "streaming_translator",
-    "Translation": "translation",
     "Translator": "translator",
     "read_image": "image_files",
 }
@@ -119,6 +125,20 @@ def test_older_pickle_loads(name):
     assert (value.__name__, value) == (name, getattr(runtime, name, value))
 
 
+@pytest.mark.parametrize("name", ["SentenceError", "errors.SentenceError"])
+def test_older_pickle_of_an_input_error_loads(name):
+    error = InputError(4, "too long")
+    restored = pickle.loads(_renamed_pickle(error, name))
+    assert type(restored) is InputError and vars(restored) == vars(error)
+
+
+@pytest.mark.parametrize("name", ["Translation", "translation.Translation"])
+def test_older_pickle_of_a_generation_result_loads(translator, name):
+    (result,) = translator.translate(TEXTS[:1])
+    restored = pickle.loads(_renamed_pickle(result, name))
+    assert type(restored) is GenerationResult and restored == result
+
+
 class Shouting(Translator):
     """A subclass with an additional argument."""
 
@@ -128,6 +148,16 @@ class Shouting(Translator):
 
     def __call__(self, texts, **options):
         return [text + self.mark for text in super().__call__(texts, **options)]
+
+
+def _renamed_pickle(value, name):
+    """Pickles an object under another name of its class."""
+    content = pickle.dumps(value, protocol=0)  # names without their lengths
+    names = [f"ckeras_attn_runtime\n{type(value).__name__}\n".encode()]
+    *module, former = name.split(".")
+    names.append(f"c{'.'.join(['keras_attn_runtime', *module])}\n{former}\n".encode())
+    assert content.count(names[0]) == 1
+    return content.replace(*names)
 
 
 def _spawned_process():

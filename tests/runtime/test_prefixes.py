@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from keras_attn_runtime import ModelFileError, SentenceError, Translator
+from keras_attn_runtime import InputError, ModelFileError, Translator
 
 from tests.runtime.fake_model import build_model, metadata
 
@@ -85,7 +85,7 @@ def test_what_is_no_prefix_is_refused(translator, prefix):
 
 @pytest.mark.parametrize("prefix", [[3], ["\ud83d"], [b"a"], ["\u2603"]])
 def test_prefixes_that_are_no_text_are_refused(translator, prefix):
-    with pytest.raises(SentenceError, match="Sentence 0 .*target_prefix"):
+    with pytest.raises(InputError, match="Sentence 0 .*target_prefix"):
         translator.translate(["some text"], prefix)
 
 
@@ -103,7 +103,7 @@ def test_a_file_without_the_input_is_refused(model_path):
         (translator.translate_iterable, (["some text"], "a")),
         (translator.translate_ids, ([[5, 2]], [5])),
     ):
-        with pytest.raises(ModelFileError, match="target_prefix=True"):
+        with pytest.raises(ModelFileError, match="accept_target_prefix=True"):
             translate(*arguments)
 
 
@@ -115,12 +115,12 @@ def test_command(path, start_command):
 
 
 def test_scores_need_the_input_and_a_target_for_each_text(model_path, translator):
-    with pytest.raises(ModelFileError, match="target_prefix=True"):
+    with pytest.raises(ModelFileError, match="accept_target_prefix=True"):
         Translator(model_path, num_threads=1).score(["some text"], ["a"])
     for sources, targets in ((["some text"], []), ([], ["a"])):
         with pytest.raises(ValueError, match="one target for each sentence"):
             translator.score(sources, targets)
-    with pytest.raises(SentenceError, match="Sentence 1 .* a text with tokens"):
+    with pytest.raises(InputError, match="Sentence 1 .* a text with tokens"):
         translator.score(["some text", ""], ["a", "a"])
     for targets, message in (
         ("a", "Expected targets to be a list"),

@@ -3,7 +3,7 @@
 import io
 
 import pytest
-from keras_attn_runtime import SentenceError, Translator
+from keras_attn_runtime import InputError, Translator
 from keras_attn_runtime._commands.lines import PART, read_lines
 
 from tests.runtime.endless import within_a_minute
@@ -29,14 +29,14 @@ def test_a_line_of_ten_megabytes_is_cut(model_path, text):
 
 @LINES
 def test_a_line_of_ten_megabytes_is_refused(translator, text):
-    with pytest.raises(SentenceError, match="max_source_characters=16384 characters") as error:
+    with pytest.raises(InputError, match="max_source_characters=16384 characters") as error:
         within_a_minute(lambda: translator(["two dogs", text]))
     assert error.value.index == 1
 
 
 @LINES
 def test_a_target_and_a_prefix_of_ten_megabytes_are_refused(prefix_translator, text):
-    with pytest.raises(SentenceError, match="Expected a target of at most 16384 characters"):
+    with pytest.raises(InputError, match="Expected a target of at most 16384 characters"):
         within_a_minute(lambda: prefix_translator.score(["two"], [text]))
     with pytest.raises(ValueError, match="Expected a target_prefix of at most 16384 characters"):
         within_a_minute(lambda: prefix_translator(["two"], target_prefix=text))
@@ -77,7 +77,7 @@ def test_a_text_is_refused_beyond_the_limit(model_path):
     assert translator(["two dogs"]) == ["two dogs"]
     results = translator.translate_iterable(["two dogs", "two dogs "])
     assert next(results).text == "two dogs"
-    with pytest.raises(SentenceError, match="at most max_source_characters=8 characters"):
+    with pytest.raises(InputError, match="at most max_source_characters=8 characters"):
         next(results)
 
 
@@ -119,12 +119,10 @@ def test_lines_of_the_length_of_a_part_are_read():
 
 def test_invalid_bytes_beyond_the_limit_are_found():
     before = "é".encode() * PART
-    with pytest.raises(
-        SentenceError, match=f"byte 0xff at byte {len(before)} of the line"
-    ) as error:
+    with pytest.raises(InputError, match=f"byte 0xff at byte {len(before)} of the line") as error:
         list(read_lines(io.BytesIO(b"ok\n" + before + b"\xff"), max_characters=3))
     assert error.value.index == 1
-    with pytest.raises(SentenceError, match=f"byte 0xc3 at byte {len(before)} of the line"):
+    with pytest.raises(InputError, match=f"byte 0xc3 at byte {len(before)} of the line"):
         list(read_lines(io.BytesIO(before + b"\xc3\n")))
     replaced = list(read_lines(io.BytesIO(before + b"\xc3\n"), "replace"))
     assert replaced == [before.decode() + "\ufffd"]

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 import sentencepiece
-from keras_attn_runtime import ModelFileError, SentenceError, Translator
+from keras_attn_runtime import InputError, ModelFileError, Translator
 from keras_attn_runtime._errors import BatchError, run_failures
 from keras_attn_runtime._models import exported_model
 
@@ -287,7 +287,7 @@ def test_workers_translate_several_batches_at_once(translator, model_path, num_w
     texts = [*SENTENCES, "", *SENTENCES[::-1]] * 5
     for options in ({"batch_size": 3}, {"batch_size": 1, "window": 4, "num_hypotheses": 2}):
         assert several.translate(texts, **options) == translator.translate(texts, **options)
-    with pytest.raises(SentenceError):
+    with pytest.raises(InputError):
         list(several.translate_iterable([*SENTENCES, "\ud800"], batch_size=2))
 
 
@@ -344,11 +344,13 @@ def test_translation_prints_one_short_line(translator):
     (translation,) = translator.translate([text], num_hypotheses=2)
     printed = str(translation)
     assert "\n" not in printed and printed == repr(translation)
-    start = f"Translation(text={translation.text!r}, score=-1, log_prob={translation.log_prob:.6g}"
-    assert printed.startswith(start) and printed.endswith("ended=False, num_hypotheses=2)")
-    assert str(translation.hypotheses[0]) == printed.replace("Translation", "Hypothesis").replace(
-        ", num_hypotheses=2", ""
+    start = (
+        f"GenerationResult(text={translation.text!r}, score=-1, log_prob={translation.log_prob:.6g}"
     )
+    assert printed.startswith(start) and printed.endswith("ended=False, num_hypotheses=2)")
+    assert str(translation.hypotheses[0]) == printed.replace(
+        "GenerationResult", "Hypothesis"
+    ).replace(", num_hypotheses=2", "")
 
 
 def test_translation_without_text_prints_its_ids(translator):

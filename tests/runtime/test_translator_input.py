@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 import pytest
-from keras_attn_runtime import SentenceError, Translator
+from keras_attn_runtime import InputError, Translator
 
 TOO_LONG = [5] * 513
 
@@ -86,7 +86,7 @@ def test_a_lone_text_is_not_a_list(translator, texts):
     ],
 )
 def test_items_that_are_not_text(translator, item, message):
-    with pytest.raises(SentenceError, match=message) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         translator(["some text", item])
     assert caught.value.index == 1
 
@@ -109,7 +109,7 @@ def test_items_that_are_not_text(translator, item, message):
     ],
 )
 def test_ids_that_are_refused(translator, ids, message):
-    with pytest.raises(SentenceError, match=message) as caught:
+    with pytest.raises(InputError, match=message) as caught:
         translator.translate_ids([[5, 6], [7], ids])
     assert caught.value.index == 2
 
@@ -122,13 +122,13 @@ def test_ids_that_are_no_batch(translator, sentences):
 
 def test_long_text_is_refused_with_its_place(model_path):
     translator = Translator(model_path, max_source_length=10)
-    with pytest.raises(SentenceError, match="Sentence 1 .*at most max_source_length=10") as caught:
+    with pytest.raises(InputError, match="Sentence 1 .*at most max_source_length=10") as caught:
         translator(["a tree", "some text " * 20])
     assert caught.value.index == 1
     # A stream first returns the earlier translations.
     results = translator.translate_iterable(["a tree", "some text " * 20, "a dog"])
     assert next(results).text == "a tree"
-    with pytest.raises(SentenceError):
+    with pytest.raises(InputError):
         next(results)
 
 
@@ -146,7 +146,7 @@ def test_a_model_that_knows_fewer_positions_lowers_the_limit(write_model):
     translator = Translator(write_model(source__max_length=3))
     assert translator.max_source_length == 3
     assert translator.translate_ids([[5, 6, 7]])[0].token_ids == [5, 6, 7]
-    with pytest.raises(SentenceError, match="at most max_source_length=3"):
+    with pytest.raises(InputError, match="at most max_source_length=3"):
         translator.translate_ids([[5, 6, 7, 8]])
     assert Translator(write_model(source__max_length=3), max_source_length=2).max_source_length == 2
     assert Translator(write_model()).max_source_length == 512

@@ -9,9 +9,9 @@ from typing import assert_type
 import numpy as np
 from keras_attn_runtime import (
     CancelToken,
+    GenerationResult,
     SteppedModel,
     StreamingTranslator,
-    Translation,
     Translator,
 )
 from keras_attn_runtime._models.stepped_search import SteppedSearch
@@ -22,9 +22,9 @@ IDS = np.zeros(3, np.int64)
 def results_have_types(translator: Translator, streaming: StreamingTranslator) -> None:
     assert_type(translator(["a"]), list[str])
     assert_type(translator(["a"], "b", max_length=3), list[str])
-    assert_type(translator.translate(["a"], target_prefix=["b"]), list[Translation])
-    assert_type(translator.translate_iterable(iter("a")), Iterator[Translation])
-    assert_type(translator.score(["a"], ["b"]), list[Translation | None])
+    assert_type(translator.translate(["a"], target_prefix=["b"]), list[GenerationResult])
+    assert_type(translator.translate_iterable(iter("a")), Iterator[GenerationResult])
+    assert_type(translator.score(["a"], ["b"]), list[GenerationResult | None])
     assert_type(streaming.stream("a", cancel_token=CancelToken()), Iterator[str])
     assert_type(SteppedModel("folder").start([[1, 2]], 3, 1.0), SteppedSearch)
 

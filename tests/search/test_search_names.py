@@ -4,7 +4,7 @@ import pytest
 
 import keras_attn
 from keras_attn import BeamDecoder, GreedyDecoder
-from keras_attn._models.replace_search import _arguments
+from keras_attn._models.with_search import _arguments
 from keras_attn.convert._generation_settings import GENERATION
 from keras_attn_checks.search_names import OTHER_NAMES, SEARCH_ARGUMENTS
 from tests.search.table_decoder import TableDecoder

@@ -26,7 +26,7 @@ def run(tokenizer, tmp_path):
     card = ModelCard("en", "de", license="MIT")
     return RunDirectory.create(
         *(tmp_path / "a" / "run", "generation", source, tokenizer),
-        card=card,
+        model_card=card,
         image_format=ImageFormat("gray", 2),
     )
 
@@ -40,7 +40,7 @@ def test_run_directory_round_trip(run, tokenizer):
     assert loaded.source_tokenizer.pad_token_id == 3
     assert loaded.target_tokenizer.pad_token_id == 0
     assert loaded.target_tokenizer.model == tokenizer.model
-    assert loaded.card == ModelCard("en", "de", license="MIT") and loaded.files == {}
+    assert loaded.model_card == ModelCard("en", "de", license="MIT") and loaded.files == {}
     assert loaded.image_format == ImageFormat("gray", 2)
     x = np.ones((1, 3), "float32")
     found, expected = (np.array(each(x)) for each in (loaded.load_model("generation"), model))
@@ -65,7 +65,7 @@ def test_run_directory_readers_ignore_unknown_keys(run):
     description = json.loads(path.read_text())
     description |= {"news": 1, "card": {"license": "MIT", "news": 2}}
     path.write_text(json.dumps(description))
-    assert RunDirectory(run.path).card == ModelCard(license="MIT")
+    assert RunDirectory(run.path).model_card == ModelCard(license="MIT")
 
 
 @pytest.mark.parametrize("name", ["run.json", "source.spm"])
@@ -186,8 +186,8 @@ def test_kill_of_save_model_leaves_the_old_or_the_new_model(tokenizer, tmp_path,
 def test_training_that_resumes_keeps_its_model(tokenizer, tmp_path):
     RunDirectory.create(tmp_path, "generation", tokenizer).save_model(small_model())
     card = ModelCard("en", "de")
-    run = RunDirectory.create(tmp_path, "generation", tokenizer, card=card)
-    assert run.load_model().output_shape == (None, 2) and run.card == card
+    run = RunDirectory.create(tmp_path, "generation", tokenizer, model_card=card)
+    assert run.load_model().output_shape == (None, 2) and run.model_card == card
 
 
 @pytest.mark.parametrize("difference", ["kind", "files", "image_format", "tokenizer"])

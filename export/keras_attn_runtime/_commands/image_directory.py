@@ -2,7 +2,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from keras_attn_runtime._array_types import Array
-from keras_attn_runtime._errors import ModelFileError, SentenceError
+from keras_attn_runtime._errors import InputError, ModelFileError
 from keras_attn_runtime._file_format import Input
 from keras_attn_runtime._inputs.image_files import list_images, load_image
 from keras_attn_runtime._translate.translator import Translator
@@ -54,7 +54,7 @@ class ImageDirectory:
             )
 
     def read(self, translator: Translator) -> Iterator[dict[str, Array]]:
-        """Yields a dict with each file's image; raises `SentenceError` for an invalid file."""
+        """Yields a dict with each file's image; raises `InputError` for an invalid file."""
         inputs = translator.settings.inputs
         if len(inputs) != 1 or next(iter(inputs.values())).kind != "image":
             kinds = {name: entry.kind for name, entry in inputs.items()}
@@ -79,4 +79,4 @@ class ImageDirectory:
             except ModelFileError:
                 raise
             except ValueError as error:
-                raise SentenceError(index, str(error)) from error
+                raise InputError(index, str(error)) from error

@@ -2,11 +2,11 @@ import json
 import math
 from typing import Any
 
-from keras_attn_runtime._translation import Hypothesis, Translation
+from keras_attn_runtime._generation_result import GenerationResult, Hypothesis
 
 
 def json_line(
-    translation: Translation,
+    translation: GenerationResult,
     hypotheses: bool = False,
     alignments: bool = False,
     file: str | None = None,
@@ -14,7 +14,7 @@ def json_line(
     """Returns one translation as a JSON object in one line, without the line end.
 
     Args:
-        translation: `Translation`.
+        translation: `GenerationResult`.
         hypotheses: bool, whether the object contains the list `hypotheses`. Default: False.
         alignments: bool, whether the object and each item in `hypotheses` contain `alignments`,
             rounded to six decimals. Default: False.

@@ -13,9 +13,9 @@ from keras_attn_runtime._commands.image_directory import ImageDirectory
 from keras_attn_runtime._commands.interruption import SIGNAL, TIMED_OUT, Interruption
 from keras_attn_runtime._commands.lines import read_lines
 from keras_attn_runtime._commands.progress import Progress
-from keras_attn_runtime._errors import BatchError, DeadlineExceeded, ModelFileError, SentenceError
+from keras_attn_runtime._errors import BatchError, DeadlineExceeded, InputError, ModelFileError
+from keras_attn_runtime._generation_result import GenerationResult
 from keras_attn_runtime._translate.translator import Translator
-from keras_attn_runtime._translation import Translation
 
 SUCCESS, FAILURE = 0, 1  # argparse uses 2 for an invalid command line
 
@@ -55,7 +55,7 @@ def run_lines(
         command.status = TIMED_OUT
     except BrokenPipeError:
         command.status = FAILURE  # the reader closed the pipe, as in `| head`; print no message
-    except (SentenceError, BatchError) as error:
+    except (InputError, BatchError) as error:
         name = "" if error.index is None else f"{items.name(error.index)}: "
         progress.message(f"error: {name}{error.reason}")
         command.status = FAILURE
@@ -102,7 +102,7 @@ class StandardInput:
             os.set_blocking(sys.stdin.fileno(), True)
 
     def read(self, translator: Translator) -> Iterator[str]:
-        """Yields the lines; raises `SentenceError` for invalid UTF-8."""
+        """Yields the lines; raises `InputError` for invalid UTF-8."""
         return read_lines(sys.stdin.buffer, self._errors, translator.max_source_characters)
 
     def name(self, index: int) -> str:
@@ -182,7 +182,7 @@ class LineCommand:
             options["max_length"] = arguments.max_length
         return options
 
-    def write(self, translation: Translation | None, line: str) -> None:
+    def write(self, translation: GenerationResult | None, line: str) -> None:
         """Writes the next item's line, with a warning if the item was truncated."""
         self.interruption.hold()
         if translation is not None and translation.truncated:

@@ -4,7 +4,7 @@ import codecs
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from keras_attn_runtime._errors import SentenceError
+from keras_attn_runtime._errors import InputError
 
 PART = 2**20
 """Maximum number of bytes in a line to read at once."""
@@ -27,7 +27,7 @@ def read_lines(
             too long. Invalid bytes after the limit are found too. Default: no limit.
 
     Raises:
-        SentenceError: if a line is not UTF-8 and errors is "strict".
+        InputError: if a line is not UTF-8 and errors is "strict".
     """
     index = 0
     while part := stream.readline(PART):
@@ -52,7 +52,7 @@ def _line(
         try:
             text = (text + decoder.decode(part, final=is_last))[:most]
         except UnicodeDecodeError as error:
-            raise SentenceError(
+            raise InputError(
                 index,
                 f"expected UTF-8. Received: byte 0x{error.object[error.start]:02x} at byte "
                 f"{begin + error.start} of the line. Convert the file to UTF-8, or replace the "

@@ -9,14 +9,14 @@ from keras_attn_runtime._commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime._commands.line_arguments import add_line_arguments, add_model
 from keras_attn_runtime._commands.line_command import run_lines
 from keras_attn_runtime._commands.lines import read_lines
-from keras_attn_runtime._errors import SentenceError
-from keras_attn_runtime._translation import Translation
+from keras_attn_runtime._errors import InputError
+from keras_attn_runtime._generation_result import GenerationResult
 
 HELP = "write the log probabilities of given translations"
 DESCRIPTION = (
     "Reads sources from standard input and their translations from a file, line by line. Writes "
     "the log probability (natural logarithm) of each translation, including the end token. FILE "
-    "must be exported with --target-prefix."
+    "must be exported with --accept-target-prefix."
 )
 
 
@@ -60,7 +60,7 @@ def run(arguments: Namespace) -> int:
     return command.status
 
 
-def _line(translation: Translation | None, arguments: Namespace) -> str:
+def _line(translation: GenerationResult | None, arguments: Namespace) -> str:
     """Returns an output line, without the newline."""
     if translation is None:
         return "null" if arguments.format == "jsonl" else "nan"
@@ -70,8 +70,8 @@ def _line(translation: Translation | None, arguments: Namespace) -> str:
 
 
 def _with_file_name(name: str, lines: Iterator[str]) -> Iterator[str]:
-    """Yields a file's lines; adds the file name to their `SentenceError`s."""
+    """Yields a file's lines; adds the file name to their `InputError`s."""
     try:
         yield from lines
-    except SentenceError as error:
-        raise SentenceError(error.index, f"{name}: {error.reason}") from error
+    except InputError as error:
+        raise InputError(error.index, f"{name}: {error.reason}") from error

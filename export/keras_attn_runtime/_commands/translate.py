@@ -9,7 +9,7 @@ from keras_attn_runtime._commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime._commands.line_arguments import add_line_arguments, add_model
 from keras_attn_runtime._commands.line_command import run_lines
 from keras_attn_runtime._errors import ModelFileError
-from keras_attn_runtime._translation import Translation
+from keras_attn_runtime._generation_result import GenerationResult
 
 HELP = "translate standard input, line by line"
 DESCRIPTION = (
@@ -82,7 +82,7 @@ def run(arguments: Namespace) -> int:
     return command.status
 
 
-def _line(translation: Translation, file: str | None, arguments: Namespace) -> str:
+def _line(translation: GenerationResult, file: str | None, arguments: Namespace) -> str:
     """Returns an output line, without the newline."""
     if arguments.format == "jsonl":
         return json_line(

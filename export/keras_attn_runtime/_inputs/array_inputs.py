@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keras_attn_runtime._array_types import Array, has_masked, is_in_memory, is_scalar_array
-from keras_attn_runtime._errors import SentenceError
+from keras_attn_runtime._errors import InputError
 from keras_attn_runtime._file_format import Input, Side
 from keras_attn_runtime._inputs.source import Source
 
@@ -40,7 +40,7 @@ class ArrayReader:
         Raises:
             ValueError: if `arrays` is not a dict of arrays, the names differ from the inputs, or
                 the numbers of rows differ.
-            SentenceError: if a row's dtype or shape differs from the input.
+            InputError: if a row's dtype or shape differs from the input.
         """
         self._require_mapping(arrays)
         if set(arrays) != set(self.inputs):
@@ -70,7 +70,7 @@ class ArrayReader:
         for index, row in enumerate(rows):
             if not _is_row(row) or set(row) != set(self.inputs):
                 received = sorted(map(str, row)) if _is_row(row) else type(row).__name__
-                raise SentenceError(
+                raise InputError(
                     index,
                     f"expected a dict with arrays for the inputs {sorted(self.inputs)}. Received: "
                     f"{received}.",
@@ -89,7 +89,7 @@ class ArrayReader:
         """Returns one input row as an array with the input's dtype."""
         expected = self.inputs[name]
         if has_masked(value):
-            raise SentenceError(
+            raise InputError(
                 index,
                 f"expected an array without masked elements for {name!r}. Received: "
                 "type=MaskedArray. Fill it with numpy.ma.filled.",
@@ -97,11 +97,11 @@ class ArrayReader:
         try:
             array = np.asarray(value)
         except (TypeError, ValueError) as error:
-            raise SentenceError(index, f"expected numbers for {name!r} ({error}).") from error
+            raise InputError(index, f"expected numbers for {name!r} ({error}).") from error
         if array.dtype.kind not in "biuf" or not np.can_cast(
             array.dtype, expected.dtype, "same_kind"
         ):
-            raise SentenceError(
+            raise InputError(
                 index, f"expected {expected.dtype} for {name!r}. Received: dtype={array.dtype}."
             )
         sizes = expected.shape[1:]
@@ -110,7 +110,7 @@ class ArrayReader:
             for size, given in zip(sizes, array.shape, strict=True)
         )
         if not fits:
-            raise SentenceError(
+            raise InputError(
                 index,
                 f"expected shape ({', '.join(map(str, sizes))}) for {name!r}. "
                 f"Received: shape={array.shape}.",
@@ -118,7 +118,7 @@ class ArrayReader:
         if expected.kind == "ids" and self.source is not None and array.size:
             least, most = int(array.min()), int(array.max())
             if least < 0 or most >= self.source.vocabulary_size:
-                raise SentenceError(
+                raise InputError(
                     index,
                     f"expected ids in [0, {self.source.vocabulary_size}) for {name!r}. Received: "
                     f"ids from {least} to {most}.",
@@ -135,10 +135,10 @@ def _is_row(value: object) -> TypeGuard[Mapping[str, npt.ArrayLike]]:
 
 def _require_image(index: int, name: str, image: Array) -> None:
     if image.size == 0:
-        raise SentenceError(index, f"expected pixels for {name!r}. Received: shape={image.shape}.")
+        raise InputError(index, f"expected pixels for {name!r}. Received: shape={image.shape}.")
     is_finite = np.isfinite(image)
     if not is_finite.all():
-        raise SentenceError(
+        raise InputError(
             index, f"expected finite numbers for {name!r}. Received: {image[~is_finite][0]}."
         )
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keras_attn_runtime._array_types import Arrays, has_masked
-from keras_attn_runtime._errors import SentenceError
+from keras_attn_runtime._errors import InputError
 from keras_attn_runtime._file_format import Side
 from keras_attn_runtime._text.tokenizer import Tokenizer
 
@@ -56,7 +56,7 @@ class SourceReader:
         max_source_length: int, maximum number of tokens in a sentence, without start and end token.
         max_source_characters: int, maximum number of characters (code points) in a text.
         truncate: bool, whether sentences above a limit are cut. If False, such sentences raise
-            `SentenceError`.
+            `InputError`.
         row_length: int, fixed number of ids in a row. Default: any number.
     """
 
@@ -76,16 +76,14 @@ class SourceReader:
         self._start, self._end = side.start, side.end
 
     def read_texts(self, texts: Iterable[object], tokenizer: Tokenizer) -> Iterator[Source]:
-        """Yields each text's `Source`; raises `SentenceError` for an invalid text."""
+        """Yields each text's `Source`; raises `InputError` for an invalid text."""
         for index, text in enumerate(texts):
             if not isinstance(text, str):
-                raise SentenceError(
-                    index, f"expected a string. Received: type={type(text).__name__}."
-                )
+                raise InputError(index, f"expected a string. Received: type={type(text).__name__}.")
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                raise SentenceError(
+                raise InputError(
                     index, f"expected text that can be written as UTF-8 ({error.reason})."
                 ) from error
             yield self._source_of_text(index, text, tokenizer)
@@ -93,7 +91,7 @@ class SourceReader:
     def read_ids(
         self, sentences: Iterable[npt.ArrayLike], are_padded: bool = False
     ) -> Iterator[Source]:
-        """Yields the `Source` for each list of ids; raises `SentenceError` for an invalid list.
+        """Yields the `Source` for each list of ids; raises `InputError` for an invalid list.
 
         Args:
             sentences: iterable of lists of ids.
@@ -114,7 +112,7 @@ class SourceReader:
         # SentencePiece takes quadratic time for some long texts and cannot be interrupted.
         is_too_long = len(text) > self.max_source_characters
         if is_too_long and not self.truncate:
-            raise SentenceError(
+            raise InputError(
                 index,
                 f"expected at most max_source_characters={self.max_source_characters} characters. "
                 f"Received: {len(text)} characters. Split it, raise the limit or ask for "
@@ -126,7 +124,7 @@ class SourceReader:
     def _source(self, index: int, ids: list[int], truncated: bool = False) -> Source:
         is_too_long = len(ids) > self.max_source_length
         if is_too_long and not self.truncate:
-            raise SentenceError(
+            raise InputError(
                 index,
                 f"expected at most max_source_length={self.max_source_length} tokens. "
                 f"Received: {len(ids)} tokens. Split it, raise the limit or ask for truncation.",
@@ -141,19 +139,19 @@ class SourceReader:
         return Source(whole, truncated)
 
     def _require_unmasked(self, index: int, ids: list[int]) -> None:
-        """Raises a `SentenceError` if the model would mask a token as padding."""
+        """Raises an `InputError` if the model would mask a token as padding."""
         padding = self.side.pad_token_id
         first = len(self._start)
         last = len(ids) - len(self._end)
         if not self.side.masks_only_trailing_padding and padding in ids[first:last]:
-            raise SentenceError(
+            raise InputError(
                 index,
                 f"expected padding (id {padding}) only at the end. Received: padding at position "
                 f"{ids.index(padding, first)}. Export the model with a newer keras-attn, or with "
                 "an encoder that masks only trailing padding.",
             )
         if len(ids) == self.row_length and self.side.needs_end_of_row(ids):
-            raise SentenceError(
+            raise InputError(
                 index,
                 f"expected at most {len(ids) - 1} ids if the last token has the padding id "
                 f"{padding}. Received: {len(ids)} ids. Shorten the sentence.",
@@ -161,7 +159,7 @@ class SourceReader:
 
     def _checked_ids(self, index: int, sentence: npt.ArrayLike) -> list[int]:
         if has_masked(sentence):
-            raise SentenceError(
+            raise InputError(
                 index,
                 "expected ids without masked elements. Received: type=MaskedArray. Pass "
                 "ids.compressed().",
@@ -169,18 +167,18 @@ class SourceReader:
         try:
             array = np.asarray(sentence)
         except (TypeError, ValueError) as error:
-            raise SentenceError(index, f"expected a sequence of integer ids ({error}).") from error
+            raise InputError(index, f"expected a sequence of integer ids ({error}).") from error
         if array.ndim != 1:
-            raise SentenceError(
+            raise InputError(
                 index, f"expected ids of rank 1, (source_length,). Received: shape={array.shape}."
             )
         if array.size == 0:
             return []
         if array.dtype.kind not in "iu":
-            raise SentenceError(index, f"expected integer ids. Received: dtype={array.dtype}.")
+            raise InputError(index, f"expected integer ids. Received: dtype={array.dtype}.")
         outside = (array < 0) | (array >= self.side.vocabulary_size)
         if outside.any():
-            raise SentenceError(
+            raise InputError(
                 index,
                 f"expected ids in [0, {self.side.vocabulary_size}), the source "
                 f"vocabulary. Received: id {array[outside][0]} at position "

@@ -43,12 +43,11 @@ class SteppedModel(ExportedModel):
         length_penalty: float,
         prefixes: Sequence[list[int]] | None = None,
         seeds: Sequence[int] | None = None,
-        call: Call | None = None,
     ) -> SteppedSearch:
         """Starts the search for one batch.
 
         Args:
-            sentences, max_length, length_penalty, prefixes, seeds, call: see `ExportedModel.run`.
+            sentences, max_length, length_penalty, prefixes, seeds: see `ExportedModel.run`.
 
         Returns:
             The `SteppedSearch` before its first step.
@@ -57,7 +56,7 @@ class SteppedModel(ExportedModel):
             BatchError: if the engine fails.
         """
         feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
-        return SteppedSearch(self._searches.next(), feeds, call)
+        return SteppedSearch(self._searches.next(), feeds)
 
     def _open(
         self,

@@ -7,14 +7,14 @@ from keras_attn_runtime._calls.cancellation import Call
 from keras_attn_runtime._calls.options import Options
 from keras_attn_runtime._calls.worker_pool import WorkerPool
 from keras_attn_runtime._errors import BatchError, Cancelled, DeadlineExceeded
+from keras_attn_runtime._generation_result import UNFINISHED, GenerationResult, Unfinished
 from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._models.exported_model import ExportedModel
 from keras_attn_runtime._translate.translation_builder import TranslationBuilder
 from keras_attn_runtime._translate.windows import batches_by_length, windows
-from keras_attn_runtime._translation import UNFINISHED, Translation, Unfinished
 
 T = TypeVar("T")
-BatchResults: TypeAlias = list[Translation | BatchError]
+BatchResults: TypeAlias = list[GenerationResult | BatchError]
 
 
 class BatchRunner:
@@ -38,7 +38,7 @@ class BatchRunner:
 
     def run(
         self, sources: Iterable[Source], options: Options, call: Call
-    ) -> Iterator[Translation | Unfinished]:
+    ) -> Iterator[GenerationResult | Unfinished]:
         """Yields each source's translation.
 
         If the call ends early, the iterator yields `UNFINISHED` for untranslated sources in the
@@ -108,7 +108,7 @@ class BatchRunner:
         )
 
     def run_batch(self, sources: list[Source], options: Options, call: Call) -> BatchResults:
-        """Returns one item for each sentence: its `Translation`, or a `BatchError` if it failed."""
+        """Returns one item for each sentence: its `GenerationResult`, or its `BatchError`."""
         try:
             outputs = self.model.run(
                 [source.content for source in sources],
@@ -140,7 +140,7 @@ class _Window:
         call: `Call`.
 
     Attributes:
-        translations: list with an item for each source: its `Translation`, the engine's
+        translations: list with an item for each source: its `GenerationResult`, the engine's
             `BatchError`, or `UNFINISHED`.
         error: the error that ended the call early, or `None`.
     """
@@ -148,7 +148,7 @@ class _Window:
     def __init__(
         self, sources: list[Source], runner: BatchRunner, options: Options, call: Call
     ) -> None:
-        self.translations: list[Translation | BatchError | Unfinished] = [
+        self.translations: list[GenerationResult | BatchError | Unfinished] = [
             runner.builder.build_empty(source, options) for source in sources
         ]
         self.error: Cancelled | DeadlineExceeded | None = None

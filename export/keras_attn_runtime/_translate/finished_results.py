@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from keras_attn_runtime._errors import Cancelled, DeadlineExceeded
+from keras_attn_runtime._generation_result import GenerationResult, Unfinished
 from keras_attn_runtime._inputs.source import Source
-from keras_attn_runtime._translation import Translation, Unfinished
 
-T = TypeVar("T", bound=Translation | None)
+T = TypeVar("T", bound=GenerationResult | None)
 
 
 def collect_results(
@@ -22,7 +22,7 @@ def collect_results(
         for result in search(read):
             results.append(result)
     except (Cancelled, DeadlineExceeded) as error:
-        finished: list[Translation | None] = [
+        finished: list[GenerationResult | None] = [
             None if isinstance(result, Unfinished) else result for result in results
         ]
         error.translations = finished + [None] * (len(read) - len(finished))

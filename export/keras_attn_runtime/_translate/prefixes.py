@@ -10,7 +10,7 @@ from numbers import Integral
 from typing import SupportsInt, TypeGuard
 
 from keras_attn_runtime._array_types import is_in_memory, is_scalar_array
-from keras_attn_runtime._errors import SentenceError
+from keras_attn_runtime._errors import InputError
 from keras_attn_runtime._file_format import Side
 from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._text.tokenizer import Tokenizer
@@ -48,7 +48,7 @@ class PrefixReader:
         Raises:
             ValueError: if `target_prefix` has a wrong type, or the numbers of prefixes and sources
                 differ.
-            SentenceError: if a sentence's prefix is not valid.
+            InputError: if a sentence's prefix is not valid.
         """
 
         def read(text: object) -> list[int]:
@@ -177,7 +177,7 @@ def _each_with_its_own(
         try:
             ids = read(prefix)
         except ValueError as error:
-            raise SentenceError(index, str(error)) from error
+            raise InputError(index, str(error)) from error
         yield dataclasses.replace(source, prefix=ids)
 
 

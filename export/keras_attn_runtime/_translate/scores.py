@@ -3,16 +3,16 @@
 import collections
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from keras_attn_runtime._errors import SentenceError
+from keras_attn_runtime._errors import InputError
+from keras_attn_runtime._generation_result import GenerationResult, Unfinished
 from keras_attn_runtime._inputs.source import Source
-from keras_attn_runtime._translation import Translation, Unfinished
 
 
 def require_tokens(sources: Iterable[Source]) -> Iterator[Source]:
-    """Yields the sources; raises `SentenceError` at a source without tokens."""
+    """Yields the sources; raises `InputError` at a source without tokens."""
     for index, source in enumerate(sources):
         if not source.ids:
-            raise SentenceError(
+            raise InputError(
                 index,
                 "expected a text with tokens. Received: ids=[]. Remove the text and its target, or "
                 "use skip_unscorable.",
@@ -22,11 +22,11 @@ def require_tokens(sources: Iterable[Source]) -> Iterator[Source]:
 
 def scores(
     sources: Iterable[Source],
-    search: Callable[[Iterator[Source]], Iterable[Translation | Unfinished]],
+    search: Callable[[Iterator[Source]], Iterable[GenerationResult | Unfinished]],
     skip_unscorable: bool = False,
     forced_prefix_ids: Sequence[int] = (),
-) -> Iterator[Translation | Unfinished | None]:
-    """Yields a `Translation` for each source. Its tokens are the source's prefix.
+) -> Iterator[GenerationResult | Unfinished | None]:
+    """Yields a `GenerationResult` for each source. Its tokens are the source's prefix.
 
     Args:
         sources: iterable of `Source`s whose prefixes end with the end token. Unless
@@ -39,7 +39,7 @@ def scores(
             no ids.
 
     Raises:
-        SentenceError: if a translation was cut by a limit, unless `skip_unscorable`.
+        InputError: if a translation was cut by a limit, unless `skip_unscorable`.
     """
     read: collections.deque[Source] = collections.deque()
 
@@ -59,7 +59,7 @@ def scores(
         elif skip_unscorable:
             yield None
         else:
-            raise SentenceError(
+            raise InputError(
                 index,
                 f"expected a target of at most {len(translation.token_ids)} tokens, the end token "
                 f"included. Received: {len(target)}. The limit is max_length, the number of "

@@ -5,6 +5,7 @@ from typing import TypeVar
 from keras_attn_runtime._array_types import Array
 from keras_attn_runtime._calls.cancellation import Call, CancelToken
 from keras_attn_runtime._engines.create_session import Providers
+from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._models.outputs import check_partial
 from keras_attn_runtime._models.stepped_model import SteppedModel
 from keras_attn_runtime._models.stepped_search import SteppedSearch
@@ -75,7 +76,7 @@ class StreamingTranslator(Translator):
             may change earlier words.
 
         Raises:
-            SentenceError: if the text is not valid or too long. The iterator raises it if the file
+            InputError: if the text is not valid or too long. The iterator raises it if the file
                 allows fewer tokens than `target_prefix` contains.
             ModelFileError: if the engine fails, or the file contains no tokenizer or does not
                 support `target_prefix`.
@@ -101,10 +102,7 @@ class StreamingTranslator(Translator):
             return iter([""])
 
         def start() -> SteppedSearch:
-            prefixes, seeds = [source.prefix], [source.seed]
-            return self._stepped_model.start(
-                [source.ids], *self._runner.limits(options), prefixes, seeds, call
-            )
+            return self._stepped_model.start_source(source, *self._runner.limits(options), call)
 
         prefix = [*self.settings.forced_prefix_ids, *source.prefix] if source.prefix else []
         partials = self._in_worker(start, call)
@@ -117,7 +115,7 @@ class StreamingTranslator(Translator):
         num_threads: int | None,
         num_sessions: int,
     ) -> SteppedModel:
-        self._stepped_model = SteppedModel(path, providers, num_threads, num_sessions)
+        self._stepped_model = _StoppableModel(path, providers, num_threads, num_sessions)
         return self._stepped_model
 
     def _in_worker(self, function: Callable[[], T], call: Call) -> T:
@@ -155,3 +153,15 @@ class StreamingTranslator(Translator):
         check_partial(partial, 1, self.settings)
         control = (self.settings.target.pad_token_id, self.settings.target.end_token_id)
         return [token_id for token_id in partial[0].tolist() if token_id not in control]
+
+
+class _StoppableModel(SteppedModel):
+    """A `SteppedModel` whose searches can be stopped."""
+
+    def start_source(
+        self, source: Source, max_length: int, length_penalty: float, call: Call
+    ) -> SteppedSearch:
+        """Starts the search for one source, which `call` can stop."""
+        rows, prefixes, seeds = [source.ids], [source.prefix], [source.seed]
+        feeds = self._feeds(rows, max_length, length_penalty, prefixes, seeds)
+        return SteppedSearch(self._searches.next(), feeds, call)

@@ -4,18 +4,18 @@ import numpy as np
 
 from keras_attn_runtime._array_types import Integers
 from keras_attn_runtime._calls.options import Options
+from keras_attn_runtime._generation_result import GenerationResult, Hypothesis
 from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._models.exported_model import ExportedModel
 from keras_attn_runtime._models.outputs import SearchOutputs
 from keras_attn_runtime._text.tokenizer import Tokenizer
-from keras_attn_runtime._translation import Hypothesis, Translation
 
 IMPOSSIBLE = -1e9
 """Log probability of missing hypotheses, if the search found fewer than `num_hypotheses`."""
 
 
 class TranslationBuilder:
-    """Builds `Translation`s from model outputs.
+    """Builds `GenerationResult`s from model outputs.
 
     Args:
         model: `ExportedModel`.
@@ -30,8 +30,8 @@ class TranslationBuilder:
 
     def build(
         self, outputs: SearchOutputs, row: int, source: Source, options: Options
-    ) -> Translation:
-        """Returns the `Translation` for one row in a batch.
+    ) -> GenerationResult:
+        """Returns the `GenerationResult` for one row in a batch.
 
         Args:
             outputs: dict from names to arrays, the result of `ExportedModel.run`.
@@ -46,10 +46,10 @@ class TranslationBuilder:
             if rank == 0 or log_probs[row, rank] > IMPOSSIBLE / 2
         ]
         pieces = _pieces(self._source_tokenizer, source.ids)
-        return Translation.from_hypotheses(hypotheses, pieces, source.truncated)
+        return GenerationResult.from_hypotheses(hypotheses, pieces, source.truncated)
 
-    def build_empty(self, source: Source, options: Options) -> Translation:
-        """Returns the empty `Translation` for a source that is not passed to the model."""
+    def build_empty(self, source: Source, options: Options) -> GenerationResult:
+        """Returns the empty `GenerationResult` for a source that is not passed to the model."""
         alignments = None
         if self._has_alignments and options.alignments:
             alignments = np.zeros((0, len(source.ids)), np.float32)
@@ -58,7 +58,7 @@ class TranslationBuilder:
         no_pieces: list[str] | None = None if pieces is None else []
         log_probs: list[float] | None = [] if self._has_token_log_probs else None
         nothing = Hypothesis(text, [], no_pieces, 0.0, 0.0, not source.ids, alignments, log_probs)
-        return Translation.from_hypotheses([nothing], pieces, source.truncated)
+        return GenerationResult.from_hypotheses([nothing], pieces, source.truncated)
 
     def _hypothesis(
         self,

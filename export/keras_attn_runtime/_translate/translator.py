@@ -19,6 +19,7 @@ from keras_attn_runtime._calls.reading import read
 from keras_attn_runtime._engines.create_session import MOST_THREADS, Providers, default_num_threads
 from keras_attn_runtime._engines.pickled_arguments import PickledArguments
 from keras_attn_runtime._errors import ModelFileError
+from keras_attn_runtime._generation_result import GenerationResult, Unfinished
 from keras_attn_runtime._inputs.array_inputs import ArrayReader, Rows
 from keras_attn_runtime._inputs.sentences import read_prefix, require_sentences
 from keras_attn_runtime._inputs.source import Source, SourceReader
@@ -30,7 +31,6 @@ from keras_attn_runtime._translate.languages import LanguageIds
 from keras_attn_runtime._translate.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
 from keras_attn_runtime._translate.scores import require_tokens, scores
 from keras_attn_runtime._translate.whole_prefixes import require_whole_prefixes
-from keras_attn_runtime._translation import Translation, Unfinished
 
 SEEDS = 2**31
 """Number of different seeds for a file, 0 to 2**31 - 1."""
@@ -76,7 +76,7 @@ class Translator(PickledArguments):
             and end token. A model with learned positions, or a LiteRT file with a fixed source
             length, can set a lower limit. Default: 512.
         truncate: bool. If True, a longer sentence is cut to the limits, and
-            `Translation.truncated` is True. If False, a longer sentence raises `SentenceError`.
+            `GenerationResult.truncated` is True. If False, a longer sentence raises `InputError`.
             Default: False.
         max_source_characters: int of at least 1, maximum number of characters (code points) in a
             text. It is applied before tokenization, whose time can grow quadratically with the
@@ -182,7 +182,7 @@ class Translator(PickledArguments):
         texts: Iterable[str],
         target_prefix: str | Iterable[str] | None = None,
         **options: Unpack[CallOptions],
-    ) -> list[Translation]:
+    ) -> list[GenerationResult]:
         """Translates texts and returns translations with their scores and hypotheses.
 
         All texts are checked before the first text is translated.
@@ -195,10 +195,10 @@ class Translator(PickledArguments):
             **options: see `Options`.
 
         Returns:
-            List of `Translation`s, one for each text, in the same order.
+            List of `GenerationResult`s, one for each text, in the same order.
 
         Raises:
-            SentenceError: if an item is not valid text or too long.
+            InputError: if an item is not valid text or too long.
             ModelFileError: if the file contains no tokenizer or does not support `target_prefix`,
                 or the engine fails on one sentence.
             ValueError: if an option is out of range, or the number of prefixes is wrong.
@@ -213,7 +213,7 @@ class Translator(PickledArguments):
         texts: Iterable[str],
         target_prefix: str | Iterable[str] | None = None,
         **options: Unpack[CallOptions],
-    ) -> Iterator[Translation]:
+    ) -> Iterator[GenerationResult]:
         """Translates lazily, in constant memory, for files of any length.
 
         Args:
@@ -222,13 +222,13 @@ class Translator(PickledArguments):
             **options: see `Options`. This call checks them, before the first translation.
 
         Returns:
-            Iterator over `Translation`s, one for each text, in the same order. If a text cannot be
-            translated, `texts` raises an error, or the call ends early, the iterator first yields
-            all earlier translations and then raises the error. The `timeout` begins with this
-            call, not with the first translation.
+            Iterator over `GenerationResult`s, one for each text, in the same order. If a text
+            cannot be translated, `texts` raises an error, or the call ends early, the iterator
+            first yields all earlier translations and then raises the error. The `timeout` begins
+            with this call, not with the first translation.
 
         Raises:
-            SentenceError: if an item is not valid text or too long.
+            InputError: if an item is not valid text or too long.
             ModelFileError: if the file contains no tokenizer or does not support `target_prefix`,
                 or the engine fails on one sentence.
             ValueError: if an option is out of range, or the number of prefixes is wrong.
@@ -243,7 +243,7 @@ class Translator(PickledArguments):
         sentences: Iterable[Ids],
         target_prefix: Ids | Iterable[Ids] | None = None,
         **options: Unpack[CallOptions],
-    ) -> list[Translation]:
+    ) -> list[GenerationResult]:
         """Translates token ids from your own tokenizer; the file needs no tokenizer.
 
         Args:
@@ -259,10 +259,10 @@ class Translator(PickledArguments):
             **options: see `Options`.
 
         Returns:
-            List of `Translation`s, one for each sentence, in the same order.
+            List of `GenerationResult`s, one for each sentence, in the same order.
 
         Raises:
-            SentenceError: if ids are outside the vocabulary, not integers, not of rank 1 or too
+            InputError: if ids are outside the vocabulary, not integers, not of rank 1 or too
                 many, or if a model that masks the padding id everywhere would mask a token.
             ModelFileError: if the file does not support `target_prefix`, or the engine fails on
                 one sentence.
@@ -284,7 +284,7 @@ class Translator(PickledArguments):
         inputs: Mapping[str, Rows],
         target_prefix: str | Ids | Iterable[str | Ids] | None = None,
         **options: Unpack[CallOptions],
-    ) -> list[Translation]:
+    ) -> list[GenerationResult]:
         """Generates from inputs other than text: images, features, audio, series.
 
         Args:
@@ -296,10 +296,11 @@ class Translator(PickledArguments):
             **options: see `Options`.
 
         Returns:
-            List of `Translation`s, one for each row, in the same order. `source_pieces` is `None`.
+            List of `GenerationResult`s, one for each row, in the same order. `source_pieces` is
+            `None`.
 
         Raises:
-            SentenceError: if a row's dtype or shape differs from the input.
+            InputError: if a row's dtype or shape differs from the input.
             ModelFileError: if the file reads text or does not support `target_prefix`, or the
                 engine fails on one row.
             ValueError: if input names or numbers of rows are wrong, or an option is out of range.
@@ -319,7 +320,7 @@ class Translator(PickledArguments):
         rows: Iterable[Mapping[str, npt.ArrayLike]],
         target_prefix: str | Ids | Iterable[str | Ids] | None = None,
         **options: Unpack[CallOptions],
-    ) -> Iterator[Translation]:
+    ) -> Iterator[GenerationResult]:
         """Generates lazily, in constant memory, from any number of inputs other than text.
 
         Args:
@@ -329,8 +330,8 @@ class Translator(PickledArguments):
             **options: see `Options`. This call checks them, before the first result.
 
         Returns:
-            Iterator over `Translation`s, one for each row, in the same order. If a row cannot be
-            read, the iterator first yields all earlier results and then raises the error.
+            Iterator over `GenerationResult`s, one for each row, in the same order. If a row cannot
+            be read, the iterator first yields all earlier results and then raises the error.
 
         Raises:
             See `generate`.
@@ -347,7 +348,7 @@ class Translator(PickledArguments):
         targets: Iterable[str],
         skip_unscorable: bool = False,
         **options: Unpack[CallOptions],
-    ) -> list[Translation | None]:
+    ) -> list[GenerationResult | None]:
         """Scores given translations, for example to choose among them or to clean a corpus.
 
         The whole target is passed as `target_prefix`, so there is nothing left to search. A file
@@ -362,11 +363,12 @@ class Translator(PickledArguments):
             **options: see `Options`. By default there is no `max_length`.
 
         Returns:
-            List of `Translation`s, one for each pair, in the same order. `log_prob` and `score` are
-            the target's values; `text` is the target after tokenization and detokenization.
+            List of `GenerationResult`s, one for each pair, in the same order. `log_prob` and
+            `score` are the target's values; `text` is the target after tokenization and
+            detokenization.
 
         Raises:
-            SentenceError: if an item is not valid text or too long, a text contains no tokens, or
+            InputError: if an item is not valid text or too long, a text contains no tokens, or
                 the file allows fewer tokens for this text than the target contains.
             ModelFileError: if the file contains no tokenizer, does not support `target_prefix`,
                 does not score prefixes (`score_prefix=False`) or pads with the end token, or the
@@ -386,7 +388,7 @@ class Translator(PickledArguments):
         targets: Iterable[str],
         skip_unscorable: bool = False,
         **options: Unpack[CallOptions],
-    ) -> Iterator[Translation | None]:
+    ) -> Iterator[GenerationResult | None]:
         """Scores given translations lazily, in constant memory, for files of any length.
 
         Args:
@@ -398,8 +400,9 @@ class Translator(PickledArguments):
             **options: see `score`. This call checks them, before the first result.
 
         Returns:
-            Iterator over `Translation`s, one for each pair, in the same order. If a pair cannot be
-            scored, the iterator first yields all earlier results and then raises the error.
+            Iterator over `GenerationResult`s, one for each pair, in the same order. If a pair
+            cannot be scored, the iterator first yields all earlier results and then raises the
+            error.
 
         Raises:
             See `score`.
@@ -410,7 +413,7 @@ class Translator(PickledArguments):
 
     def _scores(
         self, pairs: Iterable[Source], skip_unscorable: bool, options: Options, call: Call
-    ) -> Iterator[Translation | Unfinished | None]:
+    ) -> Iterator[GenerationResult | Unfinished | None]:
         first = [*self.settings.forced_prefix_ids, *self._language_ids(options).target_start]
         return scores(
             pairs, lambda pairs: self._search(pairs, options, call), skip_unscorable, first
@@ -485,8 +488,8 @@ class Translator(PickledArguments):
         if not self.supports_target_prefix:
             raise ModelFileError(
                 "Expected a file with the input 'prefix_ids', because of target_prefix. Received: "
-                f"search_inputs={self.settings.search_inputs}. Export it with `--target-prefix`, "
-                "or `export_onnx(..., target_prefix=True)`."
+                f"search_inputs={self.settings.search_inputs}. Export it with "
+                "`--accept-target-prefix`, or `export_onnx(..., accept_target_prefix=True)`."
             )
 
     def _require_reader(self) -> SourceReader:
@@ -551,12 +554,12 @@ class Translator(PickledArguments):
 
     def _run(
         self, sources: Iterable[Source], options: Options, call: Call
-    ) -> Iterator[Translation | Unfinished]:
+    ) -> Iterator[GenerationResult | Unfinished]:
         if not self.supports_target_prefix:
             return self._search(sources, options, call)
         first = [*self.settings.forced_prefix_ids, *self._language_ids(options).target_start]
 
-        def search(sources: Iterable[Source]) -> Iterator[Translation | Unfinished]:
+        def search(sources: Iterable[Source]) -> Iterator[GenerationResult | Unfinished]:
             return self._search(sources, options, call)
 
         end = self.settings.target.end_token_id
@@ -564,7 +567,7 @@ class Translator(PickledArguments):
 
     def _search(
         self, sources: Iterable[Source], options: Options, call: Call
-    ) -> Iterator[Translation | Unfinished]:
+    ) -> Iterator[GenerationResult | Unfinished]:
         return self._runner.run(self._prepared(sources, options), options, call)
 
     def _prepared(self, sources: Iterable[Source], options: Options) -> Iterable[Source]:

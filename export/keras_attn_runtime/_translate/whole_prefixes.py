@@ -3,18 +3,18 @@
 import collections
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from keras_attn_runtime._errors import SentenceError
+from keras_attn_runtime._errors import InputError
+from keras_attn_runtime._generation_result import GenerationResult, Unfinished
 from keras_attn_runtime._inputs.source import Source
-from keras_attn_runtime._translation import Translation, Unfinished
 
 
 def require_whole_prefixes(
     sources: Iterable[Source],
-    search: Callable[[Iterator[Source]], Iterable[Translation | Unfinished]],
+    search: Callable[[Iterator[Source]], Iterable[GenerationResult | Unfinished]],
     first_ids: Sequence[int],
     end_token_id: int | None,
     max_length: int | None,
-) -> Iterator[Translation | Unfinished]:
+) -> Iterator[GenerationResult | Unfinished]:
     """Yields each source's translation.
 
     Args:
@@ -25,7 +25,7 @@ def require_whole_prefixes(
         max_length: int, the caller's limit, or `None`. It may cut a prefix.
 
     Raises:
-        SentenceError: if a limit in the file has cut a translation's prefix.
+        InputError: if a limit in the file has cut a translation's prefix.
     """
     read: collections.deque[Source] = collections.deque()
 
@@ -36,7 +36,7 @@ def require_whole_prefixes(
 
     for index, translation in enumerate(search(noted())):
         source = read.popleft()
-        if isinstance(translation, Translation) and not source.is_empty and source.prefix:
+        if isinstance(translation, GenerationResult) and not source.is_empty and source.prefix:
             prefix = [*first_ids, *source.prefix]
             require_whole_prefix(index, translation.token_ids, prefix, end_token_id, max_length)
         yield translation
@@ -49,7 +49,7 @@ def require_whole_prefix(
     end_token_id: int | None,
     max_length: int | None,
 ) -> None:
-    """Raises a `SentenceError` if a limit in the file has cut a translation's prefix.
+    """Raises an `InputError` if a limit in the file has cut a translation's prefix.
 
     Args:
         index: int, input position of the sentence.
@@ -63,7 +63,7 @@ def require_whole_prefix(
     is_whole = list(token_ids[: len(expected)]) == expected
     if is_whole or (max_length is not None and len(token_ids) >= max_length):
         return
-    raise SentenceError(
+    raise InputError(
         index,
         f"expected a target_prefix of at most {len(token_ids)} tokens, the ids of the language "
         f"included. Received: {len(prefix)} tokens. The limit is the number of learned positions, "

@@ -46,7 +46,7 @@ def parity_sentences(
     """
     if isinstance(given, str):
         raise ValueError(
-            f"Expected a list of sentences. Received: sentences={given!r}. Read a file with "
+            f"Expected a list of sentences. Received: parity_sentences={given!r}. Read a file with "
             "keras_attn.files.read_lines."
         )
     sentences = list(given or [])
@@ -89,7 +89,7 @@ def parity_prefixes(function: SearchFunction, count: int) -> list[list[int]] | N
     Returns:
         List of lists of 0 to 3 random ids, or `None` if prefixes are not an input of the function.
     """
-    if not function.target_prefix:
+    if not function.accept_target_prefix:
         return None
     random = random_sentences(function.target, count, seed=1)
     return [ids[: number % 4] for number, ids in enumerate(random)]

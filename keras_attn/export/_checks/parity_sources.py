@@ -11,15 +11,15 @@ from keras_attn.export._checks.dynamic_sizes import (
     describe_axes,
     resized,
 )
+from keras_attn.export._checks.parity_inputs import PARITY_INPUTS, arrays_in_order
 from keras_attn.export._checks.parity_sentences import SENTENCES, parity_sentences
-from keras_attn.export._checks.sample_inputs import SAMPLE_INPUTS, arrays_in_order
 from keras_attn.export._checks.token_budget import USUAL_SOURCE
 from keras_attn.export._trace.search_function import SOURCE_IDS, SearchFunction
-from keras_attn.export._types import Arrays, ExportTokenizer, SampleInputs
+from keras_attn.export._types import Arrays, ExportTokenizer, ParityInputs
 from keras_attn_checks.export_options import Sentences
 from keras_attn_checks.message import Argument, Message
 
-SENTENCES_ARGUMENT = Argument("sentences")
+SENTENCES_ARGUMENT = Argument("parity_sentences")
 
 ROWS = 80
 """Minimum number of rows for the comparison of a model with other inputs than ids."""
@@ -35,7 +35,7 @@ def parity_sources(
     function: SearchFunction,
     tokenizer: ExportTokenizer | None = None,
     sentences: Sentences | None = None,
-    sample_inputs: SampleInputs | None = None,
+    parity_inputs: ParityInputs | None = None,
     count: int = SENTENCES,
 ) -> "Sources":
     """Returns the sources for the comparison of an export with Keras.
@@ -44,7 +44,7 @@ def parity_sources(
         function: `SearchFunction`.
         tokenizer: See `parity_sentences`. Only for a model that reads ids.
         sentences: See `parity_sentences`. Only for a model that reads ids.
-        sample_inputs: For a model that does not read ids, arrays as for `model.predict`. If `None`,
+        parity_inputs: For a model that does not read ids, arrays as for `model.predict`. If `None`,
             random numbers are used. Defaults to `None`.
         count: Int, minimum number of sentences of a model that reads ids. Defaults to `200`.
 
@@ -56,14 +56,14 @@ def parity_sources(
             not of a float type.
     """
     if function.source is not None:
-        if sample_inputs is not None:
+        if parity_inputs is not None:
             raise ValueError(
                 Message(
                     "Expected no ",
-                    SAMPLE_INPUTS,
+                    PARITY_INPUTS,
                     " for a model that reads ids. Received: ",
-                    SAMPLE_INPUTS,
-                    f" of type {type(sample_inputs).__name__}. Pass texts or lists of ids as ",
+                    PARITY_INPUTS,
+                    f" of type {type(parity_inputs).__name__}. Pass texts or lists of ids as ",
                     SENTENCES_ARGUMENT,
                     ".",
                 )
@@ -79,13 +79,13 @@ def parity_sources(
                 " only for a model that reads ids. Received: ",
                 SENTENCES_ARGUMENT,
                 f" for the inputs {list(function.inputs)}. Pass arrays by these names as ",
-                SAMPLE_INPUTS,
+                PARITY_INPUTS,
                 ".",
             )
         )
-    if sample_inputs is None:
-        sample_inputs = _random_arrays(function.inputs)
-    return ArraySources(function, arrays_in_order(sample_inputs, function.inputs))
+    if parity_inputs is None:
+        parity_inputs = _random_arrays(function.inputs)
+    return ArraySources(function, arrays_in_order(parity_inputs, function.inputs))
 
 
 class IdSources:
@@ -152,7 +152,7 @@ class ArraySources:
                 Message(
                     f"Expected arrays that the encoder can read. Received: shapes {shapes}, for "
                     f"which Keras raises {type(error).__name__}: {error}. Pass ",
-                    SAMPLE_INPUTS,
+                    PARITY_INPUTS,
                     " that fit.",
                 )
             ) from error
@@ -219,9 +219,9 @@ def _random_arrays(inputs: Mapping[str, keras.KerasTensor]) -> Arrays:
         raise ValueError(
             Message(
                 "Expected ",
-                SAMPLE_INPUTS,
+                PARITY_INPUTS,
                 f", because the range of the integer inputs {whole} is unknown. Received: ",
-                Argument("sample_inputs", None),
+                Argument("parity_inputs", None),
                 ". Pass a dict of arrays by the names of the inputs.",
             )
         )

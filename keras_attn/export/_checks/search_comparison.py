@@ -26,7 +26,7 @@ from keras_attn.export._checks.verify import (
     translated_batches,
 )
 from keras_attn.export._trace.search_function import SearchFunction
-from keras_attn.export._types import Arrays, ExportTokenizer, Run, SampleInputs
+from keras_attn.export._types import Arrays, ExportTokenizer, ParityInputs, Run
 from keras_attn_checks.export_options import OnnxPrecision, Sentences
 from keras_attn_checks.progress import report_phase
 
@@ -46,7 +46,7 @@ class SearchComparison:
         function: `SearchFunction`.
         source_tokenizer: Tokenizer of the source texts. Defaults to `None`.
         sentences: List of texts or of lists of ids, see `parity_sentences`. Defaults to `None`.
-        sample_inputs: Arrays for a model that does not read ids. Defaults to `None`.
+        parity_inputs: Arrays for a model that does not read ids. Defaults to `None`.
         batch_size: Int, batch size of the file, or `None` if it reads batches of any size. Defaults
             to `None`.
 
@@ -61,14 +61,14 @@ class SearchComparison:
         function: SearchFunction,
         source_tokenizer: ExportTokenizer | None = None,
         sentences: Sentences | None = None,
-        sample_inputs: SampleInputs | None = None,
+        parity_inputs: ParityInputs | None = None,
         batch_size: int | None = None,
     ) -> None:
         self._function = function
         num_weights = sum(math.prod(weight.shape) for weight in function.weights)
         self.budget = TokenBudget(num_weights, function.search.num_open_hypotheses, batch_size)
         count = SENTENCES if self.budget.tokens >= FEW_TOKENS else FEW_SENTENCES
-        self.sources = parity_sources(function, source_tokenizer, sentences, sample_inputs, count)
+        self.sources = parity_sources(function, source_tokenizer, sentences, parity_inputs, count)
         self.prefixes = parity_prefixes(function, len(self.sources))
 
     @functools.cached_property

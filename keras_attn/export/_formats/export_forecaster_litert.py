@@ -6,7 +6,7 @@ import keras
 from keras_attn.export._formats.export_functional_litert import write_functional_litert
 from keras_attn.export._formats.forecaster_metadata import ForecasterMetadata
 from keras_attn.export._report import ExportReport
-from keras_attn.export._types import SampleInputs
+from keras_attn.export._types import ParityInputs
 from keras_attn_checks.export_options import ForecasterLiteRTOptions, FunctionalLiteRTOptions
 from keras_attn_checks.options import list_options
 
@@ -19,7 +19,7 @@ def export_forecaster_litert(
     past_covariate_names: Sequence[str] | None = None,
     future_covariate_names: Sequence[str] | None = None,
     time_column: str | None = None,
-    sample_inputs: SampleInputs | None = None,
+    parity_inputs: ParityInputs | None = None,
     tolerance: float = 1e-3,
     *,
     batch_size: int = 1,
@@ -58,13 +58,13 @@ def export_forecaster_litert(
         past_covariate_names=past_covariate_names,
         future_covariate_names=future_covariate_names,
         time_column=time_column,
-        sample_inputs=sample_inputs,
+        parity_inputs=parity_inputs,
         tolerance=tolerance,
         batch_size=batch_size,
     )
     metadata = ForecasterMetadata(model, options)
     functional = FunctionalLiteRTOptions(
-        sample_inputs=metadata.sample_inputs,
+        parity_inputs=metadata.parity_inputs,
         tolerance=options.tolerance,
         batch_size=options.batch_size,
     )

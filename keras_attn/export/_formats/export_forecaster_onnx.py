@@ -6,7 +6,7 @@ import keras
 from keras_attn.export._formats.export_functional_onnx import write_functional_onnx
 from keras_attn.export._formats.forecaster_metadata import ForecasterMetadata
 from keras_attn.export._report import ExportReport
-from keras_attn.export._types import SampleInputs
+from keras_attn.export._types import ParityInputs
 from keras_attn_checks.export_options import ForecasterOnnxOptions, FunctionalOnnxOptions
 from keras_attn_checks.options import list_options
 
@@ -19,7 +19,7 @@ def export_forecaster_onnx(
     past_covariate_names: Sequence[str] | None = None,
     future_covariate_names: Sequence[str] | None = None,
     time_column: str | None = None,
-    sample_inputs: SampleInputs | None = None,
+    parity_inputs: ParityInputs | None = None,
     tolerance: float = 1e-4,
 ) -> ExportReport:
     """Exports a model that forecasts to one ONNX file, for `keras_attn_runtime.Forecaster`.
@@ -55,11 +55,11 @@ def export_forecaster_onnx(
         past_covariate_names=past_covariate_names,
         future_covariate_names=future_covariate_names,
         time_column=time_column,
-        sample_inputs=sample_inputs,
+        parity_inputs=parity_inputs,
         tolerance=tolerance,
     )
     metadata = ForecasterMetadata(model, options)
     functional = FunctionalOnnxOptions(
-        sample_inputs=metadata.sample_inputs, tolerance=options.tolerance
+        parity_inputs=metadata.parity_inputs, tolerance=options.tolerance
     )
     return write_functional_onnx(model, path, functional, metadata.describe)

@@ -8,7 +8,7 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn.export._checks.check_finite import check_finite
 from keras_attn.export._checks.functional_comparison import compare_functional, expected_batches
 from keras_attn.export._checks.litert_runner import litert_runner, run_in_batches
-from keras_attn.export._checks.sample_inputs import arrays_in_order
+from keras_attn.export._checks.parity_inputs import arrays_in_order
 from keras_attn.export._formats.litert_file import refuse_other_file, write_litert_file
 from keras_attn.export._preconditions import check_dense_numbers, functional_model
 from keras_attn.export._report import ExportReport
@@ -21,7 +21,7 @@ from keras_attn.export._trace.litert_conversion import (
     with_batch_size,
 )
 from keras_attn.export._trace.pause_garbage_collection import pause_garbage_collection
-from keras_attn.export._types import Dimensions, Metadata, SampleInputs
+from keras_attn.export._types import Dimensions, Metadata, ParityInputs
 from keras_attn_checks.export_options import DynamicSizes, FunctionalLiteRTOptions
 from keras_attn_checks.options import list_options
 from keras_attn_checks.progress import report_phase
@@ -31,7 +31,7 @@ from keras_attn_checks.progress import report_phase
 def export_functional_litert(
     model: keras.Model,
     path: str | PathLike[str],
-    sample_inputs: SampleInputs,
+    parity_inputs: ParityInputs,
     tolerance: float = 1e-5,
     *,
     batch_size: int = 1,
@@ -69,7 +69,7 @@ def export_functional_litert(
     ```
     """
     options = FunctionalLiteRTOptions(
-        sample_inputs=sample_inputs,
+        parity_inputs=parity_inputs,
         tolerance=tolerance,
         batch_size=batch_size,
         dynamic_sizes=dynamic_sizes,
@@ -106,7 +106,7 @@ def write_functional_litert(
     function = FunctionalFunction(model)
     check_dense_numbers(function.inputs)
     _check_batch_axes(function, batch_size)
-    arrays = arrays_in_order(options.sample_inputs, function.inputs)
+    arrays = arrays_in_order(options.parity_inputs, function.inputs)
     report_phase("Running Keras on the sample and on other sizes")
     batches, fixed = expected_batches(function, arrays, options.dynamic_sizes)
     metadata = {} if describe is None else describe(function.dimensions(arrays, batches, fixed))

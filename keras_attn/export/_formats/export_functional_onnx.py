@@ -5,7 +5,7 @@ import keras
 
 from keras_attn.export._checks.check_finite import check_finite
 from keras_attn.export._checks.functional_comparison import compare_functional, expected_batches
-from keras_attn.export._checks.sample_inputs import arrays_in_order
+from keras_attn.export._checks.parity_inputs import arrays_in_order
 from keras_attn.export._formats.onnx_file import new_onnx_file
 from keras_attn.export._passes import PASSES, top_k_of_no_rows
 from keras_attn.export._passes.clean import clean
@@ -16,7 +16,7 @@ from keras_attn.export._trace.conversion import convert
 from keras_attn.export._trace.functional_function import FunctionalFunction
 from keras_attn.export._trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export._trace.trace_function import trace
-from keras_attn.export._types import Dimensions, Metadata, SampleInputs
+from keras_attn.export._types import Dimensions, Metadata, ParityInputs
 from keras_attn_checks.export_options import DynamicSizes, FunctionalOnnxOptions
 from keras_attn_checks.options import list_options
 from keras_attn_checks.progress import report_phase
@@ -26,7 +26,7 @@ from keras_attn_checks.progress import report_phase
 def export_functional_onnx(
     model: keras.Model,
     path: str | PathLike[str],
-    sample_inputs: SampleInputs,
+    parity_inputs: ParityInputs,
     tolerance: float = 1e-5,
     *,
     dynamic_sizes: DynamicSizes | None = None,
@@ -72,7 +72,7 @@ def export_functional_onnx(
     ```
     """
     options = FunctionalOnnxOptions(
-        sample_inputs=sample_inputs,
+        parity_inputs=parity_inputs,
         tolerance=tolerance,
         dynamic_sizes=dynamic_sizes,
         allow_nonfinite=allow_nonfinite,
@@ -104,7 +104,7 @@ def write_functional_onnx(
     check_finite(model.variables, options.allow_nonfinite)
     function = FunctionalFunction(model)
     check_dense_numbers(function.inputs)
-    arrays = arrays_in_order(options.sample_inputs, function.inputs)
+    arrays = arrays_in_order(options.parity_inputs, function.inputs)
     with without_tensor_float_32(), new_onnx_file(path, model.variables) as file:
         report_phase("Running Keras on the sample and on other sizes")
         batches, fixed = expected_batches(function, arrays, options.dynamic_sizes)

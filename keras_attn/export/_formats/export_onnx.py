@@ -38,7 +38,7 @@ def export_onnx(
     - Input `source_ids`: int32 `(batch, source)`.
     - Input `max_length`: int32 `()`.
     - Input `length_penalty`: float32 `()`.
-    - Input `prefix_ids`: int32 `(batch, prefix)`. Only with `target_prefix=True`.
+    - Input `prefix_ids`: int32 `(batch, prefix)`. Only with `accept_target_prefix=True`.
     - Input `seeds`: int32 `(batch,)`. Only for a search with random sampling.
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
       `token_log_probs`. See `Search`.
@@ -87,14 +87,14 @@ def export_onnx(
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     report_phase("Copying the layers")
     function = SearchFunction(
-        model, source_tokenizer, target_tokenizer, chosen.alignments, chosen.target_prefix
+        model, source_tokenizer, target_tokenizer, chosen.alignments, chosen.accept_target_prefix
     )
     check_finite(function.weights, chosen.allow_nonfinite)
     comparison = SearchComparison(
-        function, source_tokenizer, chosen.sentences, chosen.sample_inputs
+        function, source_tokenizer, chosen.parity_sentences, chosen.parity_inputs
     )
     metadata = describe(
-        function, source_tokenizer, target_tokenizer, chosen.card, chosen.image_format
+        function, source_tokenizer, target_tokenizer, chosen.model_card, chosen.image_format
     )
     traceable = function.traceable()
     with (
@@ -123,5 +123,5 @@ def export_onnx(
             del lower
             report.precision = comparison.compare_precision(chosen.precision, float32, runs)
         report.cuda = cuda
-        file.add_metadata(describe_card(chosen.card, report))
+        file.add_metadata(describe_card(chosen.model_card, report))
     return report

@@ -88,17 +88,17 @@ def export_onnx_steps(
     require_utf8(path)
     report_phase("Copying the layers")
     function = SearchFunction(
-        model, source_tokenizer, target_tokenizer, chosen.alignments, chosen.target_prefix
+        model, source_tokenizer, target_tokenizer, chosen.alignments, chosen.accept_target_prefix
     )
     require_one_file(function.weights)
     check_finite(function.weights, chosen.allow_nonfinite)
     comparison = SearchComparison(
-        function, source_tokenizer, chosen.sentences, chosen.sample_inputs
+        function, source_tokenizer, chosen.parity_sentences, chosen.parity_inputs
     )
     metadata = describe(
-        function, source_tokenizer, target_tokenizer, chosen.card, chosen.image_format
+        function, source_tokenizer, target_tokenizer, chosen.model_card, chosen.image_format
     )
-    metadata |= describe_card(chosen.card)
+    metadata |= describe_card(chosen.model_card)
     with (
         without_tensor_float_32(),
         atomic_replace(path, is_file=False) as partial,

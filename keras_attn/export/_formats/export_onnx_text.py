@@ -11,8 +11,8 @@ import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._models.generation_model import GenerationModel
-from keras_attn._models.replace_search import replace_search
 from keras_attn._models.side import Side, source_side
+from keras_attn._models.with_search import with_search
 from keras_attn.export._checks.onnx_model_check import open_session
 from keras_attn.export._checks.parity_report import ParityReport
 from keras_attn.export._checks.parity_sentences import parity_prefixes
@@ -63,7 +63,7 @@ def export_onnx_text(
     - `max_length`: int32 `()`.
     - `length_penalty`: float32 `()`.
     - `target_prefix`: string `(batch,)`, or `(1,)` to use one prefix for all texts. Only with
-      `target_prefix=True`.
+      `accept_target_prefix=True`.
     - `seeds`: int32 `(batch,)`, or `(1,)` to use one seed for all texts. Only for a search with
       random sampling. The default is 0.
 
@@ -126,21 +126,23 @@ def export_onnx_text(
             )
         )
     if function.search.return_token_log_probs:  # callers of the file do not see the tokens
-        model = replace_search(model, return_token_log_probs=False)
+        model = with_search(model, return_token_log_probs=False)
     with atomic_replace(path, is_file=True, first_bytes=ONNX_BEGINNING) as partial:
         report = export_onnx(
             model,
             partial,
             *tokenizers,
             alignments=False,
-            sentences=chosen.sentences,
+            parity_sentences=chosen.parity_sentences,
             precision=chosen.precision,
-            target_prefix=chosen.target_prefix,
+            accept_target_prefix=chosen.accept_target_prefix,
             allow_nonfinite=chosen.allow_nonfinite,
             tolerance=chosen.tolerance,
         )
-        function = SearchFunction(model, *tokenizers, target_prefix=chosen.target_prefix)
-        comparison = SearchComparison(function, source_tokenizer, chosen.sentences)
+        function = SearchFunction(
+            model, *tokenizers, accept_target_prefix=chosen.accept_target_prefix
+        )
+        comparison = SearchComparison(function, source_tokenizer, chosen.parity_sentences)
         # Byte fallback may decode a NUL character, at which the operators would end the text.
         texts = [
             text.replace("\0", "") for text in _decode(source_tokenizer, comparison.sources.ids)
@@ -159,7 +161,7 @@ def export_onnx_text(
         text_model = onnx.load(partial)
         add_text(text_model, *tokenizers, function, max_characters)
         del text_model.metadata_props[:]  # the tokenizers are operators of the file, not metadata
-        onnx.helper.set_model_props(text_model, describe_card(chosen.card, report))
+        onnx.helper.set_model_props(text_model, describe_card(chosen.model_card, report))
         onnx.checker.check_model(text_model, full_check=True)
         onnx.save(text_model, partial)
         report_phase("Comparing the texts")
@@ -218,7 +220,7 @@ def _translate(
     for number, batch in enumerate(batches):
         report_count(number + 1, len(batches))
         sentences, others = source_tokenizer.encode(batch["text"]), {}
-        if function.target_prefix:
+        if function.accept_target_prefix:
             ids = pad(
                 target_tokenizer.encode(batch.get("target_prefix", [""])), search.pad_token_id
             )

@@ -54,7 +54,8 @@ def export_saved_model(
     - Input `source_ids`: int32 `(batch, source)`.
     - Input `max_length`: int32 `()`.
     - Input `length_penalty`: float32 `()`.
-    - Input `prefix_ids`: int32 `(batch, prefix)` or `(1, prefix)`. Only with `target_prefix=True`.
+    - Input `prefix_ids`: int32 `(batch, prefix)` or `(1, prefix)`. Only with
+      `accept_target_prefix=True`.
     - Input `seeds`: int32 `(batch,)`, or `(1,)` to use one seed for all sources. Only for a search
       with random sampling.
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
@@ -134,7 +135,7 @@ def export_saved_model(
         source_tokenizer,
         target_tokenizer,
         chosen.alignments,
-        chosen.target_prefix,
+        chosen.accept_target_prefix,
         keep_precision=True,
     )
     source, max_characters = function.source, 0
@@ -154,7 +155,7 @@ def export_saved_model(
         )
     check_finite(function.weights, chosen.allow_nonfinite)
     comparison = SearchComparison(
-        function, source_tokenizer, chosen.sentences, chosen.sample_inputs
+        function, source_tokenizer, chosen.parity_sentences, chosen.parity_inputs
     )
     with atomic_replace(path, is_file=False) as partial, pause_garbage_collection():
         report_phase("Tracing")
@@ -171,9 +172,9 @@ def export_saved_model(
         name = "serving_default" if source is None else "ids"
         report = comparison.compare(_runner(loaded, name), tolerance=chosen.tolerance)
         metadata = describe(
-            function, source_tokenizer, target_tokenizer, chosen.card, chosen.image_format
+            function, source_tokenizer, target_tokenizer, chosen.model_card, chosen.image_format
         )
-        metadata |= describe_card(chosen.card, report)
+        metadata |= describe_card(chosen.model_card, report)
         (partial / METADATA).parent.mkdir()
         (partial / METADATA).write_text(json.dumps(metadata, indent=1), encoding="utf-8")
         if source is not None and source_tokenizer is not None:

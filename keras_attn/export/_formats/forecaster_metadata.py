@@ -18,7 +18,7 @@ class ForecasterMetadata:
         options: `ForecasterOnnxOptions`.
 
     Attributes:
-        sample_inputs: Dict of arrays, the inputs for the comparison with Keras.
+        parity_inputs: Dict of arrays, the inputs for the comparison with Keras.
 
     Raises:
         ValueError: If `model` has no `PathSampler`, or the number of names is wrong.
@@ -51,8 +51,8 @@ class ForecasterMetadata:
                 f"{sorted(both)} in both lists. Rename these covariates."
             )
         self._names = {**names, "time_column": options.time_column}
-        sample = options.sample_inputs
-        self.sample_inputs = self._random_inputs() if sample is None else sample
+        sample = options.parity_inputs
+        self.parity_inputs = self._random_inputs() if sample is None else sample
 
     def describe(self, dimensions: Dimensions) -> dict[str, str]:
         """Returns the metadata of the exported file.

@@ -63,18 +63,20 @@ class LiteRTSearch:
         report_phase("Copying the layers")
         tokenizers = source_tokenizer, target_tokenizer
         self.function = SearchFunction(
-            model, *tokenizers, options.alignments, options.target_prefix
+            model, *tokenizers, options.alignments, options.accept_target_prefix
         )
         require_small(self.function.weights)
         check_finite(self.function.weights, options.allow_nonfinite)
         self._comparison = SearchComparison(
             self.function,
             source_tokenizer,
-            options.sentences,
-            options.sample_inputs,
+            options.parity_sentences,
+            options.parity_inputs,
             options.batch_size,
         )
-        self._metadata = describe(self.function, *tokenizers, options.card, options.image_format)
+        self._metadata = describe(
+            self.function, *tokenizers, options.model_card, options.image_format
+        )
         self.signature = [
             with_batch_size(spec, options.batch_size) for spec in self.function.signature
         ]
@@ -112,6 +114,6 @@ class LiteRTSearch:
                     options.precision, self._comparison.keras, [runner(content)]
                 )
             report_phase("Writing the file")
-            metadata = self._metadata | describe_card(options.card, report)
+            metadata = self._metadata | describe_card(options.model_card, report)
             write_litert_file(partial, content, metadata)
         return report

@@ -45,7 +45,7 @@ class SearchFunction:
 
         (source_ids, max_length, length_penalty) -> {token_ids, lengths, scores, log_probs}
 
-    The inputs also include `prefix_ids` if `target_prefix` is set, and `seeds` if the search
+    The inputs also include `prefix_ids` if `accept_target_prefix` is set, and `seeds` if the search
     samples. The outputs also include `alignments` and `token_log_probs` if the search returns them.
     A model with other inputs than ids, such as an image, has these inputs instead of `source_ids`.
 
@@ -55,9 +55,9 @@ class SearchFunction:
         target_tokenizer: Tokenizer whose vocabulary must fit the model, or `None`.
         alignments: Bool, whether the attention weights are outputs. `None` means the value of
             `return_alignments` of the search. Defaults to `None`.
-        target_prefix: Bool, whether the function has the input `prefix_ids`: tokens with which each
-            hypothesis must begin. If the target tokenizer has languages with `target_start`, the
-            function always has this input. Defaults to `False`.
+        accept_target_prefix: Bool, whether the function has the input `prefix_ids`: tokens with
+            which each hypothesis must begin. If the target tokenizer has languages with
+            `target_start`, the function always has this input. Defaults to `False`.
         keep_precision: Bool, whether layers keep mixed precision. If `False`, all layers with mixed
             precision compute in float32. Defaults to `False`.
 
@@ -90,7 +90,7 @@ class SearchFunction:
         source_tokenizer: ExportTokenizer | None = None,
         target_tokenizer: ExportTokenizer | None = None,
         alignments: bool | None = None,
-        target_prefix: bool = False,
+        accept_target_prefix: bool = False,
         keep_precision: bool = False,
     ) -> None:
         for tokenizer in (source_tokenizer, target_tokenizer):
@@ -129,7 +129,9 @@ class SearchFunction:
         if alignments is not None:
             self.search.return_alignments = alignments
         languages = getattr(target_tokenizer or source_tokenizer, "languages", {}).values()
-        self.target_prefix = target_prefix or any(language.target_start for language in languages)
+        self.accept_target_prefix = accept_target_prefix or any(
+            language.target_start for language in languages
+        )
         self.is_stochastic = self.search.is_stochastic
         self.source = None
         if has_ids:
@@ -208,7 +210,7 @@ class SearchFunction:
             *(tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in self.inputs.items()),
             *(tf.TensorSpec((), dtype, name) for name, dtype in INPUTS.items()),
         ]
-        if self.target_prefix:
+        if self.accept_target_prefix:
             specs.append(tf.TensorSpec((None, None), tf.int32, name="prefix_ids"))
         if self.is_stochastic:
             specs.append(tf.TensorSpec((None,), tf.int32, name="seeds"))

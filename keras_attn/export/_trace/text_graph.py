@@ -183,7 +183,7 @@ def add_text(
         unknown_token_id=target_tokenizer.unknown_token_id,
     )
     before = [encode]
-    if function.target_prefix:
+    if function.accept_target_prefix:
         read = _parse_encode(
             target_tokenizer,
             MAX_PREFIX_CHARACTERS,

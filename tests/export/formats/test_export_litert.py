@@ -13,9 +13,9 @@ from keras_attn import (
     GenerationModel,
     GreedyDecoder,
     SamplingDecoder,
-    replace_search,
     rnn_seq2seq,
     transformer_seq2seq,
+    with_search,
 )
 from keras_attn.export import ExportError, export_litert
 from keras_attn.export._formats.file_format import describe
@@ -52,8 +52,8 @@ def exported_litert(translator, tokenizers, tmp_path_factory):
         path,
         *tokenizers,
         alignments=True,
-        sentences=SOURCE,
-        card=ModelCard(license="Apache-2.0"),
+        parity_sentences=SOURCE,
+        model_card=ModelCard(license="Apache-2.0"),
     )
     return path, report
 
@@ -149,7 +149,9 @@ def test_export_litert_precision_makes_the_file_smaller(small_model, tmp_path, p
 
 def test_export_litert_batch_size_prefix_and_alignments_of_a_transformer(small_model, tmp_path):
     path = tmp_path / "small.tflite"
-    report = export_litert(small_model, path, batch_size=3, target_prefix=True, alignments=True)
+    report = export_litert(
+        small_model, path, batch_size=3, accept_target_prefix=True, alignments=True
+    )
     assert report.all_equal == 1.0 and report.sentences >= 200
     ids = [[5, 6, 7, 2], [8, 2, 0, 0], [9, 10, 2, 0]]
     prefix = np.array([[11, 12], [13, 0], [0, 0]], "int32")
@@ -160,7 +162,7 @@ def test_export_litert_batch_size_prefix_and_alignments_of_a_transformer(small_m
 
 
 def test_export_litert_samples_with_seeds(small_model, tmp_path):
-    model = replace_search(
+    model = with_search(
         small_model, SamplingDecoder, num_hypotheses=2, repetition_penalty=1.3, top_k=8
     )
     report = export_litert(model, tmp_path / "small.tflite")

@@ -27,7 +27,7 @@ def paths(translator, tokenizers, tmp_path_factory):
     """Returns the paths of the file of steps and of the file with the whole search."""
     directory = tmp_path_factory.mktemp("litert")
     paths = directory / "steps.tflite", directory / "whole.tflite"
-    options = {"sentences": SOURCE, "target_prefix": True}
+    options = {"parity_sentences": SOURCE, "accept_target_prefix": True}
     report = export_litert_steps(translator, paths[0], *tokenizers, **options)
     assert report.sentences >= 200 and report.all_equal == 1 and report.cut > 0
     export_litert(translator, paths[1], *tokenizers, **options)

@@ -401,10 +401,10 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
     with pytest.raises(ValueError, match="SentencePieceTokenizer.*'source.spm'"):
         export_onnx(translator, path, "source.spm")
     with pytest.raises(ValueError, match="source_tokenizer=None"):
-        export_onnx(translator, path, sentences=["a text"])
+        export_onnx(translator, path, parity_sentences=["a text"])
     for sentences in ([[]], [[5, 99_999, 2]], [[-1, 2]]):
         with pytest.raises(ValueError, match="lists of ids from 0"):
-            export_onnx(translator, path, sentences=sentences)
+            export_onnx(translator, path, parity_sentences=sentences)
     assert not path.exists()
 
 
@@ -424,7 +424,7 @@ def test_texts_without_tokens_are_not_compared(translator):
 
 def test_a_single_string_of_sentences_is_refused(translator):
     with pytest.raises(
-        ValueError, match="Expected a list of sentences. Received: sentences='in.txt'"
+        ValueError, match="Expected a list of sentences. Received: parity_sentences='in.txt'"
     ):
         parity_sentences(SearchFunction(translator).source, None, "in.txt")
 
@@ -546,7 +546,7 @@ def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
     translator = make_translator()
     encoder, beam_search = translator.encoder, translator.search
     model = GenerationModel(encoder, search(beam_search.decoder, max_length=30))
-    report = export_onnx(model, tmp_path / "model.onnx", target_prefix=True)
+    report = export_onnx(model, tmp_path / "model.onnx", accept_target_prefix=True)
     assert report.best_equal > 0.95 and not report.cuda.missing
     opened = session(tmp_path / "model.onnx")
     given = {each.name: (each.type, each.shape) for each in opened.get_inputs()}
@@ -561,14 +561,14 @@ def test_what_hypotheses_begin_with_is_an_input_on_request(tmp_path, search):
 
 
 def test_prefixes_of_several_lengths_are_compared(translator):
-    function = SearchFunction(translator, target_prefix=True)
+    function = SearchFunction(translator, accept_target_prefix=True)
     lengths = {len(prefix) for prefix in parity_prefixes(function, 200)}
     assert lengths == {0, 1, 2, 3}
     assert parity_prefixes(SearchFunction(translator), 200) is None
 
 
 def test_the_runtime_begins_translations_as_it_is_told(translator, tokenizers, tmp_path):
-    export_onnx(translator, tmp_path / "model.onnx", *tokenizers, target_prefix=True)
+    export_onnx(translator, tmp_path / "model.onnx", *tokenizers, accept_target_prefix=True)
     runtime = Translator(tmp_path / "model.onnx", num_threads=1)
     prefixes = ["die", "ein hund", "", "zwei"]
     own = runtime.translate(SOURCE, prefixes, num_hypotheses=2)

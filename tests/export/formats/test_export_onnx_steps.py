@@ -29,7 +29,7 @@ SENTENCES = [[5, 6, 7, 2], [9, 2], [3, 4, 5, 6, 7, 8, 9, 10, 2]]
 @pytest.fixture(scope="module")
 def directory(translator, tokenizers, tmp_path_factory):
     path = tmp_path_factory.mktemp("steps") / "model"
-    report = export_onnx_steps(translator, path, *tokenizers, sentences=SOURCE)
+    report = export_onnx_steps(translator, path, *tokenizers, parity_sentences=SOURCE)
     assert report.sentences >= 200 and report.best_equal == 1 and report.cut > 0
     return path
 
@@ -182,7 +182,7 @@ def test_a_disagreement_leaves_the_old_directory(directory, translator, monkeypa
 
 def test_streams_nothing_where_the_limit_is_no_tokens(directory, monkeypatch):
     translator = StreamingTranslator(directory)
-    monkeypatch.setattr(translator._model, "start", lambda *arguments: iter([]))
+    monkeypatch.setattr(translator._model, "start_source", lambda *arguments: iter([]))
     assert list(translator.stream("a dog")) == [""]
 
 
@@ -223,7 +223,7 @@ def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path)
 @pytest.mark.slow
 def test_begins_as_it_is_told(translator, tokenizers, tmp_path):
     for export, name in ((export_onnx, "model.onnx"), (export_onnx_steps, "steps")):
-        export(translator, tmp_path / name, *tokenizers, target_prefix=True)
+        export(translator, tmp_path / name, *tokenizers, accept_target_prefix=True)
     prefixes = ["die", "", "zwei v", "ein"]
     stepped = StreamingTranslator(tmp_path / "steps")
     one_file = Translator(tmp_path / "model.onnx").translate(SOURCE, prefixes)

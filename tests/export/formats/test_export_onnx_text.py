@@ -42,7 +42,7 @@ def required_inputs(model):
 @pytest.fixture(scope="module")
 def text_file(translator, tokenizers, tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "model.onnx"
-    report = export_onnx_text(translator, path, *tokenizers, sentences=SOURCE)
+    report = export_onnx_text(translator, path, *tokenizers, parity_sentences=SOURCE)
     assert report.sentences >= 200 and report.best_equal == 1
     return path
 
@@ -95,7 +95,7 @@ def test_only_the_text_has_to_be_given(text_file):
 
 def test_translations_begin_as_they_are_told_to(translator, tokenizers, exported, tmp_path):
     path = tmp_path / "model.onnx"
-    report = export_onnx_text(translator, path, *tokenizers, target_prefix=True)
+    report = export_onnx_text(translator, path, *tokenizers, accept_target_prefix=True)
     assert report.best_equal > 0.95
     model = onnx.load(path)
     assert [each.name for each in model.graph.input][:2] == ["text", "target_prefix"]
@@ -127,7 +127,7 @@ def copying(tmp_path):
             accepts_empty_texts=False,
             source=Side(source.vocabulary_size, 0, None, 2, add_end=True),
             target=Side(source.vocabulary_size, 0, 1, 2),
-            target_prefix=False,
+            accept_target_prefix=False,
         )
         model = build_model({}, alignments=False)
         add_text(model, source, target_tokenizer or source, function, max_characters)

@@ -12,7 +12,7 @@ from keras_attn_runtime._translate import translator as runtime
 from keras_attn_runtime._translate.prefixes import LEAST_TARGET_CHARACTERS
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_attn import replace_search
+from keras_attn import with_search
 from keras_attn.export import ExportError, export_saved_model
 from keras_attn.export._formats.export_saved_model import _cut
 from keras_attn.export._trace.search_function import SearchFunction
@@ -32,7 +32,7 @@ IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 @pytest.fixture(scope="module")
 def exported(translator, tokenizers, tmp_path_factory):
     path = tmp_path_factory.mktemp("saved_model") / "translator"
-    report = export_saved_model(translator, path, *tokenizers, sentences=SOURCE)
+    report = export_saved_model(translator, path, *tokenizers, parity_sentences=SOURCE)
     return path, report
 
 
@@ -142,7 +142,7 @@ def test_serves_where_keras_attn_is_not_imported(exported):
 
 def test_without_tokenizers_there_is_one_signature(translator, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
-    translator = replace_search(translator, return_token_log_probs=True)
+    translator = with_search(translator, return_token_log_probs=True)
     export_saved_model(translator, tmp_path / "ids", alignments=True)
     signatures = tf.saved_model.load(str(tmp_path / "ids")).signatures
     assert list(signatures) == ["ids"]
@@ -184,7 +184,7 @@ def test_wrong_texts_are_refused(translator, tokenizers, tmp_path, monkeypatch):
 def beginning(translator, tokenizers, tmp_path_factory):
     """Returns a SavedModel with a prefix input, and the report of its export."""
     path = tmp_path_factory.mktemp("saved_model") / "beginning"
-    report = export_saved_model(translator, path, *tokenizers, target_prefix=True)
+    report = export_saved_model(translator, path, *tokenizers, accept_target_prefix=True)
     return tf.saved_model.load(str(path)), report
 
 
@@ -231,7 +231,7 @@ def test_translations_begin_as_they_are_told_to(beginning, loaded):
 def limited(translator, tokenizers, tmp_path_factory):
     """Returns a SavedModel that reads at most eight characters of a text."""
     path = tmp_path_factory.mktemp("limited") / "translator"
-    options = {"sentences": SOURCE, "target_prefix": True, "max_source_characters": 8}
+    options = {"parity_sentences": SOURCE, "accept_target_prefix": True, "max_source_characters": 8}
     export_saved_model(translator, path, *tokenizers, **options)
     return tf.saved_model.load(str(path))
 

@@ -17,7 +17,7 @@ from keras_attn._types import Tensor
 
 
 @accepts_numpy_numbers
-def decomposable_attention(
+def decomposable_attention_classifier(
     embedding: keras.layers.Layer,
     num_classes: int,
     *,
@@ -67,7 +67,8 @@ def decomposable_attention(
     Example:
 
     >>> import numpy as np
-    >>> model = decomposable_attention(keras.layers.Embedding(9, 4), num_classes=3, units=8)
+    >>> embedding = keras.layers.Embedding(9, 4)
+    >>> model = decomposable_attention_classifier(embedding, num_classes=3, units=8)
     >>> ids = [np.array([[1, 5, 6]]), np.array([[1, 7, 8, 5, 0]])]
     >>> tuple(model(ids).shape)
     (1, 3)

@@ -13,7 +13,7 @@ class Unfinished(enum.Enum):
 
 
 UNFINISHED: Final = Unfinished.UNFINISHED
-"""Replaces a `Translation` that is unfinished when the call ends early."""
+"""Replaces a `GenerationResult` that is unfinished when the call ends early."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -32,7 +32,8 @@ class Hypothesis:
             the search allowed no further token. None if padding and end token are the same token,
             so that this is unknown.
         alignments: float32 array `(target_length, source_length)`, the attention weights of each of
-            `pieces` over `Translation.source_pieces`, or None if the file returns no alignments.
+            `pieces` over `GenerationResult.source_pieces`, or None if the file returns no
+            alignments.
         token_log_probs: list of floats, natural log probability of each of `token_ids`, and of the
             end token if `ended`. None if the file does not return them.
     """
@@ -60,7 +61,7 @@ class Hypothesis:
 
 
 @dataclass(frozen=True, repr=False)
-class Translation(Hypothesis):
+class GenerationResult(Hypothesis):
     """The translation of one sentence: its best hypothesis, all hypotheses and the source.
 
     A sentence without tokens, and any sentence with `max_length=0`, has the empty translation: one
@@ -93,7 +94,7 @@ class Translation(Hypothesis):
 
         Args:
             hypotheses: list with at least one `Hypothesis`, best first.
-            source_pieces, truncated: see `Translation`.
+            source_pieces, truncated: see `GenerationResult`.
         """
         return cls(
             **vars(hypotheses[0]),

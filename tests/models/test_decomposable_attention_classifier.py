@@ -7,7 +7,7 @@ import pytest
 from keras_attn import (
     IntraSentenceAttention,
     SoftAlignment,
-    decomposable_attention,
+    decomposable_attention_classifier,
     record_attention_scores,
 )
 from keras_attn.testing import check_layer
@@ -31,7 +31,7 @@ MAX_DISTANCE = [None, 2]
 
 def make_model(max_distance=None):
     embedding = keras.layers.Embedding(10, 4)
-    return decomposable_attention(embedding, 3, units=5, max_distance=max_distance)
+    return decomposable_attention_classifier(embedding, 3, units=5, max_distance=max_distance)
 
 
 def random_model(max_distance=None):
@@ -219,7 +219,9 @@ def test_a_distance_that_is_none_is_refused():
 
 
 def test_dropout_is_for_training_only():
-    model = decomposable_attention(keras.layers.Embedding(10, 4), 3, units=5, dropout=0.5)
+    model = decomposable_attention_classifier(
+        keras.layers.Embedding(10, 4), 3, units=5, dropout=0.5
+    )
     randomize(model)
     inference = numpy(model(IDS))
     assert_close(numpy(model(IDS)), inference)

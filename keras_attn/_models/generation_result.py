@@ -42,11 +42,11 @@ class Hypothesis:
 
 
 @dataclass(frozen=True)
-class Generation(Hypothesis):
+class GenerationResult(Hypothesis):
     """A source's best hypothesis, and all its hypotheses.
 
     The fields that this class inherits from `Hypothesis` describe the best hypothesis.
-    `keras_attn_runtime.Translation` has the same fields as this class.
+    `keras_attn_runtime.GenerationResult` has the same fields as this class.
 
     Attributes:
         hypotheses: Tuple of `Hypothesis`, best first.

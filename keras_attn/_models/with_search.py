@@ -8,7 +8,7 @@ from keras_attn_checks.search_names import unknown_arguments_problem
 
 
 @accepts_numpy_numbers
-def replace_search(
+def with_search(
     model: GenerationModel, search_class: type[Search] | None = None, **settings: Any
 ) -> GenerationModel:
     """Returns a generation model with the same layers and a different search.
@@ -39,9 +39,9 @@ def replace_search(
     >>> from keras_attn import BeamDecoder, SamplingDecoder, rnn_seq2seq
     >>> encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
     >>> model = GenerationModel(encoder, BeamDecoder(decoder, beam_width=4, max_length=5))
-    >>> replace_search(model, beam_width=2).search.beam_width
+    >>> with_search(model, beam_width=2).search.beam_width
     2
-    >>> sampler = replace_search(model, SamplingDecoder, temperature=0.8)
+    >>> sampler = with_search(model, SamplingDecoder, temperature=0.8)
     >>> sampler.search.max_length, sampler.search.temperature
     (5, 0.8)
     """

@@ -11,8 +11,8 @@ from keras_attn._layer.layer import Layer
 from keras_attn._types import Tensor
 
 
-@keras.saving.register_keras_serializable(package="keras_attn")
-class PromptEncoder(Layer):
+@keras.saving.register_keras_serializable(package="keras_attn", name="PromptEncoder")
+class PromptInput(Layer):
     """Replaces an encoder: passes prompt ids to a causal language model.
 
     The layer has no weights. The language model processes the prompt once before the first search
@@ -43,7 +43,7 @@ class PromptEncoder(Layer):
     Example:
 
     >>> import numpy as np
-    >>> encoded = PromptEncoder()(np.array([[5, 6, 7], [8, 0, 0]]))
+    >>> encoded = PromptInput()(np.array([[5, 6, 7], [8, 0, 0]]))
     >>> np.array(encoded["encoder_mask"]).tolist()
     [[True, True, True], [True, False, False]]
     """

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 import keras
 import numpy as np
 
-from keras_attn.export._types import SampleInputs
+from keras_attn.export._types import ParityInputs
 from keras_attn_checks.message import Argument, Message
 
-SAMPLE_INPUTS = Argument("sample_inputs")
+PARITY_INPUTS = Argument("parity_inputs")
 """The argument in errors."""
 
 
 def arrays_in_order(
-    sample: SampleInputs, inputs: Mapping[str, keras.KerasTensor]
+    sample: ParityInputs, inputs: Mapping[str, keras.KerasTensor]
 ) -> list[np.ndarray]:
     """Returns the arrays of a sample in the order of `inputs`, converted to the input dtypes."""
     if isinstance(sample, dict):
@@ -34,7 +34,7 @@ def arrays_in_order(
             Message(
                 f"Expected {len(inputs)} arrays with the same number of rows, at least one. "
                 "Received: ",
-                SAMPLE_INPUTS,
+                PARITY_INPUTS,
                 f" with shapes {shapes}.",
             )
         )
@@ -47,7 +47,7 @@ def arrays_in_order(
                 Message(
                     f"Expected an array of shape {tuple(value.shape)} for the input {name!r}. "
                     "Received: ",
-                    SAMPLE_INPUTS,
+                    PARITY_INPUTS,
                     f" with shape {shape}."
                     + (" A list has one array for each input; use numpy.array." if is_list else ""),
                 )
@@ -57,7 +57,7 @@ def arrays_in_order(
                 Message(
                     f"Expected {value.shape[0]} rows, the batch size of the input {name!r}. "
                     "Received: ",
-                    SAMPLE_INPUTS,
+                    PARITY_INPUTS,
                     f" with {shape[0]} rows.",
                 )
             )
