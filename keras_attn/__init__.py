@@ -109,7 +109,6 @@ __all__ = [
     "EnsembleDecoder",
     "EnsembleEncoder",
     "FeedForward",
-    "FeedbackAttention",
     "GenerationModel",
     "GreedyDecoder",
     "IntraDecoderAttention",
