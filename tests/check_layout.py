@@ -2,6 +2,9 @@
 
     python tests/check_layout.py
 
+It counts lines: all, those of docstrings, and those of code (without docstrings, comments and blank
+lines).
+
 The rooms of a package are its folders and its loose modules. An arrow leads from a room to another
 that it imports, also inside of functions and for types only. `ORDERS` lists the rooms of packages
 in order: each may import those before it alone. The number of floors is the length of the longest
@@ -21,6 +24,7 @@ import collections
 import graphlib
 import re
 import sys
+import tokenize
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
@@ -50,6 +54,16 @@ ORDERS = {
 TENSORFLOW = ("_backend", "text", "training", "export")
 PRIVATE_NAMES = ROOT / "_backend" / "private_names.py"
 PRIVATE_MODULES = ("keras.src", "tensorflow.core", "tensorflow.python", "tf2onnx")
+NO_CODE = {
+    tokenize.COMMENT,
+    tokenize.DEDENT,
+    tokenize.ENCODING,
+    tokenize.ENDMARKER,
+    tokenize.INDENT,
+    tokenize.NEWLINE,
+    tokenize.NL,
+}
+"""Types of tokens that are no code."""
 NAMED_TUPLE = {"_asdict", "_fields", "_replace"}
 """Public names of named tuples."""
 
@@ -170,15 +184,39 @@ def floors_and_circles(arrows):
         return floors, circles
 
 
+def line_counts(paths):
+    """Numbers of all lines, of docstring lines, and of lines with code."""
+    lines = docstring_lines = code_lines = 0
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        lines += text.count("\n")
+        docstrings = set()
+        for node in ast.walk(ast.parse(text)):
+            body = getattr(node, "body", None)
+            first = body[0] if isinstance(body, list) and body else None
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+                docstrings.update(range(first.lineno, first.end_lineno + 1))
+        docstring_lines += len(docstrings)
+        with open(path, "rb") as file:
+            code = set()
+            for token in tokenize.tokenize(file.readline):
+                if token.type not in NO_CODE:
+                    code.update(range(token.start[0], token.end[0] + 1))
+        code_lines += len(code - docstrings)
+    return lines, docstring_lines, code_lines
+
+
 def check_rooms(package):
     """Prints the rooms of a package; yields a message for each arrow that should not be."""
     rooms = rooms_of(PACKAGES[package])
     arrows = arrows_between(package, rooms)
     floors, circles = floors_and_circles(arrows)
-    num_files = len(list(PACKAGES[package].rglob("*.py")))
+    paths = list(PACKAGES[package].rglob("*.py"))
+    lines, docstring_lines, code_lines = line_counts(paths)
     num_folders = sum((PACKAGES[package] / room).is_dir() for room in rooms)
     print(
-        f"{package}: {num_files} files, {len(rooms)} rooms ({num_folders} folders, "
+        f"{package}: {len(paths)} files, {lines} lines ({docstring_lines} of docstrings, "
+        f"{code_lines} of code), {len(rooms)} rooms ({num_folders} folders, "
         f"{len(rooms) - num_folders} modules), {len(arrows)} arrows, {floors} floors, "
         f"{len(circles)} circles"
     )
