@@ -99,7 +99,8 @@ def run_failures(
 
     Args:
         batch: int, number of rows.
-        source_length: int, number of tokens in the longest row, or `None` without token ids.
+        source_length: int, number of tokens in the longest row, or `None` if the inputs are
+            not token ids.
         engine: string, engine name. Default: "ONNX Runtime".
     """
     rows = f"{batch} rows"

@@ -49,7 +49,7 @@ def is_traced_for_litert() -> bool:
 
 @contextlib.contextmanager
 def grow_in_blocks() -> Iterator[None]:
-    """Context manager: growing buffers with `growing=None` grow by a block of columns at a time.
+    """Context in which buffers with `growing=None` are enlarged one block of columns at a time.
 
     This applies to TensorFlow, where such a buffer otherwise grows in each step. Only the current
     thread is affected.

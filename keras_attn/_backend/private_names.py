@@ -127,7 +127,7 @@ def copy_layers_in(model_class: Any, scope: Any) -> Any:
 def check_before_quantization(check: Callable[[keras.Model, Any, Any], None]) -> None:
     """Patches `keras.Model.quantize` so that it first calls `check(model, mode, filters)`.
 
-    Keras quantizes each layer without sublayers, and a layer with sublayers cannot prevent this.
+    Keras quantizes every leaf layer directly, and the layer that contains it cannot prevent this.
 
     Args:
         check: Function that raises an error for models that cannot be quantized.

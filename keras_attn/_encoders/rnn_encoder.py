@@ -224,7 +224,10 @@ class RNNEncoder(Layer):
 
     @property
     def masks_only_trailing_padding(self) -> bool:
-        """Bool, see `TransformerEncoder`. `False` if the embedding has an implicit mask."""
+        """Bool, whether only the padding at the end of a row is masked.
+
+        `False` if the embedding creates an implicit mask, which masks the padding id everywhere.
+        """
         return not getattr(self.embedding, "supports_masking", False)
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Any:

@@ -291,7 +291,7 @@ def check_label_smoothing(label_smoothing: object) -> None:
 
 
 def check_mean_loss(reduction: object, dtype: Any) -> None:
-    """Raises a `ValueError` unless a loss is averaged by itself, in float32."""
+    """Raises a `ValueError` for a reduction or dtype of a loss that computes a mean in float32."""
     if reduction != "sum_over_batch_size":
         raise ValueError(
             "Expected reduction='sum_over_batch_size', because the loss averages by itself. "

@@ -35,7 +35,7 @@ def wide_dtype(*values: Any) -> str:
 
 
 def finite_scores(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Replaces infinite scores by finite ones, and marks positions with any weight.
+    """Replaces infinite scores by finite ones, and marks positions that can get a weight.
 
     A score of minus infinity excludes a position, like a mask. A score of infinity exceeds all
     other scores. NaN remains NaN.
@@ -73,7 +73,7 @@ def _clipped(scores):
 
 
 def _has_weight(scores):
-    return ops.logical_not(scores < MASKED_SCORE / 2)  # also for NaN, which an error must show
+    return ops.logical_not(scores < MASKED_SCORE / 2)  # True for NaN, so that it reaches the result
 
 
 def masked_softmax(scores: Tensor, mask: Tensor, is_finite: bool = False) -> Tensor:

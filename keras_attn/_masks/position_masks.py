@@ -13,7 +13,7 @@ def padding_mask(token_ids: TensorLike, pad_token_id: int = 0) -> Tensor:
     """Marks the tokens that are not padding.
 
     An id is padding if it is negative, or if it and all later ids in its row equal `pad_token_id`.
-    The padding id is therefore an ordinary token before other tokens, and before `END_OF_ROW`.
+    The padding id counts as an ordinary token if another token or `END_OF_ROW` (-1) follows it.
 
     Args:
         token_ids: Int tensor of shape `(..., length)`, padded on the right.

@@ -69,10 +69,10 @@ class Search(Layer, SearchOptions):
         seeds: Int32 tensor of shape `(batch,)`, seeds of a stochastic search, such as
             `SamplingDecoder`. With the shape `(1,)`, all batch entries share one seed. Defaults to
             `None`.
-        mask: Boolean tensor of shape `(batch, source)`, or a dict of masks: the implicit Keras mask
-            of `encoder_outputs`. Keras passes this argument if `encoder_outputs` is the only input.
-        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, or a dict of masks: the
-            implicit Keras mask of `encoder_outputs`. Keras passes this argument.
+        mask: Do not pass it. Keras passes the implicit mask of `encoder_outputs` here if it is the
+            only tensor argument.
+        encoder_outputs_mask: Do not pass it. Keras passes the implicit mask of `encoder_outputs`
+            here if there are other tensor arguments.
 
     Returns:
         Dict of the hypotheses of each batch entry, best first:

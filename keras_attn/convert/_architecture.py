@@ -14,8 +14,8 @@ class Architecture:
     Args:
         model_type: String, `model_type` in `config.json`, a key in `MODEL_CLASSES`.
         settings: Dict from `config.json` keys to `Setting`s.
-        build: Function `(architecture, settings, copy)` that returns encoder and decoder before
-            their weights are created. Language models have `None` as encoder.
+        build: Function `(architecture, settings, copy)` that returns an unbuilt encoder and
+            decoder. Language models have `None` as encoder.
         copy_weights: Function `(architecture, settings, impossible_token_ids, layers, copy)` that
             maps encoder and decoder variables to checkpoint weights, in both directions. When
             weights are read, impossible ids get a large negative output bias.

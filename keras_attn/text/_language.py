@@ -26,8 +26,8 @@ class Language:
             to `()`.
         target_start: List of ids at the beginning of a translation into this language. The search
             receives them as the first `prefix_ids`. Defaults to `()`.
-        source_tag: List of ids inserted before a text to translate into this language. Defaults to
-            `()`.
+        source_tag: List of ids inserted before a source text that is to be translated into this
+            language. Defaults to `()`.
 
     Raises:
         ValueError: If an id is not an integer of at least 0.

@@ -235,7 +235,7 @@ class LengthBucketedBatches(EpochBatches):
         return {"source_ids": source_ids, "target_ids": target_ids}, labels
 
     def epoch(self, epoch: int) -> Iterator[Batch]:
-        """Yields the batches in one epoch, counted from 0."""
+        """Yields the batches of one epoch. The first epoch is 0."""
         _check_not_negative("epoch", epoch)
         return islice(self.stream(int(epoch) * self.steps_per_epoch), self.steps_per_epoch)
 

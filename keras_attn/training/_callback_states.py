@@ -114,7 +114,7 @@ def set_state(callback: Any, state: TensorDict) -> None:
 def append_to_csv_files(states: Sequence[tuple[Callback, TensorDict]]) -> Iterator[None]:
     """Context in which each `CSVLogger` opens its file without losing the saved rows.
 
-    Later rows are removed, because they are written again.
+    Rows written after the state was saved are removed. The resumed training writes them again.
 
     Args:
         states: List of tuples of a callback and its saved state.

@@ -1,4 +1,4 @@
-"""Batches of a `keras.utils.PyDataset`, whose epochs are repeated when a training resumes."""
+"""Batches of a `keras.utils.PyDataset`, whose `on_epoch_*` calls a resumed training repeats."""
 
 import contextlib
 import random
@@ -39,8 +39,8 @@ class DatasetBatches:
             different batch.
 
     Raises:
-        ValueError: If `steps_per_epoch` does not fit to the dataset, or if an endless dataset
-            overrides one of the two methods, because Keras reads it ahead of the calls.
+        ValueError: If `steps_per_epoch` does not match the dataset, or if an endless dataset
+            overrides one of the two methods: Keras prefetches its batches before these calls.
     """
 
     loader_seeds = 1
@@ -74,7 +74,7 @@ class DatasetBatches:
         self._saved = state
 
     def fingerprint(self) -> dict[str, object]:
-        """Describes the dataset by a JSON value. Its state contains a checksum."""
+        """Returns a description for JSON, without the data, whose checksum is in the state."""
         return {"steps_per_epoch": self.steps_per_epoch, "shuffle": self.shuffle}
 
     def check_repeatable(self) -> None:
@@ -83,7 +83,7 @@ class DatasetBatches:
         if self._checksum() != self._checksum():
             raise ValueError(
                 "Expected a PyDataset that returns equal batches for equal indices, because a "
-                f"training with a directory repeats them. Received: {kind}, whose batch 0 differs "
+                f"training that resumes reads them again. Received: {kind}, whose batch 0 differs "
                 "when it is read again. Derive random numbers from the index, such as "
                 "np.random.default_rng((seed, epoch, index)), and count the epochs in on_epoch_end."
             )
@@ -108,7 +108,7 @@ class DatasetBatches:
 
     def _restore(self, within_epoch: bool) -> None:
         saved, self._saved = self._saved, _NOTHING
-        # If the number of steps has changed, the training continues at the beginning of an epoch.
+        # At the beginning of an epoch, Keras itself calls on_epoch_begin ("B").
         calls = saved["calls"] if within_epoch else saved["calls"].rstrip("B")
         for call in calls:
             self.call(call)
@@ -122,14 +122,14 @@ class DatasetBatches:
         self._calls += name
 
     def batch(self, index: int) -> object:
-        """Returns a batch as `model.fit` trains it."""
+        """Returns a batch as `model.fit` trains on it, with sample weights from `class_weight`."""
         batch = self.dataset[index]
         batch = tuple(batch) if isinstance(batch, list) else batch
         if self._class_weight is not None and isinstance(batch, tuple):
             if len(batch) == 3:
                 raise ValueError(
-                    "Expected batches without sample weights with class_weight. Received: batches "
-                    "of 3 parts. Multiply the sample weights by the weights of the classes."
+                    "Expected batches without sample weights, because of class_weight. Received: "
+                    "batches of 3 parts. Multiply the sample weights by the weights of the classes."
                 )
             if len(batch) == 2:
                 labels = keras.ops.convert_to_numpy(batch[1])
@@ -207,7 +207,7 @@ class _Reader(keras.utils.PyDataset):
                 self._batches.call("E")
         else:
             if self._offset and self.num_batches is not None:
-                draw_loader_seeds(1)  # as after a whole epoch, see StreamAdapter
+                draw_loader_seeds(1)  # Keras draws it only after a whole epoch
             self._batches.call("E")
             if self.num_batches is not None:
                 self._start_epoch((self._epoch + 1) * self._batches.steps_per_epoch)
@@ -228,10 +228,10 @@ def _checked_steps(dataset: keras.utils.PyDataset, steps_per_epoch: int | None) 
         hooks = [name for name in ("on_epoch_begin", "on_epoch_end") if _overrides(dataset, name)]
         if steps_per_epoch is None or hooks:
             raise ValueError(
-                "Expected a PyDataset with num_batches, or steps_per_epoch and a dataset without "
-                f"on_epoch_begin and on_epoch_end. Received: {type(dataset).__name__} with "
-                f"num_batches=None, steps_per_epoch={steps_per_epoch}, methods {hooks}. Return the "
-                "number of batches in num_batches."
+                "Expected steps_per_epoch and a PyDataset without on_epoch_begin and on_epoch_end "
+                f"if num_batches is None. Received: {type(dataset).__name__} with "
+                f"steps_per_epoch={steps_per_epoch} and the methods {hooks}. Or let num_batches "
+                "return the number of batches."
             )
     elif not num_batches:
         raise ValueError(

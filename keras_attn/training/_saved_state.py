@@ -25,7 +25,7 @@ class EpochBeginState(TypedDict):
 
 
 class SavedFacts(TypedDict):
-    """Metadata of a saved state. Earlier versions did not save the keys that are not required."""
+    """Metadata of a saved state. States from earlier versions may lack `NotRequired` keys."""
 
     step: int  # since the beginning of the training
     steps_per_epoch: int

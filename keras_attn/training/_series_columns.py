@@ -57,7 +57,7 @@ class SeriesColumns:
 
     @classmethod
     def from_entries(cls, entries: Mapping[str, Any]) -> "SeriesColumns":
-        """Returns the columns with the given values; ignores unknown names."""
+        """Creates a `SeriesColumns` from a dict that `entries` returned. Ignores unknown keys."""
         names = [field.name for field in dataclasses.fields(cls)]
         return cls(**{name: entries[name] for name in names if name in entries})
 

@@ -38,8 +38,8 @@ def write_alignment_html(
         title: String, page heading. Defaults to `"Attention"`.
 
     Raises:
-        ValueError: If there is no example, a key is missing, or weights are masked or do not match
-            their tokens.
+        ValueError: If there is no example, a key is missing, weights are a NumPy masked array, or
+            the shape of the weights does not match the tokens.
 
     Example:
 

@@ -85,7 +85,7 @@ def steps_between(first: Time, second: Time, step: TimeStep) -> int | None:
 
     Args:
         first: the earlier time.
-        second: the later time, with the same kind.
+        second: the later time, of the same type.
         step: the step between times.
     """
     if isinstance(first, int) or isinstance(second, int):

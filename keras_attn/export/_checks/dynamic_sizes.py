@@ -123,12 +123,12 @@ def batches_of_other_sizes(
 def resized(arrays: Sequence[np.ndarray], sizes: Mapping[Axis, int]) -> list[np.ndarray]:
     """Resizes some axes of arrays.
 
-    Entries are repeated or removed in their order, so padding remains at the end of an axis, and
-    the result has no values that the sample does not have.
+    An axis grows by repeating entries in place (a, a, b, b) and shrinks by dropping entries evenly,
+    so padding stays at its end, and all values occur in `arrays`.
 
     Args:
         arrays: List of arrays.
-        sizes: Dict from pairs (number of an array, axis) to sizes.
+        sizes: Dict from pairs (index in `arrays`, axis) to sizes.
 
     Returns:
         List of arrays.

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 def reshape_to_zero(model: "onnx.ModelProto") -> None:
     """Allows Reshape to create dimensions of size 0, as in TensorFlow.
 
-    In ONNX, a 0 in the requested shape means the size of the input, unless the attribute
-    `allowzero` of the node is set. tf2onnx does not set the attribute, so an empty batch, or a
+    In ONNX, a 0 in the requested shape copies the input's size, unless the attribute `allowzero` of
+    the node is set. tf2onnx does not set the attribute, so an empty batch, or a
     key-value cache without entries, would get a wrong shape. This pass sets the attribute. It does
     not change nodes whose shape is a constant with a 0: tf2onnx itself wrote this 0, to copy the
     size of the input.

@@ -120,7 +120,7 @@ class SearchFunction:
         fold_time(self.encoder, self.search)
         if self.search.length_penalty < 0:
             raise ValueError(
-                "Expected a search whose length penalty is not negative, as in the runtime. "
+                "Expected length_penalty >= 0, because the runtime rejects negative values. "
                 f"Received: length_penalty={self.search.length_penalty}"
             )
         self.weights = list(
@@ -163,7 +163,7 @@ class SearchFunction:
         return {name: results[name] for name in OUTPUTS if name in results}
 
     def encode(self, *values: "tf.Tensor | np.ndarray") -> TensorDict:
-        """Runs the encoder on a tensor for each of `inputs`; returns arguments of the search."""
+        """Runs the encoder on one tensor per entry of `inputs`; returns the search's arguments."""
         is_single = len(self.inputs) == 1
         inputs = values[0] if is_single else dict(zip(self.inputs, values, strict=True))
         return call_encoder(self.encoder, inputs, training=False)
@@ -183,7 +183,7 @@ class SearchFunction:
         return {**encoded, "encoder_mask": mask}
 
     def traceable(self) -> Self:
-        """Returns the same function with layers that can be converted to ONNX but not run."""
+        """Returns a copy whose layers can be traced for ONNX, but not run."""
         function = copy.copy(self)
         function.encoder, function.search = traceable_copy(self.encoder, self.search)
         return function
