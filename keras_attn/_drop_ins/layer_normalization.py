@@ -6,7 +6,7 @@ from keras import ops
 
 from keras_attn._backend.custom_gradient import custom_gradient
 from keras_attn._backend.float64 import mean
-from keras_attn._backend.row_sum import sum_over_rows
+from keras_attn._backend.sum_over_rows import sum_over_rows
 from keras_attn._types import Tensor
 
 

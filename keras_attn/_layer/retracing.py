@@ -5,8 +5,8 @@ values that a layer reads while it is traced, such as `layer.lora_rank`, `decode
 or `search.beam_width`, become constants in this function. If such a value or a weight in the layer
 is replaced later, the function still computes the old result.
 
-Keras itself asks for `compile` after a change. This is not enough here: the changed layer can be
-part of several models, and inference models are not compiled. Therefore this module wraps
+Keras expects users to call `compile` after a change. This is not enough here: the changed layer can
+be part of several models, and inference models are not compiled. Therefore this module wraps
 `keras.Model.make_train_function`, `make_test_function` and `make_predict_function` when the package
 is imported. Each call compares the settings of all layers with the settings at the time when the
 function was created, and creates a new function if they differ. Models without layers from this

@@ -46,15 +46,15 @@ class AttentionRNN(Layer):
         initial_state: The inner cell's initial state, with the same structure as from its
             `get_initial_state` method. Defaults to zeros.
         mask: Boolean tensor of shape `(batch, target)`. Steps whose mask is `False` do not change
-            the state. Keras and its wrappers pass the implicit mask of `inputs`. Defaults to
-            `None`.
+            the state. Keras wrappers pass the implicit mask of `inputs` here. It is combined with
+            `inputs_mask`. Defaults to `None`.
         return_attention_scores: Bool, whether to also return the attention weights. Defaults to
             `False`.
         query_features: Tensor of shape `(batch, features)`. Required if the cell was created with a
-            `query` that contains `"features"`. Defaults to `None`.
+            `query_from` that contains `"features"`. Defaults to `None`.
         training: Bool, whether dropout is active. Defaults to `False`.
-        inputs_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`. Keras
-            passes this argument. It is combined with `mask`.
+        inputs_mask: Boolean tensor of shape `(batch, target)`, the implicit mask of `inputs`, which
+            Keras passes here if the layer is called directly.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)` or a dict of masks, the
             implicit mask of `encoder_outputs`. Keras passes this argument.
 

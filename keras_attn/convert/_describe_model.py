@@ -19,7 +19,7 @@ MAX_POSITIONS = 512
 
 
 def possible_configs(model: Any) -> list[dict[str, Any]]:
-    """Returns a `config.json` for each architecture that may equal a model.
+    """Returns one `config.json` for each architecture that could describe the model.
 
     Args:
         model: `GenerationModel`.

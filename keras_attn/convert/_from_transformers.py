@@ -233,7 +233,7 @@ def _generator(checkpoint, ignore_settings, replaced, parse_special_tokens):
 
 
 def _follow_tokenizer(encoder, around):
-    """Sets the tokens around a source. Returns the start token of language model prompts."""
+    """Sets the encoder's start and end tokens, or returns the start token of prompts."""
     start, end = around
     if encoder is not None:
         encoder.start_token_id, encoder.end_token_id = around

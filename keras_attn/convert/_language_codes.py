@@ -56,8 +56,8 @@ def fairseq_ids(
 ) -> dict[str, int]:
     """Returns the vocabulary for mBART, mBART-50 and NLLB.
 
-    If the files contain ids for all codes, these are used. New languages can have ids after
-    `<mask>`. Otherwise the codes are numbered in order.
+    If the files contain ids for all codes, these are used, including ids after `<mask>` of
+    languages that were added later. If a code lacks an id, all codes are numbered in order.
 
     Args:
         model: Bytes, `sentencepiece.bpe.model`.

@@ -100,7 +100,7 @@ def read_description(text: str, file: str) -> ModelDescription:
 
     The file must define `model` as a catalog model, as an `opennmt.models.Transformer` call, or as
     a subclass of `opennmt.models.Transformer`. The arguments in this call, or of `super().__init__`
-    in the subclass, must be literal values or names.
+    in the subclass, must be literals, or names of constants in the file.
 
     Args:
         text: String, file content.

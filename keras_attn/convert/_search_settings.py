@@ -153,7 +153,7 @@ def _forced_ids(settings, end, reads_prompts):
 
 
 def with_languages(search: SearchSettings, languages: Mapping[str, Any]) -> SearchSettings:
-    """Returns a search without a forced language code, if the caller selects the language.
+    """Removes a forced language code from a search if the tokenizer has `languages`.
 
     transformers forces the target language's code as the first token, and `generation_config.json`
     can name one language. In keras_attn, the caller selects the language in each call, and its code

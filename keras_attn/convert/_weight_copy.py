@@ -13,7 +13,7 @@ _SHOWN = 8
 
 
 class WeightSource(Protocol):
-    """Checkpoint weights by name, such as `WeightFiles`."""
+    """Interface for reading checkpoint weights by name. `WeightFiles` implements it."""
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]: ...

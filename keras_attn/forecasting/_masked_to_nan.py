@@ -14,7 +14,7 @@ def masked_to_nan(values: TensorLike, dtype: str) -> np.ndarray:
         values: Array-like. Masked arrays may also be list elements.
         dtype: String, the result's float dtype.
     """
-    with np.errstate(over="ignore"):  # infinite in the result
+    with np.errstate(over="ignore"):  # values too large for the dtype become infinite
         return np.asarray(_filled(values, dtype), dtype)
 
 

@@ -191,8 +191,8 @@ class PathSampler(Layer):
     def _uniforms(self, seeds, batch):
         """Returns random numbers of shape `(H, B * N, D, 2)`.
 
-        They are computed before the loop, because ONNX Runtime lacks GPU kernels for bitwise
-        operators.
+        ONNX Runtime computes the bitwise operators that they need only on the CPU. Therefore they
+        are computed once before the loop, and not in each step.
         """
         if seeds is None:
             seeds = keras.random.randint(

@@ -23,8 +23,8 @@ class EncodedSentences:
     Sentence `i` is `ids[offsets[i]:offsets[i + 1]]`, without start, end and padding ids. `load`
     memory-maps both arrays, so the corpus may be larger than main memory.
 
-    A sentence may contain neither the padding id nor the end id: a model would ignore or end the
-    sentence there.
+    A sentence may contain neither the padding id, which a model would ignore, nor the end id, which
+    would end the sentence.
 
     Args:
         ids: Int32 array with shape `(num_tokens,)`, ids of at least 0.
@@ -34,8 +34,8 @@ class EncodedSentences:
             `SentencePieceTokenizer.train` uses.
 
     Raises:
-        ValueError: If `offsets` do not range from 0 to the number of ids or decrease, or if an id
-            is negative, the padding id or the end id.
+        ValueError: If `offsets` decrease, or do not start at 0 and end at the number of ids; or if
+            an id is negative, the padding id or the end id.
 
     Example:
 

@@ -50,22 +50,28 @@ from keras_attn.training._untracked_state import (
 class TrainingCheckpoint(LockedCallback):
     """Saves the complete training state, so that the training can resume after a crash.
 
-    The state consists of all variables of the model (including dropout seeds), the optimizer and,
-    within an epoch, the metrics; the number of steps, the logs of the finished epochs, the states
-    of `callbacks`, the global random generators of Python, NumPy, Keras and PyTorch, and a
-    fingerprint of model, optimizer, loss and data (see `keras_attn.training.fit`). The callback
-    saves the state every `save_steps` steps and at the end of each epoch after validation. It does
-    not save NaN or infinite variables. The file is replaced atomically, and the previous file is
-    kept. If several workers train the model, the chief worker writes the files, and all workers
-    read them in `restore`. With `EarlyStopping(restore_best_weights=True)`, the file also contains
-    the best weights.
+    The state contains:
+
+    - all variables of the model (including dropout seeds) and the optimizer, and within an epoch
+      those of the metrics
+    - the number of steps and the logs of the finished epochs
+    - the states of `callbacks`
+    - the global random generators of Python, NumPy, Keras and PyTorch
+    - a fingerprint of model, optimizer, loss and data (see `keras_attn.training.fit`)
+
+    The callback saves the state every `save_steps` steps and at the end of each epoch after
+    validation. It does not save NaN or infinite variables. The file is replaced atomically, and the
+    previous file is kept. If several workers train the model, the chief worker writes the files,
+    and all workers read them in `restore`. With `EarlyStopping(restore_best_weights=True)`, the
+    file also contains the best weights.
 
     `keras_attn.training.fit` adds this callback. In `model.fit`, it must be the last callback in
     the list, so that it saves the changes of all other callbacks. During training, the callback
     locks the directory, so no other training can write to it.
 
-    `fit` restores callback states after the callbacks begin. In `model.fit`, `restore` is called
-    before, and some Keras callbacks, such as `EarlyStopping`, begin with an empty state again.
+    `fit` restores the states of callbacks after their `on_train_begin`. With `model.fit`, you call
+    `restore` earlier, and `on_train_begin` of some Keras callbacks, such as `EarlyStopping`, clears
+    the restored state.
 
     Args:
         directory: Path of the directory for `training.npz` and `training-previous.npz`.
@@ -90,7 +96,8 @@ class TrainingCheckpoint(LockedCallback):
             `get_state()` and `set_state(state)`.
         restored: The restored state until the next epoch begins, otherwise `None`.
         epoch_begin: The result of `epoch_begin_state`, or `None`.
-        first_batch: Int, number of the first batch in the next epoch. Defaults to 0.
+        first_batch: Int, index of the batch at which the next epoch starts. Above 0 only if the
+            training resumes within an epoch. Defaults to 0.
 
     Raises:
         ValueError: If an int is not positive, `on_mismatch` is invalid or an epoch does not contain

@@ -16,7 +16,7 @@ from keras_attn import (
     transformer_seq2seq,
 )
 from keras_attn.export import export_onnx
-from keras_attn.export._formats.file_format import describe
+from keras_attn.export._formats.file_metadata import describe
 from keras_attn.export._passes.graph import nested_graphs
 from keras_attn.export._trace.search_function import SearchFunction
 from tests.export.small_graphs import loop_bodies, operators, optimized_operators

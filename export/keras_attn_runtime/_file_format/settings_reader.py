@@ -42,7 +42,7 @@ class SettingsReader:
         return SettingsReader(f"{self.place}{name}.", self.get(name, dict))
 
     def parts(self, name: str) -> "list[SettingsReader]":
-        """Returns a `SettingsReader` for each object in a list, by default no objects."""
+        """Returns a `SettingsReader` for each object in a list. A missing list is empty."""
         values: list[Any] = self.get(name, list, [])
         if not all(is_object(value) for value in values):
             self.refuse(name, "that is a list of objects")

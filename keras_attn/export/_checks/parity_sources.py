@@ -94,7 +94,7 @@ class IdSources:
     Args:
         ids: List of lists of ids, as the encoder reads them.
         pad_token_id: Int, id of padding. Defaults to `0`.
-        num_given: Int, number of sources that the caller of the export chose. They are the first.
+        num_given: Int, number of sources at the start of `ids` that the user passed to the export.
             Defaults to `0`.
     """
 

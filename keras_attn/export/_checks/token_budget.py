@@ -73,5 +73,5 @@ class TokenBudget:
 
 
 def usual_length(source_length: int) -> int:
-    """Returns the length of the longest usual hypothesis of a source."""
+    """Returns the number of tokens that most hypotheses for a source do not exceed."""
     return USUAL_FACTOR * source_length + USUAL_MARGIN

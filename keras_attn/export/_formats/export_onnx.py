@@ -6,7 +6,7 @@ from keras_attn.export._checks.check_finite import check_finite
 from keras_attn.export._checks.cuda_report import CudaReport
 from keras_attn.export._checks.parity_report import ParityReport
 from keras_attn.export._checks.search_comparison import SearchComparison
-from keras_attn.export._formats.file_format import describe, describe_card
+from keras_attn.export._formats.file_metadata import describe, describe_card
 from keras_attn.export._formats.onnx_file import new_onnx_file
 from keras_attn.export._options import OnnxArguments
 from keras_attn.export._passes.clean import clean

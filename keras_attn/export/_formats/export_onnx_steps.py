@@ -9,7 +9,7 @@ from keras_attn.export._checks.parity_report import ParityReport
 from keras_attn.export._checks.search_comparison import SearchComparison
 from keras_attn.export._checks.stepped_runner import stepped_runner
 from keras_attn.export._formats.external_data import require_one_file
-from keras_attn.export._formats.file_format import describe, describe_card
+from keras_attn.export._formats.file_metadata import describe, describe_card
 from keras_attn.export._formats.onnx_file import write_model
 from keras_attn.export._options import OnnxStepsArguments
 from keras_attn.export._passes.clean import clean
@@ -50,12 +50,13 @@ def export_onnx_steps(
                       token_log_probs
 
     All other inputs and outputs are described in `export_onnx`. The host runs `start.onnx`. While
-    not all elements of the state tensor `done` are true, it runs `step.onnx`. A state tensor `name`
-    that changes in a step is an output `next/name`; the host passes it as the input `name` of the
-    next step. The output `partial`, int32 of shape `(batch, steps)`, is the best hypothesis so far.
-    At the end, the host runs `finish.onnx`, whose outputs are those of `export_onnx`. Each file
-    declares as inputs only the state tensors that it reads. Sentences that have ended remain in the
-    batch. A model with mixed precision is exported in float32, the precision of its weights.
+    not all elements of the state tensor `done` are true, it runs `step.onnx`. If a step changes the
+    state tensor `name`, it returns the new value as `next/name`, and the host passes this value as
+    `name` to the next step. The output `partial`, int32 of shape `(batch, steps)`, is the best
+    hypothesis so far. At the end, the host runs `finish.onnx`, whose outputs are those of
+    `export_onnx`. Each file declares as inputs only the state tensors that it reads. Sentences that
+    have ended remain in the batch. A model with mixed precision is exported in float32, the
+    precision of its weights.
 
     Args:
         model: `GenerationModel`.

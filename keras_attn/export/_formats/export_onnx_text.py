@@ -21,7 +21,7 @@ from keras_attn.export._checks.search_comparison import SearchComparison
 from keras_attn.export._export_error import ExportError
 from keras_attn.export._formats.export_onnx import export_onnx
 from keras_attn.export._formats.external_data import require_one_file
-from keras_attn.export._formats.file_format import check_text_tokenizers, describe_card
+from keras_attn.export._formats.file_metadata import check_text_tokenizers, describe_card
 from keras_attn.export._options import OnnxTextArguments
 from keras_attn.export._require import require
 from keras_attn.export._trace import source_characters

@@ -16,7 +16,7 @@ from keras_attn.export._checks.parity_report import ParityReport
 from keras_attn.export._checks.parity_sources import pad
 from keras_attn.export._checks.search_comparison import SearchComparison
 from keras_attn.export._export_error import ExportError
-from keras_attn.export._formats.file_format import check_text_tokenizers, describe, describe_card
+from keras_attn.export._formats.file_metadata import check_text_tokenizers, describe, describe_card
 from keras_attn.export._options import SavedModelArguments
 from keras_attn.export._require import require, require_utf8
 from keras_attn.export._trace import source_characters

@@ -3,7 +3,7 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from keras_attn.export._formats.file_format import describe_series
+from keras_attn.export._formats.file_metadata import describe_series
 from keras_attn.export._types import Arrays, Dimensions
 from keras_attn.forecasting._autoregressive_forecaster import AutoregressiveForecaster
 from keras_attn.forecasting._path_sampler import PathSampler

@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from keras_attn.export._formats.file_format import PREFIX
+from keras_attn.export._formats.file_metadata import PREFIX
 
 METADATA, CARD = "keras_attn.json", "card.json"
 """Names of files in the archive."""

@@ -10,7 +10,7 @@ from keras_attn.export._checks.check_finite import check_finite
 from keras_attn.export._checks.litert_runner import run_in_batches
 from keras_attn.export._checks.parity_report import ParityReport
 from keras_attn.export._checks.search_comparison import SearchComparison
-from keras_attn.export._formats.file_format import describe, describe_card
+from keras_attn.export._formats.file_metadata import describe, describe_card
 from keras_attn.export._formats.litert_file import refuse_other_file, write_litert_file
 from keras_attn.export._require import require, require_utf8
 from keras_attn.export._trace.litert_conversion import (

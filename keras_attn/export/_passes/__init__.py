@@ -9,17 +9,17 @@ from keras_attn.export._passes.half_precision import half_precision
 from keras_attn.export._passes.hoist_invariants import hoist_invariants
 from keras_attn.export._passes.int4_weights import int4_weights
 from keras_attn.export._passes.int8_weights import int8_weights, int8_weights_of_rows
-from keras_attn.export._passes.integer_top_k import integer_top_k
 from keras_attn.export._passes.lower_constants import lower_constants
 from keras_attn.export._passes.make_names_unique import make_names_unique
-from keras_attn.export._passes.matmul_of_any_rank import matmul_of_any_rank
 from keras_attn.export._passes.name_dimensions import name_dimensions
 from keras_attn.export._passes.nonnegative_axes import nonnegative_axes
 from keras_attn.export._passes.plain_gather import plain_gather
 from keras_attn.export._passes.plain_indices import plain_indices
 from keras_attn.export._passes.remove_identities import remove_identities
+from keras_attn.export._passes.remove_tensordot_reshapes import remove_tensordot_reshapes
+from keras_attn.export._passes.remove_top_k_casts import remove_top_k_casts
 from keras_attn.export._passes.remove_unused import remove_unused
-from keras_attn.export._passes.reshape_to_zero import reshape_to_zero
+from keras_attn.export._passes.set_allowzero import set_allowzero
 from keras_attn.export._passes.share_initializers import share_initializers
 from keras_attn.export._passes.slice_empty_gathers import slice_empty_gathers
 from keras_attn.export._passes.top_k_of_no_rows import top_k_of_no_rows
@@ -27,14 +27,14 @@ from keras_attn.export._passes.top_k_of_no_rows import top_k_of_no_rows
 PASSES = (
     make_names_unique,
     share_initializers,
-    reshape_to_zero,
+    set_allowzero,
     hoist_invariants,
     remove_identities,
     plain_gather,
-    matmul_of_any_rank,
+    remove_tensordot_reshapes,
     constant_reshapes,
     gather_integers,
-    integer_top_k,
+    remove_top_k_casts,
     plain_indices,
     slice_empty_gathers,
     fuse_normalization,
@@ -60,17 +60,17 @@ __all__ = [
     "int4_weights",
     "int8_weights",
     "int8_weights_of_rows",
-    "integer_top_k",
     "lower_constants",
     "make_names_unique",
-    "matmul_of_any_rank",
     "name_dimensions",
     "nonnegative_axes",
     "plain_gather",
     "plain_indices",
     "remove_identities",
+    "remove_tensordot_reshapes",
+    "remove_top_k_casts",
     "remove_unused",
-    "reshape_to_zero",
+    "set_allowzero",
     "share_initializers",
     "slice_empty_gathers",
     "top_k_of_no_rows",

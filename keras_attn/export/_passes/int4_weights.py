@@ -34,8 +34,8 @@ def int4_weights(model: "onnx.ModelProto") -> None:
     product into one operator, which reads the 4-bit weights and rounds the inputs to 8 bits in
     blocks of the same size. ONNX Runtime does so only if no other product reads the weights and the
     weights are in the same graph as the product. Therefore weights that several products read are
-    stored once for each product, for instance if a language model reads its prompt before the loop
-    of the search.
+    stored once for each product. For example, a language model that reads its prompt before the
+    search loop stores its weights twice.
 
     See `keras_attn.export._passes.weight_products` for the products that remain in float32. The
     pass expects unique names and all constants in the main graph.

@@ -18,7 +18,7 @@ from keras_attn import (
     with_search,
 )
 from keras_attn.export import ExportError, export_litert
-from keras_attn.export._formats.file_format import describe
+from keras_attn.export._formats.file_metadata import describe
 from keras_attn.export._trace import litert_conversion
 from keras_attn.export._trace.litert_conversion import convert_to_litert
 from keras_attn.export._trace.search_function import SearchFunction

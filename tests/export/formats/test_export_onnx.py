@@ -21,7 +21,7 @@ from keras_attn import (
 )
 from keras_attn.export import ExportError, export_onnx
 from keras_attn.export._checks.parity_sentences import parity_prefixes, parity_sentences
-from keras_attn.export._formats.file_format import describe
+from keras_attn.export._formats.file_metadata import describe
 from keras_attn.export._passes.graph import defined_names, nested_graphs, subgraphs
 from keras_attn.export._trace.search_function import SearchFunction
 from tests.backend import precision

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.export._passes import constant_reshapes, matmul_of_any_rank, remove_unused
+from keras_attn.export._passes import constant_reshapes, remove_tensordot_reshapes, remove_unused
 from keras_attn.export._passes.symbolic_shapes import SymbolicShapes
 from tests.export.small_graphs import BOOL, INT64, constant, model, node, operators, run, value
 
@@ -120,7 +120,7 @@ def test_a_name_of_the_model_is_not_taken_for_a_shape():
 def test_a_product_by_way_of_a_matrix_becomes_one_product():
     made = tensordot()
     before = run(made, x=X)[0]
-    matmul_of_any_rank(made)
+    remove_tensordot_reshapes(made)
     remove_unused(made)
     assert operators(made.graph) == ["MatMul"]
     np.testing.assert_allclose(run(made, x=X)[0], before)
@@ -142,7 +142,7 @@ def test_a_product_that_is_reshaped_to_something_else_stays():
             constant("weights", WEIGHTS),
         ],
     )
-    matmul_of_any_rank(made)
+    remove_tensordot_reshapes(made)
     assert operators(made.graph) == ["Reshape", "MatMul", "Reshape"]
 
 

@@ -4,10 +4,10 @@ Each conversion is a function `(graph, node, name, args)` that replaces a node o
 See the argument `custom_op_handlers` of tf2onnx.
 """
 
-from keras_attn.export._trace.operators import functions, integers, ordering, selection
+from keras_attn.export._trace.operators import integers, math_functions, ordering, selection
 
 HANDLERS = {
-    **functions.HANDLERS,
+    **math_functions.HANDLERS,
     **integers.HANDLERS,
     **ordering.HANDLERS,
     **selection.HANDLERS,

@@ -9,7 +9,7 @@ from keras_attn_runtime._file_format.file_checksum import verify_file_checksum
 
 from keras_attn import BeamDecoder
 from keras_attn.export import ParityReport
-from keras_attn.export._formats.file_format import describe, describe_card
+from keras_attn.export._formats.file_metadata import describe, describe_card
 from keras_attn.export._formats.onnx_file import add_metadata, write_model
 from keras_attn.export._trace.search_function import SearchFunction
 from keras_attn.training import ModelCard

@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-def reshape_to_zero(model: "onnx.ModelProto") -> None:
+def set_allowzero(model: "onnx.ModelProto") -> None:
     """Allows Reshape to create dimensions of size 0, as in TensorFlow.
 
     In ONNX, a 0 in the requested shape copies the input's size, unless the attribute `allowzero` of

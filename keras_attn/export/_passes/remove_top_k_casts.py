@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-def integer_top_k(model: "onnx.ModelProto") -> None:
+def remove_top_k_casts(model: "onnx.ModelProto") -> None:
     """Removes the conversion of integers to floats before `TopK`.
 
     tf2onnx converts integers to floats before `TopK`, and the results back to integers. But floats

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     import onnx
 
 
-def matmul_of_any_rank(model: "onnx.ModelProto") -> None:
+def remove_tensordot_reshapes(model: "onnx.ModelProto") -> None:
     """Removes the Reshape nodes before and after the product of a tensor and a matrix.
 
     `tensordot` of TensorFlow reshapes the tensor to a matrix, multiplies, and reshapes the result:

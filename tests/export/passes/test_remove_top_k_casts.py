@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from keras_attn.export._passes import integer_top_k
+from keras_attn.export._passes import remove_top_k_casts
 from tests.export.small_graphs import FLOAT, INT64, constant, model, node, operators, run, value
 
 INT32 = 6
@@ -34,7 +34,7 @@ def top_k_input(made):
 def test_integers_are_sorted_by_one_operator():
     made = ascending()
     before = run(made, numbers=NUMBERS)
-    integer_top_k(made)
+    remove_top_k_casts(made)
     assert top_k_input(made) == "numbers"
     for received, expected in zip(run(made, numbers=NUMBERS), before, strict=True):
         np.testing.assert_array_equal(received, expected)
@@ -54,7 +54,7 @@ def test_the_three_largest_are_those_of_the_integers_themselves():
         [value("largest", INT64, ["rows", 3]), value("places", INT64, ["rows", 3])],
         [constant("three", [3])],
     )
-    integer_top_k(made)
+    remove_top_k_casts(made)
     large = NUMBERS + 2**40
     largest, places = run(made, numbers=large)
     np.testing.assert_array_equal(largest, -np.sort(-large)[:, :3])
@@ -63,7 +63,7 @@ def test_the_three_largest_are_those_of_the_integers_themselves():
 
 def test_what_was_descending_behind_the_negation_stays_so():
     made = ascending(largest=0)
-    integer_top_k(made)
+    remove_top_k_casts(made)
     received, _ = run(made, numbers=NUMBERS)
     np.testing.assert_array_equal(received, -np.sort(-NUMBERS)[:, :3])
 
@@ -71,7 +71,7 @@ def test_what_was_descending_behind_the_negation_stays_so():
 def test_every_conversion_of_what_was_sorted_gets_it():
     extra = [node("Cast", "smallest", "shorter", to=INT32)]
     made = ascending(extra=extra, outputs=[value("shorter", INT32, ["rows", 3])])
-    integer_top_k(made)
+    remove_top_k_casts(made)
     *_, shorter = run(made, numbers=NUMBERS)
     np.testing.assert_array_equal(shorter, np.sort(NUMBERS)[:, :3])
     assert top_k_input(made) == "numbers"
@@ -89,5 +89,5 @@ def test_what_would_become_something_else_stays(other):
         "fractions": lambda: ascending(FLOAT),
     }[other]()
     before = operators(made.graph)
-    integer_top_k(made)
+    remove_top_k_casts(made)
     assert operators(made.graph) == before and top_k_input(made) == "below"
