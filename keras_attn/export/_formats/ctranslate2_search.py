@@ -1,5 +1,6 @@
 """Arguments of CTranslate2's `translate_batch` for a search of this library."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,19 @@ from keras_attn._search.greedy_decoder import GreedyDecoder
 from keras_attn._search.sampling_decoder import SamplingDecoder
 from keras_attn._search.search import Search
 from keras_attn.export._export_error import ExportError
+
+KNOWN = {
+    *("max_length", "min_length", "suppressed_token_ids"),
+    *("no_repeat_ngram_size", "repetition_penalty"),
+    *("beam_width", "num_hypotheses", "patience", "stop", "length_penalty", "length_penalty_form"),
+    *("temperature", "top_k", "top_p"),
+    *("start_token_id", "end_token_id", "pad_token_id"),  # are in the model
+    *("return_alignments", "return_token_log_probs", "seed"),  # do not change the search
+    "diversity_strength",  # needs num_groups
+}
+"""Settings that `translate_arguments` translates, or that need no argument."""
+NEUTRAL = {"relative_max_length": None, "forced_prefix_ids": []}
+"""Values without effect, if they are not the default of the setting."""
 
 
 def translate_arguments(search: Search, tokens: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -38,14 +52,6 @@ def translate_arguments(search: Search, tokens: Sequence[str]) -> tuple[dict[str
     if search.suppressed_token_ids:
         sequences = [[tokens[id_]] for id_ in search.suppressed_token_ids]
         arguments["suppress_sequences"] = sequences
-    neutral: dict[str, object] = {
-        "forced_prefix_ids": [],
-        "force_end_token": False,
-        "score_prefix": True,
-        "relative_max_length": None,
-        "num_groups": 1,
-        "coverage_penalty": 0.0,
-    }
     if isinstance(search, BeamDecoder):
         arguments |= _beams(config)
         if search.stop != "collected":
@@ -64,8 +70,9 @@ def translate_arguments(search: Search, tokens: Sequence[str]) -> tuple[dict[str
         }
     else:
         arguments["beam_size"] = 1
-    for name, value in neutral.items():
-        if config.get(name, value) != value:
+    for field in dataclasses.fields(search):
+        name = field.name
+        if name not in KNOWN and config[name] != NEUTRAL.get(name, field.default):
             left_out.append(f"{name}={config[name]!r}")
     return arguments, left_out
 

@@ -35,6 +35,17 @@ def test_sampling_becomes_arguments(model):
     assert left_out == ["relative_max_length=(2, 10)"]
 
 
+def test_each_setting_of_sampling_is_translated_or_named(model):
+    names = ("min_p", "repetition_penalty", "force_end_token", "top_p", "no_repeat_ngram_size")
+    values = (0.1, 1.5, True, 0.9, 2)
+    changed = dict(zip(names, values, strict=True))
+    sampling = keras_attn.with_search(model, keras_attn.SamplingDecoder, **changed)
+    arguments, left_out = translate_arguments(sampling.search, ["<pad>", "<s>"])
+    text = " ".join([*arguments, *left_out]).replace("sampling_topp", "top_p")
+    assert [name for name in names if name not in text] == []
+    assert "min_p=0.1" in left_out
+
+
 def test_tokens_without_a_tokenizer_are_ids():
     ids = {"</s>": 0, "<pad>": 4, "<s>": 4}
     special = special_tokens(None, ids)
