@@ -42,7 +42,7 @@ def test_model_loads(name, tmp_path):
 def test_run_loads(tmp_path):
     expected = unpack("run", tmp_path)
     run = RunDirectory(tmp_path / "run")
-    assert run.card.license == "CC0-1.0"
+    assert run.model_card.license == "CC0-1.0"
     tokenizer = run.source_tokenizer
     assert tokenizer.decode(tokenizer.encode(["abba"])) == ["abba"]
     assert_predicts(run.load_model(), IDS, expected)
