@@ -129,7 +129,7 @@ def make_batches(files, tokenizers, args, directory, encoder, shuffle=True):
         corpus,
         args.tokens_per_batch,
         shuffle=shuffle,
-        source_start=encoder.start_token_id is not None,
+        add_source_start=encoder.start_token_id is not None,
     )
 
 

@@ -19,8 +19,8 @@ def read_lines(path: str | PathLike) -> Iterator[str]:
     Args:
         path: Path of a text file. A file whose name ends with `.gz` is decompressed.
 
-    Yields:
-        Strings, the lines without line breaks.
+    Returns:
+        Iterator of strings, the lines without line breaks.
 
     Raises:
         OSError: If the file cannot be read.

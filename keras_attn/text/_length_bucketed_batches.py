@@ -76,7 +76,7 @@ class LengthBucketedBatches(EpochBatches):
             corpus if it or the sampled segmentation contains an unknown id, or if the sampled
             segmentation does not fit into a batch or is longer than 1.25 times the longest sentence
             on the same side. Defaults to `0.1`.
-        source_start: Bool, whether sources begin with the start id, for an encoder with a
+        add_source_start: Bool, whether sources begin with the start id, for an encoder with a
             `start_token_id`. Defaults to `False`.
         ignore_class: Int, padding label, see `compile_for_training`. It may be outside the
             vocabulary. Required if the target pads with its end id, whose labels must not be
@@ -124,7 +124,7 @@ class LengthBucketedBatches(EpochBatches):
         batch_multiple: int = 1,
         tokenizers: tuple[SentencePieceTokenizer, SentencePieceTokenizer] | None = None,
         sampling_alpha: float = 0.1,
-        source_start: bool = False,
+        add_source_start: bool = False,
         ignore_class: int | None = None,
     ) -> None:
         check_positive_integer("tokens_per_batch", tokens_per_batch)
@@ -147,7 +147,7 @@ class LengthBucketedBatches(EpochBatches):
         self.batch_multiple = batch_multiple
         self.tokenizers = tokenizers
         self.sampling_alpha = sampling_alpha
-        self.source_start = source_start
+        self.add_source_start = add_source_start
         special = corpus.target.special_token_ids
         self.ignore_class = special.pad if ignore_class is None else ignore_class
         if self.ignore_class == special.end:
@@ -158,7 +158,7 @@ class LengthBucketedBatches(EpochBatches):
                 "compile_for_training."
             )
         # Number of special ids in a source and in a target sentence.
-        self._num_special = (2 if source_start else 1), 1
+        self._num_special = (2 if add_source_start else 1), 1
 
         widest = self._widths(corpus).max()
         if widest > tokens_per_batch:
@@ -199,9 +199,9 @@ class LengthBucketedBatches(EpochBatches):
         Returns:
             Tuple `({"source_ids", "target_ids"}, labels)` of int32 arrays, padded on the right.
             `source_ids` `(batch, source_length)` ends with the end id. It begins with the start id
-            if `source_start` is `True`. `target_ids` `(batch, target_length)` begins with the start
-            id. `labels` `(batch, target_length)` ends with the end id. Source and target can use
-            different special ids, see `EncodedSentences`.
+            if `add_source_start` is `True`. `target_ids` `(batch, target_length)` begins with the
+            start id. `labels` `(batch, target_length)` ends with the end id. Source and target can
+            use different special ids, see `EncodedSentences`.
         """
         chunk, batch = self._find(step)
         rows, source, target = chunk.order[batch], chunk.pairs.source, chunk.pairs.target
@@ -210,7 +210,7 @@ class LengthBucketedBatches(EpochBatches):
             for side, num_special in zip((source, target), self._num_special, strict=True)
         )
         source_special, target_special = source.special_token_ids, target.special_token_ids
-        start = source_special.start if self.source_start else None
+        start = source_special.start if self.add_source_start else None
         source_ids = source.padded(rows, source_width, start, source_special.end)  # (B, S)
         target_ids = target.padded(rows, target_width, target_special.start)  # (B, T)
         labels = target.padded(rows, target_width, end_token_id=target_special.end)  # (B, T)

@@ -93,12 +93,12 @@ def test_batches_begin_sources_with_the_start_id_on_request():
     source = EncodedSentences.from_lists([[15, 16], [14]], SpecialTokenIds(pad=1, start=3, end=2))
     target = EncodedSentences.from_lists([[25], [24, 26]])
     corpus = ParallelCorpus(source, target)
-    batches = LengthBucketedBatches(corpus, 8, shuffle=False, source_start=True)
+    batches = LengthBucketedBatches(corpus, 8, shuffle=False, add_source_start=True)
     inputs, _ = batches.batch(0)
     assert sorted(inputs["source_ids"].tolist()) == [[3, 14, 2, 1], [3, 15, 16, 2]]
     assert inputs["target_ids"].shape == (2, 3)
     with pytest.raises(ValueError, match="tokens_per_batch of at least 4, the padded length"):
-        LengthBucketedBatches(corpus, 3, source_start=True)
+        LengthBucketedBatches(corpus, 3, add_source_start=True)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
