@@ -35,11 +35,11 @@ class ProviderError(ValueError):
 
 
 class InputError(ValueError):
-    """One input, such as a sentence or an image, cannot be processed.
+    """An input cannot be processed, for example a sentence or an image.
 
     Args:
-        index: int, input position of the sentence, counted from 0.
-        reason: string, what is wrong with the sentence and what to do.
+        index: int, position of the input, counted from 0.
+        reason: string, what is wrong with the input and what to do.
     """
 
     def __init__(self, index: int, reason: str) -> None:

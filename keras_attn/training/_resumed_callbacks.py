@@ -62,7 +62,7 @@ class ResumedCallbacks(keras.callbacks.CallbackList):
         Args:
             offset: Int, number of batches of the first epoch that are already trained.
             is_last: Bool, whether the last epoch of the training is part of the call.
-            has_epochs: Bool, whether Keras begins to read the data anew in each epoch.
+            has_epochs: Bool, whether Keras creates a new iterator over the data for each epoch.
         """
         self._offset = offset
         self._is_last_call = is_last
