@@ -383,7 +383,7 @@ def test_refuses_what_does_not_fit(translator, tmp_path):
         export_onnx(classifier, path)
     encoder, search = translator.encoder, translator.search
     negative = BeamDecoder(search.decoder, length_penalty=-1, name="negative")
-    with pytest.raises(ValueError, match=r"not negative.* Received: length_penalty=-1\.0"):
+    with pytest.raises(ValueError, match=r"length_penalty >= 0.* Received: length_penalty=-1\.0"):
         export_onnx(GenerationModel(encoder, negative), path)
     other = BeamDecoder(search.decoder, pad_token_id=3, name="other")
     assert SearchFunction(GenerationModel(encoder, other)).source.pad_token_id == 0
