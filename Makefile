@@ -101,9 +101,9 @@ demo: .venv/installed .venv-runtime/installed
 	@! grep --extended-regexp --ignore-case '^(tensorflow.*|keras|keras-attn)==' $(DEMO)/packages.txt \
 		|| { echo "The environment of the runtime must have neither TensorFlow nor Keras." >&2; exit 1; }
 	.venv-runtime/bin/python -I .venv-runtime/bin/keras-attn-runtime translate $(DEMO)/translator.onnx \
-		< $(DEMO)/run/test.source > $(DEMO)/test.translated
+		< $(DEMO)/run/data/test.source > $(DEMO)/test.translated
 	.venv-runtime/bin/python -I examples/exact_match.py \
-		$(DEMO)/test.translated $(DEMO)/run/test.target --minimum 98
+		$(DEMO)/test.translated $(DEMO)/run/data/test.target --minimum 98
 	@echo "== 4. Draw the attention"
 	.venv/bin/python examples/attention_map.py $(DEMO)/run \
 		--text "en: Monday the 3rd of May 2021" --out $(DEMO)/attention.png

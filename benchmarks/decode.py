@@ -2,12 +2,12 @@
 
     python benchmarks/decode.py RUN --name multi30k
 
-RUN is a run directory of `examples/train_translation.py --model transformer --positions
+RUN is a run directory of `keras-attn train translation --model transformer --positions
 sinusoidal`. `keras_attn.export.export_ctranslate2` writes the model for CTranslate2. Two models are
 measured: the trained model, whose hypotheses end at the end token, and a model of base size with
 random weights, whose hypotheses are forced to the length of the longest reference in each batch.
 Both engines, ONNX Runtime and CTranslate2, read the same batches of ids (the sentences of
-RUN/test.source, sorted by length) and return ids, with a beam width of 4. Tokenizers are not
+RUN/data/test.source, sorted by length) and return ids, with a beam width of 4. Tokenizers are not
 measured.
 
 Each measurement runs in a separate process, and the engines take turns. The machine must be idle.

@@ -10,8 +10,8 @@ of 4. The end token is suppressed, so that all hypotheses have `--length` tokens
 one thread. The engines take turns, and the results are medians. The machine must be idle.
 
 With `--run-dirs`, the benchmark measures trained translators instead. The runtime translates the
-first `--sentences` lines of `test.source` in the run directory, one at a time, and the hypotheses
-end at their end tokens.
+first `--sentences` lines of `data/test.source` in the run directory, one at a time, and the
+hypotheses end at their end tokens.
 
 Writes a file in `benchmarks/results/`: milliseconds per sentence, MiB of the file and
 seconds to load it.
@@ -74,7 +74,9 @@ def translators(args):
         model, sides = run.load_model(), ("source_tokenizer", "target_tokenizer")
         tokenizers = {side: getattr(run, side) for side in sides}
         exports = [partial(export, model, **tokenizers) for export in (export_litert, export_onnx)]
-        texts = list(itertools.islice(read_lines(Path(path) / "test.source"), args.sentences))
+        texts = list(
+            itertools.islice(read_lines(Path(path) / "data" / "test.source"), args.sentences)
+        )
         yield Path(path).name, exports, texts
     if not args.run_dirs:
         for name, model in models(args.seed).items():

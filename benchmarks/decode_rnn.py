@@ -2,11 +2,12 @@
 
     python benchmarks/decode_rnn.py RUN --name multi30k-bahdanau --peer-python PYTHON
 
-RUN is a run directory of `examples/train_translation.py --data DIR` with Bahdanau or Luong
+RUN is a run directory of `keras-attn train translation --data DIR` with Bahdanau or Luong
 attention and default values of the other options. The script exports the model as ONNX and as
 SavedModel, and writes the weights for PyTorch, which runs the same search in a Python loop. These
-three sides read the same batches of ids (the sentences of RUN/test.source, sorted by length) and
-return ids. Tokenizers are not measured. Each side translates one batch at a time, with all threads.
+three sides read the same batches of ids (the sentences of RUN/data/test.source, sorted by length)
+and return ids. Tokenizers are not measured. Each side translates one batch at a time, with all
+threads.
 
 Before the timing, all sides translate all sentences. The script stops if less than 99 % of the best
 hypotheses are equal. For the timing, the sides take turns. Each measurement runs in a separate

@@ -2,7 +2,7 @@
 
     python benchmarks/half_precision.py
 
-Trains an RNN with attention that translates dates (see `examples/dates.py`), with the same batches
+Trains an RNN with attention that translates dates (see `generate_dates`), with the same batches
 in both precisions. Reports the validation loss, and the share of unseen dates that greedy search
 translates without an error. Each training runs in a separate process. The difference between the
 precisions is within the noise if the ranges of their results overlap. Processors without bfloat16
@@ -12,11 +12,10 @@ Writes `benchmarks/results/half_precision.json`.
 """
 
 import statistics
-import sys
 from argparse import Namespace
 
 from arguments import argument_parser, settings_of
-from own_process import REPOSITORY, main_or_measurement, measure_in_turn
+from own_process import main_or_measurement, measure_in_turn
 from results_file import versions, write_results
 
 POLICIES = ("float32", "mixed_bfloat16")
@@ -51,18 +50,17 @@ def main():
 
 def measure(args, policy):
     """Trains with a dtype policy. Returns the share of exact translations and the loss."""
-    sys.path.append(str(REPOSITORY / "examples"))
-    import dates
     import keras
     import numpy as np
 
     import keras_attn
+    from keras_attn.text import generate_dates
     from keras_attn.training import compile_for_training
 
     keras.utils.set_random_seed(args.seed)
     keras.config.set_dtype_policy(policy)
     train, test = (
-        dates.generate(count, 0, split)
+        generate_dates(count, 0, split)
         for split, count in (("train", args.train), ("test", args.test))
     )
     characters = sorted({each for texts in train for text in texts for each in text})

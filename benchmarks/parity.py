@@ -2,9 +2,9 @@
 
     python benchmarks/parity.py RUN SAVED_MODEL ONNX --name multi30k-en-de-bahdanau
 
-RUN is a run directory of examples/train_translation.py; SAVED_MODEL and ONNX are its exports. Keras
-and both exports translate all sentences of RUN/test.source. The trained model then scores each
-hypothesis of Keras again, in one pass with teacher forcing.
+RUN is a run directory of `keras-attn train translation`; SAVED_MODEL and ONNX are its exports.
+Keras and both exports translate all sentences of RUN/data/test.source. The trained model then
+scores each hypothesis of Keras again, in one pass with teacher forcing.
 """
 
 import json
@@ -60,7 +60,7 @@ def main():
     }
 
     trainer = keras_attn.TrainingModel(translator.encoder, translator.decoder)
-    sentences = source.encode(list(read_lines(args.run_dir / "test.source")))
+    sentences = source.encode(list(read_lines(args.run_dir / "data" / "test.source")))
     results = {name: [] for name in forms}
     score_differences = []
     for start in range(0, len(sentences), BATCH):

@@ -2,7 +2,7 @@
 
     python benchmarks/runtime_stress.py build/demo/translator.onnx --lines 1000000
 
-Writes dates (examples/dates.py) to a pipe to `python -m keras_attn_runtime`, which runs in a
+Writes dates (see `generate_dates`) to a pipe to `python -m keras_attn_runtime`, which runs in a
 separate process, and checks each output line. The lines are sampled at random from a set of
 distinct lines, which a `Translator` in this process translates for comparison. The resident memory
 of the command is read each second (VmRSS and VmHWM in /proc, so only on Linux).
@@ -21,7 +21,6 @@ from pathlib import Path
 from arguments import argument_parser, settings_of
 from keras_attn_runtime import Translator
 from machine import load_average
-from own_process import REPOSITORY
 from results_file import versions, write_results
 
 SHARES = (0.1, 0.5, 1.0)  # fractions of the lines at which the memory is reported
@@ -54,10 +53,9 @@ def main():
 
 def translations(args):
     """Returns a dict of the distinct lines and their translations by the `Translator`."""
-    sys.path.append(str(REPOSITORY / "examples"))
-    import dates
+    from keras_attn.text import generate_dates
 
-    sources, _ = dates.generate(args.distinct, args.seed, "test")
+    sources, _ = generate_dates(args.distinct, args.seed, "test")
     sources = sorted(set(sources))
     translator = Translator(args.model, num_threads=args.threads)
     return dict(zip(sources, translator(sources, batch_size=args.batch_size), strict=True))

@@ -2,8 +2,8 @@
 
     python benchmarks/translation_quality.py RUN --name multi30k-en-de-bahdanau
 
-Exports RUN (see examples/train_translation.py) with its beam width and with greedy search.
-Translates RUN/test.source with each file in a separate process, without Keras and TensorFlow.
+Exports RUN (see `keras-attn train translation`) with its beam width and with greedy search.
+Translates RUN/data/test.source with each file in a separate process, without Keras and TensorFlow.
 Writes benchmarks/results/translation_quality-NAME.json.
 """
 
@@ -32,8 +32,8 @@ def main():
     parser.add_argument("--name", required=True, help="name of the results file")
     args = parser.parse_args()
 
-    sources = list(read_lines(args.run_dir / "test.source"))
-    references = list(read_lines(args.run_dir / "test.target"))
+    sources = list(read_lines(args.run_dir / "data" / "test.source"))
+    references = list(read_lines(args.run_dir / "data" / "test.target"))
     history = json.loads((args.run_dir / "history.json").read_text())
     rows = []
     for beam_width in (history["arguments"]["beam_width"], 1):

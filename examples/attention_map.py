@@ -3,7 +3,7 @@
     python examples/attention_map.py RUN --text "en: Monday the 3rd of May 2021" --out map.png
     python examples/attention_map.py RUN --text "en: May 3, 2021" "de: 3. Mai 2021" --html map.html
 
-RUN is a run directory of `train_translation.py`. With `--heads`, the picture shows every layer and
+RUN is a run directory of a translator. With `--heads`, the picture shows every layer and
 head of a Transformer, either of the cross-attention (`memory`), or of the self-attention in the
 encoder or decoder. For an ensemble, the picture shows the first model. With `--html`, the result is
 an interactive page for several sentences, layers and heads.
@@ -28,7 +28,7 @@ HEADS = {
 
 def main():
     parser = argparse.ArgumentParser(description="Draw the attention of a translation.")
-    parser.add_argument("run_dir", type=Path, help="run directory of train_translation.py")
+    parser.add_argument("run_dir", type=Path, help="run directory of a translator")
     parser.add_argument("--text", required=True, nargs="+", help="sentence, or several with --html")
     parser.add_argument("--out", type=Path, default=Path("attention.png"), help="picture to write")
     parser.add_argument("--html", type=Path, help="page to write instead of the picture")

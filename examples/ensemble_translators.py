@@ -1,10 +1,10 @@
 """Combines several translators into an ensemble that averages their predictions.
 
-    python examples/train_translation.py --data DIR --seed 1 --run-dir build/seed1
-    python examples/train_translation.py --data DIR --seed 2 --run-dir build/seed2
+    keras-attn train translation --data DIR --seed 1 --run-dir build/seed1
+    keras-attn train translation --data DIR --seed 2 --run-dir build/seed2
     python examples/ensemble_translators.py build/seed1 build/seed2 --run-dir build/ensemble
 
-The arguments are run directories of `train_translation.py` with equal tokenizers, for example
+The arguments are run directories of `keras-attn train` with equal tokenizers, for example
 trained with several seeds, or an RNN and a Transformer. The result is also a run directory, which
 `keras-attn export` and `attention_map.py` can read. The ensemble uses the search settings of the
 first run.
@@ -20,7 +20,7 @@ from keras_attn.files import atomic_replace, separate_paths_problem
 from keras_attn.training import RunDirectory
 
 AVERAGES = ("arithmetic", "geometric")
-TEST_SET = ("test.source", "test.target")
+TEST_SET = ("data/test.source", "data/test.target")
 
 
 def main():
@@ -50,6 +50,7 @@ def main():
     run.save_model(ensemble)
     for name in TEST_SET:
         if (first.path / name).exists():
+            (args.run_dir / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(first.path / name, args.run_dir / name)
     report = history(args, beam_width=ensemble.search.beam_width)
     with atomic_replace(args.run_dir / "history.json") as partial:
@@ -59,7 +60,7 @@ def main():
 
 def check_runs(runs, run_dir):
     """Loads the runs. Exits if the runs cannot be combined, before any file is written."""
-    if (run_dir / "options.json").exists():
+    if (run_dir / "settings.toml").exists():
         raise SystemExit(f"{run_dir} contains a training. Choose a different --run-dir.")
     opened = []
     for path in runs:

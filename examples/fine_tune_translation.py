@@ -2,9 +2,9 @@
 
     python examples/fine_tune_translation.py
 
-This command trains a small model on dates in all languages (see `dates.py`), and then fine-tunes it
+This command trains a small model on dates in four languages, and then fine-tunes it
 with low-rank updates (LoRA) on German dates only, in about two minutes. To fine-tune a run
-directory of `keras-attn convert` or `train_translation.py` on parallel text files, run:
+directory of `keras-attn convert` or `keras-attn train` on parallel text files, run:
 
     python examples/fine_tune_translation.py --run RUN --source train.en --target train.de \\
         --valid-source val.en --valid-target val.de --out TUNED
@@ -22,13 +22,16 @@ import math
 import shutil
 from pathlib import Path
 
-import dates
 import keras
-from train_translation import multiply_in_bfloat16
 
 import keras_attn
-from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
-from keras_attn.text import LengthBucketedBatches, ParallelCorpus, SentencePieceTokenizer
+from keras_attn.files import separate_paths_problem, write_lines
+from keras_attn.text import (
+    LengthBucketedBatches,
+    ParallelCorpus,
+    SentencePieceTokenizer,
+    generate_dates,
+)
 from keras_attn.training import (
     RunDirectory,
     compile_for_training,
@@ -40,8 +43,6 @@ from keras_attn.training import (
 
 def main():
     args = parse_arguments()
-    if args.bfloat16:
-        multiply_in_bfloat16()
     if args.run is None:
         write_default_run(args)
     before, after = fine_tune(args)
@@ -69,7 +70,6 @@ def parse_arguments(values=None):
     parser.add_argument(
         "--freeze", choices=("encoder", "decoder", "embeddings"), action="append", default=[]
     )
-    parser.add_argument("--bfloat16", action="store_true", help="compute in bfloat16")
     parser.add_argument("--accumulate", type=int, help="batches for each update")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--learning-rate", type=float, default=0.002)
@@ -90,7 +90,14 @@ def parse_arguments(values=None):
 def write_default_run(args):
     """Trains a small translator of dates, and writes the German dates as parallel text."""
     folder = args.out.parent / f"{args.out.name}-data"
-    dates.write_files(folder, train=args.pairs, valid=400, test=10, seed=0)
+    folder.mkdir(parents=True, exist_ok=True)
+    german = {}
+    for split, count in (("train", args.pairs), ("valid", 400)):
+        sources, targets = generate_dates(count, split=split)
+        write_lines(folder / f"{split}.source", sources)
+        write_lines(folder / f"{split}.target", targets)
+        pairs = zip(sources, targets, strict=True)
+        german[split] = [pair for pair in pairs if pair[0].startswith("de")]
     files = [folder / f"train.{side}" for side in ("source", "target")]
     tokenizer = SentencePieceTokenizer.train(files, 90, "char")
     keras.utils.set_random_seed(0)
@@ -109,17 +116,11 @@ def write_default_run(args):
     args.run = folder / "run"
     run = RunDirectory.create(args.run, "generation", tokenizer)
     run.save_model(keras_attn.GenerationModel(encoder, keras_attn.BeamDecoder(decoder)))
-    for split in ("train", "valid"):
-        pairs = zip(
-            *(read_lines(folder / f"{split}.{side}") for side in ("source", "target")), strict=True
-        )
-        german = [pair for pair in pairs if pair[0].startswith("de")]
-        for side, lines in zip(("source", "target"), zip(*german, strict=True), strict=True):
+    for split, pairs in german.items():
+        for side, lines in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
             path = folder / f"german-{split}.{side}"
-            with atomic_replace(path) as partial:
-                partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            name = side if split == "train" else f"valid_{side}"
-            setattr(args, name, path)
+            write_lines(path, lines)
+            setattr(args, side if split == "train" else f"valid_{side}", path)
 
 
 def make_batches(files, tokenizers, args, directory, encoder, shuffle=True):

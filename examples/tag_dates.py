@@ -5,12 +5,12 @@ the example tags the words of your own files, for example with parts of speech.
 """
 
 import argparse
+import datetime
 import json
 import random
-import string
+import re
 from pathlib import Path
 
-import dates
 import keras
 import numpy as np
 
@@ -19,7 +19,12 @@ from keras_attn.export import export_functional_onnx
 from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
 from keras_attn.training import RunDirectory
 
-TAGS = {"day": "D", "ordinal": "D", "month": "M", "year": "Y", "weekday": "W"}
+TAGS = dict(A="W", a="W", d="D", m="M", B="M", b="M", Y="Y", y="Y")
+"""Dict from format codes of `strftime` to tags."""
+FORMATS = """
+    %d %B %Y|%A, %d %B %Y|%a %d %b '%y|the %dth of %B, %Y|%B %d, %Y|%b %d '%y|%d-%b-%Y|%A %d/%m/%Y
+    |%d/%m/%y|%d.%m.%Y|%Y-%m-%d|%Y/%m/%d|on %A, %B the %dth, %Y|%d %b %y, a %A|in %B %Y on the %dth
+""".split("|")
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument(
@@ -42,20 +47,15 @@ keras.utils.set_random_seed(1)
 def generate(split, count):
     """Returns the characters of written dates, and a tag for each."""
     rng, tokens, tags = random.Random(split), [], []
-    while len(tokens) < count:
-        date = dates.FIRST_DATE + dates.datetime.timedelta(rng.randrange(36500))
-        if dates.split_of(date) != split:
-            continue
-        language = rng.choice(list(dates.LANGUAGES))
-        template = rng.choice(dates.LANGUAGES[language].formats)
-        text, tag = f"{language}: ", "O" * (len(language) + 2)
-        for literal, field, _, _ in string.Formatter().parse(template):
-            value = dates.write_date(date, language, f"{{{field}}}") if field else ""
-            kind = field.rstrip("02").split("_")[0] if field else ""
-            text += literal + value
-            tag += "O" * len(literal) + TAGS.get(kind, "") * len(value)
-        tokens.append(list(text))
-        tags.append(list(tag))
+    for _ in range(count):
+        # Every tenth day belongs to the test data.
+        day = 10 * rng.randrange(3650) + (0 if split == "test" else rng.randrange(1, 10))
+        date = datetime.date(1950, 1, 1) + datetime.timedelta(day)
+        parts = re.split("(%[a-zA-Z])", rng.choice(FORMATS).strip())
+        texts = [date.strftime(part) for part in parts]
+        tokens.append(list("".join(texts)))
+        pairs = zip(parts, texts, strict=True)
+        tags.append([TAGS.get(part[1:], "O") for part, text in pairs for _ in text])
     return tokens, tags
 
 

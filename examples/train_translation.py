@@ -1,226 +1,132 @@
-"""Trains a model that translates texts.
+"""Trains a model that translates written dates in four languages to ISO dates.
 
-    python examples/train_translation.py
+    python examples/train_translation.py --run-dir build/run
 
-This command trains the model in about two minutes to convert dates in four languages (see
-`dates.py`). To train on parallel text files, run:
-
-    python examples/train_translation.py --data DIR --source en --target de
-
-DIR contains the files `train.en` and `train.de` (plain or `.gz`), `val.*` (or `valid.*`, or
-`dev.*`) and `test*.*`. After the training, the run directory (`--run-dir`) contains:
+The training takes about two minutes. If it is interrupted, run the same command again to continue.
+Afterwards, the run directory contains:
 
     run.json                  kind, file names, special token ids
     model.keras               Keras model with encoder, attention, decoder and beam search
-    source.spm, target.spm    the tokenizers (equal if the vocabulary is shared)
-    test.source, test.target  the test set as text
+    source.spm, target.spm    the tokenizers
+    data/                     the pairs of training, validation and test as text
     history.json              loss, perplexity and accuracy of each epoch
 
 Export and run the model:
 
-    keras-attn export onnx RUN translator.onnx
-    keras-attn-runtime translate translator.onnx < RUN/test.source
+    keras-attn export onnx build/run translator.onnx
+    keras-attn-runtime translate translator.onnx < build/run/data/test.source
 
-If the training is interrupted, run the same command again to resume it. The command then reads
-`options.json`, `state`, `epochs` and `corpus-*` in the run directory.
+To train on your own pairs, replace `write_dates` by `keras_attn.text.prepare_pairs`, or use the
+full program: `keras-attn train translation --help`.
 """
 
-import json
-import math
-import os
-import shlex
-import sys
-import time
-from contextlib import ExitStack
-
-# Speed: on processors without VNNI, TensorFlow takes twice as long without this setting.
-os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+import argparse
+from pathlib import Path
 
 import keras
-from translation_data import (
-    check_run_dir,
-    copy_test_set,
-    encode,
-    find_files,
-    train_tokenizers,
-    write_dates,
-)
-from translation_options import ATTENTIONS, parse_arguments
 
 import keras_attn
-from keras_attn.files import PathLock, atomic_replace
+from keras_attn.files import write_lines
+from keras_attn.text import (
+    LengthBucketedBatches,
+    ParallelCorpus,
+    SentencePieceTokenizer,
+    generate_dates,
+)
 from keras_attn.training import (
-    AverageWeights,
     BestCheckpoint,
+    HistoryFile,
     InverseSquareRootSchedule,
-    ModelCard,
     RunDirectory,
-    ScheduledSampling,
+    ShowProgress,
     compile_for_training,
     fit,
-    make_strategy,
 )
+
+EPOCHS = 5
+
+
+def write_dates(directory):
+    """Writes parallel files: line i of `train.target` translates line i of `train.source`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for split, count in (("train", 30_000), ("valid", 1000), ("test", 2000)):
+        sources, targets = generate_dates(count, seed=1, split=split)
+        write_lines(directory / f"{split}.source", sources)
+        write_lines(directory / f"{split}.target", targets)
+
+
+def make_batches(run_dir, split, tokenizers):
+    """Encodes a split to token ids, and groups pairs of similar lengths into batches."""
+    directory = run_dir / f"corpus-{split}"
+    if directory.exists():  # of an interrupted training
+        corpus = ParallelCorpus.load(directory)
+    else:
+        files = [run_dir / "data" / f"{split}.{side}" for side in ("source", "target")]
+        corpus = ParallelCorpus.encode(*files, *tokenizers, 48, 48, directory)
+    return LengthBucketedBatches(corpus, tokens_per_batch=4096, seed=1, shuffle=split == "train")
 
 
 def main():
-    args = parse_arguments()
-    args.run_dir.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as locks:
-        try:
-            locks.enter_context(PathLock(args.run_dir, "run"))
-        except RuntimeError as error:
-            raise SystemExit(str(error)) from error
-        try:
-            train(args)
-        except OSError as error:  # for example a full disk
-            raise SystemExit(f"Stopped: {' '.join(str(error).split())}") from error
-
-
-def train(args):
-    """Trains a translator and writes it to the run directory."""
-    if args.bfloat16:
-        multiply_in_bfloat16()
-    files = find_files(args) if args.data else {}
-    check_run_dir(files, args)
-    if not args.data:
-        files = write_dates(args.run_dir / "data", args.seed)
-    copy_test_set(files, args.run_dir)
-    source_tokenizer, target_tokenizer = train_tokenizers(files, args)
-    card = ModelCard(args.source, args.target, recipe=recipe()) if args.data else None
-    run = RunDirectory.create(
-        args.run_dir, "generation", source_tokenizer, target_tokenizer, model_card=card
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "--run-dir", type=Path, default=Path("build/run"), help="run directory to write"
     )
-    training, validation = encode(files, source_tokenizer, target_tokenizer, args)
+    run_dir = parser.parse_args().run_dir
 
-    with make_strategy(args.strategy).scope():
-        encoder, decoder = make_model(
-            args, source_tokenizer.vocabulary_size, target_tokenizer.vocabulary_size
-        )
-        search = keras_attn.BeamDecoder(
-            decoder,
-            beam_width=args.beam_width,
-            num_hypotheses=args.beam_width,
-            max_length=args.max_length,
-            length_penalty=args.length_penalty,
-            return_alignments=args.model == "transformer" or args.attention != "none",
-            name="search",
-        )
-        learner = decoder
-        if args.scheduled_sampling:
-            rising = keras.optimizers.schedules.PolynomialDecay(
-                0.0, args.epochs * training.steps_per_epoch, args.scheduled_sampling
-            )
-            learner = ScheduledSampling(decoder, rising, seed=args.seed)
-        trainer = keras_attn.TrainingModel(encoder, learner)
-        translator = keras_attn.GenerationModel(encoder, search)
-        compile_for_training(
-            trainer,
-            learning_rate=make_schedule(args, training.steps_per_epoch),
-            label_smoothing=args.label_smoothing,
-            beta_2=args.beta_2,
-        )
+    # 1. Data: tokenizers are trained on the text, which is then encoded to ids once.
+    data = run_dir / "data"
+    write_dates(data)
+    tokenizers = [
+        SentencePieceTokenizer.train([data / f"train.{side}"], 200, "char")
+        for side in ("source", "target")
+    ]
+    run = RunDirectory.create(run_dir, "generation", *tokenizers)
+    training, validation = (make_batches(run_dir, each, tokenizers) for each in ("train", "valid"))
 
-    print(f"{trainer.count_params():,} weights, {training.steps_per_epoch} steps per epoch")
-    clock = Clock()
-    average = AverageWeights(args.run_dir / "epochs", num_epochs=args.average)
-    best = BestCheckpoint(run, saved_model=translator)
-    history = fit(
+    # 2. Model: an LSTM encoder, and an LSTM decoder with attention. Any other encoder and decoder
+    # of keras_attn can take their place, such as those of keras_attn.transformer_seq2seq.
+    keras.utils.set_random_seed(1)
+    encoder, decoder = keras_attn.rnn_seq2seq(
+        tokenizers[0].vocabulary_size,
+        tokenizers[1].vocabulary_size,
+        attention="bahdanau",
+        embedding_dim=64,
+        units=96,
+        share_embeddings=False,
+        dropout=0.1,
+        seed=1,
+    )
+
+    # 3. Training: the decoder sees the previous tokens of the target and predicts the next ones.
+    steps = EPOCHS * training.steps_per_epoch
+    schedule = InverseSquareRootSchedule(
+        4e-3, warmup_steps=100, total_steps=steps, decay_steps=steps // 2
+    )
+    trainer = keras_attn.TrainingModel(encoder, decoder)
+    compile_for_training(trainer, learning_rate=schedule, label_smoothing=0.0)
+
+    # 4. Search: the same decoder, step by step, in a beam search that is part of the saved model.
+    search = keras_attn.BeamDecoder(decoder, beam_width=4, max_length=48, return_alignments=True)
+    translator = keras_attn.GenerationModel(encoder, search)
+    target_tokens = int(training.corpus.target.lengths.sum())
+    fit(
         trainer,
         training,
-        epochs=args.epochs,
-        directory=args.run_dir / "state",
+        epochs=EPOCHS,
+        directory=run_dir / "state",
         validation_data=validation,
-        callbacks=[average, best, clock],
-        verbose=2,
-        # These schedules depend on the number of epochs, so they may differ from the saved state.
-        on_mismatch="warn" if args.decay or args.scheduled_sampling else "error",
-    )
-    average.apply()
-    run.save_model(translator)
-    minutes, cpu_minutes = (seconds / 60 for seconds in clock.get_state())
-    report = {
-        "minutes": minutes,
-        "cpu_minutes": cpu_minutes,
-        "arguments": {**vars(args), "epochs": len(history.epoch)},
-        "history": history.history,
-    }
-    with atomic_replace(args.run_dir / "history.json") as partial:
-        partial.write_text(json.dumps(report, indent=2, default=str))
-    print(f"Trained for {minutes:.1f} minutes: {run.model_path}")
-
-
-def recipe():
-    """Returns the command line of the training."""
-    return f"train_translation.py {' '.join(map(shlex.quote, sys.argv[1:]))}"
-
-
-class Clock(keras.callbacks.Callback):
-    """Counts the seconds and CPU seconds of a training, including interrupted runs."""
-
-    def __init__(self):
-        super().__init__()
-        self.set_state([0.0, 0.0])
-
-    def get_state(self):
-        """Returns the state for `fit`."""
-        return [time.monotonic() - self.started[0], time.process_time() - self.started[1]]
-
-    def set_state(self, seconds):
-        """Restores a state that `get_state` returned."""
-        self.started = [time.monotonic() - seconds[0], time.process_time() - seconds[1]]
-
-
-def multiply_in_bfloat16():
-    """Makes TensorFlow multiply in bfloat16 during training. Weights and sums remain float32."""
-    import tensorflow as tf
-
-    tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": True})
-    # Speed: computing the largest logit of each token takes ten times as long in bfloat16.
-    os.environ.setdefault("TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_CLEARLIST_REMOVE", "Max")
-
-
-def make_model(args, source_vocabulary_size, target_vocabulary_size):
-    """Creates the encoder and the decoder."""
-    shared = {
-        "embedding_dim": args.embedding_dim,
-        "num_layers": args.layers,
-        "dropout": args.dropout,
-        "share_embeddings": not args.separate_vocabularies,
-        "seed": args.seed,
-    }
-    if args.model == "transformer":
-        return keras_attn.transformer_seq2seq(
-            source_vocabulary_size,
-            target_vocabulary_size,
-            num_heads=args.heads,
-            intermediate_dim=args.intermediate_dim,
-            attention_dropout=args.attention_dropout,
-            activation_dropout=args.activation_dropout,
-            positions=args.positions,
-            # Sampled segmentations can be longer by a quarter. Add 1 for the start token.
-            max_length=math.ceil(1.25 * args.max_length) + 1,
-            **shared,
-        )
-    keras.utils.set_random_seed(args.seed)  # before attention layers sample seeds for their weights
-    attention = ATTENTIONS[args.attention]
-    return keras_attn.rnn_seq2seq(
-        source_vocabulary_size,
-        target_vocabulary_size,
-        attention=attention(args.units) if callable(attention) else attention,
-        cell=args.cell,
-        units=args.units,
-        input_feeding=not args.no_input_feeding,
-        **shared,
+        callbacks=[
+            BestCheckpoint(run, saved_model=translator),
+            HistoryFile(run_dir / "history.json"),
+            ShowProgress(target_tokens / training.steps_per_epoch, "target tokens"),
+        ],
+        verbose=0,
     )
 
-
-def make_schedule(args, steps_per_epoch):
-    """Creates an inverse square root schedule. With `--decay`, it decreases linearly to 0."""
-    decay = {}
-    if args.decay:
-        total_steps = args.epochs * steps_per_epoch
-        decay = {"total_steps": total_steps, "decay_steps": math.ceil(args.decay * total_steps)}
-    return InverseSquareRootSchedule(args.learning_rate, args.warmup_steps, **decay)
+    examples = ["en: Mon, 3rd May '21", "de: den 1. April 1999", "fr: 14 juillet 2030"]
+    for text, translation in zip(examples, translator.generate(examples, *tokenizers), strict=True):
+        print(f"{text} -> {translation}")
+    print(f"Wrote {run.model_path}. Next: keras-attn export onnx {run_dir} translator.onnx")
 
 
 if __name__ == "__main__":

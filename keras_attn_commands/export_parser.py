@@ -9,6 +9,7 @@ from keras_attn_checks.export_options import FORMATS, formats_with
 from keras_attn_checks.options import flag_name, option_fields, option_names
 from keras_attn_checks.search_names import SEARCH_ARGUMENTS
 from keras_attn_commands.name_and_value import name_and_value
+from keras_attn_commands.option_arguments import add_option
 
 FORMAT_HELP = {
     "onnx": "one ONNX file that maps ids to ids, with the search and the tokenizers",
@@ -62,8 +63,8 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
         )
         parser.add_argument("out", metavar="OUT", type=Path, help="file or directory to write")
         fields = {flag_name(each): each for each in option_fields(options) if each.metadata["flag"]}
-        for flag, field in fields.items():
-            _add_option(parser, flag, field)
+        for field in fields.values():
+            add_option(parser, field)
         for flag in sorted(FLAGS.keys() - fields.keys()):
             _refuse_option(parser, flag, FLAGS[flag])
         _add_search(parser)
@@ -83,20 +84,6 @@ def given_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the options of the format that the user wrote, by the names in Python."""
     names = option_names(FORMATS[arguments.format])
     return {name: value for name, value in vars(arguments).items() if name in names}
-
-
-def _add_option(parser, flag, field):
-    form = field.metadata["flag"]
-    form_help = form.help.replace("%(default)s", str(field.default))
-    common = {"dest": field.name, "default": argparse.SUPPRESS, "help": form_help}
-    if field.type is bool:
-        parser.add_argument(flag, action="store_true", **common)
-    elif field.type == bool | None:
-        parser.add_argument(flag, action=argparse.BooleanOptionalAction, **common)
-    elif choices := field.metadata["kind"].choices:
-        parser.add_argument(flag, choices=choices, **common)
-    else:
-        parser.add_argument(flag, metavar=form.metavar, type=form.parse, **common)
 
 
 def _refuse_option(parser, flag, field):

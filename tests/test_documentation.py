@@ -8,7 +8,9 @@ import keras
 import numpy as np
 import pytest
 
-dates = pytest.importorskip("dates")
+from keras_attn.files import write_lines
+from keras_attn.text import generate_dates
+
 scene_captions = pytest.importorskip("scene_captions")
 scenes = pytest.importorskip("scenes")
 ROOT = Path(__file__).parents[1]
@@ -37,9 +39,8 @@ def run_blocks(document, names, first=0, last=None):
 def test_readme_and_the_guide_of_the_runtime(tmp_path, monkeypatch, capsys):
     pytest.importorskip("onnxruntime")
     monkeypatch.chdir(tmp_path)
-    dates.write_files(tmp_path, train=300, valid=1, test=1, seed=1)
-    for side, suffix in (("source", "en"), ("target", "de")):
-        shutil.copy(f"train.{side}", f"train.{suffix}")
+    for suffix, texts in zip(("en", "de"), generate_dates(300, seed=1), strict=True):
+        write_lines(f"train.{suffix}", texts)
     names = run_blocks("README.md", {})
     names = run_blocks("docs/training.md", names)
     assert names["classifier"].output_shape == (None, 2)

@@ -1,11 +1,12 @@
-"""Reads UTF-8 text files line by line, plain or compressed with gzip."""
+"""Reads and writes UTF-8 text files line by line."""
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
 
+from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn_checks.message import Argument, Message
 
 
@@ -62,3 +63,29 @@ def read_lines(path: str | PathLike) -> Iterator[str]:
                 f", unreadable after line {number} ({error}). Copy or download the file again.",
             )
         ) from error
+
+
+def write_lines(path: str | PathLike, lines: Iterable[str]) -> None:
+    r"""Writes a UTF-8 text file, which replaces an earlier file when it is complete.
+
+    Args:
+        path: Path of the file. Its directory must exist.
+        lines: Strings without line breaks.
+
+    Raises:
+        OSError: If the file cannot be written.
+
+    Example:
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> path = Path(tempfile.mkdtemp()) / "train.en"
+    >>> write_lines(path, ["two dogs", "a tree"])
+    >>> path.read_text(encoding="utf-8")
+    'two dogs\na tree\n'
+    """
+    with (
+        atomic_replace(path) as partial,
+        open(partial, "w", encoding="utf-8", newline="\n") as file,
+    ):
+        file.writelines(f"{line}\n" for line in lines)

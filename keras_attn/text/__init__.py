@@ -2,11 +2,13 @@
 
 from keras_attn.text._added_tokens import AddedToken
 from keras_attn.text._encoded_sentences import EncodedSentences
+from keras_attn.text._generated_dates import generate_dates
 from keras_attn.text._hugging_face_tokenizer import HuggingFaceTokenizer
 from keras_attn.text._language import Language
 from keras_attn.text._length_bucketed_batches import LengthBucketedBatches
 from keras_attn.text._mask_tokens import mask_tokens
 from keras_attn.text._parallel_corpus import ParallelCorpus
+from keras_attn.text._prepare_pairs import PairCounts, prepare_pairs
 from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn.text._tokenizer import SpecialTokenIds, Tokenizer
 
@@ -16,9 +18,12 @@ __all__ = [
     "HuggingFaceTokenizer",
     "Language",
     "LengthBucketedBatches",
+    "PairCounts",
     "ParallelCorpus",
     "SentencePieceTokenizer",
     "SpecialTokenIds",
     "Tokenizer",
+    "generate_dates",
     "mask_tokens",
+    "prepare_pairs",
 ]

@@ -10,6 +10,7 @@ from keras_attn.training._consecutive_windows import ConsecutiveWindows
 from keras_attn.training._crossentropy_per_token import crossentropy_per_token
 from keras_attn.training._enable_lora import enable_lora, merge_lora
 from keras_attn.training._fit import fit
+from keras_attn.training._history_file import HistoryFile
 from keras_attn.training._image_format import ImageFormat
 from keras_attn.training._inverse_square_root_schedule import InverseSquareRootSchedule
 from keras_attn.training._loss_scale_optimizer import LossScaleOptimizer
@@ -21,7 +22,9 @@ from keras_attn.training._run_directory import RunDirectory
 from keras_attn.training._scheduled_sampling import ScheduledSampling
 from keras_attn.training._sequence_crossentropy import SequenceCrossentropy
 from keras_attn.training._series_columns import SeriesColumns
+from keras_attn.training._show_progress import ShowProgress
 from keras_attn.training._token_metrics import Perplexity, TokenAccuracy, TokenCrossentropy
+from keras_attn.training._warn_of_problems import WarnOfProblems
 
 __all__ = [
     "AverageWeights",
@@ -30,6 +33,7 @@ __all__ = [
     "CarryStates",
     "ClippedAdam",
     "ConsecutiveWindows",
+    "HistoryFile",
     "ImageFormat",
     "InverseSquareRootSchedule",
     "LossScaleOptimizer",
@@ -39,8 +43,10 @@ __all__ = [
     "ScheduledSampling",
     "SequenceCrossentropy",
     "SeriesColumns",
+    "ShowProgress",
     "TokenAccuracy",
     "TokenCrossentropy",
+    "WarnOfProblems",
     "compile_for_training",
     "crossentropy_per_token",
     "device_report",

@@ -1,27 +1,43 @@
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 
+from keras_attn._layer.argument_checks import check_number
+
 
 class BleuCallback(keras.callbacks.Callback):
-    """Generates translations of a validation set after each epoch and logs their BLEU score.
+    """Generates translations of a validation set after each epoch and logs BLEU and chrF.
 
         BLEU = min(1, exp(1 - r / c)) * (p_1 p_2 p_3 p_4)^(1/4)
 
     Here c is the total length of the translations, r is the total length of the references, and p_n
     are the n-gram precisions. BLEU was introduced by [Papineni et al.,
-    2002](https://aclanthology.org/P02-1040). The callback computes it with sacreBLEU ([Post,
-    2018](https://aclanthology.org/W18-6319)) and its default settings: 13a tokenization,
-    case-sensitive, on detokenized text. The logged score is between 0 and 100. In the list of
-    callbacks, a callback that monitors the score must come after this one.
+    2002](https://aclanthology.org/P02-1040); chrF is the F-score of character n-grams ([Popović,
+    2015](https://aclanthology.org/W15-3049)). The callback computes them with sacreBLEU ([Post,
+    2018](https://aclanthology.org/W18-6319)) and its default settings. For BLEU, these are 13a
+    tokenization, case-sensitive, on detokenized text. The scores are between 0 and 100. In the
+    list of callbacks, a callback that monitors a score must come after this one.
 
     Args:
         translate: Function that takes a list of source strings and returns a list with one
             translation for each source.
         sources: List of strings, the source sentences.
         references: List of strings, one correct translation for each source.
-        name: String, key in the logs. Defaults to `"val_bleu"`.
+        name: String, key of BLEU in the logs. The key of chrF is the same with `chrf` in place of
+            `bleu`; if the name does not contain `bleu`, chrF is not logged. Defaults to
+            `"val_bleu"`.
+        time_share: Float in (0, 1], maximum share of the time of the training for the evaluation.
+            An epoch is not evaluated, and logs nothing, if this would exceed the share. The last
+            epoch is always evaluated. Defaults to `1.0`: every epoch is evaluated.
+        num_samples: Int >= 0, number of translations that are printed with source and reference
+            after each evaluation. Defaults to `0`.
+        write: Function that takes a printed line. Defaults to `print`.
+
+    Attributes:
+        signatures: List of two strings, sacreBLEU's signatures of BLEU and chrF after the first
+            evaluation. They describe the settings, so that scores can be compared.
 
     Raises:
         ValueError: If there are no sources, or the number of references or translations differs
@@ -38,8 +54,8 @@ class BleuCallback(keras.callbacks.Callback):
     >>> bleu = BleuCallback(translate, ["Zwei Hunde spielen."], ["Two dogs are playing."])
     >>> logs = {}
     >>> bleu.on_epoch_end(0, logs)
-    >>> round(logs["val_bleu"], 1)
-    100.0
+    >>> round(logs["val_bleu"], 1), round(logs["val_chrf"], 1)
+    (100.0, 100.0)
     """
 
     def __init__(
@@ -48,6 +64,10 @@ class BleuCallback(keras.callbacks.Callback):
         sources: Sequence[str],
         references: Sequence[str],
         name: str = "val_bleu",
+        *,
+        time_share: float = 1.0,
+        num_samples: int = 0,
+        write: Callable[[str], object] = print,
     ) -> None:
         super().__init__()
         try:
@@ -62,20 +82,61 @@ class BleuCallback(keras.callbacks.Callback):
                 f"{len(sources)} sources, {len(references)} references. Pass one reference "
                 "for each source."
             )
+        check_number(
+            "time_share", time_share, lambda share: 0 < share <= 1, "in (0, 1]", "Use 0.1."
+        )
         self.translate = translate
         self.sources = list(sources)
         self.references = list(references)
         self.name = name
+        self.time_share = time_share
+        self.num_samples = num_samples
+        self.write = write
+        self.signatures: list[str] = []
         metrics: Any = sacrebleu.metrics
-        self._metric = metrics.BLEU(tokenize="13a", lowercase=False)
+        self._metrics = {name: metrics.BLEU(tokenize="13a", lowercase=False)}
+        if "bleu" in name:
+            self._metrics[name.replace("bleu", "chrf")] = metrics.CHRF()
+        self._spent = self._evaluated = self._last = 0.0
+        self._began = time.monotonic()
+
+    def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
+        self._began = time.monotonic()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, float] | None = None) -> None:
+        now = time.monotonic()
+        self._spent, self._began = self._spent + now - self._began, now
+        is_last = epoch + 1 == (self.params or {}).get("epochs")
+        if not is_last and self._evaluated + self._last > self.time_share * self._spent:
+            return
         translations = list(self.translate(self.sources))
         if len(translations) != len(self.sources):
             raise ValueError(
                 f"Expected translate to return {len(self.sources)} translations. "
                 f"Received: {len(translations)} translations. Return one for each source."
             )
-        score = self._metric.corpus_score(translations, [self.references]).score
-        if logs is not None:
-            logs[self.name] = score
+        for name, metric in self._metrics.items():
+            score = metric.corpus_score(translations, [self.references]).score
+            if logs is not None:
+                logs[name] = score
+        self.signatures = [str(metric.get_signature()) for metric in self._metrics.values()]
+        self._last = time.monotonic() - now
+        self._evaluated += self._last
+        self._show(translations)
+
+    def _show(self, translations: list[str]) -> None:
+        rows = zip(self.sources, translations, self.references, strict=True)
+        for source, translation, reference in list(rows)[: self.num_samples]:
+            self.write(f"  {source} -> {translation}   (reference: {reference})")
+
+    def get_state(self) -> dict[str, Any]:
+        """Returns the times of training and evaluation, which `fit` saves."""
+        spent = self._spent + time.monotonic() - self._began
+        return {"spent": spent, "evaluated": self._evaluated, "last": self._last}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Restores a state that `get_state` returned."""
+        self._spent, self._evaluated, self._last = (
+            float(state[name]) for name in ("spent", "evaluated", "last")
+        )
+        self._began = time.monotonic()

@@ -28,11 +28,11 @@ def runs(tmp_path, tokenizers):
     made = []
     for seed, cell in enumerate(("lstm", "gru"), 1):
         run = tmp_path / cell
-        run.mkdir()
+        (run / "data").mkdir(parents=True)
         made_run = RunDirectory.create(run, "generation", *tokenizers)
         made_run.save_model(make_translator(cell=cell))
         for name in ("test.source", "test.target"):
-            (run / name).write_text(name)
+            (run / "data" / name).write_text(name)
         history = {"minutes": 10 * seed, "cpu_minutes": 30, "arguments": {"seed": seed}}
         (run / "history.json").write_text(json.dumps(history))
         made.append(run)
@@ -49,7 +49,7 @@ def test_what_is_made_is_a_run(runs, tmp_path, monkeypatch):
     directory = tmp_path / "ensemble"
     run(monkeypatch, *runs, "--run-dir", directory, "--weights", 1, 3)
     assert {path.name for path in directory.iterdir()} == {
-        *("run.json", "model.keras", "source.spm", "target.spm", "test.source", "test.target"),
+        *("run.json", "model.keras", "source.spm", "target.spm", "data"),
         "history.json",
     }
     each = [keras.models.load_model(run / "model.keras") for run in runs]
@@ -63,11 +63,11 @@ def test_what_is_made_is_a_run(runs, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_minutes_of_trainings_side_by_side(runs, tmp_path, monkeypatch):
-    (runs[0] / "test.source").unlink()
+    (runs[0] / "data" / "test.source").unlink()
     run(monkeypatch, *runs, "--run-dir", tmp_path / "ensemble", "--side-by-side")
     history = json.loads((tmp_path / "ensemble" / "history.json").read_text())
     assert history["minutes"] == 20 and history["cpu_minutes"] == 60
-    assert not (tmp_path / "ensemble" / "test.source").exists()
+    assert not (tmp_path / "ensemble" / "data" / "test.source").exists()
 
 
 def swap_tokenizers(run):
@@ -95,7 +95,7 @@ def test_no_run_is_overwritten_and_each_has_a_weight(runs, tmp_path, monkeypatch
     with pytest.raises(SystemExit, match="Expected --run-dir outside of RUN"):
         run(monkeypatch, *runs, "--run-dir", runs[1])
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "options.json").write_text("{}")
+    (tmp_path / "other" / "settings.toml").write_text("")
     with pytest.raises(SystemExit, match="other contains a training. Choose a different --run-dir"):
         run(monkeypatch, *runs, "--run-dir", tmp_path / "other")
     with pytest.raises(SystemExit, match="member_weights"):

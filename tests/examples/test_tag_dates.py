@@ -26,7 +26,7 @@ def test_tag_dates_learns_and_its_onnx_file_equals_the_saved_model(tmp_path):
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["accuracy"] > 0.95 and results["sequences"] == 2000
     text, tags = output.splitlines()[-3:-1]
-    assert len(text) == len(tags) and tags.startswith("OOO")  # the language
+    assert len(text) == len(tags) and set(tags) <= set("DMOWY")
     names = json.loads((tmp_path / "out" / "words.json").read_text("utf-8"))
     ids = np.array([[names.index(letter) for letter in text]], "int32")
     session = onnxruntime.InferenceSession(tmp_path / "out" / "tagger.onnx")

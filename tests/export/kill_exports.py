@@ -2,7 +2,7 @@
 
     python tests/export/kill_exports.py RUN FOLDER [--kills 20] [--formats onnx saved-model ...]
 
-RUN is a run directory of `examples/train_translation.py`, such as `build/demo/run` of `make demo`.
+RUN is a run directory of a translator, such as `build/demo/run` of `make demo`.
 Before each kill, there is a complete export with the final name. After it, there must also be a
 complete export, either the old or the new one. A last export must then remove the temporary files
 of all killed exports. Prints a line of JSON with counts for each format.

@@ -47,8 +47,8 @@ def test_killed_exports_leave_a_whole_one(tmp_path):
     run = os.environ.get("KERAS_ATTN_TEST_RUN")
     if run is None:
         run = tmp_path / "run"
-        command = [sys.executable, ROOT / "examples" / "train_translation.py", "--run-dir", run]
-        command += ["--epochs", "1", "--units", "8", "--embedding-dim", "8", "--layers", "1"]
+        command = [sys.executable, "-m", "keras_attn_commands", "train", "translation"]
+        command += ["--run-dir", run, "--epochs", "1", "--units", "8", "--embedding-dim", "8"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         subprocess.run(command, env=environment, check=True, capture_output=True)
     kills = os.environ.get("KERAS_ATTN_TEST_KILLS", "3")

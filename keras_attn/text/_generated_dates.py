@@ -16,24 +16,18 @@ Every source has exactly one correct translation:
 
 The splits have no dates in common: a date always belongs to the same split, independent of seed and
 format.
-
-    python examples/dates.py DIR [--train 60000] [--valid 1000] [--test 2000] [--seed 0]
-
-This command writes the parallel files `train.source`, `train.target`, `valid.source` ...
-`test.target` to DIR.
 """
 
-import argparse
 import datetime
 import hashlib
 import random
 import unicodedata
-from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 FIRST_DATE = datetime.date(1950, 1, 1)
 LAST_DATE = datetime.date(2049, 12, 31)
-SPLITS = ("train", "valid", "test")
+Split: TypeAlias = Literal["train", "valid", "test"]
+SPLITS = get_args(Split)
 
 
 class Language(NamedTuple):
@@ -192,7 +186,7 @@ LANGUAGES = {
 }
 
 
-def split_of(date):
+def split_of(date: datetime.date) -> Split:
     """Returns the split of a date: 80 % "train", 10 % "valid" and 10 % "test".
 
     The split depends on nothing but the date, so test dates never occur in the training data.
@@ -201,7 +195,7 @@ def split_of(date):
     return {0: "test", 1: "valid"}.get(tenth, "train")
 
 
-def write_date(date, language, template):
+def write_date(date: datetime.date, language: str, template: str) -> str:
     """Writes a date in a format, for example "Montag, 3. Mai 2021"."""
     words = LANGUAGES[language]
     return template.format(
@@ -219,7 +213,7 @@ def write_date(date, language, template):
     )
 
 
-def type_carelessly(text, language, rng):
+def type_carelessly(text: str, language: str, rng: random.Random) -> str:
     """Imitates careless typing: changes the case (20 %) and removes accents (10 %)."""
     case = rng.random()
     if case < 0.1:
@@ -234,33 +228,43 @@ def type_carelessly(text, language, rng):
     return text
 
 
-def generate(count, seed=0, split="train"):
-    """Generates sentence pairs of a split.
+def generate_dates(
+    count: int, seed: int = 0, split: Split = "train"
+) -> tuple[list[str], list[str]]:
+    """Generates sentence pairs of written dates in four languages and ISO dates.
+
+    The pairs need no download, and a small model learns to translate them in a minute. Every source
+    has exactly one correct translation. It begins with its language (English, German, French or
+    Spanish), for example `"de: Montag, 3. Mai 2021"`. A tenth of the sources is in upper case, a
+    tenth in lower case, and a tenth has no accents. The splits have no dates in common.
 
     Args:
-        count: Int >= 0, number of pairs. The function samples a date, a language and a format for
-            each pair, with replacement.
+        count: Int >= 0, number of pairs. Date, language and format are sampled for each pair, with
+            replacement.
         seed: Int. The same seed results in the same pairs. With a larger `count`, the list starts
-            with the same pairs.
-        split: String, `"train"`, `"valid"` or `"test"`.
+            with the same pairs. Defaults to `0`.
+        split: String, `"train"` (80 % of the dates from 1950 to 2049), `"valid"` or `"test"` (10 %
+            each). Defaults to `"train"`.
 
     Returns:
-        Two lists of `count` strings: the sources (`"de: 3. Mai 2021"`) and the targets
-        (`"2021-05-03"`).
+        Two lists of `count` strings: the sources and the targets, such as `"2021-05-03"`.
 
     Raises:
         ValueError: If `count` is negative, or `split` is unknown.
 
     Example:
 
-    >>> sources, targets = generate(3, seed=1, split="test")
-    >>> len(sources), len(targets[0])
-    (3, 10)
+    >>> from keras_attn.text import generate_dates
+    >>> sources, targets = generate_dates(2)
+    >>> sources
+    ['es: 27/9/1985', 'de: am 20. februar 2011']
+    >>> targets
+    ['1985-09-27', '2011-02-20']
     """
     if count < 0:
-        raise ValueError(f"`count` must be at least 0. Received: count={count}")
+        raise ValueError(f"Expected count to be at least 0. Received: count={count}.")
     if split not in SPLITS:
-        raise ValueError(f"`split` must be one of {SPLITS}. Received: split={split!r}")
+        raise ValueError(f"Expected split to be one of {SPLITS}. Received: split={split!r}.")
     rng = random.Random(f"{split} {seed}")
     days = (LAST_DATE - FIRST_DATE).days + 1
     dates = [FIRST_DATE + datetime.timedelta(day) for day in range(days)]
@@ -273,41 +277,3 @@ def generate(count, seed=0, split="train"):
         sources.append(f"{language}: {type_carelessly(written, language, rng)}")
         targets.append(date.isoformat())
     return sources, targets
-
-
-def write_files(directory, train, valid, test, seed=0):
-    """Writes `train.source`, `train.target` and so on, with the given numbers of pairs."""
-    # Here, because programs that only read dates do not need Keras.
-    from keras_attn.files import atomic_replace
-
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    for split, count in zip(SPLITS, (train, valid, test), strict=True):
-        sources, targets = generate(count, seed, split)
-        for side, lines in (("source", sources), ("target", targets)):
-            path = directory / f"{split}.{side}"
-            with atomic_replace(path) as partial:
-                partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-
-
-def main():
-    parser = argparse.ArgumentParser(description="Write parallel files of dates.")
-    parser.add_argument("directory", type=Path, help="output directory; created if it is missing")
-    parser.add_argument(
-        "--train", type=int, default=60000, help="number of training pairs (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--valid", type=int, default=1000, help="number of validation pairs (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--test", type=int, default=2000, help="number of test pairs (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="seed of the pairs (default: %(default)s)"
-    )
-    args = parser.parse_args()
-    write_files(args.directory, args.train, args.valid, args.test, args.seed)
-
-
-if __name__ == "__main__":
-    main()

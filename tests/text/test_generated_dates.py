@@ -2,11 +2,12 @@
 
 import datetime
 import re
-import sys
 import unicodedata
 
-import dates
 import pytest
+
+from keras_attn.text import _generated_dates as dates
+from keras_attn.text import generate_dates
 
 MONTHS = {
     "en": "january february march april may june july august september october november december",
@@ -117,7 +118,7 @@ def check_suffix(suffix, day, language):
 @pytest.fixture(scope="module")
 def sample():
     """20,000 pairs of each split."""
-    return {split: dates.generate(20000, seed=7, split=split) for split in dates.SPLITS}
+    return {split: generate_dates(20000, seed=7, split=split) for split in dates.SPLITS}
 
 
 def test_the_reader_knows_right_from_wrong():
@@ -194,7 +195,7 @@ def test_no_date_is_in_two_splits(sample):
     seen = {split: set(targets) for split, (_, targets) in sample.items()}
     for seed in (1, 2):  # whatever the seed
         for split in dates.SPLITS:
-            seen[split] |= set(dates.generate(20000, seed, split)[1])
+            seen[split] |= set(generate_dates(20000, seed, split)[1])
     assert not seen["train"] & seen["test"]
     assert not seen["train"] & seen["valid"]
     assert not seen["valid"] & seen["test"]
@@ -214,34 +215,22 @@ def test_the_splits_cover_all_days_of_a_hundred_years():
 
 
 def test_the_same_seed_gives_the_same_pairs():
-    assert dates.generate(500, 3, "test") == dates.generate(500, 3, "test")
-    assert dates.generate(500, 3, "test")[0] == dates.generate(900, 3, "test")[0][:500]
-    assert dates.generate(500, 3, "test") != dates.generate(500, 4, "test")
+    assert generate_dates(500, 3, "test") == generate_dates(500, 3, "test")
+    assert generate_dates(500, 3, "test")[0] == generate_dates(900, 3, "test")[0][:500]
+    assert generate_dates(500, 3, "test") != generate_dates(500, 4, "test")
     # The very text, so that a change of Python or of this file that alters the data is noticed.
-    assert dates.generate(2, 0, "train") == (
+    assert generate_dates(2, 0, "train") == (
         ["es: 27/9/1985", "de: am 20. februar 2011"],
         ["1985-09-27", "2011-02-20"],
     )
 
 
 def test_nothing_can_be_asked_for():
-    assert dates.generate(0) == ([], [])
+    assert generate_dates(0) == ([], [])
 
 
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="Received: count=-1"):
-        dates.generate(-1)
+        generate_dates(-1)
     with pytest.raises(ValueError, match="'train'.*Received: split='dev'"):
-        dates.generate(1, split="dev")
-
-
-def test_the_command_writes_parallel_files(tmp_path, monkeypatch):
-    arguments = ["dates.py", str(tmp_path / "new"), "--train", "30", "--valid", "0", "--test", "20"]
-    monkeypatch.setattr(sys, "argv", [*arguments, "--seed", "5"])
-    dates.main()
-    for split, count in [("train", 30), ("valid", 0), ("test", 20)]:
-        lines = [
-            (tmp_path / "new" / f"{split}.{side}").read_text(encoding="utf-8").splitlines()
-            for side in ("source", "target")
-        ]
-        assert tuple(lines) == dates.generate(count, 5, split)
+        generate_dates(1, split="dev")

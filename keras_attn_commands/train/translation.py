@@ -1,0 +1,379 @@
+"""`keras-attn train translation`: trains a model that translates texts."""
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+
+import keras_attn
+from keras_attn.files import read_lines, write_lines
+from keras_attn.text import (
+    LengthBucketedBatches,
+    PairCounts,
+    ParallelCorpus,
+    SentencePieceTokenizer,
+    generate_dates,
+    prepare_pairs,
+)
+from keras_attn.training import (
+    AverageWeights,
+    BestCheckpoint,
+    BleuCallback,
+    HistoryFile,
+    InverseSquareRootSchedule,
+    ModelCard,
+    RunDirectory,
+    ScheduledSampling,
+    ShowProgress,
+    WarnOfProblems,
+    compile_for_training,
+    fit,
+    make_strategy,
+)
+from keras_attn_commands.train import run_files
+from keras_attn_commands.train.settings import MAY_CHANGE as MAY_ALWAYS_CHANGE
+from keras_attn_commands.train.settings import to_toml, values_of
+from keras_attn_commands.train.translation_data import warn_of_data
+from keras_attn_commands.train.translation_defaults import data_defaults, fill, training_defaults
+from keras_attn_commands.train.translation_settings import (
+    MAY_CHANGE,
+    TranslationSettings,
+    reject_settings_of_other_models,
+)
+
+DATES = {"train": 30_000, "valid": 1000, "test": 2000}
+"""Dict from splits to the numbers of generated dates."""
+ATTENTIONS: dict[str, Any] = {
+    "none": None,
+    "bahdanau": "bahdanau",
+    "luong": "luong",
+    "multi-head": lambda units: keras_attn.MultiHeadAttention(4, units // 4),
+    "sparsemax": lambda units: keras_attn.BahdanauAttention(units, probability_fn="sparsemax"),
+    "local": lambda units: keras_attn.LocalAttention(keras_attn.LuongAttention("general")),
+    "coverage": keras_attn.CoverageAttention,
+    "location-sensitive": keras_attn.LocationSensitiveAttention,
+}
+
+
+def train(settings: TranslationSettings, command: str, warn: Callable[[str], Any]) -> None:
+    """Trains a translator and writes it to the run directory.
+
+    Args:
+        settings: `TranslationSettings`. Settings that are `None` are chosen by the data.
+        command: String, the command line, for the model card.
+        warn: Function that shows the text of a warning.
+    """
+    reject_settings_of_other_models(settings)
+    with run_files.locked(settings.run_dir):
+        prepared = prepare(settings, warn)
+        print(to_toml(values_of(settings), prepared.reasons), end="", flush=True)
+        run_files.store_settings(
+            settings.run_dir, values_of(settings), prepared.reasons, prepared.checksums
+        )
+        _train_model(settings, prepared, command, warn)
+
+
+@dataclasses.dataclass
+class Prepared:
+    """Data of a training, and the reasons for its settings."""
+
+    source_tokenizer: SentencePieceTokenizer
+    target_tokenizer: SentencePieceTokenizer
+    training: LengthBucketedBatches
+    validation: LengthBucketedBatches
+    reasons: dict[str, str]
+    checksums: dict[str, str]
+
+
+def prepare(settings: TranslationSettings, warn: Callable[[str], Any]) -> Prepared:
+    """Prepares the data in the run directory, and sets the settings that are `None`."""
+    run_dir = settings.run_dir
+    folder = run_dir / "data"
+    counts = read_data(settings, folder)
+    warn_of_data(folder, counts, warn)
+    num_pairs = counts["train"].pairs
+    reasons = fill(settings, data_defaults(settings, num_pairs))
+    checksums = run_files.checksums(folder)
+    names = "source target tokenizer vocabulary_size separate_vocabularies max_length".split()
+    values = {name: getattr(settings, name) for name in names}
+    may_change = MAY_CHANGE | MAY_ALWAYS_CHANGE
+    check = run_files.check_earlier_training
+    check(run_dir, values, checksums, may_change, overwrite=settings.overwrite)
+    tokenizers = _train_tokenizers(settings, folder, warn)
+    corpora = [_encode(settings, folder, split, tokenizers, warn) for split in ("train", "valid")]
+
+    def batches(corpus, tokens, **options):
+        return LengthBucketedBatches(corpus, tokens, seed=settings.seed, **options)
+
+    def steps_of(tokens):
+        return batches(corpora[0], tokens).steps_per_epoch
+
+    reasons |= fill(settings, training_defaults(settings, len(corpora[0]), steps_of))
+    check(run_dir, values_of(settings), checksums, may_change, overwrite=settings.overwrite)
+    options = {}
+    if settings.subword_sampling:
+        options = {"tokenizers": tokenizers, "sampling_alpha": settings.subword_sampling}
+    tokens = settings.tokens_per_batch
+    training = batches(corpora[0], tokens, **options)
+    steps = settings.epochs * training.steps_per_epoch
+    if settings.warmup_steps > steps / 2:
+        warn(
+            f"The warm-up of {settings.warmup_steps:,} steps is more than half of the training of "
+            f"{steps:,} steps. Use --warmup-steps {steps // 10} or more --epochs."
+        )
+    validation = batches(corpora[1], tokens, shuffle=False)
+    return Prepared(*tokenizers, training, validation, reasons, checksums)
+
+
+def read_data(settings: TranslationSettings, folder: Path) -> dict[str, PairCounts]:
+    """Writes clean parallel files to a directory, and returns the numbers of pairs."""
+    if settings.data is not None:
+        counts = prepare_pairs(settings.data, folder, settings.source, settings.target)
+    else:
+        folder.mkdir(exist_ok=True)
+        counts = {}
+        for split, count in DATES.items():
+            sources, targets = generate_dates(count, settings.seed, split)
+            write_lines(folder / f"{split}.source", sources)
+            write_lines(folder / f"{split}.target", targets)
+            counts[split] = PairCounts(count, origin="generated dates")
+    for split, count in counts.items():
+        print(f"{split}: {count.pairs:,} pairs from {count.origin}", flush=True)
+    return counts
+
+
+def _train_tokenizers(settings, folder, warn):
+    """Trains and saves the tokenizers of source and target, or loads saved tokenizers."""
+    paths = [settings.run_dir / f"{side}.spm" for side in ("source", "target")]
+    if not all(path.exists() for path in paths):
+        texts = [[folder / "train.source"], [folder / "train.target"]]
+        sides = texts if settings.separate_vocabularies else [texts[0] + texts[1]]
+        trained = [
+            SentencePieceTokenizer.train(files, settings.vocabulary_size, settings.tokenizer)
+            for files in sides
+        ]
+        for path, tokenizer in zip(paths, (trained[0], trained[-1]), strict=True):
+            tokenizer.save(path)
+    tokenizers = [SentencePieceTokenizer.load(path) for path in paths]
+    sizes = {tokenizer.vocabulary_size for tokenizer in tokenizers}
+    if min(sizes) < settings.vocabulary_size and settings.tokenizer != "char":
+        warn(
+            f"The text has only {min(sizes):,} different pieces: the vocabulary is smaller than "
+            f"--vocabulary-size {settings.vocabulary_size}."
+        )
+    return tuple(tokenizers)
+
+
+def _encode(settings, folder, split, tokenizers, warn):
+    """Returns the corpus of a split, which is encoded once."""
+    directory = settings.run_dir / f"corpus-{split}"
+    if directory.exists():
+        corpus = ParallelCorpus.load(directory)
+    else:
+        files = [folder / f"{split}.{side}" for side in ("source", "target")]
+        lengths = [settings.max_length] * 2
+        corpus = ParallelCorpus.encode(*files, *tokenizers, *lengths, directory)
+    if corpus.dropped_long:
+        warn(
+            f"{corpus.dropped_long:,} of {len(corpus) + corpus.dropped_long:,} pairs of {split} "
+            f"are longer than --max-length {settings.max_length} tokens and left out."
+        )
+    return corpus
+
+
+def _train_model(settings, prepared, command, warn):
+    """Trains the model of a prepared run, or continues its training."""
+    if settings.bfloat16:
+        _multiply_in_bfloat16()
+    run_dir = settings.run_dir
+    tokenizers = prepared.source_tokenizer, prepared.target_tokenizer
+    card = None
+    if settings.data is not None:
+        card = ModelCard(settings.source, settings.target, recipe=command)
+    run = RunDirectory.create(run_dir, "generation", *tokenizers, model_card=card)
+    with make_strategy(settings.strategy).scope():
+        trainer, translator = _make_models(settings, prepared)
+    steps = prepared.training.steps_per_epoch
+    print(f"{trainer.count_params():,} weights, {steps:,} steps in an epoch")
+    _warn_of_memory(settings, trainer, tokenizers[1].vocabulary_size, warn)
+    started = run_files.finished_epochs(run_dir)
+    if 0 < started < settings.epochs:
+        print(f"Continues the training of {run_dir} after {started} of {settings.epochs} epochs.")
+    target_tokens = int(prepared.training.corpus.target.lengths.sum())
+    progress = ShowProgress(target_tokens / steps, "target tokens")
+    average = AverageWeights(run_dir / "epochs", num_epochs=settings.average)
+    vocabulary_size = tokenizers[1].vocabulary_size
+    callbacks = [
+        average,
+        _make_bleu(settings, translator, tokenizers),
+        WarnOfProblems(vocabulary_size, settings.warmup_steps, warn),
+        BestCheckpoint(run, saved_model=translator),
+        HistoryFile(run_dir / run_files.HISTORY, {"arguments": values_of(settings)}),
+    ]
+    if settings.patience:
+        callbacks.append(keras.callbacks.EarlyStopping("val_loss", patience=settings.patience))
+    if settings.tensorboard:
+        callbacks.append(_make_tensorboard(run_dir))
+    try:
+        fit(
+            trainer,
+            prepared.training,
+            epochs=settings.epochs,
+            directory=run_dir / "state",
+            validation_data=prepared.validation,
+            callbacks=[*callbacks, progress],
+            verbose=0,
+            # These schedules depend on the number of epochs, so they may differ from the state.
+            on_mismatch="warn" if settings.decay or settings.scheduled_sampling else "error",
+        )
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(
+            f"Stopped {progress.position}. Run the same command to continue."
+        ) from error
+    average.apply()
+    run.save_model(translator)
+    print(
+        f"Wrote {run.model_path}\nNext:\n"
+        f"  keras-attn evaluate {run_dir}\n"
+        f"  keras-attn export onnx {run_dir} translator.onnx\n"
+        f"  keras-attn-runtime translate translator.onnx < {run_dir}/data/test.source"
+    )
+
+
+def _make_models(settings, prepared):
+    """Returns the compiled model for the training, and the model with the search."""
+    encoder, decoder = _make_model(
+        settings,
+        prepared.source_tokenizer.vocabulary_size,
+        prepared.target_tokenizer.vocabulary_size,
+    )
+    search = keras_attn.BeamDecoder(
+        decoder,
+        beam_width=settings.beam_width,
+        num_hypotheses=settings.beam_width,
+        max_length=settings.max_length,
+        length_penalty=settings.length_penalty,
+        return_alignments=settings.model == "transformer" or settings.attention != "none",
+        name="search",
+    )
+    steps = settings.epochs * prepared.training.steps_per_epoch
+    learner = decoder
+    if settings.scheduled_sampling:
+        rising = keras.optimizers.schedules.PolynomialDecay(0.0, steps, settings.scheduled_sampling)
+        learner = ScheduledSampling(decoder, rising, seed=settings.seed)
+    decay = {}
+    if settings.decay:
+        decay = {"total_steps": steps, "decay_steps": math.ceil(settings.decay * steps)}
+    trainer = compile_for_training(
+        keras_attn.TrainingModel(encoder, learner),
+        learning_rate=InverseSquareRootSchedule(
+            settings.learning_rate, settings.warmup_steps, **decay
+        ),
+        label_smoothing=settings.label_smoothing,
+        beta_2=settings.beta_2,
+    )
+    return trainer, keras_attn.GenerationModel(encoder, search)
+
+
+def _make_model(settings, source_vocabulary_size, target_vocabulary_size):
+    """Creates the encoder and the decoder."""
+    shared = {
+        "embedding_dim": settings.embedding_dim,
+        "num_layers": settings.layers,
+        "dropout": settings.dropout,
+        "share_embeddings": not settings.separate_vocabularies,
+        "seed": settings.seed,
+    }
+    if settings.model == "transformer":
+        return keras_attn.transformer_seq2seq(
+            source_vocabulary_size,
+            target_vocabulary_size,
+            num_heads=settings.heads,
+            intermediate_dim=settings.intermediate_dim,
+            attention_dropout=settings.attention_dropout,
+            activation_dropout=settings.activation_dropout,
+            positions=settings.positions,
+            # Sampled segmentations can be longer by a quarter. Add 1 for the start token.
+            max_length=math.ceil(1.25 * settings.max_length) + 1,
+            **shared,
+        )
+    keras.utils.set_random_seed(settings.seed)  # before attention layers sample seeds
+    attention = ATTENTIONS[settings.attention]
+    return keras_attn.rnn_seq2seq(
+        source_vocabulary_size,
+        target_vocabulary_size,
+        attention=attention(settings.units) if callable(attention) else attention,
+        cell=settings.cell,
+        units=settings.units,
+        input_feeding=settings.input_feeding,
+        **shared,
+    )
+
+
+def _make_bleu(settings, translator, tokenizers):
+    """Returns the callback that evaluates a part of the validation pairs, evenly distributed."""
+    folder = settings.run_dir / "data"
+    sides = [list(read_lines(folder / f"valid.{side}")) for side in ("source", "target")]
+    count = min(settings.evaluated, len(sides[0]))
+    rows = [index * len(sides[0]) // count for index in range(count)]
+    sources, references = ([side[row] for row in rows] for side in sides)
+    return BleuCallback(
+        lambda texts: translator.generate(texts, *tokenizers),
+        sources,
+        references,
+        time_share=0.1,
+        num_samples=3,
+    )
+
+
+def _make_tensorboard(run_dir):
+    """Returns the callback that writes logs for TensorBoard."""
+    try:
+        import tensorboard  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "--tensorboard needs TensorBoard. Install it: `pip install keras-attn[tensorboard]`."
+        ) from error
+    return keras.callbacks.TensorBoard(run_dir / "tensorboard")
+
+
+def _warn_of_memory(settings, trainer, vocabulary_size, warn):
+    """Warns if less memory is available than weights, optimizer and logits take."""
+    weights = sum(math.prod(weight.shape) for weight in trainer.trainable_variables)
+    logits = settings.tokens_per_batch * vocabulary_size
+    least = 4 * (4 * weights + 3 * logits)  # float32: gradients and two moments; two more logits
+    available = _available_memory()
+    print(f"At least {least / 2**20:,.0f} MiB of memory for weights, optimizer and logits")
+    if available is not None and available < least:
+        warn(
+            f"Only {available / 2**20:,.0f} MiB of memory are available. Use fewer "
+            "--tokens-per-batch, a smaller --vocabulary-size or a smaller model."
+        )
+
+
+def _available_memory():
+    """Returns the bytes of available memory, `None` if the system does not tell."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            facts = dict(line.split(":") for line in file)
+        return int(facts["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def _multiply_in_bfloat16():
+    """Makes TensorFlow multiply in bfloat16 during training. Weights and sums remain float32."""
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            "Expected TensorFlow for --bfloat16. Received: KERAS_BACKEND="
+            f"{keras.backend.backend()}. Remove the option."
+        )
+    import tensorflow as tf
+
+    tf.config.optimizer.set_experimental_options({"auto_mixed_precision_onednn_bfloat16": True})
+    # Speed: computing the largest logit of each token takes ten times as long in bfloat16.
+    os.environ.setdefault("TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_CLEARLIST_REMOVE", "Max")

@@ -1,0 +1,139 @@
+"""Settings of training programs: options, TOML files, checks, and what a run directory keeps."""
+
+import dataclasses
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from keras_attn_commands.main import main
+from keras_attn_commands.train import run_files
+from keras_attn_commands.train.command import PROGRAMS
+from keras_attn_commands.train.settings import (
+    check_settings,
+    groups,
+    read_settings,
+    to_toml,
+    values_of,
+)
+
+
+@pytest.fixture(params=list(PROGRAMS))
+def program(request):
+    return request.param
+
+
+def test_help_describes_every_setting_with_its_default(program, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["train", program, "--help"])
+    assert end.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for _, fields in groups(PROGRAMS[program].settings):
+        for field in fields:
+            assert f"--{field.name.replace('_', '-')}" in text
+            assert field.type is bool or f"{field.metadata['text'].split()[-1]}. Default: " in text
+    assert text.count("Default: ") > 10 and "Default: None" not in text
+
+
+def test_shown_settings_are_a_configuration_file(program, tmp_path, capsys):
+    assert main(["train", program, "--run-dir", "out", "--seed", "7", "--show-settings"]) == 0
+    shown = capsys.readouterr().out
+    config = tmp_path / "config.toml"
+    config.write_text(f"{shown}\n[data_sha256]\n'train.source' = 'ab'\n", encoding="utf-8")
+    options = ["--config", str(config), "--patience", "3", "--show-settings"]
+    assert main(["train", program, *options]) == 0
+    values = tomllib.loads(capsys.readouterr().out)
+    assert values["seed"] == 7 and values["run_dir"] == "out" and values["patience"] == 3
+    assert values == tomllib.loads(shown) | {"patience": 3}
+
+
+def test_values_are_written_and_read(tmp_path):
+    settings = PROGRAMS["translation"].settings(
+        data=Path('a "b" é'), dropout=0.5, separate_vocabularies=True
+    )
+    path = tmp_path / "settings.toml"
+    path.write_text(to_toml(values_of(settings), {"dropout": "3,000 pairs"}), encoding="utf-8")
+    assert "dropout = 0.5  # 3,000 pairs\n" in path.read_text(encoding="utf-8")
+    read = PROGRAMS["translation"].settings(**read_settings(path, type(settings)))
+    check_settings(read)
+    assert read == settings
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--epochs", "0"], "Expected --epochs to be a positive integer or None. Received: --epo"),
+        (["--seed", "-1"], "Received: --seed -1"),
+        (["--data", "build/run"], "--run-dir"),
+    ],
+)
+def test_wrong_settings_are_one_line(options, message, capsys):
+    assert main(["train", "translation", *options]) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("epoch = 3\n", "Received: epoch. Did you mean epochs?"),
+        ("epochs = \n", "Expected a TOML file. Received: "),
+        ('epochs = "many"\n', "Expected --epochs to be a positive integer or None"),
+        ('model = "lstm"\n', "Expected --model to be one of ['rnn', 'transformer']"),
+    ],
+)
+def test_wrong_configuration_files_are_one_line(tmp_path, text, message, capsys):
+    config = tmp_path / "config.toml"
+    config.write_text(text, encoding="utf-8")
+    assert main(["train", "translation", "--config", str(config)]) == 1
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+
+
+def test_settings_are_declared_with_help(program):
+    for field in dataclasses.fields(PROGRAMS[program].settings):
+        assert field.metadata["flag"].help and field.metadata["text"], field.name
+
+
+def store(run, values, data, trained=True, **options):
+    run_files.check_earlier_training(
+        run, values, data, {"epochs"}, overwrite=options.get("overwrite", False)
+    )
+    run_files.store_settings(run, values, {}, data)
+    (run / "source.spm").touch()
+    if trained:
+        (run / "state").mkdir(exist_ok=True)
+
+
+def test_a_run_directory_belongs_to_one_training(tmp_path):
+    values, data = {"dropout": 0.1, "data": Path("a"), "epochs": 5}, {"train.source": "ab"}
+    store(tmp_path, values, data)
+    store(tmp_path, values | {"epochs": 9}, data)
+    with pytest.raises(ValueError, match=r"differences in dropout = 0.1 \(now 0.2\)\. Choose"):
+        store(tmp_path, values | {"dropout": 0.2}, data)
+    with pytest.raises(ValueError, match=r"differences in the text of train.source\. Choose"):
+        store(tmp_path, values, {"train.source": "cd"})
+    assert (tmp_path / "source.spm").exists()
+    store(tmp_path, values | {"dropout": 0.2}, data, trained=False, overwrite=True)
+    assert not (tmp_path / "state").exists()
+
+
+def test_what_was_never_trained_is_replaced(tmp_path):
+    store(tmp_path, {"dropout": 0.1}, {}, trained=False)
+    run_files.check_earlier_training(tmp_path, {"dropout": 0.2}, {}, (), overwrite=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_of_another_program_is_not_replaced(tmp_path):
+    (tmp_path / "model.keras").touch()
+    with pytest.raises(ValueError, match=r"with a model but without settings.toml"):
+        run_files.check_earlier_training(tmp_path, {}, {}, (), overwrite=False)
+    assert (tmp_path / "model.keras").exists()
+
+
+def test_an_unfinished_training_is_noted(tmp_path):
+    assert run_files.unfinished_note(tmp_path) == ""
+    store(tmp_path, {"epochs": 3}, {})
+    assert run_files.unfinished_note(tmp_path) == ("The training is not finished: 0 of 3 epochs.")
+    (tmp_path / "history.json").write_text('{"history": {"loss": [3.0, 2.0, 1.0]}}')
+    assert run_files.unfinished_note(tmp_path) == ""

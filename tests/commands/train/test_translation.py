@@ -1,0 +1,146 @@
+"""The program that trains translators: its settings by the data, its warnings, and whole runs."""
+
+import json
+import os
+import tomllib
+
+import pytest
+
+pytest.importorskip("sentencepiece")
+pytest.importorskip("tensorflow")
+
+from keras_attn._files.path_lock import PathLock
+from keras_attn.text import PairCounts
+from keras_attn.training import RunDirectory
+from keras_attn_commands.main import main
+from keras_attn_commands.train import translation
+from keras_attn_commands.train.translation_data import warn_of_data
+from keras_attn_commands.train.translation_defaults import data_defaults, training_defaults
+from keras_attn_commands.train.translation_settings import TranslationSettings
+
+SMALL = "--units 8 --embedding-dim 8 --vocabulary-size 60 --epochs 2 --evaluated 4".split()
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """A file of 120 sentence pairs."""
+    path = tmp_path / "pairs.tsv"
+    words = ["one", "two", "three", "four"]
+    rows = [f"{a} {b} {c}\tle {c} {b} {a}\n" for a in words for b in words for c in words]
+    path.write_text("".join(rows * 2)[: 2 * 120 * 20], encoding="utf-8")
+    return path
+
+
+def train(*arguments):
+    return main(["train", "translation", *map(str, arguments)])
+
+
+@pytest.mark.slow
+def test_a_training_writes_a_run_and_does_not_repeat_itself(pairs, tmp_path, capsys):
+    run = tmp_path / "run"
+    arguments = ["--data", pairs, "--run-dir", run, *SMALL]
+    assert train(*arguments) == 0
+    output = capsys.readouterr().out
+    assert "epoch 2 of 2: loss " in output and "val_bleu" in output
+    assert output.splitlines()[-4:-2] == ["Next:", f"  keras-attn evaluate {run}"]
+    settings = tomllib.loads((run / "settings.toml").read_text(encoding="utf-8"))
+    assert settings["units"] == 8 and settings["data"] == str(pairs)
+    history = json.loads((run / "history.json").read_text())
+    assert len(history["history"]["val_loss"]) == 2 and history["arguments"]["seed"] == 1
+    model = (run / "model.keras").read_bytes()
+    assert train(*arguments) == 0
+    assert "epoch" not in capsys.readouterr().out.partition("steps in an epoch")[2]
+    assert RunDirectory(run).load_model("generation")
+    assert train(*arguments, "--units", 9) == 1
+    assert "units = 8 (now 9)" in capsys.readouterr().err
+    assert len(model) == len((run / "model.keras").read_bytes())
+
+
+@pytest.mark.slow
+def test_a_transformer_is_trained(pairs, tmp_path, capsys):
+    sizes = "--layers 1 --embedding-dim 8 --heads 2 --intermediate-dim 8 --epochs 1".split()
+    options = ["--model", "transformer", "--vocabulary-size", 60, "--evaluated", 2, *sizes]
+    assert train("--data", pairs, "--run-dir", tmp_path / "run", *options) == 0
+
+
+def test_an_interruption_says_where(pairs, tmp_path, monkeypatch, capsys):
+    def interrupt(*_, callbacks, **__):
+        callbacks[-1].on_train_begin()
+        callbacks[-1].on_epoch_begin(2)
+        callbacks[-1].on_train_batch_end(83, {})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(translation, "fit", interrupt)
+    assert train("--data", pairs, "--run-dir", tmp_path / "run", *SMALL) == 130
+    error = capsys.readouterr().err
+    assert "Stopped in epoch 3, step 84. Run the same command to continue." in error
+
+
+def test_a_run_directory_in_use_is_refused(pairs, tmp_path, capsys):
+    run = tmp_path / "run"
+    run.mkdir()
+    with PathLock(run, "run"):
+        assert train("--data", pairs, "--run-dir", run) == 1
+    assert f"process {os.getpid()} on" in capsys.readouterr().err
+
+
+def test_settings_of_the_other_model_are_refused(capsys):
+    assert train("--model", "transformer", "--units", 8) == 1
+    message = "Expected settings of --model transformer. Received: --units 8. Remove it, or set"
+    assert message in capsys.readouterr().err
+
+
+def choices(num_pairs, **settings):
+    settings = TranslationSettings(**({"data": "x"} | settings))
+    chosen = data_defaults(settings, num_pairs)
+    chosen |= training_defaults(settings, num_pairs, lambda tokens: 12 * num_pairs // tokens + 1)
+    return {name: value for name, (value, _) in chosen.items()}
+
+
+@pytest.mark.parametrize("model", ["rnn", "transformer"])
+@pytest.mark.parametrize("num_pairs", [100, 3000, 30_000, 134_233, 2_000_000])
+def test_the_warm_up_is_at_most_a_tenth_of_the_training(model, num_pairs):
+    chosen = choices(num_pairs, model=model)
+    steps = chosen["epochs"] * (12 * num_pairs // chosen["tokens_per_batch"] + 1)
+    assert chosen["warmup_steps"] <= max(1, steps / 10)
+    assert 500 <= chosen["vocabulary_size"] <= 8000
+    given = choices(num_pairs, model=model, epochs=1)  # the warm-up follows a given setting
+    assert given["warmup_steps"] <= chosen["warmup_steps"]
+
+
+def test_every_setting_that_may_be_chosen_is_chosen():
+    for model in ("rnn", "transformer"):
+        for data in ("x", None):
+            chosen = choices(3000, model=model, data=data)
+            settings = TranslationSettings(model=model)
+            open_settings = {name for name, value in vars(settings).items() if value is None}
+            others = {"attention", "cell", "units", "input_feeding"}
+            if model == "rnn":
+                others = {"heads", "intermediate_dim", "positions"}
+                others |= {"attention_dropout", "activation_dropout"}
+            assert open_settings - {"data", "source", "target"} - others <= chosen.keys()
+
+
+def warnings_of(folder, **texts):
+    folder.mkdir(exist_ok=True)
+    for split in ("train", "valid", "test"):
+        for side in ("source", "target"):
+            text = texts.get(f"{split}_{side}", texts.get(f"train_{side}"))
+            (folder / f"{split}.{side}").write_text(text, encoding="utf-8")
+    found = []
+    warn_of_data(folder, texts["counts"], found.append)
+    return found
+
+
+def test_exchanged_languages_repeated_pairs_and_blank_sides_are_noticed(tmp_path):
+    counts = {split: PairCounts(100) for split in ("train", "valid", "test")}
+    english, french = "the dog and the cat\na man sleeps\n", "le chien et le chat\nun homme dort\n"
+    texts = {"train_source": english, "train_target": french, "counts": counts}
+    assert warnings_of(tmp_path / "right", **texts) == []
+    (found,) = warnings_of(
+        tmp_path / "wrong", **texts, valid_source="un chien\n", valid_target="a dog\n"
+    )
+    assert "two languages may be exchanged" in found and "sources of valid" in found
+    counts["test"] = PairCounts(100, empty=3, repeated=40)
+    empty, repeated = warnings_of(tmp_path / "test", **texts)
+    assert "3 pairs of test have a blank side" in empty and "40 of 100 pairs of test" in repeated
