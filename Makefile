@@ -18,8 +18,6 @@ SHELL := bash
 .PHONY: demo test test-slow test-jax test-torch test-oldest test-convert test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
 
 PYTHON ?= python3
-# Warnings and errors from TensorFlow's C++ side, without information about the machine.
-export TF_CPP_MIN_LOG_LEVEL ?= 2
 # TensorFlow's faster operators for CPUs, the default only on processors with VNNI.
 export TF_ENABLE_ONEDNN_OPTS ?= 1
 # No notices about new pip versions.
@@ -35,10 +33,16 @@ CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(
 
 # An environment is a folder with a stamp file, dated to the last complete installation.
 
-.venv/installed: $(PROJECT) $(RUNTIME)
-	@echo "== Installing keras-attn and keras-attn-runtime into .venv (TensorFlow is large)"
+# The demo needs less than the tests, which add the rest to the same environment.
+.venv/demo-installed: $(PROJECT) $(RUNTIME)
+	@echo "== Installing keras-attn and keras-attn-runtime into .venv: TensorFlow is large, this takes some minutes"
 	$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv
+	.venv/bin/pip install --quiet --progress-bar on -e '.[strings,plot]' -e './export[cpu]'
+	touch $@
+
+.venv/installed: .venv/demo-installed
+	@echo "== Installing what the tests need into .venv"
 	.venv/bin/pip install --quiet -e '.[all,test]' -e './export[cpu]'
 	touch $@
 
@@ -87,17 +91,21 @@ CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(
 	.venv-bench/bin/pip install --quiet -e '.[all,bench,test]'
 	touch $@
 
+# TensorFlow writes these lines while it is imported, whatever its log level.
+WITHOUT_TENSORFLOW_LOG := 2> >(grep --line-buffered --invert-match --extended-regexp \
+	'^([IWE][0-9]{4} |WARNING: All log messages before absl)' >&2)
+
 # python -I ignores the current folder and PYTHONPATH, so only installed packages are imported.
-demo: .venv/installed .venv-runtime/installed
+demo: .venv/demo-installed .venv-runtime/installed
 	rm -rf $(DEMO)
 	mkdir -p $(DEMO)
 	@echo "== 1. Train on generated dates"
-	.venv/bin/python examples/train_translation.py --run-dir $(DEMO)/run
+	.venv/bin/python examples/train_translation.py --run-dir $(DEMO)/run $(WITHOUT_TENSORFLOW_LOG)
 	@echo "== 2. Export"
 	.venv/bin/keras-attn export saved-model $(DEMO)/run $(DEMO)/saved_model
 	.venv/bin/keras-attn export onnx $(DEMO)/run $(DEMO)/translator.onnx
 	@echo "== 3. Translate unseen dates with the ONNX file, where these packages are installed"
-	.venv-runtime/bin/pip list --format=freeze | tee $(DEMO)/packages.txt
+	.venv-runtime/bin/pip list --format=freeze > $(DEMO)/packages.txt
 	@! grep --extended-regexp --ignore-case '^(tensorflow.*|keras|keras-attn)==' $(DEMO)/packages.txt \
 		|| { echo "The environment of the runtime must have neither TensorFlow nor Keras." >&2; exit 1; }
 	.venv-runtime/bin/python -I .venv-runtime/bin/keras-attn-runtime translate $(DEMO)/translator.onnx \
@@ -106,7 +114,16 @@ demo: .venv/installed .venv-runtime/installed
 		$(DEMO)/test.translated $(DEMO)/run/data/test.target --minimum 98
 	@echo "== 4. Draw the attention"
 	.venv/bin/python examples/attention_map.py $(DEMO)/run \
-		--text "en: Monday the 3rd of May 2021" --out $(DEMO)/attention.png
+		--text "en: Monday the 3rd of May 2021" --out $(DEMO)/attention.png $(WITHOUT_TENSORFLOW_LOG)
+	@echo "== Three dates, translated by the ONNX file"
+	@printf '%s\n' "en: Mon, 3rd May '21" "de: den 1. April 1999" "fr: 14 juillet 2030" \
+		| tee $(DEMO)/dates.txt | .venv-runtime/bin/python -I .venv-runtime/bin/keras-attn-runtime \
+		translate $(DEMO)/translator.onnx | paste -d '>' $(DEMO)/dates.txt - | sed 's/>/ -> /'
+	@echo "Wrote $(DEMO)/run, $(DEMO)/translator.onnx, $(DEMO)/saved_model and $(DEMO)/attention.png"
+	@echo "Next, on your own data:"
+	@echo "  .venv/bin/keras-attn train translation --help"
+	@echo "  .venv/bin/keras-attn evaluate $(DEMO)/run"
+	@echo "  .venv-runtime/bin/keras-attn-runtime translate $(DEMO)/translator.onnx < YOUR_DATES.txt"
 
 # Each worker loads TensorFlow, so there are at most 4. All tests in a module run in one worker and share fixtures.
 WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile

@@ -10,6 +10,7 @@ from keras_attn_commands.export_checks import check_export
 from keras_attn_commands.export_parser import FLAGS, add_formats
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.show_progress import show_progress
+from keras_attn_commands.train.run_files import unfinished_note
 
 HELP = "export the model of a training run"
 DESCRIPTION = (
@@ -40,7 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
         paths = {"OUT": arguments.out, "--parity-sentences": sentences}
         print(f"Nothing was exported. {error_text(error, names, paths)}", file=sys.stderr)
         return 1
-    print(f"Wrote {arguments.out}. {report.summary()}")
+    note = unfinished_note(arguments.run_directory)
+    print(f"Wrote {arguments.out}. {report.summary()}{f' {note}' if note else ''}")
     return 0
 
 

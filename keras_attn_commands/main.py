@@ -7,11 +7,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from keras_attn_commands import convert, export, launch
+from keras_attn_commands import convert, evaluate, export, launch
 from keras_attn_commands.export_parser import format_first
 from keras_attn_commands.train import command as train
 
-COMMANDS = {"convert": convert, "export": export, "launch": launch, "train": train}
+COMMANDS = {
+    "train": train,
+    "evaluate": evaluate,
+    "convert": convert,
+    "export": export,
+    "launch": launch,
+}
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as in a shell."""
 CLOSED_PIPE = 141

@@ -25,10 +25,10 @@ def quiet_import() -> Iterator[None]:
     because TensorFlow logs an error about CUDA on machines without a GPU. Errors of a command are
     not affected: they are Python exceptions. TensorFlow 2.21 logs some lines before it reads the
     log level, so the standard error of the block is collected and filtered. All other lines, such
-    as tracebacks, appear at the end of the block. If the user has set the log level, nothing
-    changes.
+    as tracebacks, appear at the end of the block; if the block raises an exception, all lines do.
+    With the log level 0 in the environment, nothing is hidden.
     """
-    if LOG_LEVEL in os.environ:
+    if os.environ.get(LOG_LEVEL) == "0":
         yield
         return
     os.environ[LOG_LEVEL] = "3"
@@ -39,12 +39,14 @@ def quiet_import() -> Iterator[None]:
         return
     with tempfile.TemporaryFile() as log:
         os.dup2(log.fileno(), _STDERR)
+        hidden = re.compile(rb"(?!)")
         try:
             yield
+            hidden = _HIDDEN
         finally:
             os.dup2(stderr, _STDERR)
             os.close(stderr)
             log.seek(0)
-            shown = b"".join(line for line in log if not _HIDDEN.match(line))
+            shown = b"".join(line for line in log if not hidden.match(line))
             if shown:
                 os.write(_STDERR, shown)

@@ -248,8 +248,45 @@ def test_bleu_is_sacrebleu_13a_cased():
     logs = {}
     callback.on_epoch_end(0, logs)
     expected = sacrebleu.corpus_bleu(list(translations.values()), [references]).score
-    assert logs == {"val_bleu": expected}
+    chrf = sacrebleu.corpus_chrf(list(translations.values()), [references]).score
+    assert logs == {"val_bleu": expected, "val_chrf": chrf}
     assert 10 < expected < 100
+    assert "tok:13a" in callback.signatures[0] and "case:mixed" in callback.signatures[0]
+
+
+def test_bleu_takes_a_share_of_the_time(monkeypatch):
+    pytest.importorskip("sacrebleu")
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    printed = []
+
+    def translate(texts):
+        clock[0] += 10.0
+        return texts
+
+    callback = BleuCallback(
+        translate, ["a", "b"], ["a", "c"], time_share=0.1, num_samples=1, write=printed.append
+    )
+    callback.set_params({"epochs": 12})
+    callback.on_train_begin()
+    evaluated = []
+    for epoch in range(12):
+        clock[0] += 30.0
+        logs = {}
+        callback.on_epoch_end(epoch, logs)
+        if logs:
+            evaluated.append(epoch)
+        if epoch == 4:
+            state = callback.get_state()
+            callback = BleuCallback(translate, ["a"], ["a"], time_share=0.1)
+            callback.set_params({"epochs": 12})
+            callback.on_train_begin()
+            callback.set_state(state)
+    # Two evaluations are 20 s of 220, three are 30 s of 320. The last epoch is always evaluated.
+    assert evaluated == [0, 6, 9, 11]
+    assert printed == ["  a -> a   (reference: a)"]
+    with pytest.raises(ValueError, match="Received: time_share=0"):
+        BleuCallback(translate, ["a"], ["a"], time_share=0)
 
 
 def test_bleu_of_perfect_and_of_empty_translations():

@@ -1,0 +1,130 @@
+"""`keras-attn evaluate RUN|FILE`: scores the translations of a test set."""
+
+import argparse
+import itertools
+import json
+import sys
+from pathlib import Path
+
+from keras_attn_commands.error_text import error_text
+from keras_attn_commands.existing_paths import require_file
+from keras_attn_commands.quiet_import import quiet_import
+
+HELP = "compute BLEU and chrF of a translator on a test set"
+DESCRIPTION = (
+    "Translates the lines of a file and compares them with references: BLEU and chrF by sacreBLEU "
+    "with its default settings and its signature, and the share of lines that equal their "
+    "reference. RUN|FILE is a run directory, or an exported file that the runtime reads. Exit "
+    "status: 0 evaluated; 1 an error; 2 invalid command line."
+)
+SAMPLES = 3
+"""Number of translations that are printed."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="RUN|FILE", type=Path, help="run directory or file")
+    for side, text in (("source", "sentences to translate"), ("target", "references")):
+        parser.add_argument(
+            f"--{side}",
+            metavar="FILE",
+            type=Path,
+            help=f"text file of {text}, one in each line, plain or .gz. Default: "
+            f"RUN/data/test.{side}",
+        )
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help="text file to write the translations to. Default: they are not written",
+    )
+    parser.add_argument("--json", action="store_true", help="print the scores as a JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    try:
+        sources, references = _read(arguments)
+        with quiet_import():
+            translations = _translate(arguments.model, sources)
+        scores = _scores(translations, references)
+        if arguments.out is not None:
+            from keras_attn.files import write_lines
+
+            write_lines(arguments.out, translations)
+    except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+        print(f"Nothing was evaluated. {error_text(error, {}, {})}", file=sys.stderr)
+        return 1
+    if arguments.json:
+        print(json.dumps(scores))
+        return 0
+    rows = zip(sources, translations, references, strict=True)
+    for source, translation, reference in itertools.islice(rows, SAMPLES):
+        print(f"  {source} -> {translation}   (reference: {reference})")
+    print(
+        f"BLEU {scores['bleu']:.2f}   chrF {scores['chrf']:.2f}   equal to the reference "
+        f"{100 * scores['equal']:.2f} % of {scores['sentences']:,} sentences\n"
+        f"{scores['bleu_signature']}\n{scores['chrf_signature']}"
+    )
+    return 0
+
+
+def _read(arguments):
+    """Returns sources and references. A blank source without a reference is left out."""
+    paths = {}
+    for side in ("source", "target"):
+        path = getattr(arguments, side)
+        if path is None and not arguments.model.is_dir():
+            raise ValueError(
+                f"Expected a test set with --source and --target. Received: no --{side}, and "
+                f"{str(arguments.model)!r}, which is no run directory. Pass both files."
+            )
+        paths[side] = path or arguments.model / "data" / f"test.{side}"
+        require_file(f"--{side}", paths[side])
+    from keras_attn.files import read_lines
+
+    sides = [[line.strip() for line in read_lines(path)] for path in paths.values()]
+    if len(sides[0]) != len(sides[1]):
+        raise ValueError(
+            f"Expected as many references as sources. Received: {len(sides[0])} lines in "
+            f"{paths['source']} and {len(sides[1])} lines in {paths['target']}. Check that both "
+            "were made from the same sentences."
+        )
+    pairs = [pair for pair in zip(*sides, strict=True) if any(pair)]
+    if not pairs:
+        raise ValueError(
+            f"Expected sentences. Received: only blank lines in {paths['source']}. Check the file."
+        )
+    return [list(side) for side in zip(*pairs, strict=True)]
+
+
+def _translate(model, sources):
+    """Returns the translations by a run directory or by an exported file."""
+    if model.is_dir() and (model / "run.json").is_file():
+        from keras_attn.training import RunDirectory
+
+        run = RunDirectory(model)
+        translator = run.load_model("generation")
+        return translator.generate(sources, run.source_tokenizer, run.target_tokenizer)
+    try:
+        from keras_attn_runtime import Translator
+    except ImportError as error:
+        raise ImportError(
+            "The evaluation of an exported file needs the runtime. Install it in a checkout: `pip "
+            "install './export[cpu]'`."
+        ) from error
+    return Translator(str(model))(sources)
+
+
+def _scores(translations, references):
+    """Returns a dict of the scores, their settings and the number of sentences."""
+    try:
+        from sacrebleu import metrics
+    except ImportError as error:
+        raise ImportError(
+            "The evaluation needs sacrebleu. Install it: `pip install 'sacrebleu>=2.6,<3'`."
+        ) from error
+    scores = {}
+    for name, metric in (("bleu", metrics.BLEU()), ("chrf", metrics.CHRF())):
+        scores[name] = metric.corpus_score(translations, [references]).score
+        scores[f"{name}_signature"] = str(metric.get_signature())
+    equal = sum(map(str.__eq__, translations, references))
+    return {**scores, "equal": equal / len(references), "sentences": len(references)}
