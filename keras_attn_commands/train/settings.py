@@ -86,9 +86,15 @@ class TrainingSettings:
         False, BOOL, "remove an earlier training with other settings or data from RUN"
     )
 
+    dry_run: bool = setting(
+        False, BOOL, "run 20 steps, print the expected time and memory, and exit"
+    )
 
-MAY_CHANGE = {"run_dir", "epochs", "patience", "strategy", "tensorboard", "overwrite"}
+
+MAY_CHANGE = {"run_dir", "epochs", "patience", "strategy", "tensorboard"}
 """Settings that may differ when a training is resumed."""
+_OF_A_CALL = ("overwrite", "dry_run")
+"""Settings that are not stored."""
 
 
 def groups(settings: type) -> Iterator[tuple[str, list[dataclasses.Field[Any]]]]:
@@ -135,9 +141,9 @@ def check_settings(settings: Any) -> None:
 
 
 def values_of(settings: Any) -> dict[str, Any]:
-    """Returns the values of all settings, in the order of `--help`."""
-    fields = [field for _, group in groups(type(settings)) for field in group]
-    return {field.name: getattr(settings, field.name) for field in fields}
+    """Returns the values of all settings that are stored, in the order of `--help`."""
+    names = [field.name for _, group in groups(type(settings)) for field in group]
+    return {name: getattr(settings, name) for name in names if name not in _OF_A_CALL}
 
 
 def to_toml(values: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> str:

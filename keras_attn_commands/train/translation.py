@@ -35,6 +35,7 @@ from keras_attn.training import (
     make_strategy,
 )
 from keras_attn_commands.train import run_files
+from keras_attn_commands.train.dry_run import print_estimate
 from keras_attn_commands.train.settings import MAY_CHANGE as MAY_ALWAYS_CHANGE
 from keras_attn_commands.train.settings import to_toml, values_of
 from keras_attn_commands.train.translation_data import warn_of_data
@@ -102,7 +103,8 @@ def prepare(settings: TranslationSettings, warn: Callable[[str], Any]) -> Prepar
     values = {name: getattr(settings, name) for name in names}
     may_change = MAY_CHANGE | MAY_ALWAYS_CHANGE
     check = run_files.check_earlier_training
-    check(run_dir, values, checksums, may_change, overwrite=settings.overwrite)
+    overwrite = settings.overwrite and not settings.dry_run
+    check(run_dir, values, checksums, may_change, overwrite=overwrite)
     tokenizers = _train_tokenizers(settings, folder, warn)
     corpora = [_encode(settings, folder, split, tokenizers, warn) for split in ("train", "valid")]
 
@@ -113,7 +115,7 @@ def prepare(settings: TranslationSettings, warn: Callable[[str], Any]) -> Prepar
         return batches(corpora[0], tokens).steps_per_epoch
 
     reasons |= fill(settings, training_defaults(settings, len(corpora[0]), steps_of))
-    check(run_dir, values_of(settings), checksums, may_change, overwrite=settings.overwrite)
+    check(run_dir, values_of(settings), checksums, may_change, overwrite=overwrite)
     options = {}
     if settings.subword_sampling:
         options = {"tokenizers": tokenizers, "sampling_alpha": settings.subword_sampling}
@@ -191,15 +193,19 @@ def _train_model(settings, prepared, command, warn):
         _multiply_in_bfloat16()
     run_dir = settings.run_dir
     tokenizers = prepared.source_tokenizer, prepared.target_tokenizer
-    card = None
-    if settings.data is not None:
-        card = ModelCard(settings.source, settings.target, recipe=command)
-    run = RunDirectory.create(run_dir, "generation", *tokenizers, model_card=card)
     with make_strategy(settings.strategy).scope():
         trainer, translator = _make_models(settings, prepared)
     steps = prepared.training.steps_per_epoch
     print(f"{trainer.count_params():,} weights, {steps:,} steps in an epoch")
     _warn_of_memory(settings, trainer, tokenizers[1].vocabulary_size, warn)
+    if settings.dry_run:
+        epoch = steps, prepared.validation.steps_per_epoch
+        print_estimate(trainer, prepared.training.stream(), *epoch, settings.epochs)
+        return
+    card = None
+    if settings.data is not None:
+        card = ModelCard(settings.source, settings.target, recipe=command)
+    run = RunDirectory.create(run_dir, "generation", *tokenizers, model_card=card)
     started = run_files.finished_epochs(run_dir)
     if 0 < started < settings.epochs:
         print(f"Continues the training of {run_dir} after {started} of {settings.epochs} epochs.")
