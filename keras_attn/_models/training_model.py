@@ -1,4 +1,4 @@
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import keras
 
@@ -133,7 +133,8 @@ class TrainingModel(FusedLossModel):
 
     @property
     def output_layer(self) -> keras.layers.Layer | None:
-        return getattr(self.decoder, "output_layer", None)
+        decoder = cast(StepDecoder, _step_decoder(self.decoder))
+        return decoder.output_layer if decoder.can_return_features else None
 
     @property
     def output_bias(self) -> keras.Variable | None:
