@@ -148,12 +148,13 @@ class StepDecoder(Layer):
     (2, 1, 5, 3)
     """
 
-    output_layer = None
-    """Layer that maps features to logits. A loss can be fused with this layer if the decoder
-    overrides `advance`, or if its own `call(..., return_features=True)` returns the features."""
+    embedding: Any
+    """Layer that maps token ids to vectors, the inputs of `advance`. Defaults to `None`."""
 
-    embedding: Any = None
-    """Layer that maps token ids to vectors, the inputs of `advance`."""
+    output_layer: Any
+    """Layer that maps features to logits. A loss can be fused with this layer if the decoder
+    overrides `advance`, or if its own `call(..., return_features=True)` returns the features.
+    Defaults to `None`."""
 
     output_bias = None
     """Variable `(V,)` that is added to the outputs of `output_layer`, or `None`."""
@@ -168,6 +169,10 @@ class StepDecoder(Layer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
+        for name in ("embedding", "output_layer"):
+            # On PyTorch, a class attribute would hide a layer with the same name.
+            if not hasattr(type(self), name):
+                setattr(self, name, None)
         if type(self).call is StepDecoder.call:
             self.supports_jit = supports_jit()
 
@@ -335,7 +340,10 @@ class StepDecoder(Layer):
         """
 
         def symbolic(shapes, dtype):
-            return tree.map_shape_structure(lambda shape: keras.KerasTensor(shape, dtype), shapes)
+            # Without the batch size, which a search does not know for `token_ids`.
+            return tree.map_shape_structure(
+                lambda shape: keras.KerasTensor((None, *shape[1:]), dtype), shapes
+            )
 
         inputs = [symbolic(token_ids_shape, "int32")]
         for shapes, dtype in (

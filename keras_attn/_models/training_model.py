@@ -57,8 +57,10 @@ class TrainingModel(FusedLossModel):
 
     Call arguments:
         inputs: Dict from input names to tensors. It contains the encoder inputs and `target_ids`,
-            an int32 tensor of shape `(batch, target)` that begins with the start token. A language
-            model without prompts also accepts the tensor `target_ids` instead of a dict.
+            an int32 tensor of shape `(batch, target)` that begins with the start token. A list
+            contains the same tensors without names: first the encoder inputs in the order of
+            `inputs`, then `target_ids`. A language model without prompts also accepts the tensor
+            `target_ids`.
         training: Bool, whether to apply dropout. Keras passes this argument.
         mask: Implicit Keras masks of the inputs. Keras passes this argument.
 
@@ -178,7 +180,7 @@ class TrainingModel(FusedLossModel):
 
         Args:
             x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data: See
-                `keras.Model.fit`.
+                `keras.Model.fit`. `x` may be a list, such as `[source_ids, target_ids]`.
             shuffle: Bool, or `"batch"`. Defaults to `True` for arrays and for a
                 `keras.utils.PyDataset` of known length. Defaults to `False` for data that Keras
                 cannot shuffle, such as a `tf.data.Dataset`. Keras would warn about `True` for such

@@ -17,7 +17,7 @@ from keras_attn import (
 from keras_attn.testing import check_decoder
 from keras_attn.training import compile_for_training
 from tests.contracts import assert_close, numpy
-from tests.slow_cases import all_slow_but
+from tests.slow_cases import all_slow_but, slow_on_jax
 from tests.testing.small_decoder import SmallDecoder
 
 ENCODED = {
@@ -193,6 +193,7 @@ def test_default_call_returns_features_of_advance_only():
         StepDecoder.call(SmallDecoder(), TOKEN_IDS, **ENCODED, return_features=True)
 
 
+@slow_on_jax
 def test_examples_in_docstring_satisfy_the_contract():
     examples = doctest.DocTestParser().get_examples(StepDecoder.__doc__ or "")
     scope = {"StepDecoder": StepDecoder, "keras": keras, "ops": ops}
