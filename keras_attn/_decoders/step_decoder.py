@@ -1,4 +1,4 @@
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops, tree
@@ -73,10 +73,19 @@ class StepDecoder(Layer):
             attended to. Defaults to `None`: all positions.
         encoder_state: Nested lists or dicts of tensors of shape `(batch, ...)`, the final state of
             the encoder. Defaults to `None`.
+        training: Bool, whether dropout in sublayers is active. Defaults to `False`.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
+            `encoder_outputs`. Keras passes this argument.
+        return_features: Bool, whether to return the output layer's inputs, `(batch, target,
+            features)`, instead of the logits. Requires `advance`. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(batch, target, vocabulary)`: at each position, the logits of the
         next token.
+
+    Raises:
+        ValueError: If `encoder_outputs` and `encoder_state` are missing, or `return_features=True`
+            and the decoder does not override `advance`.
 
     Example:
 
@@ -206,9 +215,10 @@ class StepDecoder(Layer):
             alignments: Bool, whether each step stores its attention weights `(B * K, S)` in
                 `state["alignments"]`. A decoder without attention ignores this argument. Defaults
                 to `False`.
-            max_length: Int, maximum number of steps. Decoders with a growing state require
-                `max_length` on backends where tensors cannot grow in a loop. Unless
-                `can_exceed_max_length` is true, the results of further steps are undefined.
+            max_length: Int, maximum number of steps, or a scalar int32 tensor in `call`. Decoders
+                with a growing state require `max_length` on backends where tensors cannot grow in a
+                loop. Unless `can_exceed_max_length` is true, the results of further steps are
+                undefined.
 
         Returns:
             Nested dict of tensors of shape `(B * K, ...)`. Tensors in `shared` have the shape `(B,
@@ -268,7 +278,7 @@ class StepDecoder(Layer):
         """Bool, whether `call` can return the inputs of `output_layer` for a fused loss."""
         return type(self).call is not StepDecoder.call or self._has_advance
 
-    def call(
+    def call(  # pyright: ignore[reportRedeclaration] - see below
         self,
         token_ids: Tensor,
         encoder_outputs: Any = None,
@@ -322,6 +332,16 @@ class StepDecoder(Layer):
             return unroll(self, self.step, token_ids, state, memory)
         features = unroll(self, self.advance, self.embedding(token_ids), state, memory)
         return features if return_features else self.project(features)
+
+    if TYPE_CHECKING:
+        # A decoder may override `call` with these arguments only, or with others after them.
+        def call(
+            self,
+            token_ids: Tensor,
+            encoder_outputs: Any,
+            encoder_mask: Masks | None = None,
+            encoder_state: Any = None,
+        ) -> Any: ...
 
     def build(
         self,

@@ -6,7 +6,7 @@ from keras_attn._decoders.token_decoder import TokenDecoder
 from keras_attn._decoding_state import growing_buffer, kv_cache
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._transformer.transformer_stack import TransformerStack, check_block
-from keras_attn._types import Tensor, TensorDict
+from keras_attn._types import TensorDict
 
 
 class TransformerTokenDecoder(TokenDecoder):
@@ -95,7 +95,7 @@ class TransformerTokenDecoder(TokenDecoder):
     def can_exceed_max_length(self) -> bool:
         return growing_buffer.supports_growth(self.growing_cache)
 
-    def capacity(self, max_length: int | Tensor | None, beam_width: int) -> int | Tensor:
+    def capacity(self, max_length: int | None, beam_width: int) -> int:
         """Returns the number of cache slots for `max_length` steps: one per beam and step."""
         if max_length is None and not self.can_exceed_max_length:
             raise ValueError(

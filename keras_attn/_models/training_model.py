@@ -213,5 +213,7 @@ class TrainingModel(FusedLossModel):
 
 def _step_decoder(layer: keras.layers.Layer) -> StepDecoder | None:
     """Returns the `StepDecoder`: `layer`, or its attribute `decoder`; or `None` without one."""
-    inner = None if isinstance(layer, Search) else getattr(layer, "decoder", layer)
+    if isinstance(layer, StepDecoder | Search):
+        return None if isinstance(layer, Search) else layer
+    inner = getattr(layer, "decoder", None)
     return inner if isinstance(inner, StepDecoder) else None
