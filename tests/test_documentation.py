@@ -16,6 +16,7 @@ scenes = pytest.importorskip("scenes")
 ROOT = Path(__file__).parents[1]
 SMALLER = {
     r"rnn_seq2seq\(8000, 8000": "rnn_seq2seq(300, 300, units=32, embedding_dim=32",
+    r"rnn_seq2seq\(size, size": "rnn_seq2seq(size, size, units=32, embedding_dim=32",
     "corpus, 2048": "corpus, 1000",
     "epochs=(10|18)": "epochs=1",
     "20_000": "1000",

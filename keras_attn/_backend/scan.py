@@ -17,6 +17,15 @@ def supports_jit() -> bool:
     return keras.backend.backend() != "tensorflow"
 
 
+def carried_variables(layer: keras.layers.Layer) -> list[Any]:
+    """Returns the variables that a loop must carry because its steps update them.
+
+    On JAX, these are all variables that are not trainable, such as the states of random number
+    generators. All other backends update variables in a loop.
+    """
+    return layer.non_trainable_variables if keras.backend.backend() == "jax" else []
+
+
 def scan(
     step: Callable[[Any, Any], Any],
     carry: Any,
@@ -83,8 +92,9 @@ def _tensorflow_scan(step, carry, inputs, collect, parallel_iterations):
         tree.assert_same_structure(new, carry)
         collected = tree.flatten(collect(new))
         written = [array.write(time, leaf) for array, leaf in zip(written, collected, strict=True)]
-        for leaf, old_leaf in zip(tree.flatten(new), leaves, strict=True):
-            leaf.set_shape(old_leaf.shape)  # a step must keep shapes
+        if not tf.executing_eagerly():
+            for leaf, old_leaf in zip(tree.flatten(new), leaves, strict=True):
+                leaf.set_shape(old_leaf.shape)  # a step must keep static shapes
         return time + 1, tree.flatten(new), written
 
     _, leaves, written = tf.while_loop(

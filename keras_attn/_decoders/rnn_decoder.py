@@ -267,11 +267,10 @@ class RNNDecoder(TokenDecoder):
             rows, cell_state, memory.get("attention"), alignments, max_length
         )
 
-    def step(
-        self, token_ids: Tensor, state: TensorDict, memory: TensorDict
+    def advance(
+        self, vectors: Tensor, state: TensorDict, memory: TensorDict
     ) -> tuple[Tensor, TensorDict]:
-        outputs, state = self.cell(self.embedding(token_ids), state, memory.get("attention"))
-        return self.project(outputs), state
+        return self.cell(vectors, state, memory.get("attention"))
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -1,23 +1,32 @@
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops, tree
 
 from keras_attn._backend.gather import gather_leaves
+from keras_attn._backend.scan import supports_jit
+from keras_attn._decoders.unroll import unroll
 from keras_attn._decoding_state import growing_buffer
+from keras_attn._layer.argument_checks import check_same_batch, check_second_input
 from keras_attn._layer.layer import Layer
+from keras_attn._masks import join
+from keras_attn._output_layers.projection import compute_logits
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict
 
 
 class StepDecoder(Layer):
     """Base class for all decoders, with the methods that training, searches and exports call.
 
-    A decoder overrides four methods:
+    A decoder overrides three methods:
 
     - `prepare_memory` computes the *memory*, all values that are constant over time;
     - `initial_state` creates the *state*, all values that change with each step;
-    - `step` reads one token per hypothesis and returns logits and the new state;
-    - `call` returns the logits at all positions at once (teacher forcing).
+    - `step` reads one token per hypothesis and returns logits and the new state.
+
+    `call` returns the logits at all positions at once (teacher forcing). By default, it calls
+    `step` in a loop. A decoder that can compute all positions in parallel, such as a Transformer,
+    overrides `call` too. A recurrent decoder with a large vocabulary trains about twice as fast if
+    it overrides `advance` instead of `step`.
 
     With B batch entries, K beams, S source positions, T target positions and a vocabulary of V
     tokens, memory and state are nested dicts of tensors:
@@ -29,7 +38,9 @@ class StepDecoder(Layer):
 
     `step` must not change the structure, ranks and dtypes of the state. A decoder must not store
     tensors in its attributes between calls. A decoder creates all weights in `build`; the default
-    implementation runs `call` with symbolic inputs. `keras_attn.testing.check_decoder` checks these
+    implementation runs `call` with symbolic inputs, which builds all sublayers that are called as
+    layers. An attention whose methods are called instead must be built in `build`, see the second
+    example. `keras_attn.testing.check_decoder` checks these
     rules.
 
     A decoder can override further methods and attributes, which have defaults:
@@ -44,8 +55,9 @@ class StepDecoder(Layer):
     - `forbids_tokens`, to set to `True` if the decoder can make all tokens in a step impossible;
     - `primary_source`, if there are several encoder outputs;
     - `cache_block_size` and `archive`, to speed up long outputs of a decoder with a growing state;
-    - `output_layer` with `output_bias` and `call(..., return_features=True)`, to support losses
-      that are fused with the output layer;
+    - `advance` with the attributes `embedding` and `output_layer`, instead of `step`, to train
+      faster, and to support losses that are fused with the output layer;
+    - `output_bias`, to add a bias to the outputs of `output_layer`;
     - `reads_prompts`, to set to `True` for a language model, which needs no encoder;
     - `vocabulary_size`, the number of tokens V. Exports require this attribute, unless the decoder
       has an attribute `embedding` with an `input_dim`.
@@ -61,15 +73,24 @@ class StepDecoder(Layer):
             attended to. Defaults to `None`: all positions.
         encoder_state: Nested lists or dicts of tensors of shape `(batch, ...)`, the final state of
             the encoder. Defaults to `None`.
+        training: Bool, whether dropout in sublayers is active. Defaults to `False`.
+        encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
+            `encoder_outputs`. Keras passes this argument.
+        return_features: Bool, whether to return the output layer's inputs, `(batch, target,
+            features)`, instead of the logits. Requires `advance`. Defaults to `False`.
 
     Returns:
         Float32 logits of shape `(batch, target, vocabulary)`: at each position, the logits of the
         next token.
 
+    Raises:
+        ValueError: If `encoder_outputs` and `encoder_state` are missing, or `return_features=True`
+            and the decoder does not override `advance`.
+
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import GreedyDecoder
+    >>> from keras_attn import BahdanauAttention, GreedyDecoder
     >>> class BigramDecoder(StepDecoder):
     ...     def __init__(self, **kwargs):
     ...         super().__init__(**kwargs)
@@ -83,17 +104,66 @@ class StepDecoder(Layer):
     ...
     ...     def step(self, token_ids, state, memory):
     ...         return self.table(token_ids), state
-    ...
-    ...     def call(self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None):
-    ...         return self.table(token_ids)
+    >>> encoder_outputs = np.ones((2, 3, 4), "float32")
+    >>> tuple(BigramDecoder()(np.array([[1, 5], [1, 6]]), encoder_outputs).shape)
+    (2, 2, 7)
     >>> search = GreedyDecoder(BigramDecoder(), max_length=5)
-    >>> tuple(search(np.ones((2, 3, 4), "float32"))["lengths"].shape)
+    >>> tuple(search(encoder_outputs)["lengths"].shape)
     (2, 1)
+
+    A recurrent decoder with attention builds the attention with the shapes of query and source, and
+    calls `attend_step`, which also accepts several beams. The attention can have a state, so it is
+    a part of the decoder's state:
+
+    >>> class AttentionDecoder(StepDecoder):
+    ...     def __init__(self, vocabulary_size, units, **kwargs):
+    ...         super().__init__(**kwargs)
+    ...         self.units = units
+    ...         self.embedding = keras.layers.Embedding(vocabulary_size, units)
+    ...         self.cell = keras.layers.GRUCell(units)
+    ...         self.attention = BahdanauAttention(units)
+    ...         self.output_layer = keras.layers.Dense(vocabulary_size)
+    ...
+    ...     def build(self, token_ids_shape, encoder_outputs_shape, *other_shapes):
+    ...         self.attention.build((None, 1, self.units), encoder_outputs_shape)
+    ...         super().build(token_ids_shape, encoder_outputs_shape, *other_shapes)
+    ...
+    ...     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
+    ...         return self.attention.prepare_memory(encoder_outputs, attention_mask=encoder_mask)
+    ...
+    ...     def initial_state(self, memory, beam_width=1, alignments=False, max_length=None):
+    ...         rows = ops.shape(memory["mask"])[0] * beam_width
+    ...         state = {
+    ...             "hidden": ops.zeros((rows, self.units), dtype=self.compute_dtype),
+    ...             "attention": self.attention.initial_state(memory, rows, max_length),
+    ...         }
+    ...         if alignments:
+    ...             positions = self.attention.num_positions(memory)
+    ...             state["alignments"] = ops.zeros((rows, positions), dtype=self.compute_dtype)
+    ...         return state
+    ...
+    ...     def advance(self, vectors, state, memory):
+    ...         context, weights, attention = self.attention.attend_step(
+    ...             state["hidden"], memory, state["attention"]
+    ...         )
+    ...         inputs = ops.concatenate([vectors, context], axis=-1)
+    ...         hidden, _ = self.cell(inputs, [state["hidden"]])
+    ...         new_state = {"hidden": hidden, "attention": attention}
+    ...         if "alignments" in state:
+    ...             new_state["alignments"] = weights
+    ...         return hidden, new_state
+    >>> search = GreedyDecoder(AttentionDecoder(7, 8), max_length=5, return_alignments=True)
+    >>> tuple(search(encoder_outputs)["alignments"].shape)  # (batch, hypotheses, steps, source)
+    (2, 1, 5, 3)
     """
 
-    output_layer = None
-    """Layer that maps features to logits. A loss can be fused with this layer if `call(...,
-    return_features=True)` returns the features. `None` if `call` has no such argument."""
+    embedding: Any
+    """Layer that maps token ids to vectors, the inputs of `advance`. Defaults to `None`."""
+
+    output_layer: Any
+    """Layer that maps features to logits. A loss can be fused with this layer if the decoder
+    overrides `advance`, or if its own `call(..., return_features=True)` returns the features.
+    Defaults to `None`."""
 
     output_bias = None
     """Variable `(V,)` that is added to the outputs of `output_layer`, or `None`."""
@@ -108,6 +178,12 @@ class StepDecoder(Layer):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.supports_masking = True
+        for name in ("embedding", "output_layer"):
+            # On PyTorch, a class attribute would hide a layer with the same name.
+            if not hasattr(type(self), name):
+                setattr(self, name, None)
+        if type(self).call is StepDecoder.call:
+            self.supports_jit = supports_jit()
 
     def prepare_memory(
         self, encoder_outputs: Any, encoder_mask: Masks | None = None, encoder_state: Any = None
@@ -139,9 +215,10 @@ class StepDecoder(Layer):
             alignments: Bool, whether each step stores its attention weights `(B * K, S)` in
                 `state["alignments"]`. A decoder without attention ignores this argument. Defaults
                 to `False`.
-            max_length: Int, maximum number of steps. Decoders with a growing state require
-                `max_length` on backends where tensors cannot grow in a loop. Unless
-                `can_exceed_max_length` is true, the results of further steps are undefined.
+            max_length: Int, maximum number of steps, or a scalar int32 tensor in `call`. Decoders
+                with a growing state require `max_length` on backends where tensors cannot grow in a
+                loop. Unless `can_exceed_max_length` is true, the results of further steps are
+                undefined.
 
         Returns:
             Nested dict of tensors of shape `(B * K, ...)`. Tensors in `shared` have the shape `(B,
@@ -154,6 +231,8 @@ class StepDecoder(Layer):
     ) -> tuple[Tensor, TensorDict]:
         """Computes the next token's logits.
 
+        The default implementation calls `embedding`, `advance` and `output_layer`.
+
         Args:
             token_ids: Int32 tensor of shape `(B * K,)`, the last token of each hypothesis.
             state: Result of `initial_state` or of the previous step.
@@ -162,31 +241,107 @@ class StepDecoder(Layer):
         Returns:
             Tuple of float32 logits `(B * K, V)` and the new state.
         """
-        raise NotImplementedError(f"{type(self).__name__} must override `step`.")
+        if not self._has_advance:
+            raise NotImplementedError(f"{type(self).__name__} must override `step` or `advance`.")
+        features, state = self.advance(self.embedding(token_ids), state, memory)
+        return self.project(features), state
 
-    def call(
+    def advance(
+        self, vectors: Tensor, state: TensorDict, memory: TensorDict
+    ) -> tuple[Tensor, TensorDict]:
+        """Computes a step without the embedding and the output layer.
+
+        A decoder with the attributes `embedding` and `output_layer` can override this method
+        instead of `step`. Training is then faster: `call` embeds all tokens and computes all logits
+        at once.
+
+        Args:
+            vectors: Tensor of shape `(B * K, E)`, the embedded tokens.
+            state: Result of `initial_state` or of the previous step.
+            memory: Result of `prepare_memory`.
+
+        Returns:
+            Tuple of features `(B * K, F)`, the inputs of `output_layer`, and the new state.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must override `advance`.")
+
+    def project(self, features: Tensor) -> Tensor:
+        """Maps features `(..., F)` to float32 logits `(..., V)` with `output_layer`."""
+        return compute_logits(features, self.output_layer, self.output_bias)
+
+    @property
+    def _has_advance(self):
+        return type(self).advance is not StepDecoder.advance
+
+    @property
+    def can_return_features(self) -> bool:
+        """Bool, whether `call` can return the inputs of `output_layer` for a fused loss."""
+        return type(self).call is not StepDecoder.call or self._has_advance
+
+    def call(  # pyright: ignore[reportRedeclaration] - see below
         self,
         token_ids: Tensor,
-        encoder_outputs: Any,
+        encoder_outputs: Any = None,
         encoder_mask: Masks | None = None,
         encoder_state: Any = None,
+        training: bool = False,
+        encoder_outputs_mask: Masks | None = None,
+        return_features: bool = False,
     ) -> Any:
         """Computes the logits at all positions with teacher forcing.
 
+        The default implementation calls `step` or `advance` in a loop over the positions. Sublayers
+        in the loop receive `training`.
+
         Args:
             token_ids: Int32 tensor of shape `(B, T)`, beginning with the start token.
-            encoder_outputs: Tensor of shape `(B, S, features)`.
+            encoder_outputs: Tensor of shape `(B, S, features)`. A language model without prompts
+                gets `None`.
             encoder_mask: Boolean tensor of shape `(B, S)`; `True` marks positions that may be
-                attended to. If `call` also has an argument `encoder_outputs_mask`, Keras passes the
-                implicit mask of `encoder_outputs` as this argument, and `call` must combine the two
-                masks.
+                attended to.
             encoder_state: Nested tensors of shape `(B, ...)`, the final state of the encoder, or
                 `None`.
+            training: Bool, whether dropout is active. Keras passes this argument.
+            encoder_outputs_mask: Boolean tensor of shape `(B, S)`, the implicit mask of
+                `encoder_outputs`. Keras passes this argument to a `call` that has it, and `call`
+                must combine the two masks.
+            return_features: Bool, whether to return the inputs of `output_layer` instead of the
+                logits. Requires `advance`.
 
         Returns:
-            Float32 logits of shape `(B, T, V)`: at each position, the logits of the next token.
+            Float32 logits of shape `(B, T, V)`: at each position, the logits of the next token. If
+            `return_features=True`, features `(B, T, F)`.
         """
-        raise NotImplementedError(f"{type(self).__name__} must override `call`.")
+        if return_features and not self._has_advance:
+            raise ValueError(
+                "Expected return_features=False for a decoder without the method `advance`. "
+                f"Received: return_features={return_features} for {type(self).__name__}. Override "
+                "`advance` instead of `step`."
+            )
+        if encoder_outputs is None and self.reads_prompts:
+            encoder_outputs = token_ids[:, :0]
+        if encoder_state is None:
+            check_second_input(self, "encoder_outputs", encoder_outputs)
+        check_same_batch(self, token_ids=token_ids, encoder_outputs=encoder_outputs)
+        encoder_mask = join(
+            encoder_outputs, encoder_mask=encoder_mask, encoder_outputs_mask=encoder_outputs_mask
+        )
+        memory = self.prepare_memory(encoder_outputs, encoder_mask, encoder_state)
+        state = self.initial_state(memory, max_length=ops.shape(token_ids)[1])
+        if not self._has_advance:
+            return unroll(self, self.step, token_ids, state, memory)
+        features = unroll(self, self.advance, self.embedding(token_ids), state, memory)
+        return features if return_features else self.project(features)
+
+    if TYPE_CHECKING:
+        # A decoder may override `call` with these arguments only, or with others after them.
+        def call(
+            self,
+            token_ids: Tensor,
+            encoder_outputs: Any,
+            encoder_mask: Masks | None = None,
+            encoder_state: Any = None,
+        ) -> Any: ...
 
     def build(
         self,
@@ -205,7 +360,10 @@ class StepDecoder(Layer):
         """
 
         def symbolic(shapes, dtype):
-            return tree.map_shape_structure(lambda shape: keras.KerasTensor(shape, dtype), shapes)
+            # Without the batch size, which a search does not know for `token_ids`.
+            return tree.map_shape_structure(
+                lambda shape: keras.KerasTensor((None, *shape[1:]), dtype), shapes
+            )
 
         inputs = [symbolic(token_ids_shape, "int32")]
         for shapes, dtype in (

@@ -5,9 +5,8 @@ import keras
 from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn._layer.argument_checks import check_layers
 from keras_attn._layer.ensure_built import ensure_built
-from keras_attn._output_layers.projection import compute_logits
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
-from keras_attn._types import StaticShape, Tensor
+from keras_attn._types import StaticShape
 
 
 class TokenDecoder(StepDecoder):
@@ -77,10 +76,6 @@ class TokenDecoder(StepDecoder):
     def output_layer(self) -> keras.layers.Layer:
         """Layer that maps outputs `(..., features)` to logits `(..., V)`."""
         return self.embedding if self.head is None else self.head
-
-    def project(self, outputs: Tensor) -> Tensor:
-        """Maps outputs `(..., features)` to float32 logits `(..., V)`."""
-        return compute_logits(outputs, self.output_layer, self.output_bias)
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -102,7 +102,7 @@ class TransformerTokenDecoder(TokenDecoder):
                 "Expected max_length for a cache that does not grow. Received: "
                 "max_length=None. Pass the maximum number of steps, or use growing_cache=True."
             )
-        return (max_length or 0) * beam_width
+        return 0 if max_length is None else max_length * beam_width
 
     @property
     def can_widen(self) -> bool:

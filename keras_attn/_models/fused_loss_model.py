@@ -82,6 +82,7 @@ class FusedLossModel(ModelOfParts):
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
         if not (training and _trained_model.get() is self and self.is_loss_fused):
             return super().call(inputs, training, mask)
+        inputs = self.structured(inputs)
         if not isinstance(inputs, dict):
             inputs = {self.inputs[0].name: tree.flatten(inputs)[0]}
         inputs = {

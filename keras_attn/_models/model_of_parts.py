@@ -46,17 +46,27 @@ class ModelOfParts(keras.Model):
             super().__init__(inputs, outputs, name=name)
 
     def call(self, inputs: Any, training: bool | None = None, mask: Any = None) -> Any:
-        return super().call(self._without_names(inputs), training, mask)
+        return super().call(self.structured(inputs), training, mask)
 
     def compute_output_spec(
         self, inputs: Any, training: bool | None = None, mask: Any = None
     ) -> Any:
-        return super().compute_output_spec(self._without_names(inputs), training, mask)
+        return super().compute_output_spec(self.structured(inputs), training, mask)
 
-    def _without_names(self, inputs: Any) -> Any:
-        """Returns the only tensor in a dict, because Keras would warn about the dict."""
-        if isinstance(inputs, dict) and not isinstance(self.input, dict):
-            return inputs[self.inputs[0].name]
+    def structured(self, inputs: Any) -> Any:
+        """Converts inputs to the structure of the model's inputs.
+
+        Args:
+            inputs: Tensor, dict, or a list or tuple in the order of the model's inputs.
+
+        Returns:
+            A tensor if the model has one input, otherwise a dict.
+        """
+        if isinstance(self.input, dict):
+            if isinstance(inputs, list | tuple):
+                return dict(zip(self.input, inputs, strict=True))
+        elif isinstance(inputs, dict):
+            return inputs[self.inputs[0].name]  # Keras would warn about the dict
         return inputs
 
     def get_config(self) -> dict[str, Any]:

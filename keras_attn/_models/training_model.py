@@ -1,4 +1,4 @@
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import keras
 
@@ -57,8 +57,10 @@ class TrainingModel(FusedLossModel):
 
     Call arguments:
         inputs: Dict from input names to tensors. It contains the encoder inputs and `target_ids`,
-            an int32 tensor of shape `(batch, target)` that begins with the start token. A language
-            model without prompts also accepts the tensor `target_ids` instead of a dict.
+            an int32 tensor of shape `(batch, target)` that begins with the start token. A list
+            contains the same tensors without names: first the encoder inputs in the order of
+            `inputs`, then `target_ids`. A language model without prompts also accepts the tensor
+            `target_ids`.
         training: Bool, whether to apply dropout. Keras passes this argument.
         mask: Implicit Keras masks of the inputs. Keras passes this argument.
 
@@ -133,7 +135,8 @@ class TrainingModel(FusedLossModel):
 
     @property
     def output_layer(self) -> keras.layers.Layer | None:
-        return getattr(self.decoder, "output_layer", None)
+        decoder = cast(StepDecoder, _step_decoder(self.decoder))
+        return decoder.output_layer if decoder.can_return_features else None
 
     @property
     def output_bias(self) -> keras.Variable | None:
@@ -177,7 +180,7 @@ class TrainingModel(FusedLossModel):
 
         Args:
             x, y, batch_size, epochs, verbose, callbacks, validation_split, validation_data: See
-                `keras.Model.fit`.
+                `keras.Model.fit`. `x` may be a list, such as `[source_ids, target_ids]`.
             shuffle: Bool, or `"batch"`. Defaults to `True` for arrays and for a
                 `keras.utils.PyDataset` of known length. Defaults to `False` for data that Keras
                 cannot shuffle, such as a `tf.data.Dataset`. Keras would warn about `True` for such
@@ -210,5 +213,7 @@ class TrainingModel(FusedLossModel):
 
 def _step_decoder(layer: keras.layers.Layer) -> StepDecoder | None:
     """Returns the `StepDecoder`: `layer`, or its attribute `decoder`; or `None` without one."""
-    inner = None if isinstance(layer, Search) else getattr(layer, "decoder", layer)
+    if isinstance(layer, StepDecoder | Search):
+        return None if isinstance(layer, Search) else layer
+    inner = getattr(layer, "decoder", None)
     return inner if isinstance(inner, StepDecoder) else None

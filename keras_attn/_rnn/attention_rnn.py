@@ -15,6 +15,7 @@ from keras_attn._layer.ensure_built import ensure_built
 from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._layer.layer import Layer
 from keras_attn._rnn.attention_rnn_cell import AttentionRNNCell
+from keras_attn._rnn.cell_states import forget_dropout_masks
 from keras_attn._rnn.recurrent_layer import recurrent_layer
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict
@@ -235,7 +236,7 @@ class AttentionRNN(Layer):
             zeros = ops.zeros((batch, self.cell.cell_features), dtype=dtype)
             self.cell.cell(zeros, state["cell"])
         last, collected = scan(step, {"output": output, "state": state}, steps, collect)
-        _forget_masks(self.cell.cell)
+        forget_dropout_masks(self.cell.cell)
         outputs, *weights = (ops.transpose(part, (1, 0, 2)) for part in collected)  # (B, T, ...)
         return outputs, weights[0] if weights else None, last["state"]
 
@@ -275,10 +276,3 @@ def _cells(cell):
 
 def _draws_masks(cell):
     return any(getattr(c, "dropout", 0) or getattr(c, "recurrent_dropout", 0) for c in _cells(cell))
-
-
-def _forget_masks(cell):
-    for c in _cells(cell):
-        if hasattr(c, "reset_dropout_mask"):
-            c.reset_dropout_mask()
-            c.reset_recurrent_dropout_mask()

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from keras_attn._layer.flatten_layers import flatten_layers
 from keras_attn._serialization.plain_lists import plain_lists
 from keras_attn._types import Tensor
 
@@ -52,3 +53,11 @@ def cast_like(states: Any, zeros: Any) -> Any:
     """Casts states to the dtypes of `zeros`, the cell's initial states."""
     pairs = zip(tree.flatten(states), tree.flatten(zeros), strict=True)
     return tree.pack_sequence_as(states, [ops.cast(leaf, zero.dtype) for leaf, zero in pairs])
+
+
+def forget_dropout_masks(layer: keras.layers.Layer) -> None:
+    """Removes the dropout masks that Keras cells in a layer store for the steps of one sequence."""
+    for cell in flatten_layers([layer]):
+        if hasattr(cell, "reset_dropout_mask"):
+            cell.reset_dropout_mask()
+            cell.reset_recurrent_dropout_mask()

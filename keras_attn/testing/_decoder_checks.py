@@ -40,6 +40,7 @@ def check_decoder(
     - Padding of source and target, other sentences of the batch, and later tokens do not change the
       logits.
     - Alignments are 0 at masked source positions.
+    - `call` can be traced with an unknown batch size and unknown lengths, as in training.
 
     Args:
         make_decoder: Function without arguments that returns a new `StepDecoder`.
@@ -52,9 +53,9 @@ def check_decoder(
             be at most 1. Defaults to `True`.
         equal_lengths: Bool, whether the decoder only supports sources or prompts of equal length,
             for example because its cache has one index for all rows. In this case, the function
-            does not check masks and padding, and `encoder_mask` must be missing or `True`
-            everywhere. Such a decoder should raise an error for batches with padding, because its
-            results could be wrong. Defaults to `False`.
+            does not check masks, padding and unknown source lengths, and `encoder_mask` must be
+            missing or `True` everywhere. Such a decoder should raise an error for batches with
+            padding, because its results could be wrong. Defaults to `False`.
 
     Raises:
         ValueError: If `encoded` or `token_ids` is not sufficient for the checks.
@@ -110,6 +111,7 @@ def check_decoder(
     _check_beams(decoder, encoded, token_ids, sum_to_one)
     _check_reordering(decoder, encoded, token_ids)
     _check_tracing(decoder, encoded, token_ids)
+    _check_unknown_shapes(decoder, encoded, token_ids, equal_lengths)
 
 
 def check_rows(state: TensorDict, batch: int, beam_width: int) -> None:
@@ -331,14 +333,31 @@ def _check_tracing(
     """Checks that a step can run with symbolic tensors, because searches and exports trace it."""
     memory = decoder.prepare_memory(**to_tensors(encoded))
     state = decoder.initial_state(memory, max_length=token_ids.shape[1])
-    symbolic = tree.map_structure(
-        lambda leaf: keras.KerasTensor(
-            leaf.shape, dtype=keras.backend.standardize_dtype(leaf.dtype)
-        ),
-        (token_ids[:, 0], state, memory),
-    )
+    symbolic = tree.map_structure(_symbolic, (token_ids[:, 0], state, memory))
     with requirement("Expected a `step` that can be traced, without values of its arguments."):
         _Step(decoder).compute_output_spec(*symbolic)
+
+
+def _check_unknown_shapes(
+    decoder: StepDecoder,
+    encoded: Mapping[str, np.ndarray],
+    token_ids: np.ndarray,
+    equal_lengths: bool,
+) -> None:
+    """Checks that `call` can run with an unknown batch size and unknown lengths."""
+    sources = () if equal_lengths else ("encoder_outputs", "encoder_mask")
+    symbolic = {
+        name: tree.map_structure(
+            lambda leaf, axes=2 if name in sources else 1: _symbolic(leaf, axes), value
+        )
+        for name, value in encoded.items()
+    }
+    message = (
+        "Expected a `call` that can be traced with an unknown batch size and unknown lengths, as "
+        "in training. Use the default `call` of StepDecoder instead of a Python loop."
+    )
+    with requirement(message):
+        decoder(_symbolic(token_ids, 2), **symbolic)
 
 
 class _Step(keras.Operation):
@@ -352,8 +371,10 @@ class _Step(keras.Operation):
         return self.decoder.step(token_ids, state, memory)
 
 
-def _symbolic(leaf: Tensor) -> keras.KerasTensor:
-    return keras.KerasTensor(leaf.shape, dtype=keras.backend.standardize_dtype(leaf.dtype))
+def _symbolic(leaf: Tensor | np.ndarray, unknown_axes: int = 0) -> keras.KerasTensor:
+    """Returns a symbolic tensor whose first axes have unknown sizes."""
+    shape = (*[None] * unknown_axes, *leaf.shape[unknown_axes:])
+    return keras.KerasTensor(shape, dtype=keras.backend.standardize_dtype(leaf.dtype))
 
 
 def _rows_of(encoded: Mapping[str, np.ndarray], rows: npt.ArrayLike) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ from typing import Any
 from keras_attn.text._encoded_sentences import EncodedSentences, file_paths
 from keras_attn.text._tokenizer import SpecialTokenIds
 
-_FILE = "corpus.json"
+REPORT_FILE = "corpus.json"
 _SIDES = ("source", "target")
 
 
@@ -28,6 +28,8 @@ class CorpusReport:
         target_special_token_ids: `SpecialTokenIds` for the target.
         sha256: Dict from file names to checksums. Defaults to `None`: unknown, as for a corpus
             written by an older version.
+        arguments: Dict from argument names of `ParallelCorpus.encode` to maximum lengths and to
+            checksums of the text files. Defaults to `None`: unknown.
     """
 
     kept: int = 0
@@ -38,16 +40,17 @@ class CorpusReport:
     source_special_token_ids: SpecialTokenIds = SpecialTokenIds()
     target_special_token_ids: SpecialTokenIds = SpecialTokenIds()
     sha256: dict[str, str] | None = None
+    arguments: dict[str, int | str] | None = None
 
     def write(self, directory: str | PathLike) -> None:
         """Computes checksums of the corpus files, and writes `corpus.json`."""
         paths = [path for side in _SIDES for path in file_paths(directory, side)]
-        self.sha256 = {path.name: _checksum(path) for path in paths}
+        self.sha256 = {path.name: checksum(path) for path in paths}
         entries = dataclasses.asdict(self)
         for side in _SIDES:
             name = f"{side}_special_token_ids"
             entries[name] = getattr(self, name)._asdict()
-        Path(directory, _FILE).write_text(json.dumps(entries, indent=2) + "\n")
+        Path(directory, REPORT_FILE).write_text(json.dumps(entries, indent=2) + "\n")
 
     @classmethod
     def read(cls, directory: str | PathLike) -> "CorpusReport":
@@ -57,7 +60,7 @@ class CorpusReport:
             ValueError: If the file is damaged, or a directory.
             FileNotFoundError: If the file does not exist.
         """
-        path = Path(directory, _FILE)
+        path = Path(directory, REPORT_FILE)
         names = {field.name for field in dataclasses.fields(cls)}
         try:
             entries = {k: v for k, v in json.loads(path.read_text()).items() if k in names}
@@ -89,8 +92,8 @@ class CorpusReport:
             if actual != size:
                 raise _damaged(path, f"{size} bytes", f"{actual} bytes")
             expected = (self.sha256 or {}).get(path.name)
-            if expected is not None and _checksum(path) != expected:
-                raise _damaged(path, f"a file with the SHA-256 {expected}", _checksum(path))
+            if expected is not None and checksum(path) != expected:
+                raise _damaged(path, f"a file with the SHA-256 {expected}", checksum(path))
         try:
             return EncodedSentences.load(directory, side, special_token_ids)
         except ValueError as error:
@@ -100,7 +103,8 @@ class CorpusReport:
             ) from error
 
 
-def _checksum(path: Path) -> str:
+def checksum(path: str | PathLike) -> str:
+    """Returns the SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -25,10 +25,12 @@ def encode_pairs(
     tokenizers: tuple[Tokenizer, Tokenizer],
     max_lengths: tuple[int, int],
     directory: TextPath,
+    max_pairs: int | None = None,
 ) -> CorpusReport:
     """Encodes two text files into corpus files.
 
-    See `ParallelCorpus.encode`. Each argument is a pair of values for source and target.
+    See `ParallelCorpus.encode`. Each tuple contains the values for source and target. `max_pairs`
+    is the number of pairs to read, by default all.
 
     Returns:
         A `CorpusReport` without checksums.
@@ -39,7 +41,7 @@ def encode_pairs(
             stack.enter_context(EncodedSentencesWriter(directory, side))
             for side in ("source", "target")
         ]
-        pairs = enumerate(_read_pairs(*paths), start=1)
+        pairs = islice(enumerate(_read_pairs(*paths), start=1), max_pairs)
         while chunk := list(islice(pairs, _PAIRS_PER_CHUNK)):
             # SentencePiece needs quadratic time for some long lines.
             short = [
@@ -67,7 +69,6 @@ def encode_pairs(
             report.kept += len(kept)
             for side, writer in enumerate(writers):
                 writer.append([pair[side] for pair in kept])
-    _require_pairs(report, *paths)
     report.source_tokens, report.target_tokens = (writer.num_tokens for writer in writers)
     report.source_special_token_ids, report.target_special_token_ids = map(
         SpecialTokenIds.of, tokenizers
@@ -137,7 +138,8 @@ def _encode(
     return rows
 
 
-def _require_pairs(report: CorpusReport, source_path: TextPath, target_path: TextPath) -> None:
+def require_pairs(report: CorpusReport, source_path: TextPath, target_path: TextPath) -> None:
+    """Raises a `ValueError` if all pairs were dropped."""
     if report.kept == 0:
         raise ValueError(
             "Expected at least one pair within the maximum lengths. Received: "

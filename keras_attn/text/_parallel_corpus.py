@@ -3,13 +3,19 @@
 import os
 from os import PathLike
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
 
 from keras_attn._files.working_directory import flush_directory, flush_to_disk, working_directory
 from keras_attn._layer.argument_checks import check_positive_integer
-from keras_attn.text._corpus_report import CorpusReport
-from keras_attn.text._encode_pairs import encode_pairs
+from keras_attn.text._corpus_report import REPORT_FILE, CorpusReport, checksum
+from keras_attn.text._encode_pairs import encode_pairs, require_pairs
 from keras_attn.text._encoded_sentences import EncodedSentences
 from keras_attn.text._tokenizer import Tokenizer
+
+NUM_COMPARED_PAIRS = 1000
+"""Number of pairs that `ParallelCorpus.encode` encodes again before it loads a corpus."""
 
 
 class ParallelCorpus:
@@ -43,7 +49,7 @@ class ParallelCorpus:
         "train.en.gz", "train.de.gz", tokenizer, tokenizer, 100, 100, "run/corpus"
     )
     len(corpus), corpus.dropped_empty, corpus.dropped_long     # (29000, 0, 0)
-    corpus = ParallelCorpus.load("run/corpus")                 # later, without encoding
+    corpus = ParallelCorpus.load("run/corpus")                 # later, without the text files
     ```
     """
 
@@ -83,6 +89,10 @@ class ParallelCorpus:
         The directory is created atomically when all files are complete. If an error occurs, partial
         files are removed. If the process is killed, the next call removes its partial files.
 
+        If an earlier call with the same arguments created the directory, `encode` loads it. The
+        checksums of the text files and the maximum lengths must be equal, and the tokenizers must
+        encode the first 1,000 pairs to the same ids.
+
         Args:
             source_path: Path of a UTF-8 text file, plain or `.gz`, with one sentence per line.
             target_path: Path of the target file. Line i must translate line i in the source file.
@@ -93,7 +103,7 @@ class ParallelCorpus:
                 with more than `32 * max_source_length` characters are dropped without encoding.
             max_target_length: Positive int, maximum number of tokens in a target sentence, with the
                 same rules as `max_source_length`.
-            path: Path of the directory to create.
+            path: Path of the directory to create, or to load if an earlier call created it.
 
         Returns:
             A `ParallelCorpus`.
@@ -103,7 +113,8 @@ class ParallelCorpus:
                 all pairs are dropped, a maximum length is not a positive integer, or a tokenizer
                 returns its padding or end id inside a sentence, or an id outside `[0,
                 vocabulary_size)`.
-            FileExistsError: If the directory exists.
+            FileExistsError: If the directory exists and was created with different arguments, by an
+                older version, or by something else.
         """
         for name, value in (
             ("max_source_length", max_source_length),
@@ -111,20 +122,28 @@ class ParallelCorpus:
         ):
             check_positive_integer(name, value)
         path = Path(path)
-        _refuse_existing(path)
         path.parent.mkdir(parents=True, exist_ok=True)
+        paths = (source_path, target_path)
+        tokenizers = (source_tokenizer, target_tokenizer)
+        max_lengths = (max_source_length, max_target_length)
+        arguments = {
+            "source_path": checksum(source_path),
+            "target_path": checksum(target_path),
+            "max_source_length": max_source_length,
+            "max_target_length": max_target_length,
+        }
+        if path.exists():
+            return _load_existing(path, paths, tokenizers, max_lengths, arguments)
         with working_directory(path, os.path.lexists) as temporary:
             encoded = temporary / path.name
             encoded.mkdir()
-            report = encode_pairs(
-                (source_path, target_path),
-                (source_tokenizer, target_tokenizer),
-                (max_source_length, max_target_length),
-                encoded,
-            )
+            report = encode_pairs(paths, tokenizers, max_lengths, encoded)
+            require_pairs(report, *paths)
+            report.arguments = arguments
             report.write(encoded)
             flush_to_disk(encoded)
-            _refuse_existing(path)  # another process may have created it
+            if path.exists():  # another process has created it
+                return _load_existing(path, paths, tokenizers, max_lengths, arguments)
             os.rename(encoded, path)
             flush_directory(path.parent)
         return cls.load(path)
@@ -150,9 +169,40 @@ class ParallelCorpus:
         return cls(source, target, report.dropped_empty, report.dropped_long)
 
 
-def _refuse_existing(path: Path) -> None:
-    if path.exists():
-        raise FileExistsError(
-            f"Expected a directory that does not exist. Received: path={str(path)!r}. "
-            "Open it with ParallelCorpus.load, or remove it to encode again."
-        )
+def _load_existing(path, paths, tokenizers, max_lengths, arguments):
+    """Loads a corpus if the arguments of `ParallelCorpus.encode` are those that created it."""
+    report = CorpusReport.read(path) if (path / REPORT_FILE).exists() else CorpusReport()
+    if report.arguments is None:
+        differences = ["without the arguments that created it"]
+    else:
+        corpus = ParallelCorpus.load(path)
+        differences = [
+            f"{name} with different content" if "path" in name else f"{name}={value}, not {former}"
+            for name, value in arguments.items()
+            if (former := report.arguments.get(name)) != value
+        ] or _different_tokenizers(corpus, paths, tokenizers, max_lengths)
+        if not differences:
+            return corpus
+    raise FileExistsError(
+        f"Expected a directory that does not exist, or that was created with the same arguments. "
+        f"Received: path={str(path)!r}, {'; '.join(differences)}. Open it with "
+        "ParallelCorpus.load, or remove it to encode again."
+    )
+
+
+def _different_tokenizers(corpus, paths, tokenizers, max_lengths):
+    """Returns which tokenizers encode the first pairs to different ids than those in a corpus."""
+    with TemporaryDirectory() as directory:
+        report = encode_pairs(paths, tokenizers, max_lengths, directory, NUM_COMPARED_PAIRS)
+        differences = []
+        for side in ("source", "target"):
+            stored = getattr(corpus, side)
+            special_token_ids = getattr(report, f"{side}_special_token_ids")
+            first = EncodedSentences.load(directory, side, special_token_ids)
+            if (
+                special_token_ids != stored.special_token_ids
+                or not np.array_equal(first.offsets, stored.offsets[: report.kept + 1])
+                or not np.array_equal(first.ids, stored.ids[: len(first.ids)])
+            ):
+                differences.append(f"{side}_tokenizer with different ids")
+    return differences

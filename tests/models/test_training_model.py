@@ -7,6 +7,7 @@ import pytest
 from keras_attn import TrainingModel, rnn_seq2seq
 from keras_attn.training import compile_for_training
 from tests.backend import requires_tensorflow
+from tests.contracts import assert_close, numpy
 
 IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 TARGET_IDS = np.array([[1, 4, 5], [1, 6, 0]], "int32")
@@ -45,3 +46,22 @@ def test_fit_shuffles_arrays_but_not_generators(trainer, monkeypatch):
         trainer.fit(x)
     trainer.fit(INPUTS, shuffle=False)
     assert given == [True, True, True, False, False, False]
+
+
+def test_lists_contain_the_inputs_in_the_order_of_the_model():
+    name = "view"  # alphabetically after "target_ids"
+    image = keras.Input((None, 3), name=name)
+    _, decoder = rnn_seq2seq(10, 10, embedding_dim=4, units=5, seed=1)
+    model = TrainingModel(keras.Model(image, {"encoder_outputs": image}), decoder)
+    compile_for_training(model, learning_rate=0.1)
+    vectors = np.random.default_rng(0).normal(size=(2, 4, 3)).astype("float32")
+    before = numpy(model({name: vectors, "target_ids": TARGET_IDS}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        assert_close(numpy(model([vectors, TARGET_IDS])), before)
+        model.fit([vectors, TARGET_IDS], TARGET_IDS, verbose=0)
+    after = numpy(model({name: vectors, "target_ids": TARGET_IDS}))
+    assert not np.allclose(after, before)
+    assert_close(model.predict([vectors, TARGET_IDS], verbose=0), after)
+    with pytest.raises(ValueError, match="2"):
+        model.fit([vectors], TARGET_IDS, verbose=0)

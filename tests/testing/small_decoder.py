@@ -1,4 +1,4 @@
-"""A minimal decoder that fulfills the contract with only the four required methods."""
+"""A minimal decoder that fulfills the contract, with a `call` of its own."""
 
 import keras
 from keras import ops

@@ -37,12 +37,15 @@ WRONG = {
     "AlignsWithPadding": "alignments.* of 0 where encoder_mask is False",
     "AlignsTwice": "alignments.* that sum to 1",
     "ReadsValues": "Expected a `step` that can be traced",
+    "LoopsOverKnownLength": "`call` that can be traced with an unknown batch size .*NoneType",
 }
 if keras.backend.backend() == "torch":
     del WRONG["ReadsValues"]  # PyTorch runs without tracing, so a `step` may read values
+if keras.backend.backend() != "tensorflow":
+    del WRONG["LoopsOverKnownLength"]  # JAX and PyTorch know all sizes when they run a layer
 
 
-def test_check_decoder_accepts_a_decoder_with_only_the_four_methods_of_the_contract():
+def test_check_decoder_accepts_a_decoder_with_its_own_call():
     own = {name for name in vars(SmallDecoder) if not name.startswith("_")}
     assert own - {"weights_of_source"} == {"prepare_memory", "initial_state", "step", "call"}
     check_decoder(SmallDecoder, ENCODED, TOKEN_IDS)

@@ -164,6 +164,16 @@ class ReadsValues(SmallDecoder):
         return super().step(token_ids, state, memory)
 
 
+class LoopsOverKnownLength(SmallDecoder):
+    def call(self, token_ids, encoder_outputs, encoder_mask=None, encoder_state=None):
+        memory = self.prepare_memory(encoder_outputs, encoder_mask)
+        state, logits = self.initial_state(memory), []
+        for position in range(token_ids.shape[1]):
+            step_logits, state = self.step(token_ids[:, position], state, memory)
+            logits.append(step_logits)
+        return ops.stack(logits, axis=1)
+
+
 class BeginsWithAnotherToken(SmallDecoder):
     def first_token_ids(self, memory, start_token_id):
         return super().first_token_ids(memory, start_token_id) + 2

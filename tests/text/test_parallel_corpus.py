@@ -153,6 +153,71 @@ def test_an_existing_directory_is_not_overwritten(encode):
     assert lists(first.source) == [[11]]
 
 
+def test_encode_loads_what_the_same_arguments_created(encode, tmp_path):
+    lines = [f"{n} {n + 1}" for n in range(11, 31)]
+    first = encode("\n".join(["", *lines]), "\n".join(["21", *lines]))
+    path = tmp_path / "out" / "corpus" / "source.ids"
+    created = path.stat().st_mtime_ns, path.stat().st_ino
+    second = encode("\n".join(["", *lines]), "\n".join(["21", *lines]))
+    assert (path.stat().st_mtime_ns, path.stat().st_ino) == created
+    assert lists(second.source) == lists(first.source) and len(second) == 20
+    assert second.dropped_empty == 1
+
+
+class Larger(Words):
+    def encode(self, texts):
+        return [[number + 1 for number in row] for row in super().encode(texts)]
+
+
+class OtherEnd(Words):
+    end_token_id = 999
+
+
+@pytest.mark.parametrize(
+    ("changed", "difference"),
+    [
+        ({"source_path": "13\n"}, "source_path with different content"),
+        ({"target_path": "12"}, "target_path with different content"),
+        ({"max_source_length": 6}, "max_source_length=6, not 5"),
+        ({"max_target_length": 6}, "max_target_length=6, not 5"),
+        ({"source_tokenizer": Larger()}, "source_tokenizer with different ids"),
+        ({"target_tokenizer": OtherEnd()}, "target_tokenizer with different ids"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_encode_names_the_arguments_that_differ(tmp_path, changed, difference):
+    arguments = {
+        "source_path": "11\n",
+        "target_path": "12\n",
+        "source_tokenizer": Words(),
+        "target_tokenizer": Words(),
+        "max_source_length": 5,
+        "max_target_length": 5,
+    }
+
+    def encode(arguments):
+        for name in ("source_path", "target_path"):
+            (tmp_path / name).write_text(arguments[name])
+        paths = {name: tmp_path / name for name in ("source_path", "target_path")}
+        return ParallelCorpus.encode(**{**arguments, **paths}, path=tmp_path / "corpus")
+
+    encode(arguments)
+    with pytest.raises(FileExistsError) as error:
+        encode({**arguments, **changed})
+    assert f"corpus', {difference}. Open it" in str(error.value)
+
+
+def test_encode_does_not_load_a_corpus_of_an_older_version(encode, tmp_path):
+    encode("11\n", "12\n")
+    path = tmp_path / "out" / "corpus" / "corpus.json"
+    report = json.loads(path.read_text())
+    del report["arguments"]
+    path.write_text(json.dumps(report))
+    assert len(ParallelCorpus.load(path.parent)) == 1
+    with pytest.raises(FileExistsError, match="without the arguments that created it"):
+        encode("11\n", "12\n")
+
+
 def test_damaged_corpus_is_refused(encode, tmp_path):
     encode("11 12\n", "12\n")
     path = tmp_path / "out" / "corpus" / "source.ids"
