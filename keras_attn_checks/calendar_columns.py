@@ -20,5 +20,5 @@ def check_calendar_columns(names: Iterable[str], covariates: Collection[str]) ->
             raise ValueError(
                 "Expected calendar_columns to be covariates with names such as 'week_sin1' or "
                 f"'year_cos2'. Received: {name!r}, and the covariates {list(covariates)}. See "
-                "keras_attn.forecasting.calendar_columns."
+                "keras_attn.forecasting.compute_calendar."
             )

@@ -388,7 +388,7 @@ class ForecasterOnnxOptions(ExportOptions):
     calendar_columns: Sequence[str] | None = option(
         None,
         unchecked("List of strings"),
-        "the covariates that `keras_attn.forecasting.calendar_columns` computes from the times, "
+        "the covariates that `keras_attn.forecasting.compute_calendar` computes from the times, "
         'such as `"week_sin1"`. `keras-attn-runtime` computes them too, so CSV files do not need '
         "them. `None` means no calendar columns.",
     )

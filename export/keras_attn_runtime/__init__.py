@@ -13,7 +13,7 @@ from keras_attn_runtime._errors import (
 from keras_attn_runtime._generation_result import GenerationResult, Hypothesis
 from keras_attn_runtime._inputs.image_files import read_image
 from keras_attn_runtime._models.stepped_model import SteppedModel
-from keras_attn_runtime._series.calendar_columns import calendar_columns
+from keras_attn_runtime._series.calendar_columns import compute_calendar
 from keras_attn_runtime._series.forecaster import Forecaster, SeriesForecast
 from keras_attn_runtime._series.table import SeriesTable, read_series_tables
 from keras_attn_runtime._translate.streaming_translator import StreamingTranslator
@@ -36,7 +36,7 @@ __all__ = [
     "SteppedModel",
     "StreamingTranslator",
     "Translator",
-    "calendar_columns",
+    "compute_calendar",
     "read_image",
     "read_series_tables",
 ]

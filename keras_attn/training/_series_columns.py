@@ -23,7 +23,7 @@ class SeriesColumns:
             `None`: `future_covariate_0`, ...
         time_column: String, name of the column with the times. Defaults to `None`.
         calendar_columns: Sequence of strings, the covariates that are computed from the times, see
-            `keras_attn.forecasting.calendar_columns`. Defaults to `None`: none.
+            `keras_attn.forecasting.compute_calendar`. Defaults to `None`: none.
 
     Raises:
         ValueError: If a value has a wrong type, or a sequence contains a name twice.

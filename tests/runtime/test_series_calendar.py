@@ -3,7 +3,7 @@ import io
 
 import numpy as np
 import pytest
-from keras_attn_runtime import calendar_columns, read_series_tables
+from keras_attn_runtime import compute_calendar, read_series_tables
 from keras_attn_runtime._series.calendar_columns import NAME
 
 from keras_attn_checks import calendar_columns as checks
@@ -25,7 +25,7 @@ from keras_attn_checks import calendar_columns as checks
 def test_columns_are_harmonics_of_the_position(period, time, position):
     names = [f"{period}_cos1", f"{period}_sin3"]
     expected = [[np.cos(2 * np.pi * position), np.sin(6 * np.pi * position)]]
-    np.testing.assert_allclose(calendar_columns(names, [time]), expected, atol=1e-6)
+    np.testing.assert_allclose(compute_calendar(names, [time]), expected, atol=1e-6)
 
 
 def test_months_and_quarters_are_at_their_first_day():
@@ -33,27 +33,27 @@ def test_months_and_quarters_are_at_their_first_day():
     for cells in ("2024-04\n2024-07", "2024Q2\n2024Q3", "202404\n202407"):
         (table,) = read_series_tables(io.StringIO(f"t\n{cells}\n"), [], "t")
         values = table.with_calendar(["year_sin1"]).column("year_sin1")
-        np.testing.assert_array_equal(values, calendar_columns(["year_sin1"], days)[:, 0])
+        np.testing.assert_array_equal(values, compute_calendar(["year_sin1"], days)[:, 0])
 
 
 def test_clocks_are_local_times():
     times = [
         datetime.datetime.fromisoformat(f"2024-01-01T06:00:00{zone}") for zone in ("", "+05:00")
     ]
-    values = calendar_columns(["day_sin1"], times)
+    values = compute_calendar(["day_sin1"], times)
     np.testing.assert_allclose(values, [[1.0], [1.0]], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["decade_sin1", "week_sin", "week_sin0", "week_sin12", "week"])
 def test_unknown_columns_raise_an_error(name):
     with pytest.raises(ValueError, match=f"such as 'week_sin1'.* Received: '{name}'"):
-        calendar_columns(["year_sin1", name], [datetime.date(2024, 1, 1)])
+        compute_calendar(["year_sin1", name], [datetime.date(2024, 1, 1)])
 
 
 def test_integers_have_no_calendar():
     with pytest.raises(ValueError, match="Expected dates, from which .*year_sin1.* Received: 7"):
-        calendar_columns(["year_sin1"], [7])
-    assert calendar_columns([], [7]).shape == (1, 0)
+        compute_calendar(["year_sin1"], [7])
+    assert compute_calendar([], [7]).shape == (1, 0)
 
 
 def test_library_and_runtime_accept_the_same_names():

@@ -18,7 +18,7 @@ class SeriesSettings:
         format: int, file format version.
         inputs: dict from input names, except `seeds`, to `Input`s.
         targets, past_covariates, future_covariates: lists of strings, column names in the inputs.
-        calendar_columns: list of strings, the covariates that `calendar_columns` computes from the
+        calendar_columns: list of strings, the covariates that `compute_calendar` computes from the
             times. CSV files do not need them.
         time_column: string, name of the time column in CSV files, or `None`.
         horizon: int, number of time steps that the file predicts.

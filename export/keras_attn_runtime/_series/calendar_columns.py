@@ -18,7 +18,7 @@ NAME = re.compile(rf"({'|'.join(PERIODS)})_(sin|cos)([1-9])")
 """Pattern for the name of a calendar column."""
 
 
-def calendar_columns(names: Sequence[str], times: Sequence[Time]) -> Floats:
+def compute_calendar(names: Sequence[str], times: Sequence[Time]) -> Floats:
     """Computes calendar columns: harmonics of the position of each time in a period.
 
     The name of a column is `PERIOD_FUNCTIONk`, such as `week_sin1` or `year_cos2`. Its values are
@@ -42,7 +42,7 @@ def calendar_columns(names: Sequence[str], times: Sequence[Time]) -> Floats:
 
     Example:
 
-        calendar_columns(["week_cos1"], [datetime.date(2024, 1, 1)])  # a Monday: [[1.0]]
+        compute_calendar(["week_cos1"], [datetime.date(2024, 1, 1)])  # a Monday: [[1.0]]
     """
     matches = [NAME.fullmatch(name) for name in names]
     columns = [match.groups() for match in matches if match]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from keras_attn_runtime._array_types import Floats
-from keras_attn_runtime._series.calendar_columns import calendar_columns
+from keras_attn_runtime._series.calendar_columns import compute_calendar
 from keras_attn_runtime._series.csv_rows import Source, read_rows, shown_cell
 from keras_attn_runtime._series.steps import next_times, steps_between, time_step
 from keras_attn_runtime._series.times import Time, parse_times
@@ -160,7 +160,7 @@ class SeriesTable:
         return replace(self, values=values, times=times, lines=lines)
 
     def with_calendar(self, names: Sequence[str]) -> "SeriesTable":
-        """Returns a table with calendar columns after its columns, see `calendar_columns`.
+        """Returns a table with calendar columns after its columns, see `compute_calendar`.
 
         Args:
             names: list of strings, names of calendar columns.
@@ -182,7 +182,7 @@ class SeriesTable:
                 f"Expected columns with other names than {', '.join(both)}, which is computed from "
                 f"the times. Received: columns {list(self.columns)}. Rename the column."
             )
-        values = np.concatenate([self.values, calendar_columns(names, self.times)], axis=1)
+        values = np.concatenate([self.values, compute_calendar(names, self.times)], axis=1)
         return replace(self, columns=[*self.columns, *names], values=values)
 
     def with_filled_cells(
