@@ -1,4 +1,4 @@
-"""The runtime forecasts a user's own CSV file as Keras does, without calendar columns in the file."""
+"""The runtime forecasts a CSV file without calendar columns as Keras does."""
 
 import csv
 import datetime
