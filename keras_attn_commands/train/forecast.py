@@ -66,8 +66,9 @@ LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles of the forecasts."""
 DELIMITERS = {"comma": ",", "semicolon": ";", "tab": "\t"}
 DECIMALS = {"point": ".", "comma": ","}
-STEPS = 1200
-"""Steps of a training whose number of epochs is chosen by the data."""
+LEAST_STEPS, MOST_STEPS, MOST_EPOCHS = 100, 1200, 15
+"""Length of a training that is chosen by the data. Small data are learned by heart in more epochs,
+and then the intervals are too narrow."""
 MOST_WINDOWS = 100_000
 """Number of training windows above which the stride is chosen greater than 1."""
 PICTURES = 6
@@ -197,8 +198,9 @@ def choose_settings(
     stride = choose("stride", -(-windows // MOST_WINDOWS), f"{windows:,} windows")
     windows = -(-windows // stride)
     batch_size = choose("batch_size", 128 if windows > 4000 else 32, f"{windows:,} windows")
-    epochs = round(STEPS / -(-windows // batch_size))
-    choose("epochs", min(max(epochs, 3), 50), f"about {STEPS:,} steps")
+    steps = -(-windows // batch_size)
+    epochs = max(min(MOST_STEPS // steps, MOST_EPOCHS), -(-LEAST_STEPS // steps), 3)
+    choose("epochs", epochs, f"{steps:,} steps in an epoch")
     return [each.with_calendar(calendar) for each in kept], reasons
 
 
@@ -264,13 +266,13 @@ def train_model(
         print(f"Continues the training of {run_dir} after {started} of {settings.epochs} epochs.")
     progress = ShowProgress(windows / steps, "windows")
     facts = {"arguments": values_of(settings)}
-    callbacks = [WarnOfProblems(warn=warn), HistoryFile(run_dir / run_files.HISTORY, facts)]
-    if settings.patience:
-        callbacks.append(
-            keras.callbacks.EarlyStopping(
-                "val_loss", patience=settings.patience, restore_best_weights=True
-            )
-        )
+    callbacks = [
+        keras.callbacks.EarlyStopping(
+            "val_loss", patience=settings.patience or settings.epochs, restore_best_weights=True
+        ),
+        WarnOfProblems(warn=warn),
+        HistoryFile(run_dir / run_files.HISTORY, facts),
+    ]
     try:
         fit(
             trainer,

@@ -71,7 +71,7 @@ def test_many_windows_have_a_stride_and_fewer_epochs():
     assert settings.stride == 3 and settings.batch_size == 128 and settings.epochs == 3
     small = settings_of()
     forecast.choose_settings(small, generate_series(1), print)
-    assert small.stride == 1 and small.batch_size == 32 and small.epochs == 50
+    assert small.stride == 1 and small.batch_size == 32 and small.epochs == 34  # of 3 steps
 
 
 @pytest.mark.parametrize(
@@ -130,6 +130,7 @@ def test_program_trains_on_sales_and_the_runtime_forecasts_the_same_file(tmp_pat
 
     assert train(*arguments) == 0  # finished: nothing is trained again
     assert "epoch 1 of 1" not in capsys.readouterr().out
+    assert json.loads((folder / "results.json").read_text()) == results
     assert train(*arguments, "--units", 5) == 1
     assert "units = 4 (now 5)" in capsys.readouterr().err
 
