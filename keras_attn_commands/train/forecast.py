@@ -397,7 +397,9 @@ def score_table(scores: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def write_test(settings, series, results):
+def write_test(
+    settings: ForecastSettings, series: Sequence[Series], results: Windows
+) -> None:
     """Writes the data that benchmarks/forecasting.py compares with other forecasts."""
     length = max(map(len, series))
     values = np.full((len(series), length, len(settings.targets)), np.nan, "float32")
@@ -409,7 +411,13 @@ def write_test(settings, series, results):
         np.savez(file, series=values, median=median, targets=settings.targets, **sizes)
 
 
-def write_pictures(settings, series, test, results, actual):
+def write_pictures(
+    settings: ForecastSettings,
+    series: Sequence[Series],
+    test: Windows,
+    results: Windows,
+    actual: np.ndarray,
+) -> list[str]:
     """Plots the last forecast of the first series; returns the names of the files."""
     names = []
     for path in settings.run_dir.glob("forecast-*.png"):  # of an earlier training
