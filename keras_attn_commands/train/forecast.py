@@ -47,6 +47,7 @@ from keras_attn.training import (
 )
 from keras_attn.visualize import plot_forecast
 from keras_attn_commands.train import run_files
+from keras_attn_commands.train.dry_run import print_estimate
 from keras_attn_commands.train.forecast_settings import (
     MAY_CHANGE,
     ForecastSettings,
@@ -55,6 +56,7 @@ from keras_attn_commands.train.forecast_settings import (
 )
 from keras_attn_commands.train.settings import MAY_CHANGE as MAY_ALWAYS_CHANGE
 from keras_attn_commands.train.settings import to_toml, values_of
+from keras_attn_commands.train.tensorboard import make_tensorboard
 
 HEADS = {
     "gaussian": GaussianHead,
@@ -97,14 +99,15 @@ def train(settings: ForecastSettings, command: str, warn: Warn) -> None:
             values_of(settings),
             checksums,
             MAY_CHANGE | MAY_ALWAYS_CHANGE,
-            overwrite=settings.overwrite,
+            overwrite=settings.overwrite and not settings.dry_run,
         )
         print(to_toml(values_of(settings), reasons), end="", flush=True)
         run_files.store_settings(settings.run_dir, values_of(settings), reasons, checksums)
         write_data(settings, series)
         forecaster = train_model(settings, series, warn)
-        evaluate(settings, series, forecaster, command, warn)
-        print(next_commands(settings))
+        if forecaster is not None:
+            evaluate(settings, series, forecaster, command, warn)
+            print(next_commands(settings))
 
 
 def data_paths(settings: ForecastSettings) -> list[Path]:
@@ -243,8 +246,8 @@ def write_data(settings: ForecastSettings, series: Sequence[Series]) -> None:
 
 def train_model(
     settings: ForecastSettings, series: Sequence[Series], warn: Warn
-) -> AutoregressiveForecaster:
-    """Trains the forecaster, or continues its training."""
+) -> AutoregressiveForecaster | None:
+    """Trains the forecaster, or continues its training. Returns `None` after a dry run."""
     run_dir = settings.run_dir
     train, valid, _ = split_windows(
         series, settings.window, settings.horizon, settings.origins, settings.stride
@@ -261,6 +264,16 @@ def train_model(
             jit_compile=False,
         )
     print(f"{trainer.count_params():,} weights, {windows:,} windows, {steps:,} steps in an epoch")
+    if settings.dry_run:
+        order = np.random.default_rng(settings.seed).permutation(windows)
+        rows = np.array_split(order, steps)
+        batches = (
+            ({name: each[row] for name, each in train.items()}, train["future_targets"][row])
+            for row in rows
+        )
+        validation_steps = -(-len(valid["past_targets"]) // settings.batch_size)
+        print_estimate(trainer, batches, steps, validation_steps, settings.epochs)
+        return None
     started = run_files.finished_epochs(run_dir)
     if 0 < started < settings.epochs:
         print(f"Continues the training of {run_dir} after {started} of {settings.epochs} epochs.")
@@ -273,6 +286,8 @@ def train_model(
         WarnOfProblems(warn=warn),
         HistoryFile(run_dir / run_files.HISTORY, facts),
     ]
+    if settings.tensorboard:
+        callbacks.append(make_tensorboard(run_dir))
     try:
         fit(
             trainer,
@@ -397,9 +412,7 @@ def score_table(scores: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def write_test(
-    settings: ForecastSettings, series: Sequence[Series], results: Windows
-) -> None:
+def write_test(settings: ForecastSettings, series: Sequence[Series], results: Windows) -> None:
     """Writes the data that benchmarks/forecasting.py compares with other forecasts."""
     length = max(map(len, series))
     values = np.full((len(series), length, len(settings.targets)), np.nan, "float32")

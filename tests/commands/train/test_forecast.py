@@ -160,8 +160,12 @@ def test_program_trains_on_a_long_file_of_two_series(tmp_path, capsys):
     (tmp_path / "long.csv").write_text("\n".join(rows) + "\n")
     columns = "--time-column t --series-column id --targets x --season 12 --horizon 4".split()
     run = tmp_path / "run"
-    assert train("--data", tmp_path / "long.csv", "--run-dir", run, *columns, *SMALL) == 0
-    assert "2 series of 80 to 80 rows, 0 to 79" in capsys.readouterr().out
+    arguments = ["--data", tmp_path / "long.csv", "--run-dir", run, *columns, *SMALL]
+    assert train(*arguments, "--dry-run") == 0
+    output = capsys.readouterr().out
+    assert "2 series of 80 to 80 rows, 0 to 79" in output and "Dry run: " in output
+    assert not (run / "model.keras").exists() and not (run / "state").exists()
+    assert train(*arguments) == 0
     assert (run / "forecast.png").exists() and (run / "forecast-2.png").exists()
     with np.load(run / "test.npz") as test:
         assert test["series"].shape == (2, 80, 1) and test["median"].shape == (4, 4, 1)
