@@ -4,8 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -77,7 +76,6 @@ PICTURES = 6
 """Maximum number of series of which a picture is drawn."""
 
 Warn = Callable[[str], Any]
-Windows = dict[str, np.ndarray]
 
 
 def train(settings: ForecastSettings, command: str, warn: Warn) -> None:
@@ -88,11 +86,11 @@ def train(settings: ForecastSettings, command: str, warn: Warn) -> None:
         command: String, the command line, for the results.
         warn: Function that shows the text of a warning.
     """
-    paths = data_paths(settings)
+    paths = _data_paths(settings)
     checksums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
-    series = read_data(settings, paths)
+    series = _read_data(settings, paths)
     series, reasons = choose_settings(settings, series, warn)
-    check_columns(settings, series, warn)
+    _check_columns(settings, series, warn)
     with run_files.locked(settings.run_dir):
         run_files.check_earlier_training(
             settings.run_dir,
@@ -103,14 +101,14 @@ def train(settings: ForecastSettings, command: str, warn: Warn) -> None:
         )
         print(to_toml(values_of(settings), reasons), end="", flush=True)
         run_files.store_settings(settings.run_dir, values_of(settings), reasons, checksums)
-        write_data(settings, series)
-        forecaster = train_model(settings, series, warn)
+        _write_data(settings, series)
+        forecaster = _train_model(settings, series, warn)
         if forecaster is not None:
-            evaluate(settings, series, forecaster, command, warn)
-            print(next_commands(settings))
+            _evaluate(settings, series, forecaster, command, warn)
+            print(_next_commands(settings))
 
 
-def data_paths(settings: ForecastSettings) -> list[Path]:
+def _data_paths(settings):
     """Returns the paths of the CSV files."""
     if settings.data is None or not settings.data.is_dir():
         return [] if settings.data is None else [settings.data]
@@ -123,7 +121,7 @@ def data_paths(settings: ForecastSettings) -> list[Path]:
     return paths
 
 
-def read_data(settings: ForecastSettings, paths: Sequence[Path]) -> list[Series]:
+def _read_data(settings, paths):
     """Reads the series of the CSV files, or generates series."""
     if not paths:
         if settings.targets != ["value"] or settings.known_covariates:
@@ -207,7 +205,7 @@ def choose_settings(
     return [each.with_calendar(calendar) for each in kept], reasons
 
 
-def check_columns(settings: ForecastSettings, series: Sequence[Series], warn: Warn) -> None:
+def _check_columns(settings, series, warn):
     """Checks the names of all columns, and warns if the future of the covariates is unknown."""
     columns = [*settings.targets, *settings.calendar, *settings.known_covariates]
     if len(set(columns)) < len(columns):
@@ -224,7 +222,7 @@ def check_columns(settings: ForecastSettings, series: Sequence[Series], warn: Wa
         )
 
 
-def write_data(settings: ForecastSettings, series: Sequence[Series]) -> None:
+def _write_data(settings, series):
     """Writes the joined series, which `keras-attn-runtime forecast` reads."""
     folder = settings.run_dir / "data"
     folder.mkdir(exist_ok=True)
@@ -244,9 +242,7 @@ def write_data(settings: ForecastSettings, series: Sequence[Series]) -> None:
     )
 
 
-def train_model(
-    settings: ForecastSettings, series: Sequence[Series], warn: Warn
-) -> AutoregressiveForecaster | None:
+def _train_model(settings, series, warn):
     """Trains the forecaster, or continues its training. Returns `None` after a dry run."""
     run_dir = settings.run_dir
     train, valid, _ = split_windows(
@@ -254,12 +250,12 @@ def train_model(
     )
     keras.utils.set_random_seed(settings.seed)
     with make_strategy(settings.strategy).scope():
-        forecaster = make_forecaster(settings, series)
-        trainer = forecast_training_model(forecaster, settings.window)
+        forecaster = _make_forecaster(settings, series)
+        trainer: Any = forecast_training_model(forecaster, settings.window)
         windows = len(train["past_targets"])
         steps = -(-windows // settings.batch_size)
         trainer.compile(
-            keras.optimizers.Adam(make_schedule(settings, steps), clipnorm=1.0),
+            keras.optimizers.Adam(_make_schedule(settings, steps), clipnorm=1.0),
             ForecastLoss(forecaster.head),
             jit_compile=False,
         )
@@ -308,9 +304,7 @@ def train_model(
     return forecaster
 
 
-def make_forecaster(
-    settings: ForecastSettings, series: Sequence[Series]
-) -> AutoregressiveForecaster:
+def _make_forecaster(settings, series):
     """Creates the forecaster, with the scaling of the training data."""
     test_rows = settings.origins * settings.horizon
     scaling: Any = "std"  # of each window: series have different levels
@@ -344,7 +338,7 @@ def make_forecaster(
     )
 
 
-def make_schedule(settings: ForecastSettings, steps_per_epoch: int) -> Any:
+def _make_schedule(settings, steps_per_epoch) -> Any:
     """Returns a learning rate that rises in a tenth of the training, and then falls to 0."""
     steps = settings.epochs * steps_per_epoch
     return keras.optimizers.schedules.CosineDecay(
@@ -355,19 +349,13 @@ def make_schedule(settings: ForecastSettings, steps_per_epoch: int) -> Any:
     )
 
 
-def evaluate(
-    settings: ForecastSettings,
-    series: Sequence[Series],
-    forecaster: AutoregressiveForecaster,
-    command: str,
-    warn: Warn,
-) -> None:
+def _evaluate(settings, series, forecaster, command, warn):
     """Forecasts the test, and writes the model, the scores and the pictures."""
     run_dir = settings.run_dir
     sampler = PathSampler(
         forecaster, num_paths=settings.paths, quantile_levels=LEVELS, return_attention_scores=True
     )
-    model = forecast_model(sampler, settings.window)
+    model: Any = forecast_model(sampler, settings.window)
     names = [*settings.calendar, *settings.known_covariates]
     columns = SeriesColumns(settings.targets, names, names, settings.time_column, settings.calendar)
     run = RunDirectory.create(run_dir, "series", series=columns)
@@ -379,7 +367,7 @@ def evaluate(
     scores = score_forecasts(
         series, results, settings.targets, settings.origins, settings.season, LEVELS
     )
-    print(score_table(scores))
+    print(_score_table(scores))
     content = {
         "targets": {
             target: {name: each if math.isfinite(each) else None for name, each in row.items()}
@@ -391,16 +379,16 @@ def evaluate(
     }
     with atomic_replace(run_dir / "results.json") as partial:
         partial.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    write_test(settings, series, results)
+    _write_test(settings, series, results)
     written = [str(run.model_path), "results.json", "data/series.csv"]
     try:
-        written += write_pictures(settings, series, test, results, actual)
+        written += _write_pictures(settings, series, test, results, actual)
     except ImportError as error:  # Matplotlib
         warn(f"No picture was drawn. {error}")
     print(f"Wrote {', '.join(written)}")
 
 
-def score_table(scores: dict[str, dict[str, float]]) -> str:
+def _score_table(scores):
     """Returns a table of the most important scores."""
     lines = ["test: MASE (seasonal naive, naive), mean absolute error, share in the 90 % interval"]
     for target, row in scores.items():
@@ -412,7 +400,7 @@ def score_table(scores: dict[str, dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def write_test(settings: ForecastSettings, series: Sequence[Series], results: Windows) -> None:
+def _write_test(settings, series, results):
     """Writes the data that benchmarks/forecasting.py compares with other forecasts."""
     length = max(map(len, series))
     values = np.full((len(series), length, len(settings.targets)), np.nan, "float32")
@@ -424,13 +412,7 @@ def write_test(settings: ForecastSettings, series: Sequence[Series], results: Wi
         np.savez(file, series=values, median=median, targets=settings.targets, **sizes)
 
 
-def write_pictures(
-    settings: ForecastSettings,
-    series: Sequence[Series],
-    test: Windows,
-    results: Windows,
-    actual: np.ndarray,
-) -> list[str]:
+def _write_pictures(settings, series, test, results, actual):
     """Plots the last forecast of the first series; returns the names of the files."""
     names = []
     for path in settings.run_dir.glob("forecast-*.png"):  # of an earlier training
@@ -454,7 +436,7 @@ def write_pictures(
     return names
 
 
-def next_commands(settings: ForecastSettings) -> str:
+def _next_commands(settings):
     """Returns the commands that use the model."""
     run_dir, column = settings.run_dir, settings.series_column
     series = f" --series-column {column}" if column else ""

@@ -13,4 +13,4 @@ def make_tensorboard(run_dir: Path) -> keras.callbacks.Callback:
         raise ImportError(
             "--tensorboard needs TensorBoard. Install it: `pip install keras-attn[tensorboard]`."
         ) from error
-    return keras.callbacks.TensorBoard(run_dir / "tensorboard")
+    return keras.callbacks.TensorBoard(str(run_dir / "tensorboard"))
