@@ -1,7 +1,7 @@
-"""Compares the forecasts of examples/forecast_series.py with AutoETS of statsforecast.
+"""Compares the forecasts of keras-attn train forecast with AutoETS of statsforecast.
 
-    python examples/forecast_series.py --out RUN
-    python benchmarks/forecasting.py RUN --name generated --command "python examples/..."
+    keras-attn train forecast --run-dir RUN
+    python benchmarks/forecasting.py RUN --name generated --command "keras-attn train ..."
 
 The second command writes benchmarks/results/forecasting-NAME.json with the MASE of each target. It
 needs an environment with statsforecast (2.1 was used), but does not import Keras. AutoETS fits one

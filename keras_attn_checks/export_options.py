@@ -385,6 +385,13 @@ class ForecasterOnnxOptions(ExportOptions):
         "name of the column with the times in CSV files. The command `keras-attn-runtime forecast` "
         "reads this column by default.",
     )
+    calendar_columns: Sequence[str] | None = option(
+        None,
+        unchecked("List of strings"),
+        "the covariates that `keras_attn.forecasting.compute_calendar` computes from the times, "
+        'such as `"week_sin1"`. `keras-attn-runtime` computes them too, so CSV files do not need '
+        "them. `None` means no calendar columns.",
+    )
     parity_inputs: Any = option(
         None,
         unchecked("Dict of arrays as for `model.predict`"),

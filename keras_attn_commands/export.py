@@ -92,5 +92,6 @@ def _export_forecaster(arguments, run, options):
         past_covariate_names=columns.past_covariates,
         future_covariate_names=columns.future_covariates,
         time_column=columns.time_column,
+        calendar_columns=columns.calendar_columns,
         **options,
     )

@@ -13,7 +13,8 @@ from keras_attn_runtime._errors import (
 from keras_attn_runtime._generation_result import GenerationResult, Hypothesis
 from keras_attn_runtime._inputs.image_files import read_image
 from keras_attn_runtime._models.stepped_model import SteppedModel
-from keras_attn_runtime._series.forecaster import Forecaster
+from keras_attn_runtime._series.calendar_columns import compute_calendar
+from keras_attn_runtime._series.forecaster import Forecaster, SeriesForecast
 from keras_attn_runtime._series.table import SeriesTable, read_series_tables
 from keras_attn_runtime._translate.streaming_translator import StreamingTranslator
 from keras_attn_runtime._translate.translator import Translator
@@ -30,10 +31,12 @@ __all__ = [
     "InputError",
     "ModelFileError",
     "ProviderError",
+    "SeriesForecast",
     "SeriesTable",
     "SteppedModel",
     "StreamingTranslator",
     "Translator",
+    "compute_calendar",
     "read_image",
     "read_series_tables",
 ]

@@ -102,6 +102,7 @@ class ForecasterOnnxArguments(TypedDict, total=False):
     past_covariate_names: Sequence[str] | None
     future_covariate_names: Sequence[str] | None
     time_column: str | None
+    calendar_columns: Sequence[str] | None
     parity_inputs: ParityInputs | None
     tolerance: float
 

@@ -2,7 +2,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-LISTS = ("targets", "past_covariates", "future_covariates")
+from keras_attn_checks.calendar_columns import check_calendar_columns
+
+LISTS = ("targets", "past_covariates", "future_covariates", "calendar_columns")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +22,8 @@ class SeriesColumns:
             known in the past and in the future has the same name in both sequences. Defaults to
             `None`: `future_covariate_0`, ...
         time_column: String, name of the column with the times. Defaults to `None`.
+        calendar_columns: Sequence of strings, the covariates that are computed from the times, see
+            `keras_attn.forecasting.compute_calendar`. Defaults to `None`: none.
 
     Raises:
         ValueError: If a value has a wrong type, or a sequence contains a name twice.
@@ -34,6 +38,7 @@ class SeriesColumns:
     past_covariates: Sequence[str] | None = None
     future_covariates: Sequence[str] | None = None
     time_column: str | None = None
+    calendar_columns: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         for name in LISTS:
@@ -50,6 +55,8 @@ class SeriesColumns:
                     "column."
                 )
             object.__setattr__(self, name, list(value))
+        covariates = [*(self.past_covariates or ()), *(self.future_covariates or ())]
+        check_calendar_columns(self.calendar_columns or (), covariates)
         if not isinstance(self.time_column, (str, type(None))):
             raise ValueError(
                 f"Expected time_column to be a string. Received: time_column={self.time_column!r}."

@@ -12,6 +12,7 @@ def import_matplotlib() -> Any:
     try:
         import matplotlib
         import matplotlib.backends.backend_agg
+        import matplotlib.dates
         import matplotlib.figure
         import matplotlib.font_manager
         import matplotlib.patches

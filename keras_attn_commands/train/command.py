@@ -14,6 +14,7 @@ from keras_attn_checks.separate_paths import separate_paths_problem
 from keras_attn_commands.error_text import error_text
 from keras_attn_commands.option_arguments import add_option
 from keras_attn_commands.quiet_import import quiet_import
+from keras_attn_commands.train.forecast_settings import ForecastSettings
 from keras_attn_commands.train.settings import (
     check_settings,
     groups,
@@ -52,6 +53,11 @@ PROGRAMS = {
         "a translator: text in, text out",
         TranslationSettings,
         "keras_attn_commands.train.translation",
+    ),
+    "forecast": Program(
+        "a forecaster of the series in CSV files",
+        ForecastSettings,
+        "keras_attn_commands.train.forecast",
     ),
 }
 

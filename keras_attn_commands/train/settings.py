@@ -43,6 +43,7 @@ def setting(
     *,
     by_data: bool = False,
     metavar: str | None = None,
+    name: str | None = None,
 ) -> Any:
     """Returns the dataclass field of a setting.
 
@@ -53,6 +54,7 @@ def setting(
         by_data: Bool, whether `None`, the default, means a value that depends on the data.
             Defaults to `False`.
         metavar: String, name of the value in `--help`. Defaults to `None`: by `kind`.
+        name: String, name of the option, such as `"--fill"`. Defaults to `None`: by the field.
     """
     form, parse = _FORMS.get(kind.title, ("X", float) if "loat" in kind.title else ("TEXT", str))
     if by_data:
@@ -60,7 +62,7 @@ def setting(
     else:
         shown = "none" if default in (None, "") else str(default)
     help_text = text if default is False else f"{text}. Default: {shown}"
-    flag = Flag(help_text.replace("%", "%%"), metavar=metavar or form, parse=parse)
+    flag = Flag(help_text.replace("%", "%%"), name, metavar=metavar or form, parse=parse)
     return option(default, kind, text, flag)
 
 

@@ -38,6 +38,7 @@ from keras_attn_commands.train import run_files
 from keras_attn_commands.train.dry_run import print_estimate
 from keras_attn_commands.train.settings import MAY_CHANGE as MAY_ALWAYS_CHANGE
 from keras_attn_commands.train.settings import to_toml, values_of
+from keras_attn_commands.train.tensorboard import make_tensorboard
 from keras_attn_commands.train.translation_data import warn_of_data
 from keras_attn_commands.train.translation_defaults import data_defaults, fill, training_defaults
 from keras_attn_commands.train.translation_settings import (
@@ -223,7 +224,7 @@ def _train_model(settings, prepared, command, warn):
     if settings.patience:
         callbacks.append(keras.callbacks.EarlyStopping("val_loss", patience=settings.patience))
     if settings.tensorboard:
-        callbacks.append(_make_tensorboard(run_dir))
+        callbacks.append(make_tensorboard(run_dir))
     try:
         fit(
             trainer,
@@ -334,17 +335,6 @@ def _make_bleu(settings, translator, tokenizers):
         time_share=0.1,
         num_samples=3,
     )
-
-
-def _make_tensorboard(run_dir):
-    """Returns the callback that writes logs for TensorBoard."""
-    try:
-        import tensorboard  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "--tensorboard needs TensorBoard. Install it: `pip install keras-attn[tensorboard]`."
-        ) from error
-    return keras.callbacks.TensorBoard(run_dir / "tensorboard")
 
 
 def _warn_of_memory(settings, trainer, vocabulary_size, warn):

@@ -113,6 +113,22 @@ def test_wrong_seeds_raise_an_error(forecaster):
         forecaster({"past_targets": PAST}, seed=-1)
 
 
+def test_forecast_csv_returns_times_and_forecasts_of_each_series(tmp_path):
+    path = tmp_path / "forecaster.onnx"
+    names = ["week_sin1"]
+    write_forecaster(path, past=names, future=names, calendar_columns=names, time_column="day")
+    (tmp_path / "in.csv").write_text(
+        "shop;day;a;b\nx;2024-01-01;1,5;2\nx;2024-01-02;3,5;4\ny;2024-03-01;5;6\ny;2024-03-02;7;8\n"
+    )
+    first, second = Forecaster(path, num_threads=1).forecast_csv(
+        tmp_path / "in.csv", series_column="shop", delimiter=";", decimal=",", seed=3
+    )
+    assert (first.name, second.name) == ("x", "y")
+    assert [str(time) for time in second.times] == ["2024-03-03", "2024-03-04", "2024-03-05"]
+    np.testing.assert_array_equal(first.mean, [[3.5, 4.0]] * 3)
+    np.testing.assert_array_equal(second.quantiles[2], [[6, 7, 11], [7, 8, 12]])  # seed 4
+
+
 def test_files_of_other_kinds_name_the_class_that_runs_them(model_path, tmp_path):
     with pytest.raises(ModelFileError, match="with a Translator"):
         Forecaster(model_path)
@@ -128,6 +144,7 @@ def test_files_of_other_kinds_name_the_class_that_runs_them(model_path, tmp_path
         ({"quantiles": [2]}, "series.quantiles"),
         ({"past_covariates": ["c"]}, "numbers of columns"),
         ({"targets": "ab"}, "series.targets"),
+        ({"calendar_columns": ["week_sin1"]}, "series.calendar_columns"),
     ],
 )
 def test_damaged_settings_raise_an_error(tmp_path, series, message):

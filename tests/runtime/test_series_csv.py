@@ -17,6 +17,13 @@ def settings_of(**arguments):
 PLAIN = settings_of(window=2)
 COVARIATES = settings_of(window=2, targets=("a",), past=("c", "d"), future=("d",))
 LONGER = settings_of(window=4, targets=("a",), future=("d",))
+CALENDAR = settings_of(
+    window=2,
+    targets=("a",),
+    past=("week_cos1", "c"),
+    future=("week_cos1",),
+    calendar_columns=["week_cos1"],
+)
 DATES = """date,a,b
 2024-02-27,1,10
 2024-02-28,2,
@@ -63,6 +70,25 @@ def test_rows_of_the_future_have_the_future_covariates():
     np.testing.assert_array_equal(series.arrays["past_targets"], [[1], [4]])
     np.testing.assert_array_equal(series.arrays["past_covariates"], [[2, 3], [5, 6]])
     np.testing.assert_array_equal(series.arrays["future_covariates"], [[7], [8], [9]])
+
+
+def test_calendar_columns_are_computed_from_the_times():
+    rows = "date,a,c\n2024-01-06,1,5\n2024-01-07,2,6\n2024-01-08,3,7\n"
+    (series,) = read(rows, CALENDAR, time="date")
+    week = np.cos(2 * np.pi * np.array([6, 0, 1, 2, 3]) / 7)  # 2024-01-07 is a Sunday
+    past, future = series.arrays["past_covariates"], series.arrays["future_covariates"]
+    np.testing.assert_allclose(past, np.stack([week[:2], [6, 7]], axis=1), atol=1e-6)
+    np.testing.assert_allclose(future, week[2:, None], atol=1e-6)
+    assert [str(time) for time in series.times] == ["2024-01-09", "2024-01-10", "2024-01-11"]
+    # Columns with these names in the file are not read.
+    (again,) = read(rows.replace("date,a,c", "week_cos1,a,c"), CALENDAR, time="week_cos1")
+    np.testing.assert_array_equal(again.arrays["future_covariates"], future)
+    with pytest.raises(ValueError, match="time column, from which .*week_cos1.*--time-column"):
+        read(rows, CALENDAR)
+    with pytest.raises(ValueError, match="Expected dates, from which .*week_cos1"):
+        read("date,a,c\n1,1,5\n2,2,6\n", CALENDAR, time="date")
+    with pytest.raises(ValueError, match="Expected --fill for covariates of the model, \\['c'\\]"):
+        read(rows, CALENDAR, time="date", fills={"week_cos1": 0.0})
 
 
 def test_series_are_separated_by_their_names():

@@ -7,15 +7,18 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TextIO
 
-import numpy as np
-
 from keras_attn_runtime._commands.argument_types import column_fill, integer, positive_integer
 from keras_attn_runtime._commands.line_arguments import add_model
 from keras_attn_runtime._errors import in_one_line
 from keras_attn_runtime._file_format.file_checksum import model_files
 from keras_attn_runtime._files.atomic_files import atomic_files, is_stream, require_different_files
 from keras_attn_runtime._series.csv_rows import DELIMITERS
-from keras_attn_runtime._series.forecast_csv import CsvOptions, read_series, write_forecasts
+from keras_attn_runtime._series.forecast_csv import (
+    CsvOptions,
+    read_series,
+    stack_series,
+    write_forecasts,
+)
 from keras_attn_runtime._series.forecaster import Forecaster
 from keras_attn_runtime._series.table import DECIMALS
 
@@ -23,8 +26,9 @@ HELP = "forecast the series of a CSV file"
 DESCRIPTION = (
     "Reads series from a CSV file, and writes the mean and the quantiles of each target for the "
     "next time steps. `info FILE` lists the columns that the CSV file must have. Empty cells of "
-    "targets are missing values. If the model has covariates that are known in the future, each "
-    "series must end with rows for the future, in which the cells of the targets are empty."
+    "targets are missing values. Calendar columns of the model, such as year_sin1, are computed "
+    "from the times. If the model has other covariates that are known in the future, each series "
+    "must end with rows for the future, in which the cells of the targets are empty."
 )
 STANDARD_INPUT = 0  # file descriptor
 EPILOG = "Exit status: 0 forecasts written; 1 stopped by an error; 2 wrong command line."
@@ -129,16 +133,7 @@ def run(arguments: Namespace) -> int:
         )
         source = sys.stdin.buffer if arguments.input == "-" else arguments.input
         series = read_series(source, settings, options)
-        lengths = {len(item.arrays["past_targets"]) for item in series}
-        if len(lengths) > 1:
-            raise ValueError(
-                "Expected series with the same number of rows. Received: "
-                f"{min(lengths)} to {max(lengths)} rows. Insert rows with empty targets at the "
-                "beginning of the shorter series."
-            )
-        arrays = {
-            name: np.stack([item.arrays[name] for item in series]) for name in settings.inputs
-        }
+        arrays = stack_series(series)
         results = forecaster(arrays, arguments.seed, batch_size=arguments.batch_size)
         with _open_output(arguments.output) as file:
             write_forecasts(file, series, results, settings, options)

@@ -1,6 +1,6 @@
 """Settings in files of the kind "series", which contain a forecaster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,8 @@ class SeriesSettings:
         format: int, file format version.
         inputs: dict from input names, except `seeds`, to `Input`s.
         targets, past_covariates, future_covariates: lists of strings, column names in the inputs.
+        calendar_columns: list of strings, the covariates that `compute_calendar` computes from the
+            times. CSV files do not need them.
         time_column: string, name of the time column in CSV files, or `None`.
         horizon: int, number of time steps that the file predicts.
         min_window: int, minimum number of past time steps.
@@ -37,6 +39,16 @@ class SeriesSettings:
     num_paths: int
     quantile_levels: list[float]
     versions: dict[str, Any] = field(default_factory=dict)
+    calendar_columns: list[str] = field(default_factory=list[str])
+
+    @property
+    def covariates(self) -> list[str]:
+        """list of strings, all past and future covariates."""
+        return list(dict.fromkeys([*self.past_covariates, *self.future_covariates]))
+
+    def without_calendar(self, names: Sequence[str]) -> list[str]:
+        """Returns the names that are not calendar columns: those that a CSV file needs."""
+        return [name for name in names if name not in self.calendar_columns]
 
     @property
     def window(self) -> int | None:
@@ -78,7 +90,10 @@ class SeriesSettings:
             num_paths=series.integer("num_paths", least=1),
             quantile_levels=series.levels("quantiles"),
             versions=root.get("versions", dict, {}),
+            calendar_columns=series.strings("calendar_columns"),
         )
+        if not set(settings.calendar_columns) <= set(settings.covariates):
+            series.refuse("calendar_columns", f"that are covariates, {settings.covariates}")
         columns = {
             "past_targets": settings.targets,
             "past_covariates": settings.past_covariates,

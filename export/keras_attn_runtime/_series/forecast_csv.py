@@ -57,7 +57,8 @@ def read_series(file: Source, settings: SeriesSettings, options: CsvOptions) -> 
 
     A series' rows are its consecutive time steps. If the model takes future covariates, the last
     `horizon` rows are the future, and their target cells are empty. Empty target cells in the past
-    are missing values.
+    are missing values. Calendar columns are computed from the times, in the future too; the file
+    does not need them.
 
     Args:
         file: path or open file.
@@ -71,7 +72,7 @@ def read_series(file: Source, settings: SeriesSettings, options: CsvOptions) -> 
         ValueError: if a column is missing, a cell is not a number, a time does not follow the
             previous one, a covariate is missing, or a series is shorter than the window.
     """
-    covariates = list(dict.fromkeys([*settings.past_covariates, *settings.future_covariates]))
+    covariates = settings.without_calendar(settings.covariates)
     unknown = [name for name in options.fills if name not in covariates]
     if unknown:
         raise ValueError(
@@ -92,7 +93,8 @@ def read_series(file: Source, settings: SeriesSettings, options: CsvOptions) -> 
 
 def _series(table: SeriesTable, settings: SeriesSettings, options: CsvOptions) -> CsvSeries:
     table = table.with_all_times(options.insert_missing_rows)
-    horizon = settings.horizon if settings.future_covariates else 0
+    known = settings.without_calendar(settings.future_covariates)
+    horizon = settings.horizon if known else 0
     rows = len(table.values)
     window = settings.window or max(settings.min_window, rows - horizon)
     if rows < window + horizon:
@@ -111,7 +113,7 @@ def _series(table: SeriesTable, settings: SeriesSettings, options: CsvOptions) -
             f"Expected empty cells of the targets in the last horizon={horizon} rows{table.where}, "
             f"which have the future covariates. Received: {settings.targets[column]}="
             f"{targets[end + row, column]:g} in {table.place(end + row)}. Append {horizon} rows of "
-            f"the future with {', '.join(settings.future_covariates)}."
+            f"the future with {', '.join(known)}."
         )
     targets = targets[end - window : end]
     if np.isnan(targets).all():
@@ -119,15 +121,17 @@ def _series(table: SeriesTable, settings: SeriesSettings, options: CsvOptions) -
             f"Expected at least one value of the targets in the last window={window} rows"
             f"{table.where}. Received: {targets.size} empty cells."
         )
+    past = replace(table, values=table.values[:end])
+    past.require_numbers(settings.without_calendar(settings.past_covariates), end - window)
+    table.require_numbers(known, end, horizon)
+    table = table.with_num_rows(end + settings.horizon).with_calendar(settings.calendar_columns)
     arrays = {"past_targets": targets}
     if settings.past_covariates:
-        past = replace(table, values=table.values[:end])
-        past.require_numbers(settings.past_covariates, end - window)
         arrays["past_covariates"] = _columns(table, settings.past_covariates)[end - window : end]
     if settings.future_covariates:
-        table.require_numbers(settings.future_covariates, end, horizon)
         arrays["future_covariates"] = _columns(table, settings.future_covariates)[end:]
-    return CsvSeries(table.name, arrays, _forecast_times(table, settings.horizon, horizon))
+    steps = range(1, settings.horizon + 1)
+    return CsvSeries(table.name, arrays, steps if table.times is None else table.times[end:])
 
 
 def _columns(table: SeriesTable, names: Sequence[str]) -> Floats:
@@ -135,12 +139,20 @@ def _columns(table: SeriesTable, names: Sequence[str]) -> Floats:
     return np.stack([table.column(name) for name in names], axis=-1)
 
 
-def _forecast_times(table: SeriesTable, horizon: int, future_rows: int) -> Sequence[Time]:
-    if table.times is None:
-        return range(1, horizon + 1)
-    if future_rows:
-        return table.times[-future_rows:]
-    return table.later_times(horizon)
+def stack_series(series: Sequence[CsvSeries]) -> dict[str, Floats]:
+    """Returns a dict from model input names to arrays `(series, time, columns)`.
+
+    Raises:
+        ValueError: if the series have different numbers of rows.
+    """
+    lengths = {len(item.arrays["past_targets"]) for item in series}
+    if len(lengths) > 1:
+        raise ValueError(
+            f"Expected series with the same number of rows. Received: {min(lengths)} to "
+            f"{max(lengths)} rows. Insert rows with empty targets at the beginning of the shorter "
+            "series."
+        )
+    return {name: np.stack([item.arrays[name] for item in series]) for name in series[0].arrays}
 
 
 def write_forecasts(

@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 
 import numpy as np
@@ -14,9 +15,29 @@ from keras_attn_runtime._engines.pickled_arguments import PickledArguments
 from keras_attn_runtime._engines.session_pool import SessionPool
 from keras_attn_runtime._errors import ModelFileError, run_failures
 from keras_attn_runtime._file_format import SeriesSettings
+from keras_attn_runtime._series.csv_rows import Source
+from keras_attn_runtime._series.forecast_csv import CsvOptions, read_series, stack_series
+from keras_attn_runtime._series.times import Time
 
 SEEDS = "seeds"
 OUTPUTS = ("mean", "quantiles")
+
+
+@dataclass(frozen=True)
+class SeriesForecast:
+    """The forecast of one series in a CSV file.
+
+    Attributes:
+        name: string, the series' name, or "" for a single series.
+        times: list, forecast times, in the form of the file; step numbers without a time column.
+        mean: float32 array `(horizon, targets)`.
+        quantiles: float32 array `(horizon, targets, levels)`.
+    """
+
+    name: str
+    times: Sequence[Time]
+    mean: Floats
+    quantiles: Floats
 
 
 class Forecaster(PickledArguments):
@@ -127,6 +148,64 @@ class Forecaster(PickledArguments):
             ):
                 parts.append(run_rows(session, self._outputs, part, Call()))
         return {name: np.concatenate([part[name] for part in parts]) for name in self._outputs}
+
+    def forecast_csv(
+        self,
+        file: Source,
+        time_column: str | None = None,
+        series_column: str | None = None,
+        *,
+        insert_missing_rows: bool = False,
+        fills: Mapping[str, float | str] | None = None,
+        delimiter: str = ",",
+        decimal: str = ".",
+        seed: int = 0,
+        batch_size: int = 64,
+    ) -> list[SeriesForecast]:
+        """Forecasts the series in a CSV file, like the command `keras-attn-runtime forecast`.
+
+        The file needs the targets and covariates of the model, except its calendar columns
+        (`settings.calendar_columns`), which are computed from the times. If the model takes other
+        future covariates, each series ends with `horizon` rows for the future, whose target cells
+        are empty.
+
+        Args:
+            file: path, or open binary or text file. Open a text file with `newline=""`.
+            time_column: string, time column. Default: `settings.time_column`.
+            series_column: string, column that names the series of each row. Default: `None`, all
+                rows are one series.
+            insert_missing_rows: bool, whether a row of empty cells is inserted for each missing
+                time. Default: `False`, an error.
+            fills: dict from covariate names to the content for empty cells: a number, or
+                "previous". Default: none.
+            delimiter: string, the character between cells. Default: ",".
+            decimal: "." or ",", the decimal separator. Default: ".".
+            seed: int of at least 0. The n-th series uses `seed + n`. Default: 0.
+            batch_size: int of at least 1, maximum number of series to run at once. Default: 64.
+
+        Returns:
+            List of `SeriesForecast`s, one for each series, in file order.
+
+        Raises:
+            ValueError: if a column is missing, a cell is not a number, a time or a covariate is
+                missing, or a series is shorter than the window.
+            BatchError: if ONNX Runtime or LiteRT fails.
+
+        Example:
+
+            (forecast,) = forecaster.forecast_csv("sales.csv")
+            dict(zip(forecast.times, forecast.mean[:, 0]))
+        """
+        time = self.settings.time_column if time_column is None else time_column
+        options = CsvOptions(
+            time, series_column, insert_missing_rows, delimiter, decimal, fills or {}
+        )
+        series = read_series(file, self.settings, options)
+        results = self(stack_series(series), seed, batch_size=batch_size)
+        return [
+            SeriesForecast(item.name, item.times, results["mean"][row], results["quantiles"][row])
+            for row, item in enumerate(series)
+        ]
 
     def _checked(self, arrays: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:
         """Returns the inputs as float32 arrays."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from keras_attn_runtime._array_types import Floats
+from keras_attn_runtime._series.calendar_columns import compute_calendar
 from keras_attn_runtime._series.csv_rows import Source, read_rows, shown_cell
 from keras_attn_runtime._series.steps import next_times, steps_between, time_step
 from keras_attn_runtime._series.times import Time, parse_times
@@ -157,6 +158,32 @@ class SeriesTable:
         empty = np.full((added, len(self.columns)), np.nan, np.float32)
         values, lines = np.concatenate([self.values, empty]), [*self.lines, *[0] * added]
         return replace(self, values=values, times=times, lines=lines)
+
+    def with_calendar(self, names: Sequence[str]) -> "SeriesTable":
+        """Returns a table with calendar columns after its columns, see `compute_calendar`.
+
+        Args:
+            names: list of strings, names of calendar columns.
+
+        Raises:
+            ValueError: if the table contains no times, the times are integers, a name is unknown,
+                or the table contains a column with this name.
+        """
+        if not names:
+            return self
+        if self.times is None:
+            raise ValueError(
+                f"Expected a time column, from which the columns {', '.join(names)} are computed. "
+                "Received: no time column. Use --time-column (in Python: time_column)."
+            )
+        both = [name for name in names if name in self.columns]
+        if both:
+            raise ValueError(
+                f"Expected columns with other names than {', '.join(both)}, which is computed from "
+                f"the times. Received: columns {list(self.columns)}. Rename the column."
+            )
+        values = np.concatenate([self.values, compute_calendar(names, self.times)], axis=1)
+        return replace(self, columns=[*self.columns, *names], values=values)
 
     def with_filled_cells(
         self, fills: Mapping[str, float | str], num_future: int = 0

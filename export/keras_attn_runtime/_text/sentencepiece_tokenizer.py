@@ -2,8 +2,6 @@ import base64
 import binascii
 from collections.abc import Iterable
 
-import sentencepiece
-
 from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._file_format import Side
 from keras_attn_runtime._text.added_tokens import AddedTokenSplitter, clean_up_spaces
@@ -23,6 +21,8 @@ class SentencePieceTokenizer(Tokenizer):
     """
 
     def __init__(self, encoded_model: str, side: Side) -> None:
+        import sentencepiece  # not at the top: forecasters and files of ids run without it
+
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
             self._processor.LoadFromSerializedProto(base64.b64decode(encoded_model, validate=True))

@@ -22,6 +22,7 @@ def export_forecaster_litert(
     parity_inputs: ParityInputs | None = None,
     tolerance: float = 1e-3,
     *,
+    calendar_columns: Sequence[str] | None = None,
     batch_size: int = 1,
 ) -> ExportReport:
     """Exports a model that forecasts to one LiteRT file, for `keras_attn_runtime.Forecaster`.
@@ -58,6 +59,7 @@ def export_forecaster_litert(
         past_covariate_names=past_covariate_names,
         future_covariate_names=future_covariate_names,
         time_column=time_column,
+        calendar_columns=calendar_columns,
         parity_inputs=parity_inputs,
         tolerance=tolerance,
         batch_size=batch_size,

@@ -21,6 +21,8 @@ def export_forecaster_onnx(
     time_column: str | None = None,
     parity_inputs: ParityInputs | None = None,
     tolerance: float = 1e-4,
+    *,
+    calendar_columns: Sequence[str] | None = None,
 ) -> ExportReport:
     """Exports a model that forecasts to one ONNX file, for `keras_attn_runtime.Forecaster`.
 
@@ -55,6 +57,7 @@ def export_forecaster_onnx(
         past_covariate_names=past_covariate_names,
         future_covariate_names=future_covariate_names,
         time_column=time_column,
+        calendar_columns=calendar_columns,
         parity_inputs=parity_inputs,
         tolerance=tolerance,
     )

@@ -93,8 +93,8 @@ def describe_series(
 
     Args:
         sampler: `PathSampler`.
-        names: Dict with the lists of strings `targets`, `past_covariates` and `future_covariates`,
-            and `time_column`, a string or `None`.
+        names: Dict with the lists of strings `targets`, `past_covariates`, `future_covariates` and
+            `calendar_columns`, and `time_column`, a string or `None`.
         inputs: List of symbolic inputs of the series, without `seeds`.
         dimensions: Dict from the names of inputs to their axes.
 

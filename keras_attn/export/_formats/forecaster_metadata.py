@@ -7,6 +7,7 @@ from keras_attn.export._formats.file_metadata import describe_series
 from keras_attn.export._types import Arrays, Dimensions
 from keras_attn.forecasting._autoregressive_forecaster import AutoregressiveForecaster
 from keras_attn.forecasting._path_sampler import PathSampler
+from keras_attn_checks.calendar_columns import check_calendar_columns
 from keras_attn_checks.export_options import ForecasterOnnxOptions
 
 
@@ -50,7 +51,9 @@ class ForecasterMetadata:
                 "Expected names of covariates that are not names of targets. Received: "
                 f"{sorted(both)} in both lists. Rename these covariates."
             )
-        self._names = {**names, "time_column": options.time_column}
+        calendar = [*(options.calendar_columns or ())]
+        check_calendar_columns(calendar, [*names["past_covariates"], *names["future_covariates"]])
+        self._names = {**names, "calendar_columns": calendar, "time_column": options.time_column}
         sample = options.parity_inputs
         self.parity_inputs = self._random_inputs() if sample is None else sample
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from keras_attn_checks.options import flag_name
 from keras_attn_commands.main import main
 from keras_attn_commands.train import run_files
 from keras_attn_commands.train.command import PROGRAMS
@@ -30,7 +31,7 @@ def test_help_describes_every_setting_with_its_default(program, capsys):
     text = " ".join(capsys.readouterr().out.split())
     for _, fields in groups(PROGRAMS[program].settings):
         for field in fields:
-            assert f"--{field.name.replace('_', '-')}" in text
+            assert flag_name(field) in text
             assert field.type is bool or f"{field.metadata['text'].split()[-1]}. Default: " in text
     assert text.count("Default: ") > 10 and "Default: None" not in text
 
@@ -67,7 +68,9 @@ def test_values_are_written_and_read(tmp_path):
         (["--data", "build/run"], "--run-dir"),
     ],
 )
-def test_wrong_settings_are_one_line(options, message, capsys):
+def test_wrong_settings_are_one_line(options, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build" / "run").mkdir(parents=True)
     assert main(["train", "translation", *options]) == 1
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

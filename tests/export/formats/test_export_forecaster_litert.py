@@ -140,4 +140,6 @@ def test_series_columns_of_wrong_types_are_refused():
         SeriesColumns("t")
     with pytest.raises(ValueError, match="time_column to be a string"):
         SeriesColumns(time_column=5)
+    with pytest.raises(ValueError, match="Expected calendar_columns .*'week_sin1'"):
+        SeriesColumns(["t"], ["c"], ["c"], calendar_columns=["week_sin1"])
     assert SeriesColumns.from_entries({**COLUMNS.entries(), "other": 1}) == COLUMNS

@@ -50,6 +50,7 @@ def test_exported_settings_name_the_columns(forecaster):
     settings = forecaster.settings
     assert (settings.targets, settings.past_covariates) == (["t", "u"], ["c"])
     assert settings.future_covariates == ["c"] and settings.time_column == "day"
+    assert settings.calendar_columns == []
     assert (settings.horizon, settings.min_window, settings.window) == (3, 4, None)
     assert settings.quantile_levels == [0.05, 0.5, 0.95] and settings.num_paths == 3
     assert "keras" in settings.versions
@@ -61,6 +62,9 @@ def test_export_with_wrong_arguments_raises_an_error(model, tmp_path):
         export_forecaster_onnx(model, path, target_names=["t"])
     with pytest.raises(ValueError, match=r"Received: \['t'\] in both"):
         export_forecaster_onnx(model, path, **{**NAMES, "past_covariate_names": ["t"]})
+    for names in (["week_sin1"], ["c"]):
+        with pytest.raises(ValueError, match=f"Expected calendar_columns.*'{names[0]}'"):
+            export_forecaster_onnx(model, path, **NAMES, calendar_columns=names)
     inputs = keras.Input((3,))
     with pytest.raises(ValueError, match="with one PathSampler"):
         export_forecaster_onnx(keras.Model(inputs, keras.layers.Dense(2)(inputs)), path)
