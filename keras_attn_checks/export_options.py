@@ -354,10 +354,11 @@ class FunctionalOnnxOptions(_WeightOptions):
         None,
         unchecked("`SentencePieceTokenizer` or `HuggingFaceTokenizer`"),
         "stored in the file, so that `keras_attn_runtime.Classifier` reads texts. The model then "
-        "has one input of ids `(batch, time)`. It may also have an input for the mask of the ids "
-        "(bool, or a name that ends with `mask`) and one for their number (int, `(batch,)`). Pass "
-        "encoded texts as `parity_inputs`, padded on the right: the file adds the start and the "
-        "end token to a text if these rows have them.",
+        "has one input of ids `(batch, time)`. It may also have inputs for the mask of the ids "
+        "(bool, or a name that ends with `mask`), for their number (int, `(batch,)`), and for "
+        "token types (a name that ends with `type_ids`), which are 0. Pass encoded texts as "
+        "`parity_inputs`, padded on the right: the file adds the start and the end token to a "
+        "text if these rows have them.",
     )
     labels: Sequence[str] | None = option(
         None,

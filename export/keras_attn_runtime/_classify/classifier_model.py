@@ -106,6 +106,7 @@ class ClassifierModel:
             "ids": ids,
             "mask": np.arange(ids.shape[1]) < lengths[:, None],
             "lengths": lengths,
+            "token_types": np.zeros_like(ids),
         }
         inputs = self.settings.inputs.items()
         return {name: arrays[entry.kind].astype(entry.dtype) for name, entry in inputs}

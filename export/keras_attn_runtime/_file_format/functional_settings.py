@@ -14,6 +14,9 @@ from keras_attn_runtime._file_format.metadata_entries import (
 from keras_attn_runtime._file_format.settings_reader import SettingsReader
 from keras_attn_runtime._file_format.side import Side, read_side
 
+TEXT_INPUTS = {"ids", "mask", "lengths", "token_types"}
+"""Kinds of the inputs of a model that reads texts."""
+
 ACTIVATIONS = ("none", "sigmoid", "softmax")
 
 
@@ -23,7 +26,8 @@ class ClassifierSettings:
 
     Attributes:
         format: int, file format version.
-        inputs: dict from input names to `Input`s of the kinds "ids", "mask" and "lengths".
+        inputs: dict from input names to `Input`s of the kinds "ids", "mask", "lengths" and
+            "token_types".
         source: `Side`, the vocabulary of the texts.
         ignores_padding: bool, whether the results do not depend on the number of padding ids. If
             not, all texts in a batch must have the same number of ids.
@@ -84,8 +88,8 @@ class ClassifierSettings:
             versions=root.get("versions", dict, {}),
         )
         kinds = sorted(entry.kind for entry in settings.inputs.values())
-        if kinds.count("ids") != 1 or set(kinds) - {"ids", "mask", "lengths"}:
-            root.refuse("inputs", "with one input of the kind ids, and others for mask and lengths")
+        if kinds.count("ids") != 1 or set(kinds) - TEXT_INPUTS:
+            root.refuse("inputs", f"with one input of the kind ids, and others in {TEXT_INPUTS}")
         if settings.activation not in ACTIVATIONS:
             classes.refuse("activation", f"in {list(ACTIVATIONS)}")
         if len(settings.labels) < 2:

@@ -12,6 +12,7 @@ from keras_attn_runtime._engines.create_session import MOST_THREADS, Providers, 
 from keras_attn_runtime._engines.pickled_arguments import PickledArguments
 from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._file_format import Input, Side
+from keras_attn_runtime._file_format.functional_settings import TEXT_INPUTS
 from keras_attn_runtime._inputs.sentences import require_sentences
 from keras_attn_runtime._inputs.source import Source, SourceReader
 from keras_attn_runtime._text.tokenizer import Tokenizer
@@ -85,7 +86,7 @@ class TextModel(PickledArguments, Generic[M]):
         self.max_source_characters = max_source_characters
         self._reader = None
         kinds = {entry.kind for entry in self._model.settings.inputs.values()}
-        if source is not None and "ids" in kinds and kinds <= {"ids", "mask", "lengths"}:
+        if source is not None and "ids" in kinds and kinds <= TEXT_INPUTS:
             self._reader = SourceReader(
                 source,
                 self.max_source_length,

@@ -23,6 +23,9 @@ from keras_attn_checks.message import Message
 Batches: TypeAlias = Sequence[tuple[list[np.ndarray], Arrays]]
 """Pairs of a list of input arrays, and a dict of the outputs of Keras."""
 
+OTHERS = ("mask", "lengths", "token_types")
+"""Kinds of the inputs that follow from the ids."""
+
 PADDING_TOLERANCE = 1e-4
 """Maximum change of an output that does not depend on the number of padding ids."""
 
@@ -88,14 +91,14 @@ class FunctionalMetadata:
         ids = [
             name
             for name, kind in self._kinds.items()
-            if len(self._function.inputs[name].shape) == 2 and kind != "mask"
+            if len(self._function.inputs[name].shape) == 2 and kind not in OTHERS
         ]
-        if len(ids) != 1 or set(self._kinds.values()) - {self._kinds[ids[0]], "mask", "lengths"}:
+        if len(ids) != 1 or set(self._kinds.values()) - {self._kinds[ids[0]], *OTHERS}:
             shapes = {name: self._dimensions[name] for name in self._kinds}
             raise ValueError(
-                "Expected a model with one input of ids (batch, time), and at most a mask and "
-                f"lengths, because of the tokenizer. Received: inputs={shapes}. Export the model "
-                "without the tokenizer."
+                "Expected a model with one input of ids (batch, time), and at most a mask, lengths "
+                f"and token types, because of the tokenizer. Received: inputs={shapes}. Export the "
+                "model without the tokenizer."
             )
         self._kinds[ids[0]] = "ids"
         return ids[0]
@@ -176,7 +179,7 @@ class FunctionalMetadata:
         inputs = self._function.inputs
         ids = np.array([row] * (inputs[self._ids].shape[0] or 1))
         mask = ids != self._tokenizer.pad_token_id
-        arrays = {"ids": ids, "mask": mask, "lengths": mask.sum(axis=1)}
+        arrays = {"ids": ids, "mask": mask, "lengths": mask.sum(axis=1), "token_types": 0 * ids}
         feeds = (arrays[kind].astype(inputs[name].dtype) for name, kind in self._kinds.items())
         return _numpy(self._function(*feeds))
 
@@ -243,6 +246,8 @@ class FunctionalMetadata:
 
 
 def _kind(name: str, tensor: keras.KerasTensor) -> str:
+    if len(tensor.shape) == 2 and name.endswith("type_ids"):
+        return "token_types"
     if len(tensor.shape) == 2 and (tensor.dtype == "bool" or name.endswith("mask")):
         return "mask"
     if len(tensor.shape) == 1 and "int" in tensor.dtype:

@@ -126,20 +126,22 @@ def test_functional_metadata_takes_special_tokens_from_the_sample(tokenizer):
     assert settings["classes"] == {"output": "logits", "labels": LABELS, "activation": "softmax"}
 
 
-def test_functional_metadata_describes_a_mask_and_lengths(tokenizer):
+def test_functional_metadata_describes_a_mask_lengths_and_token_types(tokenizer):
     ids = keras.Input((None,), dtype="int32", name="ids")
     mask = keras.Input((None,), dtype="int32", name="attention_mask")
     lengths = keras.Input((), dtype="int32", name="lengths")
     vectors = keras.layers.Embedding(50, 4)(ids)
     features = AttentionPooling(3)(vectors, mask=keras.ops.equal(mask, 1))
     features = features / keras.ops.cast(lengths[:, None], "float32")
-    model = keras.Model([ids, mask, lengths], keras.layers.Dense(2, "softmax")(features))
+    types = keras.Input((None,), dtype="int32", name="token_type_ids")
+    features += keras.ops.sum(types, axis=1, keepdims=True)
+    model = keras.Model([ids, mask, lengths, types], keras.layers.Dense(2, "softmax")(features))
     sample = rows(tokenizer)
     real = sample != 0
-    arrays = [sample, real.astype("int32"), real.sum(axis=1)]
+    arrays = [sample, real.astype("int32"), real.sum(axis=1), np.zeros_like(sample)]
     settings = describe(model, arrays, tokenizer=tokenizer, labels=LABELS)
     kinds = [each["kind"] for each in settings["inputs"].values()]
-    assert kinds == ["ids", "mask", "lengths"]
+    assert kinds == ["ids", "mask", "lengths", "token_types"]
     assert settings["source"]["ignores_padding"] and settings["classes"]["activation"] == "none"
 
 
