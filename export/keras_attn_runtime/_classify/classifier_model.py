@@ -101,8 +101,8 @@ class ClassifierModel:
 
     def _feeds(self, rows: list[list[int]]) -> Arrays:
         ids = source_rows(rows, self.settings.source, self.source_length)
-        lengths = np.array([len(row) for row in rows])
-        arrays = {
+        lengths = np.array([len(row) for row in rows], np.int32)
+        arrays: Arrays = {
             "ids": ids,
             "mask": np.arange(ids.shape[1]) < lengths[:, None],
             "lengths": lengths,

@@ -2,8 +2,6 @@ import json
 import math
 from typing import Any
 
-import numpy as np
-
 from keras_attn_runtime._array_types import Floats
 from keras_attn_runtime._classify.classification import Classification
 from keras_attn_runtime._generation_result import GenerationResult, Hypothesis
@@ -83,9 +81,10 @@ def _rounded(value: float | None) -> float | None:
 
 
 def _weights(weights: Floats) -> list[Any]:
+    if weights.ndim > 1:
+        return [_weights(row) for row in weights]
     # Convert to float64: rounded float32 values would be written with many more digits.
-    values = weights.astype(float).round(6)
-    return np.where(np.isfinite(values), values, None).tolist()
+    return [_number(weight) for weight in weights.astype(float).round(6).tolist()]
 
 
 def _number(value: float) -> float | None:

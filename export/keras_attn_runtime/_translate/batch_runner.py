@@ -13,24 +13,27 @@ from keras_attn_runtime._translate.windows import batches_by_length, windows
 
 T = TypeVar("T")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 
-class BatchModel(Protocol[R_co]):
-    """Interface of models that a `BatchRunner` runs. `R_co` is the result for one source."""
+class BatchModel(Protocol[R]):
+    """Interface of models that a `BatchRunner` runs. `R` is the result for one source."""
 
     @property
     def batch_size(self) -> int | None:
         """int, the file's fixed batch size, or `None`."""
+        ...
 
     def group_of(self, source: Source) -> Hashable:
         """Returns a key. Only sources with equal keys can be in the same batch."""
+        ...
 
-    def result_of_nothing(self, source: Source, options: Options) -> R_co:
+    def result_of_nothing(self, source: Source, options: Options) -> R:
         """Returns the result for a source that is not passed to the model."""
+        ...
 
-    def results(self, sources: list[Source], options: Options, call: Call) -> list[R_co]:
+    def results(self, sources: list[Source], options: Options, call: Call) -> list[R]:
         """Runs a batch, and returns the result for each source."""
+        ...
 
 
 class BatchRunner(Generic[R]):

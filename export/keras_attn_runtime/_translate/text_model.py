@@ -34,8 +34,11 @@ class SourceSettings(Protocol):
 class SourceModel(Protocol):
     """An opened file that may read texts."""
 
-    source_length: int | None
-    source_tokenizer: Tokenizer | None
+    @property
+    def source_length(self) -> int | None: ...
+
+    @property
+    def source_tokenizer(self) -> Tokenizer | None: ...
 
     @property
     def settings(self) -> SourceSettings: ...
