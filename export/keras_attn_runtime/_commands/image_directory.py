@@ -56,7 +56,7 @@ class ImageDirectory:
 
     def read(self, model: TextModel[Any]) -> Iterator[dict[str, Array]]:
         """Yields a dict with each file's image; raises `InputError` for an invalid file."""
-        inputs = model.settings.inputs
+        inputs = model.inputs
         if len(inputs) != 1 or next(iter(inputs.values())).kind != "image":
             kinds = {name: entry.kind for name, entry in inputs.items()}
             raise ModelFileError(

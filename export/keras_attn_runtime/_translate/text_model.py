@@ -88,7 +88,7 @@ class TextModel(PickledArguments, Generic[M]):
             max_source_characters = CHARACTERS_PER_TOKEN * self.max_source_length
         self.max_source_characters = max_source_characters
         self._reader = None
-        kinds = {entry.kind for entry in self._model.settings.inputs.values()}
+        kinds = {entry.kind for entry in self.inputs.values()}
         if source is not None and "ids" in kinds and kinds <= TEXT_INPUTS:
             self._reader = SourceReader(
                 source,
@@ -97,6 +97,11 @@ class TextModel(PickledArguments, Generic[M]):
                 truncate,
                 self._model.source_length,
             )
+
+    @property
+    def inputs(self) -> Mapping[str, Input]:
+        """Dict from input names to `Input`s."""
+        return self._model.settings.inputs
 
     @abstractmethod
     def _open(
@@ -118,8 +123,8 @@ class TextModel(PickledArguments, Generic[M]):
         if self._reader is None:
             raise ModelFileError(
                 "Expected a file with the input 'source_ids'. Received: inputs="
-                f"{list(self._model.settings.inputs)}. Give arrays to `generate`, or image files "
-                "to the command with `--images`."
+                f"{list(self.inputs)}. Give arrays to `generate`, or image files to the command "
+                "with `--images`."
             )
         return self._reader
 
