@@ -65,6 +65,7 @@ from keras_attn._models.transformer_sizes import (
     transformer_tiny,
 )
 from keras_attn._models.with_search import with_search
+from keras_attn._output_layers.attention_pooling import AttentionPooling
 from keras_attn._output_layers.sequence_pooling import SequencePooling
 from keras_attn._output_layers.tied_mlm_head import TiedMLMHead
 from keras_attn._positions.alibi_bias import AlibiBias
@@ -97,6 +98,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AlibiBias",
     "AttentionMechanism",
+    "AttentionPooling",
     "AttentionRNN",
     "AttentionRNNCell",
     "BahdanauAttention",

@@ -350,6 +350,23 @@ class FunctionalOnnxOptions(_WeightOptions):
         "every size that the export tries for an axis, the axis has a fixed size in the file, and "
         "a warning names the axis.",
     )
+    tokenizer: Any = option(
+        None,
+        unchecked("`SentencePieceTokenizer` or `HuggingFaceTokenizer`"),
+        "stored in the file, so that `keras_attn_runtime.Classifier` reads texts. The model then "
+        "has one input of ids `(batch, time)`. It may also have inputs for the mask of the ids "
+        "(bool, or a name that ends with `mask`), for their number (int, `(batch,)`), and for "
+        "token types (a name that ends with `type_ids`), which are 0. Pass encoded texts as "
+        "`parity_inputs`, padded on the right: the file adds the start and the end token to a "
+        "text if these rows have them.",
+    )
+    labels: Sequence[str] | None = option(
+        None,
+        unchecked("List of strings"),
+        "names of the K classes, stored in the file. One output of the model has the shape "
+        "`(batch, K)`, or `(batch, 1)` for K = 2. It contains probabilities or logits: logits if "
+        "its layer has a linear activation, or if values of the sample are outside [0, 1].",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

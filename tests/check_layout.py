@@ -48,7 +48,7 @@ ORDERS = {
     """.split(),
     "keras_attn_runtime": """
         _array_types _generation_result _errors _files _calls _file_format _text _file_info
-        _engines _models _inputs _translate _series _commands __main__
+        _engines _models _inputs _translate _classify _series _commands __main__
     """.split(),
 }
 TENSORFLOW = ("_backend", "text", "training", "export")

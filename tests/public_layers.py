@@ -96,6 +96,7 @@ def cell_inputs(cell):
 
 LAYERS = {
     "AlibiBias": (_plain("AlibiBias", 3), POSITIONS),
+    "AttentionPooling": (_plain("AttentionPooling", 4), {"inputs": _floats(2, 5, 8)}),
     "AttentionRNN": (
         _with_cell,
         {"inputs": _floats(2, 3, 8), "encoder_outputs": _floats(2, 5, 8)},

@@ -35,6 +35,7 @@ NO_CHOICES = {
 
 FOLDER = "tests/export/formats"
 COMMAND = "tests/export/test_export_command.py"
+CLASSIFY = "tests/runtime/commands/test_classify.py"
 TRANSLATE = "tests/runtime/test_command.py::test_every_choice_of_an_option_runs"
 SCORE = "tests/export/test_scoring.py::test_every_choice_of_an_option_runs"
 TESTS = {
@@ -84,12 +85,18 @@ TESTS = {
         )
         for name in FORMATS
     },
+    "keras_attn.visualize.plot_alignments scale": (
+        "tests/visualize/test_heat_maps.py::test_plot_alignments_scale_can_be_chosen"
+    ),
     "keras-attn-runtime translate --format": TRANSLATE,
     "keras-attn-runtime translate --long-lines": TRANSLATE,
     "keras-attn-runtime translate --invalid-utf8": TRANSLATE,
     "keras-attn-runtime score --format": SCORE,
     "keras-attn-runtime score --long-lines": SCORE,
     "keras-attn-runtime score --invalid-utf8": SCORE,
+    "keras-attn-runtime classify --format": CLASSIFY,
+    "keras-attn-runtime classify --long-lines": CLASSIFY,
+    "keras-attn-runtime classify --invalid-utf8": CLASSIFY,
     "keras-attn-runtime info --format": TRANSLATE,
     "keras-attn-runtime forecast --decimal": "tests/runtime/commands/test_forecast.py",
     "keras-attn-runtime forecast --delimiter": "tests/runtime/commands/test_forecast.py",

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from keras_attn import (
+    AttentionPooling,
     AttentionRNN,
     AttentionRNNCell,
     BahdanauAttention,
@@ -32,6 +33,7 @@ from tests.contracts import assert_close, numpy
 DOCUMENTS = np.random.default_rng(0).normal(size=(2, 3, 5, 4)).astype("float32")
 LAYERS = {
     "pooling": SequencePooling,
+    "attention pooling": lambda: AttentionPooling(3),
     "learned": lambda: LearnedPositions(6),
     "sinusoidal": SinusoidalPositions,
     "intra-decoder": lambda: IntraDecoderAttention(LuongAttention("dot")),
@@ -64,6 +66,7 @@ MASKED_LAYERS = {
     "decoder block": lambda: TransformerDecoderBlock(2, 8, cross_attention=False),
     "intra-decoder": lambda: IntraDecoderAttention(LuongAttention("dot")),
     "pooling": SequencePooling,
+    "attention pooling": lambda: AttentionPooling(3),
 }
 
 
@@ -75,7 +78,7 @@ def test_time_distributed_passes_the_implicit_mask(name):
     received = numpy(model(IDS))
     for document, ids in zip(received, IDS, strict=True):
         expected = numpy(wrapper.layer(embedding(ids)))
-        if name == "pooling":
+        if "pooling" in name:
             assert_close(document, expected)
         else:
             assert_close(document[ids != 0], expected[ids != 0])

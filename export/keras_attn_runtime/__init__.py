@@ -3,6 +3,8 @@
 import sys
 
 from keras_attn_runtime._calls.cancellation import CancelToken
+from keras_attn_runtime._classify.classification import Classification
+from keras_attn_runtime._classify.classifier import Classifier
 from keras_attn_runtime._errors import (
     Cancelled,
     DeadlineExceeded,
@@ -24,6 +26,8 @@ __version__ = "0.1.0"
 __all__ = [
     "CancelToken",
     "Cancelled",
+    "Classification",
+    "Classifier",
     "DeadlineExceeded",
     "Forecaster",
     "GenerationResult",

@@ -2,9 +2,7 @@
 
 import contextlib
 from collections.abc import Generator
-from typing import Self
-
-from keras_attn_runtime._generation_result import GenerationResult
+from typing import Any, Self
 
 
 class ModelFileError(ValueError):
@@ -52,34 +50,34 @@ class InputError(ValueError):
 
 
 class DeadlineExceeded(TimeoutError):
-    """A `Translator` call did not finish within its `timeout`.
+    """A `Translator` or `Classifier` call did not finish within its `timeout`.
 
     Attributes:
         index: int, input position of the first unfinished sentence, counted from 0.
-        translations: list, the finished translations. After a method that returns a list, it
-            contains one item for each sentence read: the `GenerationResult`, or `None` if
-            unfinished. After a method that returns an iterator, it is empty, because the iterator
-            has already yielded the translations before `index`.
+        translations: list, the finished results. After a method that returns a list, it contains
+            one item for each sentence read: the `GenerationResult` or `Classification`, or `None`
+            if unfinished. After a method that returns an iterator, it is empty, because the
+            iterator has already yielded the results before `index`.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:
         super().__init__(message)
         self.index = index
-        self.translations: list[GenerationResult | None] = []
+        self.translations: list[Any] = []
 
 
 class Cancelled(RuntimeError):
-    """A `Translator` call was ended by its `cancel_token`.
+    """A `Translator` or `Classifier` call was ended by its `cancel_token`.
 
     Attributes:
         index: int, input position of the first unfinished sentence, counted from 0.
-        translations: list, the finished translations, see `DeadlineExceeded`.
+        translations: list, the finished results, see `DeadlineExceeded`.
     """
 
     def __init__(self, message: str, index: int = 0) -> None:
         super().__init__(message)
         self.index = index
-        self.translations: list[GenerationResult | None] = []
+        self.translations: list[Any] = []
 
 
 def in_one_line(error: BaseException) -> str:

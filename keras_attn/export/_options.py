@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Required, TypedDict
 
-from keras_attn.export._types import ParityInputs
+from keras_attn.export._types import ExportTokenizer, ParityInputs
 from keras_attn.training._image_format import ImageFormat
 from keras_attn.training._model_card import ModelCard
 from keras_attn_checks.export_options import (
@@ -87,6 +87,8 @@ class FunctionalOnnxArguments(_WeightArguments, total=False):
     parity_inputs: Required[ParityInputs]
     tolerance: float
     dynamic_sizes: DynamicSizes | None
+    tokenizer: ExportTokenizer | None
+    labels: Sequence[str] | None
 
 
 class FunctionalLiteRTArguments(FunctionalOnnxArguments, total=False):

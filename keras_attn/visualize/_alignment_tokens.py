@@ -25,7 +25,8 @@ def checked_alignments(
     """Checks attention weights, and converts them to a float32 matrix.
 
     Args:
-        alignments: Array-like with shape `(target_length, source_length)`.
+        alignments: Array-like with shape `(target_length, source_length)`, or `(source_length,)`
+            for one target token.
         source_tokens: List of `source_length` strings.
         target_tokens: List of `target_length` strings.
 
@@ -34,6 +35,8 @@ def checked_alignments(
             or are outside [0, 1].
     """
     alignments = weights_array("alignments", alignments)
+    if alignments.ndim == 1 and len(target_tokens) == 1:
+        alignments = alignments[None]
     expected = (len(target_tokens), len(source_tokens))
     if alignments.shape != expected or alignments.size == 0:
         raise ValueError(

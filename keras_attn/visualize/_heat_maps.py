@@ -1,7 +1,7 @@
 """Attention heat maps."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -27,12 +27,17 @@ def plot_alignments(
     ax: Any = None,
     title: str | None = None,
     cmap: Any = "gray",
+    scale: Literal["one", "max"] | None = None,
 ) -> Any:
     """Plots one output sequence's attention weights as a heat map.
 
     Row t shows the weights over the source at the step that generated target token t:
 
-        pixel (t, s) = alpha_ts        (black: 0, white: 1)
+        pixel (t, s) = alpha_ts                  (scale="one": black is 0, white is 1)
+        pixel (t, s) = alpha_ts / max alpha      (scale="max": white is the largest weight)
+
+    With `scale="max"`, a color bar below the map shows the largest weight. It is the default for a
+    single row, such as the weights of a classifier: the words of a long sentence share a sum of 1.
 
     As in figure 3 of [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473), the source tokens
     are above the columns, and the target tokens are to the left of the rows.
@@ -42,8 +47,9 @@ def plot_alignments(
     If Matplotlib's default font lacks a character, an installed font that contains it is used.
 
     Args:
-        alignments: Array-like with shape `(target_length, source_length)` and numbers in [0, 1],
-            without padding. Tensors from any backend that NumPy can read are accepted.
+        alignments: Array-like with shape `(target_length, source_length)`, or `(source_length,)`
+            for one target token, and numbers in [0, 1], without padding. Tensors from any backend
+            that NumPy can read are accepted.
         source_tokens: List of `source_length` strings: words, characters or SentencePiece pieces.
         target_tokens: List of `target_length` strings, including the end token if `alignments`
             includes it.
@@ -51,13 +57,15 @@ def plot_alignments(
             on the tokens. `matplotlib.pyplot` does not keep it open, so it need not be closed.
         title: String, title above the picture. Defaults to `None`.
         cmap: Matplotlib color map, or its name. Defaults to `"gray"`, as in the paper.
+        scale: String, `"one"` or `"max"`. Defaults to `None`: `"max"` for a single row, `"one"`
+            otherwise.
 
     Returns:
         The `matplotlib.axes.Axes`. Save the picture with `ax.figure.savefig("attention.png")`.
 
     Raises:
         ValueError: If `alignments` is not a matrix, is empty, does not match the tokens, or
-            contains masked cells or numbers outside [0, 1].
+            contains masked cells or numbers outside [0, 1], or `scale` is unknown.
         ImportError: If Matplotlib is not installed.
 
     Example:
@@ -67,14 +75,29 @@ def plot_alignments(
     ['zwei', 'Hunde']
     """
     alignments = checked_alignments(alignments, source_tokens, target_tokens)
+    if scale not in (None, "one", "max"):
+        raise ValueError(f"Expected scale to be 'one', 'max' or None. Received: scale={scale!r}.")
+    is_relative = scale == "max" or (scale is None and len(alignments) == 1)
+    largest = (float(alignments.max()) or 1.0) if is_relative else 1.0
     source_labels = [short_label_of(token) for token in source_tokens]
     target_labels = [short_label_of(token) for token in target_tokens]
+    bar_axes = font_size = None
     if ax is None:
-        grid = MapGrid(source_labels, target_labels, cell=CELL, font_size=FONT_SIZE, title=title)
+        grid = MapGrid(
+            source_labels,
+            target_labels,
+            cell=CELL,
+            font_size=FONT_SIZE,
+            title=title,
+            has_color_bar=is_relative,
+        )
         ax, font_size, title = grid.add_axes(0, 0), grid.font_size, grid.title
-    else:
-        font_size = None
-    draw_heat_map(ax, alignments, source_labels, target_labels, cmap, font_size)
+        bar_axes = grid.add_color_bar(ax) if is_relative else None
+    image = draw_heat_map(ax, alignments, source_labels, target_labels, cmap, font_size, largest)
+    if is_relative:
+        place = {"ax": ax} if bar_axes is None else {"cax": bar_axes}
+        bar = ax.figure.colorbar(image, orientation="horizontal", ticks=[0, largest], **place)
+        bar.set_ticklabels(["0", f"{largest:.2g}"])
     if title is not None:
         title = visible_text(title)
         ax.set_title(title, **text_style([title]))
@@ -88,7 +111,8 @@ def draw_heat_map(
     target_labels: Sequence[str],
     cmap: Any,
     font_size: float | None = None,
-) -> None:
+    largest: float = 1.0,
+) -> Any:
     """Draws weights on axes, with source labels above and target labels to the left.
 
     Args:
@@ -98,8 +122,14 @@ def draw_heat_map(
         target_labels: List of strings.
         cmap: Matplotlib color map, or its name.
         font_size: Float, label size in points. Defaults to `None`: the default size.
+        largest: Float, weight of the last color in the map. Defaults to `1.0`.
+
+    Returns:
+        The `matplotlib.image.AxesImage`.
     """
-    ax.imshow(alignments, cmap=cmap, vmin=0.0, vmax=1.0, interpolation="nearest", aspect="equal")
+    image = ax.imshow(
+        alignments, cmap=cmap, vmin=0.0, vmax=largest, interpolation="nearest", aspect="equal"
+    )
     style = text_style([*source_labels, *target_labels])
     ax.set_xticks(range(len(source_labels)), source_labels, **style)
     ax.set_yticks(range(len(target_labels)), target_labels, **style)
@@ -108,6 +138,7 @@ def draw_heat_map(
         ax.tick_params(labelsize=font_size)
     for label in ax.get_xticklabels():
         label.set_rotation(90 if is_turned(label.get_text()) else 0)
+    return image
 
 
 def plot_attention_grid(

@@ -11,6 +11,7 @@ LARGEST = 30.0
 MARGIN = 0.12
 TICK_SPACE = 0.06
 GAP = 0.2
+COLOR_BAR, COLOR_BAR_SPACE = 0.1, 0.45  # its height, and with the labels below it
 POINTS_PER_INCH = 72
 
 
@@ -34,6 +35,8 @@ class MapGrid:
         title: String, title above the figure, or `None`.
         rows: Int, number of rows. Defaults to `1`.
         columns: Int, number of columns. Defaults to `1`.
+        has_color_bar: Bool, whether there is space for a color bar below one map. Defaults to
+            `False`.
 
     Attributes:
         figure: `matplotlib.figure.Figure` without axes.
@@ -52,6 +55,7 @@ class MapGrid:
         title: str | None,
         rows: int = 1,
         columns: int = 1,
+        has_color_bar: bool = False,
     ) -> None:
         style = text_style([*source_labels, *target_labels], fontsize=font_size)
         above = max(
@@ -65,7 +69,8 @@ class MapGrid:
         across, down = len(source_labels), len(target_labels)
         # All sizes except the cells.
         width = self._left + (columns - 1) * GAP + MARGIN
-        height = self._top + (rows - 1) * self._gap + names + MARGIN
+        below = MARGIN + COLOR_BAR_SPACE * has_color_bar
+        height = self._top + (rows - 1) * self._gap + names + below
         self._cell = min(
             cell, (LARGEST - width) / (columns * across), (LARGEST - height) / (rows * down)
         )
@@ -101,3 +106,8 @@ class MapGrid:
                 height / total_height,
             )
         )
+
+    def add_color_bar(self, ax: Any) -> Any:
+        """Returns new axes for a color bar below the map on `ax`."""
+        height = self._map[1]
+        return ax.inset_axes((0, -(TICK_SPACE + COLOR_BAR) / height, 1, COLOR_BAR / height))

@@ -28,13 +28,16 @@ def write_alignment_html(
     words to which the word attends. It also shows a heat map, and supports keyboard navigation,
     right-to-left scripts, and the selection of heads and layers.
 
+    A classifier has one target token, the label. Then the words of the source are always colored,
+    from no weight to the largest weight in the sentence.
+
     Args:
         path: File path. An existing file is replaced.
         examples: List of dicts, one per sentence, with the keys `"source_tokens"` and
             `"target_tokens"` (lists of strings, see `plot_alignments`) and `"alignments"`. The
             alignments are an array-like with shape `(target_length, source_length)` or `(heads,
-            target_length, source_length)` and numbers in [0, 1], without padding, or a dict from
-            layer names to such arrays.
+            target_length, source_length)`, or `(source_length,)` for one target token, and numbers
+            in [0, 1], without padding, or a dict from layer names to such arrays.
         title: String, page heading. Defaults to `"Attention"`.
 
     Raises:

@@ -1,5 +1,7 @@
 """The default run of the example, and what other processes make of the files that it writes."""
 
+import json
+import os
 import re
 
 import numpy as np
@@ -10,6 +12,7 @@ from tests.examples.scripts import EXAMPLES, predict, python
 pytestmark = pytest.mark.slow
 SCRIPT = EXAMPLES / "classify_sentences.py"
 IDS = np.array([[3, 9, 2, 5, 4, 7], [5, 2, 8, 0, 0, 0], [6, 0, 0, 0, 0, 0]], "int32")
+TEXTS = ["the film is not bad music so", "old actors are not good its plot was", ""]
 
 
 @pytest.fixture(scope="module")
@@ -19,54 +22,63 @@ def run(tmp_path_factory):
     return folder / "out", python(folder, SCRIPT, "--out", folder / "out").stdout
 
 
-@pytest.fixture(scope="module")
-def reloaded(run):
-    """Outputs for `IDS` of the saved model in a fresh process."""
-    return predict(run[0] / "model.keras", IDS)
-
-
-@pytest.mark.slow
-def test_learns_that_not_turns_the_meaning(run):
+def test_classify_sentences_learns_that_not_turns_the_meaning(run):
     assert float(re.search(r"^accuracy: ([\d.]+)", run[1], re.MULTILINE)[1]) > 0.98
+    for name in ("model.keras", "attention.html", "classifier.onnx"):
+        assert f"wrote {run[0] / name}" in run[1] and (run[0] / name).is_file()
 
 
-def test_writes_the_vocabulary(run):
-    words = (run[0] / "vocabulary.txt").read_text(encoding="utf-8").split("\n")
-    assert words[:2] == ["", "[UNK]"] and {"not", "film", "dull"} <= set(words)
+def test_classify_sentences_draws_the_attention(run):
+    page = (run[0] / "attention.html").read_text(encoding="utf-8")
+    data = re.search(r'id="examples">(.*?)</script>', page)[1]
+    for example in json.loads(data):
+        assert re.fullmatch(r"(bad|good) \(\d+%\)", example["target"][0])
+        ((_, (weights,)),) = example["weights"]
+        assert len(weights) == len(example["source"]) and sum(weights) == pytest.approx(1, abs=0.01)
 
 
-def test_draws_the_attention(run):
-    assert (run[0] / "attention.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
-def test_a_fresh_process_computes_from_the_saved_model(run, reloaded):
-    """Against the file's own weights and NumPy: the equation of additive attention."""
+def test_classify_sentences_saves_a_model_that_a_fresh_process_runs(run):
+    """Against the file's own weights and NumPy: the equations of the attention."""
     import keras
 
     import keras_attn
 
+    reloaded = predict(run[0] / "model.keras", IDS)
     model = keras.models.load_model(run[0] / "model.keras")
-    inner = model.get_layer("bahdanau_attention")
-    assert isinstance(inner, keras_attn.BahdanauAttention)
-    query, states = keras.Model(model.input, list(inner.input))(IDS)
-    query, states = np.array(query), np.array(states)
-    hidden = np.tanh(query @ inner.query_kernel.numpy() + states @ inner.key_kernel.numpy())
-    scores = np.where(IDS != 0, (hidden @ inner.vector.numpy())[:, :, 0], -np.inf)
+    (layer,) = (each for each in model.layers if isinstance(each, keras_attn.AttentionPooling))
+    states = np.array(keras.Model(model.input, layer.input)(IDS))
+    hidden = np.tanh(states @ layer.kernel.numpy() + layer.bias.numpy())
+    scores = np.where(IDS != 0, (hidden @ layer.context_vector.numpy())[:, :, 0], -np.inf)
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(reloaded["attention"][:, 0], weights, atol=1e-6)
-    context = (weights[:, :, None] * states).sum(axis=1)
-    dense = model.get_layer("good")
-    logits = context @ dense.kernel.numpy() + dense.bias.numpy()
+    np.testing.assert_allclose(reloaded["attention"], weights, atol=1e-6)
+    dense = model.layers[-1]
+    pooled = (weights[:, :, None] * states).sum(axis=1)
+    logits = pooled @ dense.kernel.numpy() + dense.bias.numpy()
     np.testing.assert_allclose(reloaded["good"], 1 / (1 + np.exp(-logits)), atol=1e-6)
 
 
-def test_the_onnx_file_computes_the_same(run, reloaded):
-    onnxruntime = pytest.importorskip("onnxruntime")
-    session = onnxruntime.InferenceSession(run[0] / "classifier.onnx")
-    names = [output.name for output in session.get_outputs()]
-    for rows in (IDS, IDS[:1]):
-        results = dict(zip(names, session.run(names, {"ids": rows}), strict=True))
-        for name, expected in reloaded.items():
-            np.testing.assert_allclose(results[name], expected[: len(rows)], atol=1e-5)
+def test_classify_sentences_writes_a_file_that_classifies_texts(run):
+    runtime = pytest.importorskip("keras_attn_runtime")
+    good, bad, blank = runtime.Classifier(run[0] / "classifier.onnx").classify(TEXTS)
+    assert (good.label, bad.label, blank.label) == ("good", "bad", None)
+    assert len(good.attention) == len(good.pieces)
+
+
+def test_classify_sentences_runs_on_jax(tmp_path, monkeypatch):
+    pytest.importorskip("jax")
+    monkeypatch.setitem(os.environ, "KERAS_BACKEND", "jax")
+    output = python(tmp_path, SCRIPT).stdout
+    assert float(re.search(r"^accuracy: ([\d.]+)", output, re.MULTILINE)[1]) > 0.98
+    assert re.search("^No ONNX file. Expected .*KERAS_BACKEND=tensorflow", output, re.MULTILINE)
+    assert not (tmp_path / "build/classifier/classifier.onnx").exists()
+
+
+def test_classify_sentences_names_a_missing_and_an_empty_file(tmp_path):
+    for side in ("neg", "pos"):
+        (tmp_path / f"train.{side}").write_text("a film\n" if side == "neg" else "\n \n")
+    process = python(tmp_path, SCRIPT, "--data", tmp_path, status=1)
+    assert process.stderr.splitlines()[-1].endswith(f"{tmp_path / 'train.pos'}, without any.")
+    (tmp_path / "train.pos").write_text("a good film\n")
+    process = python(tmp_path, SCRIPT, "--data", tmp_path, status=1)
+    assert "Expected the file valid.neg or valid.neg.gz." in process.stderr

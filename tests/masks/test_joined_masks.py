@@ -4,6 +4,7 @@ import pytest
 from keras import tree
 
 from keras_attn import (
+    AttentionPooling,
     AttentionRNN,
     AttentionRNNCell,
     BahdanauAttention,
@@ -103,6 +104,7 @@ TAKES_MASKS = {
     "mask": [
         lambda mask: TransformerEncoder(TransformerEncoderBlock(2, 3))(X, mask=mask),
         lambda mask: RNNEncoder(keras.layers.GRUCell(2))(X, mask=mask),
+        lambda mask: AttentionPooling(3)(X, mask=mask),
     ],
 }
 

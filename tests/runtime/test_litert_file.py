@@ -118,7 +118,7 @@ def test_file_of_another_program_is_named(write, capsys, monkeypatch, never_run,
     message = refused(write(model_bytes() + archive), capsys, monkeypatch)
     assert "a TensorFlow Lite file without keras_attn.json" in message
     assert "keras-attn export litert RUN" in message
-    assert "Run a classifier or another model without a search with ai_edge_litert" in message
+    assert "Run a model without a search with ai_edge_litert, or export it again" in message
 
 
 @pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, 0.999])

@@ -225,14 +225,14 @@ def test_the_failing_sentence_is_counted_over_windows(translator, monkeypatch):
 
 
 def test_memory_that_numpy_lacks_halves_the_batch(translator, monkeypatch):
-    padded, texts = exported_model._padded, ["some text", "two dogs", "a tree"]
+    source_rows, texts = exported_model.source_rows, ["some text", "two dogs", "a tree"]
 
-    def pad(rows, pad_token_id, length=None):
+    def pad(rows, *arguments):
         if len(rows) > 1:
             raise MemoryError
-        return padded(rows, pad_token_id, length)
+        return source_rows(rows, *arguments)
 
-    monkeypatch.setattr(exported_model, "_padded", pad)
+    monkeypatch.setattr(exported_model, "source_rows", pad)
     assert translator(texts) == texts
 
 

@@ -47,6 +47,40 @@ def test_draws_the_weights_from_black_to_white(alignments):
     assert black[:3] == (0.0, 0.0, 0.0) and white[:3] == (1.0, 1.0, 1.0)
 
 
+@pytest.mark.parametrize("own_axes", [False, True])
+@pytest.mark.parametrize("weights", [[0.05, 0.2, 0.15], [[0.05, 0.2, 0.15]]])
+def test_plot_alignments_scales_a_single_row_to_its_maximum(own_axes, weights):
+    """The row of a classifier, whose weights are all small: white is the largest one."""
+    given = plt.figure().add_subplot() if own_axes else None
+    ax = plot_alignments(weights, list("abc"), ["good"], given)
+    ax.figure.canvas.draw()
+    (image,) = ax.get_images()
+    shades = image.cmap(image.norm(np.ravel(image.get_array())))[:, 0]
+    np.testing.assert_allclose(shades, [0.25, 1.0, 0.75], atol=0.01)
+    bar = image.colorbar.ax
+    assert labels(bar.xaxis) == ["0", "0.2"]
+    below, above = bar.get_tightbbox().extents, ax.get_window_extent().extents
+    assert 0 <= below[1] and below[3] <= above[1]  # inside of the picture, below the map
+
+
+@pytest.mark.parametrize("scale", ["one", "max"])
+def test_plot_alignments_scale_can_be_chosen(alignments, scale):
+    for weights, targets in ((alignments, TARGET), (alignments[:1], TARGET[:1])):
+        (image,) = plot_alignments(weights, SOURCE, targets, scale=scale).get_images()
+        assert image.get_clim() == (0, 1) if scale == "one" else (0, np.float32(weights.max()))
+        assert (image.colorbar is None) == (scale == "one")
+
+
+def test_plot_alignments_of_nothing_but_zeros_is_black():
+    (image,) = plot_alignments([[0.0, 0.0]], ["a", "b"], ["c"]).get_images()
+    assert image.get_clim() == (0, 1) and not np.any(image.get_array())
+
+
+def test_plot_alignments_refuses_an_unknown_scale(alignments):
+    with pytest.raises(ValueError, match="scale='log'"):
+        plot_alignments(alignments, SOURCE, TARGET, scale="log")
+
+
 def test_source_is_on_top_and_output_runs_downwards(alignments):
     ax = plot_alignments(alignments, SOURCE, TARGET)
     ax.figure.canvas.draw()

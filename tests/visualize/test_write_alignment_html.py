@@ -145,6 +145,33 @@ def test_a_word_under_the_mouse_shows_what_it_looked_at(page, browser):
 
 
 @needs_browser
+def test_the_words_of_a_classifier_are_always_colored(tmp_path, browser):
+    """Relative to the largest weight; also after the mouse has been elsewhere."""
+    path = tmp_path / "attention.html"
+    example = {"source_tokens": list("abc"), "target_tokens": ["good"]}
+    write_alignment_html(path, [{**example, "alignments": [0.05, 0.2, 0.1]}])
+    browser.open(path)
+    shown = "return [...document.querySelectorAll('#source .token')]"
+    shown += ".map(x => Number(x.style.getPropertyValue('--w')))"
+    for _ in range(2):
+        assert browser.run(shown) == [0.25, 1, 0.5]
+        assert percents(browser, "source") == ["5 %", "20 %", "10 %"]
+        assert note(browser) == "good looked at b 20 %, c 10 %, a 5 %"
+        browser.point_at("#source .token:nth-child(1)")
+        assert percents(browser, "target") == ["5 %"]
+        browser.point_at("h1")
+    assert browser.complaints() == []
+
+
+def test_weights_of_one_label_need_no_target_axis(tmp_path):
+    path = tmp_path / "attention.html"
+    example = {"source_tokens": list("abc"), "target_tokens": ["good"]}
+    write_alignment_html(path, [{**example, "alignments": np.array([0.05, 0.2, 0.15])}])
+    (data,) = json.loads(Reader(path.read_text(encoding="utf-8")).data)
+    assert data["weights"] == [["", [[0.05, 0.2, 0.15]]]]
+
+
+@needs_browser
 def test_lines_end_at_the_words(page, browser):
     browser.open(page)
     browser.point_at("#target .token:nth-child(1)")

@@ -68,11 +68,10 @@ def run(arguments: Namespace) -> int:
 
 def _content(arguments: Namespace) -> dict[Path, bytes]:
     """Returns a dict from output paths to file contents."""
-    metadata, settings = read_exported_file(Path(arguments.model))
+    metadata, sides = read_exported_file(Path(arguments.model))
     files: dict[Path, bytes] = {}
     if arguments.tokenizers is not None:
-        sides = {"source": settings.source, "target": settings.target}
-        kinds = {name: side.tokenizer for name, side in sides.items() if side is not None}
+        kinds = {name: side.tokenizer for name, side in sides.items()}
         kinds = {side: kind for side, kind in kinds.items() if kind in SUFFIXES}
         if not kinds:
             raise ModelFileError(

@@ -1,11 +1,12 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from keras_attn_runtime._array_types import Array
 from keras_attn_runtime._errors import InputError, ModelFileError
 from keras_attn_runtime._file_format import Input
 from keras_attn_runtime._inputs.image_files import list_images, load_image
-from keras_attn_runtime._translate.translator import Translator
+from keras_attn_runtime._translate.text_model import TextModel
 
 MOST_NAMES = 20
 """Maximum number of names shown in a message."""
@@ -53,9 +54,9 @@ class ImageDirectory:
                 f"suffix of an image: {names}{rest}"
             )
 
-    def read(self, translator: Translator) -> Iterator[dict[str, Array]]:
+    def read(self, model: TextModel[Any]) -> Iterator[dict[str, Array]]:
         """Yields a dict with each file's image; raises `InputError` for an invalid file."""
-        inputs = translator.settings.inputs
+        inputs = model.inputs
         if len(inputs) != 1 or next(iter(inputs.values())).kind != "image":
             kinds = {name: entry.kind for name, entry in inputs.items()}
             raise ModelFileError(

@@ -2,6 +2,8 @@ import json
 import math
 from typing import Any
 
+from keras_attn_runtime._array_types import Floats
+from keras_attn_runtime._classify.classification import Classification
 from keras_attn_runtime._generation_result import GenerationResult, Hypothesis
 
 
@@ -37,6 +39,26 @@ def json_line(
     return json.dumps(entries, ensure_ascii=False, allow_nan=False)
 
 
+def classification_line(result: Classification, attention: bool = False) -> str:
+    """Returns one classification as a JSON object in one line, without the line end.
+
+    Args:
+        result: `Classification`.
+        attention: bool, whether the object contains `attention`, rounded to six decimals. Default:
+            False.
+    """
+    entries: dict[str, Any] = {
+        "label": result.label,
+        "probability": _rounded(result.probability),
+        "probabilities": {label: _rounded(each) for label, each in result.probabilities.items()},
+        "pieces": result.pieces,
+        "truncated": result.truncated,
+    }
+    if attention:
+        entries["attention"] = [] if result.attention is None else _weights(result.attention)
+    return json.dumps(entries, ensure_ascii=False, allow_nan=False)
+
+
 def _entries(hypothesis: Hypothesis, alignments: bool) -> dict[str, Any]:
     entries: dict[str, Any] = {
         "text": hypothesis.text,
@@ -49,10 +71,20 @@ def _entries(hypothesis: Hypothesis, alignments: bool) -> dict[str, Any]:
     if hypothesis.token_log_probs is not None:
         entries["token_log_probs"] = [_number(value) for value in hypothesis.token_log_probs]
     if alignments and hypothesis.alignments is not None:
-        # Convert to float64: rounded float32 values would be written with many more digits.
-        weights = hypothesis.alignments.astype(float).round(6).tolist()
-        entries["alignments"] = [[_number(weight) for weight in row] for row in weights]
+        entries["alignments"] = _weights(hypothesis.alignments)
     return entries
+
+
+def _rounded(value: float | None) -> float | None:
+    """Returns a float32 number with its six significant digits."""
+    return None if value is None else float(f"{value:.6g}")
+
+
+def _weights(weights: Floats) -> list[Any]:
+    if weights.ndim > 1:
+        return [_weights(row) for row in weights]
+    # Convert to float64: rounded float32 values would be written with many more digits.
+    return [_number(weight) for weight in weights.astype(float).round(6).tolist()]
 
 
 def _number(value: float) -> float | None:

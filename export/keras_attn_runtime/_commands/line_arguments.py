@@ -1,4 +1,4 @@
-"""Command-line arguments shared by `translate` and `score`."""
+"""Command-line arguments shared by `translate`, `score` and `classify`."""
 
 from argparse import ArgumentParser
 
@@ -22,8 +22,8 @@ def add_model(parser: ArgumentParser) -> None:
     )
 
 
-def add_line_arguments(parser: ArgumentParser) -> None:
-    """Adds options for output, device and limits."""
+def add_translation_arguments(parser: ArgumentParser) -> None:
+    """Adds options of the search, and those of `add_line_arguments`."""
     add = parser.add_argument
     add(
         "--length-penalty",
@@ -46,15 +46,21 @@ def add_line_arguments(parser: ArgumentParser) -> None:
         "language in the file",
     )
     add(
+        "--alignments",
+        action="store_true",
+        help="write the attention weights. Needs --format jsonl",
+    )
+    add_line_arguments(parser)
+
+
+def add_line_arguments(parser: ArgumentParser) -> None:
+    """Adds options for output, device and limits."""
+    add = parser.add_argument
+    add(
         "--format",
         choices=("text", "jsonl"),
         default="text",
         help="write a line of text or a JSON object for each line. Default: %(default)s",
-    )
-    add(
-        "--alignments",
-        action="store_true",
-        help="write the attention weights. Needs --format jsonl",
     )
     add(
         "--batch-size",

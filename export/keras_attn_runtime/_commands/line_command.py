@@ -1,4 +1,4 @@
-"""Runs a translator on lines or images until an error, a signal or a deadline."""
+"""Runs a model on lines or images until an error, a signal or a deadline."""
 
 import os
 import signal
@@ -6,18 +6,30 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, TextIO
+from typing import Any, TextIO, TypedDict, TypeVar
 
 from keras_attn_runtime._calls.options import CallOptions
+from keras_attn_runtime._classify.classification import Classification
 from keras_attn_runtime._commands.image_directory import ImageDirectory
 from keras_attn_runtime._commands.interruption import SIGNAL, TIMED_OUT, Interruption
 from keras_attn_runtime._commands.lines import read_lines
 from keras_attn_runtime._commands.progress import Progress
 from keras_attn_runtime._errors import BatchError, DeadlineExceeded, InputError, ModelFileError
 from keras_attn_runtime._generation_result import GenerationResult
+from keras_attn_runtime._translate.text_model import TextModel
 from keras_attn_runtime._translate.translator import Translator
 
+M = TypeVar("M", bound=TextModel[Any])
+
 SUCCESS, FAILURE = 0, 1  # argparse uses 2 for an invalid command line
+
+
+class RunOptions(TypedDict):
+    """Options of calls of a `Translator` or a `Classifier`."""
+
+    batch_size: int
+    window: int | None
+    timeout: float | None
 
 
 @contextmanager
@@ -101,9 +113,9 @@ class StandardInput:
         with suppress(OSError, AttributeError):
             os.set_blocking(sys.stdin.fileno(), True)
 
-    def read(self, translator: Translator) -> Iterator[str]:
+    def read(self, model: TextModel[Any]) -> Iterator[str]:
         """Yields the lines; raises `InputError` for invalid UTF-8."""
-        return read_lines(sys.stdin.buffer, self._errors, translator.max_source_characters)
+        return read_lines(sys.stdin.buffer, self._errors, model.max_source_characters)
 
     def name(self, index: int) -> str:
         """Returns an item's name for messages, such as "line 1" for the index 0."""
@@ -111,7 +123,7 @@ class StandardInput:
 
 
 class LineCommand:
-    """A command's translator, input and output.
+    """A command's model, input and output.
 
     Args:
         arguments: namespace, see `run_lines`.
@@ -133,6 +145,21 @@ class LineCommand:
 
     def open(self) -> Translator:
         """Returns the translator. From now on, a signal or the deadline ends the command."""
+        translator = self.open_model(Translator)
+        if self._arguments.alignments and not translator.has_alignments:
+            raise ModelFileError(
+                "Expected a file with alignments, because of --alignments. Received: "
+                f"{self._arguments.model!r}, which has none. Export it with `--alignments`, "
+                "or `export_onnx(..., alignments=True)`, which needs a decoder with attention."
+            )
+        return translator
+
+    def open_model(self, kind: type[M]) -> M:
+        """Opens the file. From now on, a signal or the deadline ends the command.
+
+        Args:
+            kind: `Translator` or `Classifier`.
+        """
         arguments = self._arguments
         self.stack.enter_context(self.interruption)
         if sys.stdout is None:
@@ -141,7 +168,7 @@ class LineCommand:
                 "standard output."
             )
         self.items.open(self.progress.message)
-        self.translator = Translator(
+        model = kind(
             arguments.model,
             providers=[(arguments.provider, dict(arguments.provider_option))],
             num_threads=arguments.threads,
@@ -151,45 +178,47 @@ class LineCommand:
             max_source_characters=arguments.max_source_characters,
         )
         self.interruption.started()
-        if arguments.alignments and not self.translator.has_alignments:
-            raise ModelFileError(
-                "Expected a file with alignments, because of --alignments. Received: "
-                f"{arguments.model!r}, which has none. Export it with `--alignments`, "
-                "or `export_onnx(..., alignments=True)`, which needs a decoder with attention."
-            )
         with suppress(OSError, AttributeError):  # see `StandardInput.open`
             os.set_blocking(sys.stdout.fileno(), True)
-        return self.translator
+        self._model = model
+        return model
 
     def read(self) -> Iterator[Any]:
         """Returns an iterator over the items: lines, or dicts with an image."""
-        return self.interruption.lines(self.items.read(self.translator))
+        return self.interruption.lines(self.items.read(self._model))
 
-    def options(self) -> CallOptions:
-        """Returns the call's options. The timeout begins now."""
+    def options(self) -> RunOptions:
+        """Returns the options of any call. The timeout begins now."""
         arguments = self._arguments
         window = 1 if arguments.window is None and self.items.is_interactive else arguments.window
-        options: CallOptions = {
-            "length_penalty": arguments.length_penalty,
+        return {
             "batch_size": arguments.batch_size,
             "window": window,
+            "timeout": self.interruption.remaining(),
+        }
+
+    def translation_options(self) -> CallOptions:
+        """Returns the options of a call of a translator. The timeout begins now."""
+        arguments = self._arguments
+        options: CallOptions = {
+            "length_penalty": arguments.length_penalty,
             "alignments": arguments.alignments,
             "source_language": arguments.source_language,
             "target_language": arguments.target_language,
-            "timeout": self.interruption.remaining(),
+            **self.options(),
         }
         if arguments.max_length is not None:
             options["max_length"] = arguments.max_length
         return options
 
-    def write(self, translation: GenerationResult | None, line: str) -> None:
+    def write(self, result: GenerationResult | Classification | None, line: str) -> None:
         """Writes the next item's line, with a warning if the item was truncated."""
         self.interruption.hold()
-        if translation is not None and translation.truncated:
+        if result is not None and result.truncated:
             self.progress.message(
                 f"warning: {self.items.name(self._num_written)}: cut to the limits of "
-                f"{self.translator.max_source_length} tokens and "
-                f"{self.translator.max_source_characters} characters"
+                f"{self._model.max_source_length} tokens and "
+                f"{self._model.max_source_characters} characters"
             )
         _write(sys.stdout, line.encode() + b"\n")
         self.progress.advance()

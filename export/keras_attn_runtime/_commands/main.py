@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import keras_attn_runtime
-from keras_attn_runtime._commands import extract, forecast, info, score, translate, triton
+from keras_attn_runtime._commands import classify, extract, forecast, info, score, translate, triton
 from keras_attn_runtime._commands.interruption import SIGNAL, TIMED_OUT
 
 
@@ -29,6 +29,7 @@ class Command(Protocol):
 COMMANDS: Mapping[str, Command] = {
     "translate": translate,
     "score": score,
+    "classify": classify,
     "forecast": forecast,
     "info": info,
     "extract": extract,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from keras_attn_runtime._commands.argument_types import integer
 from keras_attn_runtime._commands.json_line import json_line
 from keras_attn_runtime._commands.line_arguments import EPILOG as EPILOG
-from keras_attn_runtime._commands.line_arguments import add_line_arguments, add_model
+from keras_attn_runtime._commands.line_arguments import add_model, add_translation_arguments
 from keras_attn_runtime._commands.line_command import run_lines
 from keras_attn_runtime._commands.lines import read_lines
 from keras_attn_runtime._errors import InputError
@@ -39,7 +39,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="maximum number of tokens of a translation, including the end token. Default: only "
         "the limits of the file apply",
     )
-    add_line_arguments(parser)
+    add_translation_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -54,7 +54,7 @@ def run(arguments: Namespace) -> int:
             targets = read_lines(file, errors, translator.max_target_characters)
             targets = _with_file_name(arguments.translations, targets)
             for translation in translator.score_iterable(
-                command.read(), targets, arguments.skip_unscorable, **command.options()
+                command.read(), targets, arguments.skip_unscorable, **command.translation_options()
             ):
                 command.write(translation, _line(translation, arguments))
     return command.status

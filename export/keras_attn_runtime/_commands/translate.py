@@ -6,7 +6,7 @@ from keras_attn_runtime._commands.argument_types import integer, positive_intege
 from keras_attn_runtime._commands.image_directory import ImageDirectory
 from keras_attn_runtime._commands.json_line import json_line
 from keras_attn_runtime._commands.line_arguments import EPILOG as EPILOG
-from keras_attn_runtime._commands.line_arguments import add_line_arguments, add_model
+from keras_attn_runtime._commands.line_arguments import add_model, add_translation_arguments
 from keras_attn_runtime._commands.line_command import run_lines
 from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._generation_result import GenerationResult
@@ -53,7 +53,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="seed of a sampling search; the same seed gives the same output. Default: random",
     )
-    add_line_arguments(parser)
+    add_translation_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -72,7 +72,7 @@ def run(arguments: Namespace) -> int:
 
     with run_lines(arguments, images) as command:
         translator = command.open()
-        options = command.options()
+        options = command.translation_options()
         options |= {"num_hypotheses": arguments.num_hypotheses or 1, "seed": arguments.seed}
         method = translator.translate_iterable if images is None else translator.generate_iterable
         translations = method(command.read(), target_prefix=arguments.target_prefix, **options)

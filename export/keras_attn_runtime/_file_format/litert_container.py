@@ -106,9 +106,9 @@ def _explain(path: str | PathLike[str], content: bytes) -> str:
     if content[4:8] == IDENTIFIER:
         return (
             f"Expected a LiteRT file exported by keras_attn. Received: {str(path)!r}, a TensorFlow "
-            f"Lite file without {METADATA}. It is cut off, or another program wrote it, or "
-            "export_functional_litert. Run a classifier or another model without a search with "
-            f"ai_edge_litert. If it has a search: {_EXPORT}"
+            f"Lite file without {METADATA}. It is cut off, or another program wrote it, or an "
+            "older release of keras-attn. Run a model without a search with ai_edge_litert, or "
+            f"export it again. If it has a search: {_EXPORT}"
         )
     received = describe_foreign(path) or f"which starts with {content[:8]!r}. {_EXPORT}"
     return f"Expected a LiteRT file. Received: {str(path)!r}, {received}"

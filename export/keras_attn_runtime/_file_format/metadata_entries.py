@@ -15,6 +15,9 @@ KIND = "generation"
 SERIES = "series"
 """The entry "kind" in the settings if a `Forecaster` can run the file."""
 
+FUNCTIONAL = "functional"
+"""The entry "kind" in the settings of any other model, which a `Classifier` may be able to run."""
+
 
 def read_entries(
     metadata: Mapping[str, str], input_names: Iterable[str] = ()
@@ -27,7 +30,8 @@ def read_entries(
         raise ModelFileError(
             "Expected a file exported by keras_attn. "
             f"Received: metadata_keys={sorted(metadata)}. "
-            "Export the model with `keras-attn export onnx`."
+            "Export the model with `keras-attn export onnx`, or a classifier with "
+            "`export_functional_onnx(..., tokenizer=..., labels=...)`."
         )
     number = metadata[f"{PREFIX}format"]
     if number not in FORMATS:
@@ -48,6 +52,26 @@ def read_entries(
             f"The settings in the file's metadata cannot be read ({error!r}). Export it again."
         ) from error
     return int(number), entries, card
+
+
+def describe_kind(entries: Mapping[str, Any]) -> tuple[str, str]:
+    """Returns what a file contains, and how to run it, for messages.
+
+    Args:
+        entries: dict, the settings.
+    """
+    kind = entries.get("kind")
+    if kind == KIND:
+        return "a model with a search", "a Translator, or `keras-attn-runtime translate`"
+    if kind == SERIES:
+        return "a forecaster", "a Forecaster, or `keras-attn-runtime forecast`"
+    if kind != FUNCTIONAL:
+        return f"a model of the kind {kind!r}", "a newer keras-attn-runtime"
+    inputs, outputs = (list(entries.get(name) or ()) for name in ("inputs", "outputs"))
+    what = f"a functional model with the inputs {inputs} and the outputs {outputs}"
+    if entries.get("source") and entries.get("classes"):
+        return what, "a Classifier, or `keras-attn-runtime classify`"
+    return what, "ONNX Runtime or LiteRT, and arrays of the inputs"
 
 
 def tokenizer_of(metadata: Mapping[str, str], side: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._file_format.inputs import Input, read_input
-from keras_attn_runtime._file_format.metadata_entries import SERIES, read_entries
+from keras_attn_runtime._file_format.metadata_entries import SERIES, describe_kind, read_entries
 from keras_attn_runtime._file_format.settings_reader import SettingsReader
 
 
@@ -73,9 +73,10 @@ class SeriesSettings:
         root = SettingsReader("", entries)
         kind = root.get("kind", str)
         if kind != SERIES:
+            what, how = describe_kind(entries)
             raise ModelFileError(
                 f"Expected a file of the kind {SERIES!r}, which forecasts. Received: "
-                f"kind={kind!r}. Run a file of the kind 'generation' with a Translator."
+                f"kind={kind!r}, {what}. Run it with {how}."
             )
         inputs, series = root.part("inputs"), root.part("series")
         settings = cls(

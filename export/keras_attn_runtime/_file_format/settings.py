@@ -6,7 +6,7 @@ from typing import Any
 
 from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._file_format.inputs import Input, read_input
-from keras_attn_runtime._file_format.metadata_entries import KIND, SERIES, read_entries
+from keras_attn_runtime._file_format.metadata_entries import KIND, describe_kind, read_entries
 from keras_attn_runtime._file_format.settings_reader import SettingsReader
 from keras_attn_runtime._file_format.side import Side, read_side
 
@@ -82,10 +82,10 @@ def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Set
     root = SettingsReader("", entries)
     kind = root.get("kind", str)
     if kind != KIND:
-        advice = "a Forecaster" if kind == SERIES else "ONNX Runtime directly"
+        what, how = describe_kind(entries)
         raise ModelFileError(
-            f"Expected a file of the kind {KIND!r}, with a search inside. Received: kind={kind!r}. "
-            f"Run it with {advice}."
+            f"Expected a file of the kind {KIND!r}, with a search inside. Received: kind={kind!r}, "
+            f"{what}. Run it with {how}."
         )
     inputs = root.part("inputs")
     search = root.part("search")

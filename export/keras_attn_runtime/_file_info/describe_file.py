@@ -17,6 +17,7 @@ from keras_attn_runtime._file_format.litert_container import (
     LiteRTContainer,
     is_exported_litert_file,
 )
+from keras_attn_runtime._file_format.metadata_entries import describe_kind
 from keras_attn_runtime._file_info.read_metadata import read_onnx_file
 from keras_attn_runtime._file_info.tensor_value import Signatures, TensorValue
 from keras_attn_runtime._file_info.tflite_file import TfliteFile
@@ -49,7 +50,8 @@ def describe_file(path: str | PathLike[str]) -> dict[str, Any]:
         JSON-serializable dict with the string `kind` and, depending on the format, `inputs`,
         `outputs` and `signatures` (`name`, `dtype`, `shape` and `optional` for each tensor),
         `precision`, `weights` (number of elements by dtype), `format`, `settings`, `tokenizers`
-        (for source and target), `metadata`, `versions`, `producer`, `opsets`, `checksum`.
+        (for source and target), `content` and `run_with` (strings: what the file contains, and how
+        to run it), `metadata`, `versions`, `producer`, `opsets`, `checksum`.
 
     Raises:
         OSError: if the file does not exist or cannot be read.
@@ -93,7 +95,7 @@ def _describe_onnx(path: Path) -> dict[str, Any]:
     elif "ai.onnx.contrib" in file.opsets:
         kind = "an ONNX file that needs onnxruntime-extensions, such as an export of `onnx-text`"
     else:
-        kind = "an ONNX file that keras-attn did not export"
+        kind = "an ONNX file without keras-attn metadata, of another program or an older release"
     return {
         "kind": kind,
         "inputs": _values(file.inputs),
@@ -125,6 +127,9 @@ def _describe_metadata(metadata: Mapping[str, str]) -> dict[str, Any]:
             texts[key] = value if len(value) <= LONGEST_TEXT else f"{value[:LONGEST_TEXT]} ..."
     settings = description.get("settings")
     if is_object(settings):
+        if "kind" in settings:  # not in format 1
+            content, run_with = describe_kind(settings)
+            description = {"content": content, "run_with": run_with, **description}
         description["versions"] = settings.pop("versions", {})
         for side, entries in tokenizers.items():
             entries |= _tokenizer_options(settings.get(side), description.get("format"))

@@ -1,9 +1,10 @@
 """Reads metadata from exported files without the engine that runs them."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from keras_attn_runtime._errors import ModelFileError
-from keras_attn_runtime._file_format import Settings
+from keras_attn_runtime._file_format import Settings, Side
 from keras_attn_runtime._file_format.file_checksum import (
     load_unchanged,
     verify_file_checksum,
@@ -12,6 +13,9 @@ from keras_attn_runtime._file_format.file_checksum import (
 )
 from keras_attn_runtime._file_format.litert_container import LiteRTContainer, is_litert_file
 from keras_attn_runtime._file_format.metadata_checksum import verify_checksum
+from keras_attn_runtime._file_format.metadata_entries import FUNCTIONAL, read_entries
+from keras_attn_runtime._file_format.settings_reader import SettingsReader
+from keras_attn_runtime._file_format.side import read_side
 from keras_attn_runtime._file_info.onnx_file import OnnxFile
 from keras_attn_runtime._files.foreign_files import describe_foreign
 from keras_attn_runtime._files.regular_file import map_file
@@ -47,7 +51,7 @@ def read_onnx_file(path: Path) -> OnnxFile:
     return load_unchanged(load, path, weights_of(path))
 
 
-def read_exported_file(path: Path) -> tuple[dict[str, str], Settings]:
+def read_exported_file(path: Path) -> tuple[dict[str, str], dict[str, Side]]:
     """Reads the metadata from an ONNX or LiteRT file that keras-attn exported.
 
     Args:
@@ -55,7 +59,8 @@ def read_exported_file(path: Path) -> tuple[dict[str, str], Settings]:
             with the graphs for a search in steps.
 
     Returns:
-        Tuple with the metadata, a dict of strings, and its `Settings`.
+        Tuple with the metadata, a dict of strings, and a dict from "source" and "target" to the
+        `Side`s that the file has.
 
     Raises:
         OSError: if the file does not exist or cannot be read.
@@ -64,7 +69,7 @@ def read_exported_file(path: Path) -> tuple[dict[str, str], Settings]:
     """
     if is_litert_file(path):
         metadata = LiteRTContainer.from_path(path).metadata
-        return metadata, Settings.from_metadata(metadata)
+        return metadata, _sides(metadata, ())
     if path.is_dir():
         graphs = [path / name for name in ("model.onnx", "start.onnx")]
         existing = [graph for graph in graphs if graph.is_file()]
@@ -76,5 +81,14 @@ def read_exported_file(path: Path) -> tuple[dict[str, str], Settings]:
             )
         path = existing[0]
     file = read_onnx_file(path)
-    names = [tensor.name for tensor in file.inputs]
-    return file.metadata, Settings.from_metadata(file.metadata, names)
+    return file.metadata, _sides(file.metadata, [tensor.name for tensor in file.inputs])
+
+
+def _sides(metadata: Mapping[str, str], input_names: Iterable[str]) -> dict[str, Side]:
+    number, entries, _ = read_entries(metadata, input_names)
+    if entries.get("kind") == FUNCTIONAL:
+        root = SettingsReader("", entries)
+        return {"source": read_side(root.part("source"), number)} if entries.get("source") else {}
+    settings = Settings.from_metadata(metadata, input_names)
+    sides = {"source": settings.source, "target": settings.target}
+    return {name: side for name, side in sides.items() if side is not None}

@@ -1,10 +1,10 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
-from typing import Literal, TypeAlias, TypedDict
+from typing import TypeAlias, TypedDict
 
 import numpy as np
 
-from keras_attn_runtime._array_types import Arrays, Integers
+from keras_attn_runtime._array_types import Arrays
 from keras_attn_runtime._calls.cancellation import Call
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._engines.fixed_sizes import fixed_batch_size, fixed_length, run_rows
@@ -12,18 +12,14 @@ from keras_attn_runtime._engines.open_model import OpenedModel, open_model
 from keras_attn_runtime._engines.pickled_arguments import PickledArguments
 from keras_attn_runtime._engines.session_pool import SessionPool
 from keras_attn_runtime._errors import ModelFileError, run_failures
-from keras_attn_runtime._file_format import Settings, Side, tokenizer_of
+from keras_attn_runtime._file_format import Settings
 from keras_attn_runtime._file_info.tensor_value import TensorValue
 from keras_attn_runtime._models.outputs import SearchOutputs, check_outputs
-from keras_attn_runtime._text.json_tokenizer import JsonTokenizer
-from keras_attn_runtime._text.sentencepiece_tokenizer import SentencePieceTokenizer
-from keras_attn_runtime._text.tokenizer import Tokenizer
+from keras_attn_runtime._models.source_rows import padded_rows, source_rows
+from keras_attn_runtime._text.open_tokenizer import open_tokenizer
 
 PREFIX, SEEDS = "prefix_ids", "seeds"
 """Optional search inputs."""
-
-END_OF_ROW = -1
-"""Id after a source whose last token would otherwise be padding."""
 
 OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
 OTHER_OUTPUTS = ("alignments", "token_log_probs")  # in files exported with these options
@@ -91,8 +87,8 @@ class ExportedModel(PickledArguments):
         self.has_alignments = "alignments" in outputs
         self.has_token_log_probs = "token_log_probs" in outputs
         self._output_names = [*OUTPUTS, *(name for name in OTHER_OUTPUTS if name in outputs)]
-        self.source_tokenizer = _tokenizer(metadata, "source", self.settings.source)
-        self.target_tokenizer = _tokenizer(metadata, "target", self.settings.target)
+        self.source_tokenizer = open_tokenizer(metadata, "source", self.settings.source)
+        self.target_tokenizer = open_tokenizer(metadata, "target", self.settings.target)
 
     def run(
         self,
@@ -169,7 +165,7 @@ class ExportedModel(PickledArguments):
         if self.supports_target_prefix:
             nothing: list[list[int]] = [[]] * len(sentences)
             padding = self.settings.target.pad_token_id
-            feeds[PREFIX] = _padded(prefixes or nothing, padding, self._prefix_length)
+            feeds[PREFIX] = padded_rows(prefixes or nothing, padding, self._prefix_length)
         if self.is_stochastic:
             feeds[SEEDS] = np.array(seeds or [0] * len(sentences), np.int32)
         return feeds
@@ -183,9 +179,7 @@ class ExportedModel(PickledArguments):
                 f"Expected arrays for the inputs {list(self.settings.inputs)}. Received: "
                 f"sentences={ids}, which are ids."
             )
-        source = self.settings.source
-        ids = [[*row, END_OF_ROW] if source.needs_end_of_row(row) else row for row in ids]
-        return {"source_ids": _padded(ids, source.pad_token_id, self.source_length)}
+        return {"source_ids": source_rows(ids, self.settings.source, self.source_length)}
 
     def _check_signature(self) -> list[str]:
         """Returns the output names; raises an error for unexpected inputs or outputs."""
@@ -200,44 +194,7 @@ class ExportedModel(PickledArguments):
         return outputs
 
 
-def _tokenizer(
-    metadata: Mapping[str, str], name: Literal["source", "target"], side: Side | None
-) -> Tokenizer | None:
-    if side is None or side.tokenizer not in ("sentencepiece", "tokenizers"):
-        return None
-    tokenizer: Tokenizer
-    if side.tokenizer == "tokenizers":
-        tokenizer = JsonTokenizer(tokenizer_of(metadata, name), side)
-    else:
-        tokenizer = SentencePieceTokenizer(tokenizer_of(metadata, name), side)
-    if tokenizer.vocabulary_size > side.vocabulary_size:
-        raise ModelFileError(
-            f"Expected a {name} tokenizer of at most {side.vocabulary_size} pieces, the size of "
-            f"the model's vocabulary. Received: vocabulary_size={tokenizer.vocabulary_size}. "
-            "Export the model again."
-        )
-    return tokenizer
-
-
 def _ids_and_arrays(sentences: Sequence[SourceContent]) -> tuple[list[list[int]], list[Arrays]]:
     """Returns a batch's ids and its arrays; one of the two lists is empty."""
     ids = [row for row in sentences if not isinstance(row, dict)]
     return ids, [row for row in sentences if isinstance(row, dict)]
-
-
-def _padded(
-    rows: Sequence[Sequence[int]], pad_token_id: int, length: int | None = None
-) -> Integers:
-    """Pads lists of ids on the right and returns one array `(batch, length)`.
-
-    `length` defaults to the length of the longest list. A list that is longer raises ValueError.
-    """
-    longest = max(map(len, rows))
-    if length is not None and longest > length:
-        raise ValueError(
-            f"Expected at most {length} ids, the fixed size in the file. Received: {longest} ids."
-        )
-    ids = np.full((len(rows), longest if length is None else length), pad_token_id, np.int32)
-    for row, values in zip(ids, rows, strict=True):
-        row[: len(values)] = values
-    return ids

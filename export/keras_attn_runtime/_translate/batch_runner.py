@@ -1,23 +1,42 @@
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future
 from itertools import islice
-from typing import TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from keras_attn_runtime._calls.cancellation import Call
 from keras_attn_runtime._calls.options import Options
 from keras_attn_runtime._calls.worker_pool import WorkerPool
 from keras_attn_runtime._errors import BatchError, Cancelled, DeadlineExceeded
-from keras_attn_runtime._generation_result import UNFINISHED, GenerationResult, Unfinished
+from keras_attn_runtime._generation_result import UNFINISHED, Unfinished
 from keras_attn_runtime._inputs.source import Source
-from keras_attn_runtime._models.exported_model import ExportedModel
-from keras_attn_runtime._translate.translation_builder import TranslationBuilder
 from keras_attn_runtime._translate.windows import batches_by_length, windows
 
 T = TypeVar("T")
-BatchResults: TypeAlias = list[GenerationResult | BatchError]
+R = TypeVar("R")
 
 
-class BatchRunner:
+class BatchModel(Protocol[R]):
+    """Interface of models that a `BatchRunner` runs. `R` is the result for one source."""
+
+    @property
+    def batch_size(self) -> int | None:
+        """int, the file's fixed batch size, or `None`."""
+        ...
+
+    def group_of(self, source: Source) -> Hashable:
+        """Returns a key. Only sources with equal keys can be in the same batch."""
+        ...
+
+    def result_of_nothing(self, source: Source, options: Options) -> R:
+        """Returns the result for a source that is not passed to the model."""
+        ...
+
+    def results(self, sources: list[Source], options: Options, call: Call) -> list[R]:
+        """Runs a batch, and returns the result for each source."""
+        ...
+
+
+class BatchRunner(Generic[R]):
     """Runs a model on batches of sentences with similar lengths.
 
     Sentences are read in windows of `Options.window_size` sentences. Each window is sorted by
@@ -25,23 +44,22 @@ class BatchRunner:
     separately, down to batches of one sentence.
 
     Args:
-        model: `ExportedModel`.
+        model: `BatchModel`.
         num_workers: int, number of batches to run at the same time.
     """
 
-    def __init__(self, model: ExportedModel, num_workers: int) -> None:
+    def __init__(self, model: BatchModel[R], num_workers: int) -> None:
         self.model = model
-        self.builder = TranslationBuilder(model)
         self._num_workers = num_workers
         # With `num_workers=1`, each calling thread gets its own worker thread.
         self._pool = WorkerPool(num_workers if num_workers > 1 else None)
 
     def run(
         self, sources: Iterable[Source], options: Options, call: Call
-    ) -> Iterator[GenerationResult | Unfinished]:
-        """Yields each source's translation.
+    ) -> Iterator[R | Unfinished]:
+        """Yields each source's result.
 
-        If the call ends early, the iterator yields `UNFINISHED` for untranslated sources in the
+        If the call ends early, the iterator yields `UNFINISHED` for unfinished sources in the
         current window, and then raises `Cancelled` or `DeadlineExceeded`.
 
         Args:
@@ -55,12 +73,12 @@ class BatchRunner:
             for window in windows(sources, options.window_size):
                 results = _Window(window, self, options, call)
                 results.run(self._num_workers)
-                for translation in results.translations:
-                    if isinstance(translation, BatchError):
-                        raise BatchError(translation.reason, index) from translation
-                    if isinstance(translation, Unfinished) and first_unfinished is None:
+                for result in results.results:
+                    if isinstance(result, BatchError):
+                        raise BatchError(result.reason, index) from result
+                    if isinstance(result, Unfinished) and first_unfinished is None:
                         first_unfinished = index
-                    yield translation
+                    yield result
                     index += 1
                 if results.error is not None:
                     raise results.error
@@ -99,24 +117,12 @@ class BatchRunner:
             call.check()  # a run that fails because the call was stopped raises the call's error
         return future.result()
 
-    def limits(self, options: Options) -> tuple[int, float]:
-        """Returns the maximum length and the length penalty. Their defaults are in the file."""
-        settings = self.model.settings
-        return (
-            settings.max_length if options.max_length is None else options.max_length,
-            settings.length_penalty if options.length_penalty is None else options.length_penalty,
-        )
-
-    def run_batch(self, sources: list[Source], options: Options, call: Call) -> BatchResults:
-        """Returns one item for each sentence: its `GenerationResult`, or its `BatchError`."""
+    def run_batch(
+        self, sources: list[Source], options: Options, call: Call
+    ) -> list[R | BatchError]:
+        """Returns one item for each sentence: its result, or its `BatchError`."""
         try:
-            outputs = self.model.run(
-                [source.content for source in sources],
-                *self.limits(options),
-                [source.prefix for source in sources],
-                [source.seed for source in sources],
-                call,
-            )
+            return [*self.model.results(sources, options, call)]
         except BatchError as error:
             if call.is_stopped:
                 raise
@@ -125,13 +131,10 @@ class BatchRunner:
             half = len(sources) // 2
             parts = sources[:half], sources[half:]
             return [result for part in parts for result in self.run_batch(part, options, call)]
-        return [
-            self.builder.build(outputs, row, source, options) for row, source in enumerate(sources)
-        ]
 
 
-class _Window:
-    """Translations of a window of sentences.
+class _Window(Generic[R]):
+    """Results of a window of sentences.
 
     Args:
         sources: list of `Source`.
@@ -140,20 +143,20 @@ class _Window:
         call: `Call`.
 
     Attributes:
-        translations: list with an item for each source: its `GenerationResult`, the engine's
-            `BatchError`, or `UNFINISHED`.
+        results: list with an item for each source: its result, the engine's `BatchError`, or
+            `UNFINISHED`.
         error: the error that ended the call early, or `None`.
     """
 
     def __init__(
-        self, sources: list[Source], runner: BatchRunner, options: Options, call: Call
+        self, sources: list[Source], runner: BatchRunner[R], options: Options, call: Call
     ) -> None:
-        self.translations: list[GenerationResult | BatchError | Unfinished] = [
-            runner.builder.build_empty(source, options) for source in sources
+        self.results: list[R | BatchError | Unfinished] = [
+            runner.model.result_of_nothing(source, options) for source in sources
         ]
         self.error: Cancelled | DeadlineExceeded | None = None
         self._sources, self._runner, self._options, self._call = sources, runner, options, call
-        self._running: dict[Future[BatchResults], list[int]] = {}
+        self._running: dict[Future[list[R | BatchError]], list[int]] = {}
 
     def run(self, num_workers: int) -> None:
         """Runs the model on all batches, on up to `num_workers` batches at the same time."""
@@ -177,13 +180,12 @@ class _Window:
             self.error = error
 
     def _batches(self) -> list[list[int]]:
-        """Returns each batch's rows, and marks their translations as unfinished."""
-        # Arrays with different shapes cannot be stacked into one batch.
-        groups: dict[tuple[tuple[int, ...], ...], list[int]] = {}
+        """Returns each batch's rows, and marks their results as unfinished."""
+        groups: dict[Hashable, list[int]] = {}
         for row, source in enumerate(self._sources):
             if not source.is_empty:
-                groups.setdefault(source.shapes, []).append(row)
-                self.translations[row] = UNFINISHED
+                groups.setdefault(self._runner.model.group_of(source), []).append(row)
+                self.results[row] = UNFINISHED
         size = self._options.batch_size
         size = min(size, self._runner.model.batch_size or size)
         return [
@@ -199,10 +201,10 @@ class _Window:
         )
         self._running[future] = rows
 
-    def _done(self) -> list[Future[BatchResults]]:
+    def _done(self) -> list[Future[list[R | BatchError]]]:
         return [future for future in self._running if future.done()]
 
-    def _collect(self, future: Future[BatchResults]) -> None:
+    def _collect(self, future: Future[list[R | BatchError]]) -> None:
         rows, results = self._running.pop(future), self._runner.result(future, self._call)
         for row, result in zip(rows, results, strict=True):
-            self.translations[row] = result
+            self.results[row] = result

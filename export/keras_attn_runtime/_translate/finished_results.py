@@ -1,13 +1,13 @@
-"""Results of a call that may end before all sentences are translated."""
+"""Results of a call that may end before all sentences are finished."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from keras_attn_runtime._errors import Cancelled, DeadlineExceeded
-from keras_attn_runtime._generation_result import GenerationResult, Unfinished
+from keras_attn_runtime._generation_result import Unfinished
 from keras_attn_runtime._inputs.source import Source
 
-T = TypeVar("T", bound=GenerationResult | None)
+T = TypeVar("T")
 
 
 def collect_results(
@@ -22,9 +22,7 @@ def collect_results(
         for result in search(read):
             results.append(result)
     except (Cancelled, DeadlineExceeded) as error:
-        finished: list[GenerationResult | None] = [
-            None if isinstance(result, Unfinished) else result for result in results
-        ]
+        finished = [None if isinstance(result, Unfinished) else result for result in results]
         error.translations = finished + [None] * (len(read) - len(finished))
         raise
     return [result for result in results if not isinstance(result, Unfinished)]

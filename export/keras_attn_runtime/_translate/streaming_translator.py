@@ -95,14 +95,14 @@ class StreamingTranslator(Translator):
                 "cancel_token": cancel_token,
             }
         )
-        tokenizer = self._require_tokenizer("target")
+        tokenizer = self._require_target_tokenizer()
         call = Call(options.timeout, options.cancel_token)
         (source,) = self._prepared(self._read_texts([text], target_prefix, call), options)
         if not source.ids or options.max_length == 0:
             return iter([""])
 
         def start() -> SteppedSearch:
-            return self._stepped_model.start_source(source, *self._runner.limits(options), call)
+            return self._stepped_model.start_source(source, *self._builder.limits(options), call)
 
         prefix = [*self.settings.forced_prefix_ids, *source.prefix] if source.prefix else []
         partials = self._in_worker(start, call)

@@ -1,8 +1,11 @@
-"""Builds translations from model outputs."""
+"""Runs a model with a search, and builds translations from its outputs."""
+
+from collections.abc import Hashable
 
 import numpy as np
 
 from keras_attn_runtime._array_types import Integers
+from keras_attn_runtime._calls.cancellation import Call
 from keras_attn_runtime._calls.options import Options
 from keras_attn_runtime._generation_result import GenerationResult, Hypothesis
 from keras_attn_runtime._inputs.source import Source
@@ -15,30 +18,50 @@ IMPOSSIBLE = -1e9
 
 
 class TranslationBuilder:
-    """Builds `GenerationResult`s from model outputs.
+    """`BatchModel` that builds `GenerationResult`s from model outputs.
 
     Args:
         model: `ExportedModel`.
     """
 
     def __init__(self, model: ExportedModel) -> None:
+        self._model = model
+        self.batch_size = model.batch_size
         self._settings = model.settings
         self._source_tokenizer = model.source_tokenizer
         self._target_tokenizer = model.target_tokenizer
         self._has_alignments = model.has_alignments
         self._has_token_log_probs = model.has_token_log_probs
 
-    def build(
+    def group_of(self, source: Source) -> Hashable:
+        """Returns the shapes: arrays with different shapes cannot be stacked into one batch."""
+        return source.shapes
+
+    def results(
+        self, sources: list[Source], options: Options, call: Call
+    ) -> list[GenerationResult]:
+        """Runs a batch, see `BatchModel.results`."""
+        outputs = self._model.run(
+            [source.content for source in sources],
+            *self.limits(options),
+            [source.prefix for source in sources],
+            [source.seed for source in sources],
+            call,
+        )
+        return [self._build(outputs, row, source, options) for row, source in enumerate(sources)]
+
+    def limits(self, options: Options) -> tuple[int, float]:
+        """Returns the maximum length and the length penalty. Their defaults are in the file."""
+        return (
+            self._settings.max_length if options.max_length is None else options.max_length,
+            self._settings.length_penalty
+            if options.length_penalty is None
+            else options.length_penalty,
+        )
+
+    def _build(
         self, outputs: SearchOutputs, row: int, source: Source, options: Options
     ) -> GenerationResult:
-        """Returns the `GenerationResult` for one row in a batch.
-
-        Args:
-            outputs: dict from names to arrays, the result of `ExportedModel.run`.
-            row: int, row index.
-            source: `Source`, the row's source.
-            options: `Options`.
-        """
         log_probs = outputs["log_probs"]
         hypotheses = [
             self._hypothesis(outputs, row, rank, len(source.ids) or None, options)
@@ -48,7 +71,7 @@ class TranslationBuilder:
         pieces = _pieces(self._source_tokenizer, source.ids)
         return GenerationResult.from_hypotheses(hypotheses, pieces, source.truncated)
 
-    def build_empty(self, source: Source, options: Options) -> GenerationResult:
+    def result_of_nothing(self, source: Source, options: Options) -> GenerationResult:
         """Returns the empty `GenerationResult` for a source that is not passed to the model."""
         alignments = None
         if self._has_alignments and options.alignments:

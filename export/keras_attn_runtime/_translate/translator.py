@@ -2,7 +2,7 @@ import dataclasses
 import os
 import random
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, Unpack
+from typing import Unpack
 
 import numpy.typing as npt
 
@@ -13,16 +13,14 @@ from keras_attn_runtime._calls.options import (
     Options,
     list_options,
     require_bool,
-    require_integer,
 )
 from keras_attn_runtime._calls.reading import read
-from keras_attn_runtime._engines.create_session import MOST_THREADS, Providers, default_num_threads
-from keras_attn_runtime._engines.pickled_arguments import PickledArguments
+from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._generation_result import GenerationResult, Unfinished
 from keras_attn_runtime._inputs.array_inputs import ArrayReader, Rows
 from keras_attn_runtime._inputs.sentences import read_prefix, require_sentences
-from keras_attn_runtime._inputs.source import Source, SourceReader
+from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._models.exported_model import ExportedModel
 from keras_attn_runtime._text.tokenizer import Tokenizer
 from keras_attn_runtime._translate.batch_runner import BatchRunner
@@ -30,16 +28,15 @@ from keras_attn_runtime._translate.finished_results import collect_results, yiel
 from keras_attn_runtime._translate.languages import LanguageIds
 from keras_attn_runtime._translate.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
 from keras_attn_runtime._translate.scores import require_tokens, scores
+from keras_attn_runtime._translate.text_model import TextModel, require_tokenizer
+from keras_attn_runtime._translate.translation_builder import TranslationBuilder
 from keras_attn_runtime._translate.whole_prefixes import require_whole_prefixes
 
 SEEDS = 2**31
 """Number of different seeds for a file, 0 to 2**31 - 1."""
 
-CHARACTERS_PER_TOKEN = 32
-"""Ratio between the default limits of characters and tokens."""
 
-
-class Translator(PickledArguments):
+class Translator(TextModel[ExportedModel]):
     """Translates with one ONNX or LiteRT file exported by keras_attn.
 
     Sentences are sorted by length inside a bounded window, translated in batches and returned in
@@ -120,48 +117,23 @@ class Translator(PickledArguments):
         truncate: bool = False,
         max_source_characters: int | None = None,
     ) -> None:
-        max_source_length = require_integer("max_source_length", max_source_length, least=1)
-        if max_source_characters is not None:
-            max_source_characters = require_integer(
-                "max_source_characters", max_source_characters, least=1
-            )
-        num_workers = require_integer("num_workers", num_workers, least=1, most=MOST_THREADS)
-        truncate = require_bool("truncate", truncate)
-        _require_path(path)
-        if num_threads is None:
-            num_threads = default_num_threads(num_workers)
-        else:
-            most = MOST_THREADS // num_workers
-            num_threads = require_integer("num_threads", num_threads, least=1, most=most)
-        self._model = self._open(path, providers, num_threads, num_workers)
-        self._runner = BatchRunner(self._model, num_workers)
-        self._process = os.getpid()
+        super().__init__(
+            path,
+            providers,
+            num_threads,
+            num_workers,
+            max_source_length,
+            truncate,
+            max_source_characters,
+        )
+        self._builder = TranslationBuilder(self._model)
+        self._runner = BatchRunner(self._builder, self._num_workers)
         self.settings = self._model.settings
         self.has_alignments = self._model.has_alignments
         self.has_token_log_probs = self._model.has_token_log_probs
         self.supports_target_prefix = self._model.supports_target_prefix
         self.is_stochastic = self._model.is_stochastic
-        source = self.settings.source
-        limits = [max_source_length]
-        if source is not None and source.max_length is not None:
-            limits.append(source.max_length)
-        if source is not None and self._model.source_length is not None:
-            num_special = len(source.start) + len(source.end)
-            limits.append(max(1, self._model.source_length - num_special))
-        self.max_source_length = min(limits)
-        if max_source_characters is None:
-            max_source_characters = CHARACTERS_PER_TOKEN * self.max_source_length
-        self.max_source_characters = max_source_characters
-        self.max_target_characters = max(max_source_characters, LEAST_TARGET_CHARACTERS)
-        self._reader = None
-        if source is not None and list(self.settings.inputs) == ["source_ids"]:
-            self._reader = SourceReader(
-                source,
-                self.max_source_length,
-                self.max_source_characters,
-                truncate,
-                self._model.source_length,
-            )
+        self.max_target_characters = max(self.max_source_characters, LEAST_TARGET_CHARACTERS)
         self._prefixes = PrefixReader(self.settings.target, self.max_target_characters)
 
     @list_options
@@ -172,7 +144,7 @@ class Translator(PickledArguments):
         **options: Unpack[CallOptions],
     ) -> list[str]:
         """Translates texts and returns a list with one string for each text; see `translate`."""
-        self._require_tokenizer("target")
+        self._require_target_tokenizer()
         translations = self.translate(texts, target_prefix, **options)
         return [translation.text or "" for translation in translations]
 
@@ -437,7 +409,7 @@ class Translator(PickledArguments):
                 f"with the end token. Received: end_token_id={end}, pad_token_id={padding}. Export "
                 "a model with an end token."
             )
-        tokenizer = self._require_tokenizer("target")
+        tokenizer = self._require_target_tokenizer()
         sources = self._read_texts(texts, None, call)
         targets = read(require_sentences(targets, "targets"), call)
         sources = self._prefixes.of_targets(sources, targets, tokenizer, end)
@@ -458,11 +430,7 @@ class Translator(PickledArguments):
         return options, Call(options.timeout, options.cancel_token)
 
     def _checked(self, arguments: CallOptions) -> Options:
-        if os.getpid() != self._process:  # a forked process lacks session and worker threads
-            raise RuntimeError(
-                "This Translator was created before a fork. Create one in each process, after the "
-                "fork."
-            )
+        self._require_own_process()
         options = Options.of(arguments)
         if options.num_hypotheses > self.settings.num_hypotheses:
             raise ValueError(
@@ -492,15 +460,6 @@ class Translator(PickledArguments):
                 "`--accept-target-prefix`, or `export_onnx(..., accept_target_prefix=True)`."
             )
 
-    def _require_reader(self) -> SourceReader:
-        if self._reader is None:
-            raise ModelFileError(
-                "Expected a file with the input 'source_ids'. Received: inputs="
-                f"{list(self.settings.inputs)}. Give arrays to `generate`, or image files to the "
-                "command with `--images`."
-            )
-        return self._reader
-
     def _array_reader(self) -> ArrayReader:
         if self._reader is not None:
             raise ModelFileError(
@@ -523,34 +482,22 @@ class Translator(PickledArguments):
         several = target_prefix if isinstance(target_prefix, (list, tuple)) else [target_prefix]
         prefix = read_prefix(target_prefix, call)
         if any(isinstance(item, str) for item in several):
-            tokenizer = self._require_tokenizer("target")
+            tokenizer = self._require_target_tokenizer()
             return self._prefixes.of_texts(sources, prefix, tokenizer)
         return self._prefixes.of_ids(sources, prefix)
 
-    def _require_tokenizer(self, side: Literal["source", "target"]) -> Tokenizer:
-        model = self._model
-        tokenizer = model.source_tokenizer if side == "source" else model.target_tokenizer
-        if tokenizer is None:
-            settings = self.settings.source if side == "source" else self.settings.target
-            kind = None if settings is None else settings.tokenizer
-            raise ModelFileError(
-                f"Expected a file with a {side} tokenizer, because texts are read or written. "
-                f"Received: tokenizer={kind!r}. Export it with {side}_tokenizer=..., or give ids "
-                "to `translate_ids`."
-            )
-        return tokenizer
+    def _require_target_tokenizer(self) -> Tokenizer:
+        return require_tokenizer(self._model.target_tokenizer, "target", self.settings.target)
 
     def _read_texts(
         self, texts: Iterable[str], target_prefix: str | Iterable[str] | None, call: Call
     ) -> Iterator[Source]:
-        reader = self._require_reader()
-        tokenizer = self._require_tokenizer("source")
-        sources = reader.read_texts(read(require_sentences(texts, "texts"), call), tokenizer)
+        sources = self._read_sources(texts, call)
         if target_prefix is None:
             return sources
         self._require_target_prefix()
         prefix = read_prefix(target_prefix, call)
-        return self._prefixes.of_texts(sources, prefix, self._require_tokenizer("target"))
+        return self._prefixes.of_texts(sources, prefix, self._require_target_tokenizer())
 
     def _run(
         self, sources: Iterable[Source], options: Options, call: Call
@@ -582,11 +529,4 @@ class Translator(PickledArguments):
         return (
             dataclasses.replace(source, seed=(first + number) % SEEDS)
             for number, source in enumerate(sources)
-        )
-
-
-def _require_path(path: object) -> None:
-    if not isinstance(path, (str, os.PathLike)):
-        raise ValueError(
-            f"Expected path to be a string or a path. Received: type={type(path).__name__}."
         )

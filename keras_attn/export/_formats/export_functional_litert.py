@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from keras_attn.export._checks.check_finite import check_finite
 from keras_attn.export._checks.functional_comparison import compare_functional, expected_batches
 from keras_attn.export._checks.litert_runner import litert_runner, run_in_batches
 from keras_attn.export._checks.parity_inputs import arrays_in_order
+from keras_attn.export._formats.functional_metadata import FunctionalMetadata
 from keras_attn.export._formats.litert_file import refuse_other_file, write_litert_file
 from keras_attn.export._preconditions import check_dense_numbers, functional_model
 from keras_attn.export._report import ExportReport
@@ -21,7 +22,7 @@ from keras_attn.export._trace.litert_conversion import (
     with_batch_size,
 )
 from keras_attn.export._trace.pause_garbage_collection import pause_garbage_collection
-from keras_attn.export._types import Dimensions, Metadata, ParityInputs
+from keras_attn.export._types import Dimensions, ExportTokenizer, Metadata, ParityInputs
 from keras_attn_checks.export_options import DynamicSizes, FunctionalLiteRTOptions
 from keras_attn_checks.options import list_options
 from keras_attn_checks.progress import report_phase
@@ -36,6 +37,8 @@ def export_functional_litert(
     *,
     batch_size: int = 1,
     dynamic_sizes: DynamicSizes | None = None,
+    tokenizer: ExportTokenizer | None = None,
+    labels: Sequence[str] | None = None,
     allow_nonfinite: bool = False,
 ) -> ExportReport:
     """Exports any functional model to a LiteRT file, for instance a classifier with attention.
@@ -58,14 +61,19 @@ def export_functional_litert(
         ExportError: If LiteRT lacks an operator of the model, the weights have more than 2 GB, or
             the file disagrees with Keras. No file is written, and an existing file is unchanged.
         ImportError: If ai-edge-litert is not installed.
-        ValueError: If `model` is not functional, a layer is stateful, an input or output has no
-            batch axis, or the sample or `dynamic_sizes` does not fit the inputs.
+        ValueError: If `model` does not fit `tokenizer` or `labels`, is not functional, a layer is
+            stateful, an input or output has no batch axis, or the sample or `dynamic_sizes` does
+            not fit the inputs.
 
     Example:
 
     ```python
-    model = sequence_classifier(encoder, num_classes=3)
-    export_functional_litert(model, "classifier.tflite", np.array([[5, 6, 7, 2], [8, 9, 2, 0]]))
+    model = sequence_classifier(encoder, num_classes=2)
+    ids = keras.utils.pad_sequences(tokenizer.encode(texts), padding="post")
+    export_functional_litert(
+        model, "classifier.tflite", ids, tokenizer=tokenizer, labels=["negative", "positive"]
+    )
+    keras_attn_runtime.Classifier("classifier.tflite")(["what a film"])  # ["positive"]
     ```
     """
     options = FunctionalLiteRTOptions(
@@ -73,6 +81,8 @@ def export_functional_litert(
         tolerance=tolerance,
         batch_size=batch_size,
         dynamic_sizes=dynamic_sizes,
+        tokenizer=tokenizer,
+        labels=labels,
         allow_nonfinite=allow_nonfinite,
     )
     return write_functional_litert(model, path, options)
@@ -91,8 +101,8 @@ def write_functional_litert(
         path: See `export_functional_litert`.
         options: `FunctionalLiteRTOptions`.
         describe: Function that returns the metadata of the file, a dict of strings. Its argument is
-            a dict from the name of each input and output to its axes. Defaults to `None`: no
-            metadata.
+            a dict from the name of each input and output to its axes. Defaults to `None`: the
+            metadata of a functional model.
 
     Returns:
         An `ExportReport`, with the largest difference.
@@ -109,7 +119,11 @@ def write_functional_litert(
     arrays = arrays_in_order(options.parity_inputs, function.inputs)
     report_phase("Running Keras on the sample and on other sizes")
     batches, fixed = expected_batches(function, arrays, options.dynamic_sizes)
-    metadata = {} if describe is None else describe(function.dimensions(arrays, batches, fixed))
+    dimensions = function.dimensions(arrays, batches, fixed)
+    if describe is None:
+        metadata = FunctionalMetadata(function, dimensions, batches, options).describe()
+    else:
+        metadata = describe(dimensions)
     signature = [with_batch_size(spec, batch_size) for spec in function.signature]
     with atomic_replace(path, is_file=True) as partial, pause_garbage_collection():
         report_phase("Converting to LiteRT")

@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from os import PathLike
 
 import keras
@@ -6,6 +6,7 @@ import keras
 from keras_attn.export._checks.check_finite import check_finite
 from keras_attn.export._checks.functional_comparison import compare_functional, expected_batches
 from keras_attn.export._checks.parity_inputs import arrays_in_order
+from keras_attn.export._formats.functional_metadata import FunctionalMetadata
 from keras_attn.export._formats.onnx_file import new_onnx_file
 from keras_attn.export._passes import PASSES, top_k_of_no_rows
 from keras_attn.export._passes.clean import clean
@@ -16,7 +17,7 @@ from keras_attn.export._trace.conversion import convert
 from keras_attn.export._trace.functional_function import FunctionalFunction
 from keras_attn.export._trace.tensor_float_32 import without_tensor_float_32
 from keras_attn.export._trace.trace_function import trace
-from keras_attn.export._types import Dimensions, Metadata, ParityInputs
+from keras_attn.export._types import Dimensions, ExportTokenizer, Metadata, ParityInputs
 from keras_attn_checks.export_options import DynamicSizes, FunctionalOnnxOptions
 from keras_attn_checks.options import list_options
 from keras_attn_checks.progress import report_phase
@@ -30,6 +31,8 @@ def export_functional_onnx(
     tolerance: float = 1e-5,
     *,
     dynamic_sizes: DynamicSizes | None = None,
+    tokenizer: ExportTokenizer | None = None,
+    labels: Sequence[str] | None = None,
     allow_nonfinite: bool = False,
 ) -> ExportReport:
     """Exports any functional model to an ONNX file, for instance a classifier with attention.
@@ -60,21 +63,27 @@ def export_functional_onnx(
         ExportError: If a check fails. If the results differ, the message names the first layer with
             a different output. No file is written, and an existing file is unchanged.
         ImportError: If tf2onnx, onnx or onnxruntime is not installed.
-        ValueError: If `model` is not functional, a layer is stateful, an input has strings or is
-            sparse or ragged, two tensors get the same name, or the sample or `dynamic_sizes` does
-            not fit the inputs.
+        ValueError: If `model` does not fit `tokenizer` or `labels`, is not functional, a layer is
+            stateful, an input has strings or is sparse or ragged, two tensors get the same name, or
+            the sample or `dynamic_sizes` does not fit the inputs.
 
     Example:
 
     ```python
-    model = sequence_classifier(encoder, num_classes=3)
-    export_functional_onnx(model, "classifier.onnx", np.array([[5, 6, 7, 2], [8, 9, 2, 0]]))
+    model = sequence_classifier(encoder, num_classes=2)
+    ids = keras.utils.pad_sequences(tokenizer.encode(texts), padding="post")
+    export_functional_onnx(
+        model, "classifier.onnx", ids, tokenizer=tokenizer, labels=["negative", "positive"]
+    )
+    keras_attn_runtime.Classifier("classifier.onnx")(["what a film"])  # ["positive"]
     ```
     """
     options = FunctionalOnnxOptions(
         parity_inputs=parity_inputs,
         tolerance=tolerance,
         dynamic_sizes=dynamic_sizes,
+        tokenizer=tokenizer,
+        labels=labels,
         allow_nonfinite=allow_nonfinite,
     )
     return write_functional_onnx(model, path, options)
@@ -93,8 +102,8 @@ def write_functional_onnx(
         path: See `export_functional_onnx`.
         options: `FunctionalOnnxOptions`.
         describe: Function that returns the metadata of the file, a dict of strings. Its argument is
-            a dict from the name of each input and output to its axes. Defaults to `None`: no
-            metadata.
+            a dict from the name of each input and output to its axes. Defaults to `None`: the
+            metadata of a functional model.
 
     Returns:
         An `ExportReport`, with the largest difference.
@@ -109,9 +118,12 @@ def write_functional_onnx(
         report_phase("Running Keras on the sample and on other sizes")
         batches, fixed = expected_batches(function, arrays, options.dynamic_sizes)
         dimensions = function.dimensions(arrays, batches, fixed)
+        if describe is None:
+            metadata = FunctionalMetadata(function, dimensions, batches, options).describe()
+        else:
+            metadata = describe(dimensions)
         report_phase("Tracing and converting to ONNX")
         converted = convert(trace(function.traceable(), function.signature, function.weights))
-        metadata = {} if describe is None else describe(dimensions)
         report_phase("Cleaning the graph")
         clean(converted, dimensions, metadata, (*PASSES, top_k_of_no_rows))
         report_phase("Writing the file")

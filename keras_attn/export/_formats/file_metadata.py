@@ -123,6 +123,78 @@ def describe_series(
     return _with_checksum({f"{PREFIX}format": FORMAT, f"{PREFIX}settings": _json(settings)})
 
 
+@dataclasses.dataclass(frozen=True)
+class FunctionalSource:
+    """The texts that a functional model reads.
+
+    Args:
+        side: `Side` with the special ids.
+        tokenizer: Tokenizer to store in the file.
+        ignores_padding: Bool, whether the outputs do not depend on the number of padding ids.
+    """
+
+    side: Side
+    tokenizer: ExportTokenizer
+    ignores_padding: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class OutputClasses:
+    """The classes of a classifier.
+
+    Args:
+        output: String, name of the output.
+        labels: List of strings, names of the classes.
+        activation: String, the function from the output to probabilities: `"none"`, `"sigmoid"` or
+            `"softmax"`.
+    """
+
+    output: str
+    labels: list[str]
+    activation: str
+
+
+def describe_functional(
+    inputs: Mapping[str, object],
+    outputs: Mapping[str, object],
+    source: FunctionalSource | None,
+    classes: OutputClasses | None,
+    attention: str | None,
+) -> Metadata:
+    """Returns the metadata of an exported functional model.
+
+    Args:
+        inputs: Dict from the names of inputs to their kinds, dtypes and shapes.
+        outputs: Dict from the names of outputs to their dtypes and shapes.
+        source: `FunctionalSource`, or `None` for a file without a tokenizer.
+        classes: `OutputClasses`, or `None` for a file without labels.
+        attention: String, name of the output with weights over the source, or `None`.
+
+    Returns:
+        Dict of strings.
+    """
+    tokenizer = None if source is None else source.tokenizer
+    settings = {
+        "kind": "functional",
+        "inputs": inputs,
+        "outputs": outputs,
+        "source": None
+        if source is None
+        else {
+            **(_side(source.side, tokenizer, None) or {}),
+            "ignores_padding": source.ignores_padding,
+        },
+        "classes": None if classes is None else dataclasses.asdict(classes),
+        "attention": attention,
+        "versions": _versions(),
+    }
+    number = TOKENIZER_OPTIONS_FORMAT if _has_options(tokenizer) else FORMAT
+    entries = {f"{PREFIX}format": number, f"{PREFIX}settings": _json(settings)}
+    if tokenizer is not None:
+        entries[f"{PREFIX}source_tokenizer"] = _base64(tokenizer)
+    return _with_checksum(entries)
+
+
 def describe_card(card: ModelCard | None = None, report: ParityReport | None = None) -> Metadata:
     """Returns the metadata entry with the model card and the result of the comparison with Keras.
 

@@ -127,7 +127,9 @@ def test_foreign_onnx_file_is_described(tmp_path, capsys):
     helper.set_model_props(model, {"author": "a", "long": "x" * 1000})
     onnx.save(model, tmp_path / "other.onnx")
     found = info(tmp_path / "other.onnx", capsys)
-    assert found["kind"] == "an ONNX file that keras-attn did not export"
+    assert found["kind"] == (
+        "an ONNX file without keras-attn metadata, of another program or an older release"
+    )
     x, optional = found["inputs"]
     assert x == {"name": "x", "dtype": "float16", "shape": ["rows", None, 3], "optional": False}
     assert optional["name"] == "scale" and optional["optional"]

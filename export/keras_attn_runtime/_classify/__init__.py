@@ -1,0 +1,1 @@
+"""Classifies texts with exported files of the kind "functional"."""
