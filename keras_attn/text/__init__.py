@@ -9,6 +9,7 @@ from keras_attn.text._length_bucketed_batches import LengthBucketedBatches
 from keras_attn.text._mask_tokens import mask_tokens
 from keras_attn.text._parallel_corpus import ParallelCorpus
 from keras_attn.text._prepare_pairs import PairCounts, prepare_pairs
+from keras_attn.text._read_documents import read_documents
 from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn.text._tokenizer import SpecialTokenIds, Tokenizer
 
@@ -26,4 +27,5 @@ __all__ = [
     "generate_dates",
     "mask_tokens",
     "prepare_pairs",
+    "read_documents",
 ]
