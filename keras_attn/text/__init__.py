@@ -1,6 +1,7 @@
 """Tokenizers, corpora and batches of token ids."""
 
 from keras_attn.text._added_tokens import AddedToken
+from keras_attn.text._encode_documents import encode_documents
 from keras_attn.text._encoded_sentences import EncodedSentences
 from keras_attn.text._generated_dates import generate_dates
 from keras_attn.text._hugging_face_tokenizer import HuggingFaceTokenizer
@@ -24,6 +25,7 @@ __all__ = [
     "SentencePieceTokenizer",
     "SpecialTokenIds",
     "Tokenizer",
+    "encode_documents",
     "generate_dates",
     "mask_tokens",
     "prepare_pairs",

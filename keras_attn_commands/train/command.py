@@ -14,6 +14,7 @@ from keras_attn_checks.separate_paths import separate_paths_problem
 from keras_attn_commands.error_text import error_text
 from keras_attn_commands.option_arguments import add_option
 from keras_attn_commands.quiet_import import quiet_import
+from keras_attn_commands.train.language_model_settings import LanguageModelSettings
 from keras_attn_commands.train.settings import (
     check_settings,
     groups,
@@ -52,6 +53,11 @@ PROGRAMS = {
         "a translator: text in, text out",
         TranslationSettings,
         "keras_attn_commands.train.translation",
+    ),
+    "language-model": Program(
+        "a model that continues texts",
+        LanguageModelSettings,
+        "keras_attn_commands.train.language_model",
     ),
 }
 
@@ -107,9 +113,12 @@ def _settings(arguments: argparse.Namespace, program: Program) -> Any:
     values |= {name: value for name, value in vars(arguments).items() if name in names}
     settings = program.settings(**values)
     check_settings(settings)
-    problem = separate_paths_problem(
-        {"--run-dir": settings.run_dir}, {"--data": settings.data}, only_equal=True
-    )
+    inputs = {
+        flag_name(field): value
+        for field in option_fields(program.settings)
+        if field.name != "run_dir" and isinstance(value := getattr(settings, field.name), Path)
+    }
+    problem = separate_paths_problem({"--run-dir": settings.run_dir}, inputs, only_equal=True)
     if problem:
         raise ValueError(problem)
     return settings

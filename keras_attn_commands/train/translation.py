@@ -23,7 +23,6 @@ from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
     BleuCallback,
-    HistoryFile,
     InverseSquareRootSchedule,
     ModelCard,
     RunDirectory,
@@ -31,10 +30,10 @@ from keras_attn.training import (
     ShowProgress,
     WarnOfProblems,
     compile_for_training,
-    fit,
     make_strategy,
 )
 from keras_attn_commands.train import run_files
+from keras_attn_commands.train.run_training import run_training
 from keras_attn_commands.train.settings import MAY_CHANGE as MAY_ALWAYS_CHANGE
 from keras_attn_commands.train.settings import to_toml, values_of
 from keras_attn_commands.train.translation_data import warn_of_data
@@ -200,9 +199,6 @@ def _train_model(settings, prepared, command, warn):
     steps = prepared.training.steps_per_epoch
     print(f"{trainer.count_params():,} weights, {steps:,} steps in an epoch")
     _warn_of_memory(settings, trainer, tokenizers[1].vocabulary_size, warn)
-    started = run_files.finished_epochs(run_dir)
-    if 0 < started < settings.epochs:
-        print(f"Continues the training of {run_dir} after {started} of {settings.epochs} epochs.")
     target_tokens = int(prepared.training.corpus.target.lengths.sum())
     progress = ShowProgress(target_tokens / steps, "target tokens")
     average = AverageWeights(run_dir / "epochs", num_epochs=settings.average)
@@ -212,28 +208,17 @@ def _train_model(settings, prepared, command, warn):
         _make_bleu(settings, translator, tokenizers),
         WarnOfProblems(vocabulary_size, settings.warmup_steps, warn),
         BestCheckpoint(run, saved_model=translator),
-        HistoryFile(run_dir / run_files.HISTORY, {"arguments": values_of(settings)}),
     ]
-    if settings.patience:
-        callbacks.append(keras.callbacks.EarlyStopping("val_loss", patience=settings.patience))
-    if settings.tensorboard:
-        callbacks.append(_make_tensorboard(run_dir))
-    try:
-        fit(
-            trainer,
-            prepared.training,
-            epochs=settings.epochs,
-            directory=run_dir / "state",
-            validation_data=prepared.validation,
-            callbacks=[*callbacks, progress],
-            verbose=0,
-            # These schedules depend on the number of epochs, so they may differ from the state.
-            on_mismatch="warn" if settings.decay or settings.scheduled_sampling else "error",
-        )
-    except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(
-            f"Stopped {progress.position}. Run the same command to continue."
-        ) from error
+    run_training(
+        settings,
+        trainer,
+        prepared.training,
+        callbacks,
+        progress,
+        validation_data=prepared.validation,
+        # These schedules depend on the number of epochs, so they may differ from the state.
+        on_mismatch="warn" if settings.decay or settings.scheduled_sampling else "error",
+    )
     average.apply()
     run.save_model(translator)
     print(
@@ -328,17 +313,6 @@ def _make_bleu(settings, translator, tokenizers):
         time_share=0.1,
         num_samples=3,
     )
-
-
-def _make_tensorboard(run_dir):
-    """Returns the callback that writes logs for TensorBoard."""
-    try:
-        import tensorboard  # noqa: F401
-    except ImportError as error:
-        raise ImportError(
-            "--tensorboard needs TensorBoard. Install it: `pip install keras-attn[tensorboard]`."
-        ) from error
-    return keras.callbacks.TensorBoard(run_dir / "tensorboard")
 
 
 def _warn_of_memory(settings, trainer, vocabulary_size, warn):

@@ -67,7 +67,9 @@ def test_values_are_written_and_read(tmp_path):
         (["--data", "build/run"], "--run-dir"),
     ],
 )
-def test_wrong_settings_are_one_line(options, message, capsys):
+def test_wrong_settings_are_one_line(options, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build" / "run").mkdir(parents=True)
     assert main(["train", "translation", *options]) == 1
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1

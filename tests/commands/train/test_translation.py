@@ -13,7 +13,7 @@ from keras_attn._files.path_lock import PathLock
 from keras_attn.text import PairCounts
 from keras_attn.training import RunDirectory
 from keras_attn_commands.main import main
-from keras_attn_commands.train import translation
+from keras_attn_commands.train import run_training
 from keras_attn_commands.train.translation_data import warn_of_data
 from keras_attn_commands.train.translation_defaults import data_defaults, training_defaults
 from keras_attn_commands.train.translation_settings import TranslationSettings
@@ -47,13 +47,13 @@ def test_a_training_writes_a_run_and_does_not_repeat_itself(pairs, tmp_path, cap
     assert settings["units"] == 8 and settings["data"] == str(pairs)
     history = json.loads((run / "history.json").read_text())
     assert len(history["history"]["val_loss"]) == 2 and history["arguments"]["seed"] == 1
-    model = (run / "model.keras").read_bytes()
     assert train(*arguments) == 0
     assert "epoch" not in capsys.readouterr().out.partition("steps in an epoch")[2]
     assert RunDirectory(run).load_model("generation")
+    model = (run / "model.keras").read_bytes()
     assert train(*arguments, "--units", 9) == 1
     assert "units = 8 (now 9)" in capsys.readouterr().err
-    assert len(model) == len((run / "model.keras").read_bytes())
+    assert model == (run / "model.keras").read_bytes()
 
 
 @pytest.mark.slow
@@ -70,7 +70,7 @@ def test_an_interruption_says_where(pairs, tmp_path, monkeypatch, capsys):
         callbacks[-1].on_train_batch_end(83, {})
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(translation, "fit", interrupt)
+    monkeypatch.setattr(run_training, "fit", interrupt)
     assert train("--data", pairs, "--run-dir", tmp_path / "run", *SMALL) == 130
     error = capsys.readouterr().err
     assert "Stopped in epoch 3, step 84. Run the same command to continue." in error
