@@ -1,13 +1,13 @@
 """Checks generated tunes in ABC notation: can music21 parse them, are bars complete, are tunes new?
 
-    python examples/train_language_model.py --data FILE.abc --documents --run-dir RUN --samples 200
+    keras-attn train language-model --data FILE.abc --documents --run-dir RUN --samples 200
     python benchmarks/parse_tunes.py RUN FILE.abc       # in an environment with music21
 
 The script reads the generated tunes from RUN/samples.txt, and writes the results to RUN/tunes.json.
-As a baseline, it computes the same numbers for RUN/held_out.txt, real tunes that were not used for
-training. In all files, a blank line ends a tune. Novelty compares a tune with the training tunes:
-the tunes in FILE.abc that are not in RUN/held_out.txt. `examples/abc_tunes.py` defines complete
-bars and novelty.
+As a baseline, it computes the same numbers for RUN/data/valid.txt, real tunes that were not used
+for training. In all files, a blank line ends a tune. Novelty compares a tune with the training
+tunes: the tunes in FILE.abc that are not in RUN/data/valid.txt. `examples/abc_tunes.py` defines
+complete bars and novelty.
 """
 
 import argparse
@@ -28,8 +28,8 @@ def main():
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("data", type=Path, help="FILE.abc, training tunes and held-out tunes")
     args = parser.parse_args()
-    names = ("samples", "held_out")
-    samples, held_out = (read_tunes(args.run_dir / f"{name}.txt") for name in names)
+    names = ("samples.txt", "data/valid.txt")
+    samples, held_out = (read_tunes(args.run_dir / name) for name in names)
     corpus = [tune for tune in read_tunes(args.data) if tune not in set(held_out)]
     novelty = Novelty(corpus)
     report = {"samples": count(samples, novelty), "held_out": count(held_out, novelty)}

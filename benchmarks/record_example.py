@@ -1,8 +1,8 @@
 """Copies the results of an example, RUN/results.json, and adds machine, versions and date.
 
-    python examples/train_language_model.py --data FILE --run-dir RUN
+    keras-attn train language-model --data FILE --run-dir RUN
     python benchmarks/record_example.py RUN --name language_model-WHAT --model "what it is" \
-        --threads 1 --command "python examples/train_language_model.py --data FILE --run-dir RUN"
+        --threads 1 --command "keras-attn train language-model --data FILE --run-dir RUN"
 
 Writes benchmarks/results/NAME.json. Minutes are CPU time, because wall-clock time depends on other
 processes of the machine. RUN/tunes.json (see parse_tunes.py) adds two rows: the generated and the

@@ -1,9 +1,10 @@
 """Writes new tunes as ABC and MIDI files, and keeps only tunes whose bars are all complete.
 
     pip install music21 './export[cpu]'
-    python examples/train_language_model.py --data CORPUS.abc --documents --run-dir RUN \
-        --window 512 --dropout 0.2 --batch-size 4 --learning-rate 3e-3 --epochs 24 \
-        --temperature 0.7
+    keras-attn train language-model --data CORPUS.abc --documents --run-dir RUN --window 512 \
+        --dropout 0.2 --batch-size 4 --learning-rate 3e-3 --epochs 24
+    keras-attn export onnx RUN RUN/writer.onnx --search-class SamplingDecoder \
+        --search temperature=0.7
     python examples/write_tunes.py RUN/writer.onnx TUNES --corpus CORPUS.abc
 
 A tune is kept if it has an end, music21 can parse it, all of its bars are complete, and at least
@@ -101,7 +102,7 @@ def parse_arguments():
         description=__doc__.split("\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    parser.add_argument("model", type=Path, help="writer.onnx of train_language_model.py")
+    parser.add_argument("model", type=Path, help="exported language model with a sampling search")
     parser.add_argument("out", type=Path, help="folder of the tunes")
     parser.add_argument("--corpus", type=Path, required=True, help="training tunes")
     parser.add_argument("--tunes", type=int, default=20, help="number of tunes to keep")

@@ -58,9 +58,11 @@ CALLS = {
     training.InverseSquareRootSchedule: {"peak_learning_rate": 0.1, "warmup_steps": 4},
     training.LossScaleOptimizer: {"inner_optimizer": keras.optimizers.SGD()},
     training.Perplexity: {},
+    training.RandomWindows: {"ids": np.arange(1, 100), "window": 4, "batch_size": 2},
     training.SequenceCrossentropy: {},
     training.TokenAccuracy: {},
     training.TokenCrossentropy: {},
+    training.overlapping_windows: {"ids": np.arange(1, 100), "window": 4},
     TrainingCheckpoint: {"directory": "state", "steps_per_epoch": 10, "epochs": 2},
 }
 

@@ -42,12 +42,14 @@ def test_readme_and_the_guide_of_the_runtime(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for suffix, texts in zip(("en", "de"), generate_dates(300, seed=1), strict=True):
         write_lines(f"train.{suffix}", texts)
+    tunes = [f"X:{number}\nabc|def|\n" for number in range(60)]
+    Path("tunes.abc").write_text("\n".join(tunes), encoding="utf-8")
     names = run_blocks("README.md", {})
     names = run_blocks("docs/training.md", names)
     assert names["classifier"].output_shape == (None, 2)
     assert sorted(Path("state").iterdir())
 
-    Path("RUN").mkdir()
+    Path("RUN").mkdir(exist_ok=True)
     names["generator"].save("RUN/model.keras")
     run_blocks("export/README.md", {}, last=1)
     changed = keras.saving.load_model("RUN/model.keras", compile=False)

@@ -18,6 +18,7 @@ from keras_attn.training._make_layout_map import make_layout_map
 from keras_attn.training._make_strategy import make_strategy
 from keras_attn.training._model_card import ModelCard
 from keras_attn.training._place_parts import device_report, place_parts
+from keras_attn.training._random_windows import RandomWindows, overlapping_windows
 from keras_attn.training._run_directory import RunDirectory
 from keras_attn.training._scheduled_sampling import ScheduledSampling
 from keras_attn.training._sequence_crossentropy import SequenceCrossentropy
@@ -39,6 +40,7 @@ __all__ = [
     "LossScaleOptimizer",
     "ModelCard",
     "Perplexity",
+    "RandomWindows",
     "RunDirectory",
     "ScheduledSampling",
     "SequenceCrossentropy",
@@ -55,5 +57,6 @@ __all__ = [
     "make_layout_map",
     "make_strategy",
     "merge_lora",
+    "overlapping_windows",
     "place_parts",
 ]

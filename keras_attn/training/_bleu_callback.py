@@ -5,6 +5,7 @@ from typing import Any
 import keras
 
 from keras_attn._layer.argument_checks import check_number
+from keras_attn._types import TensorDict
 
 
 class BleuCallback(keras.callbacks.Callback):
@@ -129,12 +130,12 @@ class BleuCallback(keras.callbacks.Callback):
         for source, translation, reference in list(rows)[: self.num_samples]:
             self.write(f"  {source} -> {translation}   (reference: {reference})")
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> TensorDict:
         """Returns the times of training and evaluation, which `fit` saves."""
         spent = self._spent + time.monotonic() - self._began
         return {"spent": spent, "evaluated": self._evaluated, "last": self._last}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: TensorDict) -> None:
         """Restores a state that `get_state` returned."""
         self._spent, self._evaluated, self._last = (
             float(state[name]) for name in ("spent", "evaluated", "last")

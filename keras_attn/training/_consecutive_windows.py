@@ -1,22 +1,11 @@
-import numbers
-import warnings
-from collections.abc import Iterator
-from itertools import count
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
+import numpy.typing as npt
 
-from keras_attn._backend.data_adapters import EpochBatches
-from keras_attn._layer.argument_checks import (
-    check_label,
-    check_positive_integer,
-)
-
-if TYPE_CHECKING:
-    import tensorflow as tf
+from keras_attn._layer.argument_checks import check_positive_integer
+from keras_attn.training._window_batches import WindowBatches, check_step, checked_ids
 
 
-class ConsecutiveWindows(EpochBatches):
+class ConsecutiveWindows(WindowBatches):
     """Batches of consecutive windows in a long sequence, for truncated backpropagation.
 
         inputs_k[b] = ids[b L + k W : b L + k W + W]         (L = W * steps_per_epoch)
@@ -69,32 +58,11 @@ class ConsecutiveWindows(EpochBatches):
     """
 
     def __init__(
-        self, ids: Any, window: int, batch_size: int, pad_token_id: int | None = 0
+        self, ids: npt.ArrayLike, window: int, batch_size: int, pad_token_id: int | None = 0
     ) -> None:
         check_positive_integer("window", window)
         check_positive_integer("batch_size", batch_size)
-        if pad_token_id is not None:
-            check_label("pad_token_id", pad_token_id)
-        array = np.asarray(ids)
-        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-            raise ValueError(
-                "Expected ids to be a one-dimensional array of integers. Received: ids of shape "
-                f"{array.shape} and dtype {array.dtype}."
-            )
-        if (array < 0).any():
-            position = int((array < 0).argmax())
-            raise ValueError(
-                f"Expected ids of at least 0. Received: ids[{position}]={array[position]}. Remove "
-                "the negative ids."
-            )
-        if pad_token_id is not None and (array == pad_token_id).any():
-            position = int((array == pad_token_id).argmax())
-            warnings.warn(
-                f"Expected ids without the padding id {pad_token_id}, which losses ignore by "
-                f"default. Received: ids[{position}]={array[position]}. Remove the padding, or "
-                "pass pad_token_id=None if the loss ignores no label.",
-                stacklevel=2,
-            )
+        array = checked_ids(ids, pad_token_id)
         self.window = int(window)
         self.batch_size = int(batch_size)
         self.steps_per_epoch = (len(array) - 1) // (self.window * self.batch_size)
@@ -105,14 +73,7 @@ class ConsecutiveWindows(EpochBatches):
             )
         length = self.steps_per_epoch * self.window
         rows = [array[row * length : (row + 1) * length + 1] for row in range(self.batch_size)]
-        self._rows = np.stack(rows).astype("int32")  # (B, L + 1)
-
-    def __len__(self) -> int:
-        return self.steps_per_epoch
-
-    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Iterates over the batches in one epoch."""
-        return map(self.batch, range(self.steps_per_epoch))
+        self._rows = np.stack(rows)  # (B, L + 1)
 
     def batch(self, step: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns the batch for a training step.
@@ -126,35 +87,7 @@ class ConsecutiveWindows(EpochBatches):
         Raises:
             ValueError: If `step` is not an integer of at least 0.
         """
-        _check_step("step", step)
+        check_step("step", step)
         begin = step % self.steps_per_epoch * self.window
         rows = self._rows[:, begin : begin + self.window + 1]
         return rows[:, :-1], rows[:, 1:]
-
-    def stream(self, start_step: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Iterates over the batches for all steps from `start_step`, without end."""
-        _check_step("start_step", start_step)
-        return map(self.batch, count(start_step))
-
-    def dataset(self, start_step: int = 0) -> "tf.data.Dataset":
-        """Returns the batches from `start_step` as an infinite `tf.data.Dataset`.
-
-        Args:
-            start_step: Int >= 0, first step. Defaults to `0`.
-
-        Returns:
-            Dataset of pairs of int32 tensors of shape `(batch_size, window)`.
-        """
-        _check_step("start_step", start_step)
-        import tensorflow as tf
-
-        spec = tf.TensorSpec((self.batch_size, self.window), "int32")
-        dataset = tf.data.Dataset.from_generator(
-            lambda: self.stream(start_step), output_signature=(spec, spec)
-        )
-        return dataset.prefetch(2)
-
-
-def _check_step(name: str, value: object) -> None:
-    if not isinstance(value, numbers.Integral) or value < 0:
-        raise ValueError(f"Expected {name} to be an integer >= 0. Received: {name}={value!r}.")

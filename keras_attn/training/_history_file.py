@@ -4,12 +4,12 @@ import time
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 import keras
 import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
+from keras_attn._types import TensorDict
 
 
 class HistoryFile(keras.callbacks.Callback):
@@ -41,11 +41,13 @@ class HistoryFile(keras.callbacks.Callback):
     ({'loss': [2.5]}, 1)
     """
 
-    def __init__(self, path: str | PathLike[str], facts: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, path: str | PathLike[str], facts: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__()
         self.path = Path(path)
         self.facts = dict(facts or {})
-        self._logs: list[dict[str, float | None]] = []
+        self._logs: list[dict[str, object]] = []
         self._before = [0.0, 0.0]
 
     def on_train_begin(self, logs: Mapping[str, float] | None = None) -> None:
@@ -72,19 +74,20 @@ class HistoryFile(keras.callbacks.Callback):
             for before, end, start in zip(self._before, now, self._started, strict=True)
         ]
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> TensorDict:
         """Returns the logs and durations, which `fit` saves."""
         return {"logs": json.dumps(self._logs), "seconds": self._seconds()}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: TensorDict) -> None:
         """Restores a state that `get_state` returned."""
         self._logs = json.loads(state["logs"])
         self._before = [float(seconds) for seconds in state["seconds"]]
         self._started = [time.monotonic(), time.process_time()]
 
 
-def _finite(value: Any) -> Any:
-    if np.ndim(value):
-        return [_finite(item) for item in value]
-    number = float(value)
+def _finite(value: object) -> object:
+    numbers = np.asarray(value, "float64")
+    if numbers.ndim:
+        return [_finite(item) for item in numbers]
+    number = float(numbers)
     return number if math.isfinite(number) else None

@@ -1,10 +1,11 @@
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import keras
 import numpy as np
+
+from keras_attn._types import TensorDict
 
 _RISING_EPOCHS = 3
 
@@ -119,16 +120,16 @@ class WarnOfProblems(keras.callbacks.Callback):
             self._warned.add(name)
             self._warn(text)
 
-    def get_state(self) -> dict[str, Any]:
+    def get_state(self) -> TensorDict:
         """Returns the last validation losses and the issued warnings, which `fit` saves."""
         return {"losses": self._losses, "warned": sorted(self._warned)}
 
-    def set_state(self, state: dict[str, Any]) -> None:
+    def set_state(self, state: TensorDict) -> None:
         """Restores a state that `get_state` returned."""
         self._losses = list(state["losses"])
         self._warned = set(state["warned"])
 
 
-def _checksum(weight: Any) -> tuple[float, float]:
+def _checksum(weight: keras.Variable) -> tuple[float, float]:
     values = np.asarray(keras.ops.convert_to_numpy(weight), "float64")
     return float(values.sum()), float(np.square(values).sum())

@@ -15,6 +15,7 @@ from keras_attn_commands.error_text import error_text
 from keras_attn_commands.option_arguments import add_option
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.train.forecast_settings import ForecastSettings
+from keras_attn_commands.train.language_model_settings import LanguageModelSettings
 from keras_attn_commands.train.settings import (
     check_settings,
     groups,
@@ -58,6 +59,11 @@ PROGRAMS = {
         "a forecaster of the series in CSV files",
         ForecastSettings,
         "keras_attn_commands.train.forecast",
+    ),
+    "language-model": Program(
+        "a model that continues texts",
+        LanguageModelSettings,
+        "keras_attn_commands.train.language_model",
     ),
 }
 
@@ -113,9 +119,12 @@ def _settings(arguments: argparse.Namespace, program: Program) -> Any:
     values |= {name: value for name, value in vars(arguments).items() if name in names}
     settings = program.settings(**values)
     check_settings(settings)
-    problem = separate_paths_problem(
-        {"--run-dir": settings.run_dir}, {"--data": settings.data}, only_equal=True
-    )
+    inputs = {
+        flag_name(field): value
+        for field in option_fields(program.settings)
+        if field.name != "run_dir" and isinstance(value := getattr(settings, field.name), Path)
+    }
+    problem = separate_paths_problem({"--run-dir": settings.run_dir}, inputs, only_equal=True)
     if problem:
         raise ValueError(problem)
     return settings

@@ -36,12 +36,10 @@ from keras_attn.forecasting import (
     write_series,
 )
 from keras_attn.training import (
-    HistoryFile,
     RunDirectory,
     SeriesColumns,
     ShowProgress,
     WarnOfProblems,
-    fit,
     make_strategy,
 )
 from keras_attn.visualize import plot_forecast
@@ -53,9 +51,9 @@ from keras_attn_commands.train.forecast_settings import (
     parse_fill,
     parse_range,
 )
+from keras_attn_commands.train.run_training import run_training
 from keras_attn_commands.train.settings import MAY_CHANGE as MAY_ALWAYS_CHANGE
 from keras_attn_commands.train.settings import to_toml, values_of
-from keras_attn_commands.train.tensorboard import make_tensorboard
 
 HEADS = {
     "gaussian": GaussianHead,
@@ -244,7 +242,6 @@ def _write_data(settings, series):
 
 def _train_model(settings, series, warn):
     """Trains the forecaster, or continues its training. Returns `None` after a dry run."""
-    run_dir = settings.run_dir
     train, valid, _ = split_windows(
         series, settings.window, settings.horizon, settings.origins, settings.stride
     )
@@ -270,37 +267,20 @@ def _train_model(settings, series, warn):
         validation_steps = -(-len(valid["past_targets"]) // settings.batch_size)
         print_estimate(trainer, batches, steps, validation_steps, settings.epochs)
         return None
-    started = run_files.finished_epochs(run_dir)
-    if 0 < started < settings.epochs:
-        print(f"Continues the training of {run_dir} after {started} of {settings.epochs} epochs.")
-    progress = ShowProgress(windows / steps, "windows")
-    facts = {"arguments": values_of(settings)}
-    callbacks = [
-        keras.callbacks.EarlyStopping(
-            "val_loss", patience=settings.patience or settings.epochs, restore_best_weights=True
-        ),
-        WarnOfProblems(warn=warn),
-        HistoryFile(run_dir / run_files.HISTORY, facts),
-    ]
-    if settings.tensorboard:
-        callbacks.append(make_tensorboard(run_dir))
-    try:
-        fit(
-            trainer,
-            train,
-            train["future_targets"],
-            batch_size=settings.batch_size,
-            epochs=settings.epochs,
-            directory=run_dir / "state",
-            validation_data=(valid, valid["future_targets"]),
-            callbacks=[*callbacks, progress],
-            verbose=0,
-            on_mismatch="warn",  # the schedule depends on the number of epochs
-        )
-    except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(
-            f"Stopped {progress.position}. Run the same command to continue."
-        ) from error
+    best = keras.callbacks.EarlyStopping(
+        "val_loss", patience=settings.patience or settings.epochs, restore_best_weights=True
+    )
+    run_training(
+        settings,
+        trainer,
+        train,
+        [best, WarnOfProblems(warn=warn)],
+        ShowProgress(windows / steps, "windows"),
+        y=train["future_targets"],
+        batch_size=settings.batch_size,
+        validation_data=(valid, valid["future_targets"]),
+        on_mismatch="warn",  # the schedule depends on the number of epochs
+    )
     return forecaster
 
 

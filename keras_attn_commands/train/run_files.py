@@ -14,7 +14,7 @@ from keras_attn_commands.train.settings import STORED, to_toml
 HISTORY = "history.json"
 GENERATED = (
     "data corpus-train corpus-valid epochs state tensorboard source.spm target.spm model.keras "
-    "run.json history.json settings.toml results.json test.npz forecast.png"
+    "run.json history.json settings.toml results.json samples.txt test.npz forecast.png"
 ).split()
 """Names of the files and directories that a training writes to its run directory."""
 _TRAINED = ("state", "model.keras")

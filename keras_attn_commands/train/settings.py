@@ -142,6 +142,24 @@ def check_settings(settings: Any) -> None:
         setattr(settings, field.name, value)
 
 
+def fill_settings(settings: Any, choices: Mapping[str, tuple[Any, str]]) -> dict[str, str]:
+    """Sets the settings that are `None`.
+
+    Args:
+        settings: Settings of a program, which are changed.
+        choices: Dict from names to a value and the reason for it.
+
+    Returns:
+        Dict from the names of the changed settings to the reasons that are not empty.
+    """
+    reasons = {}
+    for name, (value, reason) in choices.items():
+        if getattr(settings, name) is None:
+            setattr(settings, name, value)
+            reasons[name] = reason
+    return {name: reason for name, reason in reasons.items() if reason}
+
+
 def values_of(settings: Any) -> dict[str, Any]:
     """Returns the values of all settings that are stored, in the order of `--help`."""
     names = [field.name for _, group in groups(type(settings)) for field in group]

@@ -23,7 +23,6 @@ from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
     BleuCallback,
-    HistoryFile,
     InverseSquareRootSchedule,
     ModelCard,
     RunDirectory,
@@ -31,14 +30,13 @@ from keras_attn.training import (
     ShowProgress,
     WarnOfProblems,
     compile_for_training,
-    fit,
     make_strategy,
 )
 from keras_attn_commands.train import run_files
 from keras_attn_commands.train.dry_run import print_estimate
+from keras_attn_commands.train.run_training import run_training
 from keras_attn_commands.train.settings import MAY_CHANGE as MAY_ALWAYS_CHANGE
 from keras_attn_commands.train.settings import to_toml, values_of
-from keras_attn_commands.train.tensorboard import make_tensorboard
 from keras_attn_commands.train.translation_data import warn_of_data
 from keras_attn_commands.train.translation_defaults import data_defaults, fill, training_defaults
 from keras_attn_commands.train.translation_settings import (
@@ -207,9 +205,6 @@ def _train_model(settings, prepared, command, warn):
     if settings.data is not None:
         card = ModelCard(settings.source, settings.target, recipe=command)
     run = RunDirectory.create(run_dir, "generation", *tokenizers, model_card=card)
-    started = run_files.finished_epochs(run_dir)
-    if 0 < started < settings.epochs:
-        print(f"Continues the training of {run_dir} after {started} of {settings.epochs} epochs.")
     target_tokens = int(prepared.training.corpus.target.lengths.sum())
     progress = ShowProgress(target_tokens / steps, "target tokens")
     average = AverageWeights(run_dir / "epochs", num_epochs=settings.average)
@@ -219,28 +214,17 @@ def _train_model(settings, prepared, command, warn):
         _make_bleu(settings, translator, tokenizers),
         WarnOfProblems(vocabulary_size, settings.warmup_steps, warn),
         BestCheckpoint(run, saved_model=translator),
-        HistoryFile(run_dir / run_files.HISTORY, {"arguments": values_of(settings)}),
     ]
-    if settings.patience:
-        callbacks.append(keras.callbacks.EarlyStopping("val_loss", patience=settings.patience))
-    if settings.tensorboard:
-        callbacks.append(make_tensorboard(run_dir))
-    try:
-        fit(
-            trainer,
-            prepared.training,
-            epochs=settings.epochs,
-            directory=run_dir / "state",
-            validation_data=prepared.validation,
-            callbacks=[*callbacks, progress],
-            verbose=0,
-            # These schedules depend on the number of epochs, so they may differ from the state.
-            on_mismatch="warn" if settings.decay or settings.scheduled_sampling else "error",
-        )
-    except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(
-            f"Stopped {progress.position}. Run the same command to continue."
-        ) from error
+    run_training(
+        settings,
+        trainer,
+        prepared.training,
+        callbacks,
+        progress,
+        validation_data=prepared.validation,
+        # These schedules depend on the number of epochs, so they may differ from the state.
+        on_mismatch="warn" if settings.decay or settings.scheduled_sampling else "error",
+    )
     average.apply()
     run.save_model(translator)
     print(

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from keras_attn_commands.train.settings import fill_settings
 from keras_attn_commands.train.translation_settings import (
     OF_RNN,
     OF_TRANSFORMER,
@@ -166,12 +167,7 @@ def _transformer_defaults(settings, num_pairs):
 def fill(settings: TranslationSettings, choices: dict[str, Choice]) -> dict[str, str]:
     """Sets the settings that are `None`. Returns the reasons of these by name."""
     others = OF_TRANSFORMER if settings.model == "rnn" else OF_RNN
-    reasons = {}
-    for name, (value, reason) in choices.items():
-        if getattr(settings, name) is None and name not in others:
-            setattr(settings, name, value)
-            reasons[name] = reason
-    return {name: reason for name, reason in reasons.items() if reason}
+    return fill_settings(settings, {k: each for k, each in choices.items() if k not in others})
 
 
 def _round(number):

@@ -14,7 +14,7 @@ from keras_attn._files.path_lock import PathLock
 from keras_attn.text import PairCounts
 from keras_attn.training import RunDirectory
 from keras_attn_commands.main import main
-from keras_attn_commands.train import translation
+from keras_attn_commands.train import run_training
 from keras_attn_commands.train.translation_data import warn_of_data
 from keras_attn_commands.train.translation_defaults import data_defaults, training_defaults
 from keras_attn_commands.train.translation_settings import TranslationSettings
@@ -81,7 +81,7 @@ def test_an_interruption_says_where(pairs, tmp_path, monkeypatch, capsys):
         callbacks[-1].on_train_batch_end(83, {})
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(translation, "fit", interrupt)
+    monkeypatch.setattr(run_training, "fit", interrupt)
     assert train("--data", pairs, "--run-dir", tmp_path / "run", *SMALL) == 130
     error = capsys.readouterr().err
     assert "Stopped in epoch 3, step 84. Run the same command to continue." in error

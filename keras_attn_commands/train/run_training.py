@@ -1,0 +1,71 @@
+"""Training of a program: the callbacks that all programs use, resuming, and interruptions."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from keras_attn.training import HistoryFile, ShowProgress, fit
+from keras_attn_commands.train import run_files
+from keras_attn_commands.train.settings import TrainingSettings, values_of
+
+
+def run_training(
+    settings: TrainingSettings,
+    trainer: keras.Model,
+    batches: object,
+    callbacks: Sequence[keras.callbacks.Callback],
+    progress: ShowProgress,
+    **options: Any,
+) -> keras.callbacks.History:
+    """Trains a model in its run directory, or continues its training.
+
+    Args:
+        settings: Settings of the program, with the number of epochs.
+        trainer: Compiled `keras.Model`.
+        batches: Data of the training, see `keras_attn.training.fit`.
+        callbacks: Callbacks of the program, before those of all programs.
+        progress: `ShowProgress`.
+        **options: Further arguments of `fit`.
+
+    Returns:
+        `keras.callbacks.History` of all epochs.
+
+    Raises:
+        KeyboardInterrupt: If the user interrupts the training. The message says how to continue.
+    """
+    run_dir = settings.run_dir
+    started = run_files.finished_epochs(run_dir)
+    if settings.epochs is not None and 0 < started < settings.epochs:
+        print(f"Continues the training of {run_dir} after {started} of {settings.epochs} epochs.")
+    history = HistoryFile(run_dir / run_files.HISTORY, {"arguments": values_of(settings)})
+    callbacks = [*callbacks, history]
+    if settings.patience:
+        callbacks.append(keras.callbacks.EarlyStopping("val_loss", patience=settings.patience))
+    if settings.tensorboard:
+        callbacks.append(_make_tensorboard(run_dir))
+    try:
+        return fit(
+            trainer,
+            batches,
+            epochs=settings.epochs or 1,
+            directory=run_dir / "state",
+            callbacks=[*callbacks, progress],
+            verbose=0,
+            **options,
+        )
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(
+            f"Stopped {progress.position}. Run the same command to continue."
+        ) from error
+
+
+def _make_tensorboard(run_dir):
+    """Returns the callback that writes logs for TensorBoard."""
+    try:
+        import tensorboard  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "--tensorboard needs TensorBoard. Install it: `pip install keras-attn[tensorboard]`."
+        ) from error
+    return keras.callbacks.TensorBoard(str(run_dir / "tensorboard"))
