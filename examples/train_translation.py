@@ -57,12 +57,8 @@ def write_dates(directory):
 
 def make_batches(run_dir, split, tokenizers):
     """Encodes a split to token ids, and groups pairs of similar lengths into batches."""
-    directory = run_dir / f"corpus-{split}"
-    if directory.exists():  # of an interrupted training
-        corpus = ParallelCorpus.load(directory)
-    else:
-        files = [run_dir / "data" / f"{split}.{side}" for side in ("source", "target")]
-        corpus = ParallelCorpus.encode(*files, *tokenizers, 48, 48, directory)
+    files = [run_dir / "data" / f"{split}.{side}" for side in ("source", "target")]
+    corpus = ParallelCorpus.encode(*files, *tokenizers, 48, 48, run_dir / f"corpus-{split}")
     return LengthBucketedBatches(corpus, tokens_per_batch=4096, seed=1, shuffle=split == "train")
 
 

@@ -117,12 +117,12 @@ def _translate(model, sources):
 def _scores(translations, references):
     """Returns a dict of the scores, their settings and the number of sentences."""
     try:
-        from sacrebleu import metrics
+        import sacrebleu
     except ImportError as error:
         raise ImportError(
             "The evaluation needs sacrebleu. Install it: `pip install 'sacrebleu>=2.6,<3'`."
         ) from error
-    scores = {}
+    scores, metrics = {}, sacrebleu.metrics
     for name, metric in (("bleu", metrics.BLEU()), ("chrf", metrics.CHRF())):
         scores[name] = metric.corpus_score(translations, [references]).score
         scores[f"{name}_signature"] = str(metric.get_signature())

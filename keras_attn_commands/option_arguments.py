@@ -12,10 +12,10 @@ def add_option(parser: argparse._ActionsContainer, field: dataclasses.Field[Any]
     form, name = field.metadata["flag"], flag_name(field)
     text = form.help.replace("%(default)s", str(field.default))
     common = {"dest": field.name, "default": argparse.SUPPRESS, "help": text}
-    if field.type is bool:
-        parser.add_argument(name, action="store_true", **common)
-    elif field.type == bool | None:
+    if field.type in (bool, bool | None) and field.default is None:
         parser.add_argument(name, action=argparse.BooleanOptionalAction, **common)
+    elif field.type is bool:
+        parser.add_argument(name, action="store_true", **common)
     elif choices := field.metadata["kind"].choices:
         parser.add_argument(name, choices=choices, **common)
     else:

@@ -22,6 +22,7 @@ import datetime
 import hashlib
 import random
 import unicodedata
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 FIRST_DATE = datetime.date(1950, 1, 1)
@@ -38,13 +39,13 @@ class Language(NamedTuple):
     `{weekday_short}`, `{year}` (2021) and `{year02}` (21).
     """
 
-    weekdays: list[str]
-    short_weekdays: list[str]
-    months: list[str]
-    short_months: list[str]
+    weekdays: Sequence[str]
+    short_weekdays: Sequence[str]
+    months: Sequence[str]
+    short_months: Sequence[str]
     ordinals: dict[int, str]  # exceptions from `ordinal_default`
     ordinal_default: str
-    formats: list[str]
+    formats: Sequence[str]
 
 
 LANGUAGES = {
@@ -192,7 +193,7 @@ def split_of(date: datetime.date) -> Split:
     The split depends on nothing but the date, so test dates never occur in the training data.
     """
     tenth = hashlib.sha256(date.isoformat().encode()).digest()[0] % 10
-    return {0: "test", 1: "valid"}.get(tenth, "train")
+    return "test" if tenth == 0 else "valid" if tenth == 1 else "train"
 
 
 def write_date(date: datetime.date, language: str, template: str) -> str:

@@ -1,7 +1,7 @@
 import dataclasses
 import hashlib
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
@@ -218,12 +218,9 @@ def _files_by_stem(
 
 def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:
     numbers = [0, 0]
-    with closing(read_lines(source)) as sources, closing(read_lines(target)) as targets:
-        for pair in zip_longest(sources, targets):
-            numbers = [
-                number + (text is not None) for number, text in zip(numbers, pair, strict=True)
-            ]
-            yield tuple((text or "").strip() for text in pair)
+    for pair in zip_longest(read_lines(source), read_lines(target)):
+        numbers = [number + (text is not None) for number, text in zip(numbers, pair, strict=True)]
+        yield (pair[0] or "").strip(), (pair[1] or "").strip()
     if numbers[0] != numbers[1]:
         raise ValueError(
             "Expected parallel files with equal numbers of lines. Received: "

@@ -75,7 +75,8 @@ class ShowProgress(keras.callbacks.Callback):
         if now - self._last < _SECONDS[self._is_terminal]:
             return
         self._last = now
-        epochs, steps = self.params.get("epochs"), self.params.get("steps")
+        params = self.params or {}
+        epochs, steps = params.get("epochs"), params.get("steps")
         parts = [f"epoch {self._epoch + 1} of {epochs}", f"{batch + 1:,} of {steps or '?'} steps"]
         if logs and "loss" in logs:
             parts.append(f"loss {_number(logs['loss'])}")
@@ -92,7 +93,8 @@ class ShowProgress(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         shown = [f"{name} {_number(value)}" for name, value in (logs or {}).items()]
         shown.append(f"{_duration(time.monotonic() - self._start)} in all")
-        self._write(f"epoch {epoch + 1} of {self.params.get('epochs')}: {', '.join(shown)}", True)
+        epochs = (self.params or {}).get("epochs")
+        self._write(f"epoch {epoch + 1} of {epochs}: {', '.join(shown)}", True)
 
     def get_state(self) -> dict[str, str]:
         """Returns an empty state: the speed is that of this process."""

@@ -1,6 +1,7 @@
 import math
 import warnings
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -53,7 +54,7 @@ class WarnOfProblems(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         if epoch == 0 and self._before is None:
-            self._before = [_checksum(weight) for weight in self.model.trainable_variables]
+            self._before = [_checksum(weight) for weight in self._trained.trainable_variables]
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         logs = logs or {}
@@ -73,7 +74,7 @@ class WarnOfProblems(keras.callbacks.Callback):
         if self.vocabulary_size is None or "loss" not in logs:
             return
         uniform = math.log(self.vocabulary_size)
-        if int(self.model.optimizer.iterations) >= self.warmup_steps and loss > uniform - 0.5:
+        if int(self._trained.optimizer.iterations) >= self.warmup_steps and loss > uniform - 0.5:
             self._once(
                 "start",
                 f"After the warm-up of {self.warmup_steps} steps, the loss is {loss:.4g}, and a "
@@ -97,7 +98,7 @@ class WarnOfProblems(keras.callbacks.Callback):
             )
 
     def _check_weights(self) -> None:
-        weights = self.model.trainable_variables
+        weights = self._trained.trainable_variables
         if self._before is None or len(self._before) != len(weights):  # built later
             return
         unchanged = [
@@ -114,6 +115,10 @@ class WarnOfProblems(keras.callbacks.Callback):
                 f"first epoch: {names}. If this is not intended, check that the loss depends on "
                 "them.",
             )
+
+    @property
+    def _trained(self) -> Any:  # Keras' annotation of `model` is incomplete
+        return self.model
 
     def _once(self, name: str, text: str) -> None:
         if name not in self._warned:

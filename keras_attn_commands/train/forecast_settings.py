@@ -115,7 +115,7 @@ class SeriesSettings:
         "commas",
         metavar="NAMES",
     )
-    calendar: list[str] | None = setting(
+    calendar: list[str] = setting(
         None,
         NAMES,
         "covariates that are computed from the times, such as week_sin1,week_cos1 (hour, day, "
@@ -154,12 +154,10 @@ class SeriesSettings:
 class WindowSettings:
     """Windows, in rows"""
 
-    season: int | None = setting(None, POSITIVE_INTEGER, "rows of a season; 1: none", by_data=True)
-    horizon: int | None = setting(None, POSITIVE_INTEGER, "rows to forecast", by_data=True)
-    window: int | None = setting(
-        None, POSITIVE_INTEGER, "past rows that the encoder reads", by_data=True
-    )
-    lags: list[int] | None = setting(
+    season: int = setting(None, POSITIVE_INTEGER, "rows of a season; 1: none", by_data=True)
+    horizon: int = setting(None, POSITIVE_INTEGER, "rows to forecast", by_data=True)
+    window: int = setting(None, POSITIVE_INTEGER, "past rows that the encoder reads", by_data=True)
+    lags: list[int] = setting(
         None,
         LAGS,
         "earlier rows that a step also reads, from the horizon to the window, separated by commas; "
@@ -170,9 +168,7 @@ class WindowSettings:
     origins: int = setting(
         3, POSITIVE_INTEGER, "forecasts of each series in the test, at its end, of a horizon each"
     )
-    stride: int | None = setting(
-        None, POSITIVE_INTEGER, "rows between two training windows", by_data=True
-    )
+    stride: int = setting(None, POSITIVE_INTEGER, "rows between two training windows", by_data=True)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -185,7 +181,7 @@ class ForecasterSettings:
     sampling_probability: float = setting(
         0.0, SHARE, "share of time steps that read a sampled value in training"
     )
-    batch_size: int | None = setting(None, POSITIVE_INTEGER, "windows of a batch", by_data=True)
+    batch_size: int = setting(None, POSITIVE_INTEGER, "windows of a batch", by_data=True)
     learning_rate: float = setting(3e-3, POSITIVE_NUMBER, "highest learning rate of Adam")
     paths: int = setting(200, POSITIVE_INTEGER, "sampled paths of each forecast")
 

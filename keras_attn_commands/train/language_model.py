@@ -344,7 +344,7 @@ def make_model(
         rotary=keras_attn.RotaryPositions(),
         seed=settings.seed,
     )
-    initializer = keras.initializers.RandomNormal(stddev=settings.embedding_dim**-0.5)
+    initializer: Any = keras.initializers.RandomNormal(stddev=settings.embedding_dim**-0.5)
     embedding = keras.layers.ReversibleEmbedding(
         vocabulary_size,
         settings.embedding_dim,

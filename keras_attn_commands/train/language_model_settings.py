@@ -31,10 +31,10 @@ class TextSettings:
         "and ends",
     )
     tokenizer: Tokenizer = setting("char", choice(Tokenizer), "kind of the SentencePiece tokenizer")
-    vocabulary_size: int | None = setting(
+    vocabulary_size: int = setting(
         None, POSITIVE_INTEGER, "number of tokens in the vocabulary", by_data=True
     )
-    window: int | None = setting(
+    window: int = setting(
         None, POSITIVE_INTEGER, "number of tokens that the model sees at once", by_data=True
     )
 
@@ -43,14 +43,12 @@ class TextSettings:
 class ModelSettings:
     """Model"""
 
-    layers: int | None = setting(
-        None, POSITIVE_INTEGER, "number of Transformer layers", by_data=True
-    )
-    embedding_dim: int | None = setting(
+    layers: int = setting(None, POSITIVE_INTEGER, "number of Transformer layers", by_data=True)
+    embedding_dim: int = setting(
         None, POSITIVE_INTEGER, "number of features, a multiple of the heads", by_data=True
     )
     heads: int = setting(4, POSITIVE_INTEGER, "number of attention heads")
-    dropout: float | None = setting(None, SHARE, "share of dropped features", by_data=True)
+    dropout: float = setting(None, SHARE, "share of dropped features", by_data=True)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -59,7 +57,7 @@ class OptimizerSettings:
 
     batch_size: int = setting(16, POSITIVE_INTEGER, "number of windows in a batch")
     learning_rate: float = setting(4e-3, POSITIVE_NUMBER, "highest learning rate of Adam")
-    warmup_steps: int | None = setting(
+    warmup_steps: int = setting(
         None, STEPS, "steps in which the rate rises to its highest value", by_data=True
     )
 
@@ -69,13 +67,13 @@ class SampleSettings:
     """Samples after the training"""
 
     samples: int = setting(10, POSITIVE_INTEGER, "number of sampled texts")
-    sample_length: int | None = setting(
+    sample_length: int = setting(
         None, POSITIVE_INTEGER, "largest number of sampled tokens", by_data=True
     )
     temperature: float = setting(
         0.8, POSITIVE_NUMBER, "temperature of the samples; lower is more predictable"
     )
-    prompt: str | None = setting(None, TEXT, "beginning of the samples", by_data=True)
+    prompt: str = setting(None, TEXT, "beginning of the samples", by_data=True)
 
 
 @dataclasses.dataclass(kw_only=True)

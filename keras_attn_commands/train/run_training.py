@@ -1,5 +1,6 @@
 """Training of a program: the callbacks that all programs use, resuming, and interruptions."""
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +37,7 @@ def run_training(
     """
     run_dir = settings.run_dir
     started = run_files.finished_epochs(run_dir)
-    if settings.epochs is not None and 0 < started < settings.epochs:
+    if 0 < started < settings.epochs:
         print(f"Continues the training of {run_dir} after {started} of {settings.epochs} epochs.")
     history = HistoryFile(run_dir / run_files.HISTORY, {"arguments": values_of(settings)})
     callbacks = [*callbacks, history]
@@ -48,7 +49,7 @@ def run_training(
         return fit(
             trainer,
             batches,
-            epochs=settings.epochs or 1,
+            epochs=settings.epochs,
             directory=run_dir / "state",
             callbacks=[*callbacks, progress],
             verbose=0,
@@ -63,7 +64,7 @@ def run_training(
 def _make_tensorboard(run_dir):
     """Returns the callback that writes logs for TensorBoard."""
     try:
-        import tensorboard  # noqa: F401
+        importlib.import_module("tensorboard")
     except ImportError as error:
         raise ImportError(
             "--tensorboard needs TensorBoard. Install it: `pip install keras-attn[tensorboard]`."

@@ -51,8 +51,8 @@ def setting(
         default: Default value.
         kind: `Kind` of the accepted values.
         text: String, what the setting means, with its unit. `--help` appends the default.
-        by_data: Bool, whether `None`, the default, means a value that depends on the data.
-            Defaults to `False`.
+        by_data: Bool, whether `None`, the default, means a value that depends on the data. The
+            type of the field is that of this value, which replaces `None`. Defaults to `False`.
         metavar: String, name of the value in `--help`. Defaults to `None`: by `kind`.
         name: String, name of the option, such as `"--fill"`. Defaults to `None`: by the field.
     """
@@ -71,7 +71,7 @@ class TrainingSettings:
     """Training"""  # the title of the group in `--help`
 
     run_dir: Path = setting(Path("build/run"), PATH, "run directory to write", metavar="RUN")
-    epochs: int | None = setting(
+    epochs: int = setting(
         None, POSITIVE_INTEGER, "number of passes over the training data", by_data=True
     )
     patience: int = setting(

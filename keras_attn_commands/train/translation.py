@@ -19,6 +19,7 @@ from keras_attn.text import (
     generate_dates,
     prepare_pairs,
 )
+from keras_attn.text._generated_dates import Split
 from keras_attn.training import (
     AverageWeights,
     BestCheckpoint,
@@ -45,7 +46,7 @@ from keras_attn_commands.train.translation_settings import (
     reject_settings_of_other_models,
 )
 
-DATES = {"train": 30_000, "valid": 1000, "test": 2000}
+DATES: dict[Split, int] = {"train": 30_000, "valid": 1000, "test": 2000}
 """Dict from splits to the numbers of generated dates."""
 ATTENTIONS: dict[str, Any] = {
     "none": None,
@@ -81,8 +82,7 @@ def train(settings: TranslationSettings, command: str, warn: Callable[[str], Any
 class Prepared:
     """Data of a training, and the reasons for its settings."""
 
-    source_tokenizer: SentencePieceTokenizer
-    target_tokenizer: SentencePieceTokenizer
+    tokenizers: tuple[SentencePieceTokenizer, SentencePieceTokenizer]
     training: LengthBucketedBatches
     validation: LengthBucketedBatches
     reasons: dict[str, str]
@@ -127,16 +127,16 @@ def prepare(settings: TranslationSettings, warn: Callable[[str], Any]) -> Prepar
             f"{steps:,} steps. Use --warmup-steps {steps // 10} or more --epochs."
         )
     validation = batches(corpora[1], tokens, shuffle=False)
-    return Prepared(*tokenizers, training, validation, reasons, checksums)
+    return Prepared(tokenizers, training, validation, reasons, checksums)
 
 
-def read_data(settings: TranslationSettings, folder: Path) -> dict[str, PairCounts]:
+def read_data(settings: TranslationSettings, folder: Path) -> dict[Split, PairCounts]:
     """Writes clean parallel files to a directory, and returns the numbers of pairs."""
     if settings.data is not None:
         counts = prepare_pairs(settings.data, folder, settings.source, settings.target)
     else:
         folder.mkdir(exist_ok=True)
-        counts = {}
+        counts: dict[Split, PairCounts] = {}
         for split, count in DATES.items():
             sources, targets = generate_dates(count, settings.seed, split)
             write_lines(folder / f"{split}.source", sources)
@@ -159,25 +159,28 @@ def _train_tokenizers(settings, folder, warn):
         ]
         for path, tokenizer in zip(paths, (trained[0], trained[-1]), strict=True):
             tokenizer.save(path)
-    tokenizers = [SentencePieceTokenizer.load(path) for path in paths]
-    sizes = {tokenizer.vocabulary_size for tokenizer in tokenizers}
+    source, target = map(SentencePieceTokenizer.load, paths)
+    sizes = {source.vocabulary_size, target.vocabulary_size}
     if min(sizes) < settings.vocabulary_size and settings.tokenizer != "char":
         warn(
             f"The text has only {min(sizes):,} different pieces: the vocabulary is smaller than "
             f"--vocabulary-size {settings.vocabulary_size}."
         )
-    return tuple(tokenizers)
+    return source, target
 
 
 def _encode(settings, folder, split, tokenizers, warn):
     """Returns the corpus of a split, which is encoded once."""
-    directory = settings.run_dir / f"corpus-{split}"
-    if directory.exists():
-        corpus = ParallelCorpus.load(directory)
-    else:
-        files = [folder / f"{split}.{side}" for side in ("source", "target")]
-        lengths = [settings.max_length] * 2
-        corpus = ParallelCorpus.encode(*files, *tokenizers, *lengths, directory)
+    source_tokenizer, target_tokenizer = tokenizers
+    corpus = ParallelCorpus.encode(
+        folder / f"{split}.source",
+        folder / f"{split}.target",
+        source_tokenizer,
+        target_tokenizer,
+        settings.max_length,
+        settings.max_length,
+        settings.run_dir / f"corpus-{split}",
+    )
     if corpus.dropped_long:
         warn(
             f"{corpus.dropped_long:,} of {len(corpus) + corpus.dropped_long:,} pairs of {split} "
@@ -191,7 +194,7 @@ def _train_model(settings, prepared, command, warn):
     if settings.bfloat16:
         _multiply_in_bfloat16()
     run_dir = settings.run_dir
-    tokenizers = prepared.source_tokenizer, prepared.target_tokenizer
+    tokenizers = prepared.tokenizers
     with make_strategy(settings.strategy).scope():
         trainer, translator = _make_models(settings, prepared)
     steps = prepared.training.steps_per_epoch
@@ -239,8 +242,7 @@ def _make_models(settings, prepared):
     """Returns the compiled model for the training, and the model with the search."""
     encoder, decoder = _make_model(
         settings,
-        prepared.source_tokenizer.vocabulary_size,
-        prepared.target_tokenizer.vocabulary_size,
+        *(tokenizer.vocabulary_size for tokenizer in prepared.tokenizers),
     )
     search = keras_attn.BeamDecoder(
         decoder,
@@ -254,7 +256,8 @@ def _make_models(settings, prepared):
     steps = settings.epochs * prepared.training.steps_per_epoch
     learner = decoder
     if settings.scheduled_sampling:
-        rising = keras.optimizers.schedules.PolynomialDecay(0.0, steps, settings.scheduled_sampling)
+        schedules: Any = keras.optimizers.schedules
+        rising = schedules.PolynomialDecay(0.0, steps, settings.scheduled_sampling)
         learner = ScheduledSampling(decoder, rising, seed=settings.seed)
     decay = {}
     if settings.decay:
@@ -293,11 +296,13 @@ def _make_model(settings, source_vocabulary_size, target_vocabulary_size):
             **shared,
         )
     keras.utils.set_random_seed(settings.seed)  # before attention layers sample seeds
-    attention = ATTENTIONS[settings.attention]
+    attention: Any = ATTENTIONS[settings.attention]
+    if callable(attention):
+        attention = attention(settings.units)
     return keras_attn.rnn_seq2seq(
         source_vocabulary_size,
         target_vocabulary_size,
-        attention=attention(settings.units) if callable(attention) else attention,
+        attention=attention,
         cell=settings.cell,
         units=settings.units,
         input_feeding=settings.input_feeding,

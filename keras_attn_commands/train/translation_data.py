@@ -7,13 +7,14 @@ from typing import Any
 
 from keras_attn.files import read_lines
 from keras_attn.text import PairCounts
+from keras_attn.text._generated_dates import Split
 
 _LINES = 20_000
 """Number of lines of a file that are compared."""
 
 
 def warn_of_data(
-    folder: Path, counts: Mapping[str, PairCounts], warn: Callable[[str], Any]
+    folder: Path, counts: Mapping[Split, PairCounts], warn: Callable[[str], Any]
 ) -> None:
     """Warns of blank sides, of repetitions of training pairs, and of exchanged languages.
 

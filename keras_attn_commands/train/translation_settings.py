@@ -46,19 +46,19 @@ class DataSettings:
     target: str | None = setting(
         None, TEXT, "suffix of the target files in a directory, such as de", metavar="TARGET"
     )
-    tokenizer: Tokenizer | None = setting(
+    tokenizer: Tokenizer = setting(
         None, choice(Tokenizer), "kind of the SentencePiece tokenizer", by_data=True
     )
-    vocabulary_size: int | None = setting(
+    vocabulary_size: int = setting(
         None, POSITIVE_INTEGER, "number of tokens in each vocabulary", by_data=True
     )
-    separate_vocabularies: bool | None = setting(
+    separate_vocabularies: bool = setting(
         None, BOOL, "train a tokenizer for each side instead of one for both", by_data=True
     )
-    max_length: int | None = setting(
+    max_length: int = setting(
         None, POSITIVE_INTEGER, "tokens of a sentence; longer pairs are left out", by_data=True
     )
-    subword_sampling: float | None = setting(
+    subword_sampling: float = setting(
         None, SHARE, "alpha of subword sampling (bpe: BPE dropout). 0: no sampling", by_data=True
     )
 
@@ -68,34 +68,28 @@ class ModelSettings:
     """Model"""
 
     model: Model = setting("rnn", choice(Model), "kind of encoder and decoder")
-    layers: int | None = setting(
-        None, POSITIVE_INTEGER, "number of layers on each side", by_data=True
-    )
-    embedding_dim: int | None = setting(
+    layers: int = setting(None, POSITIVE_INTEGER, "number of layers on each side", by_data=True)
+    embedding_dim: int = setting(
         None, POSITIVE_INTEGER, "number of features of an embedding", by_data=True
     )
-    dropout: float | None = setting(None, SHARE, "share of dropped features", by_data=True)
-    attention: Attention | None = setting(
-        None, choice(Attention), "attention of an RNN", by_data=True
-    )
-    cell: Cell | None = setting(None, choice(Cell), "cell of an RNN", by_data=True)
-    units: int | None = setting(None, POSITIVE_INTEGER, "size of an RNN cell", by_data=True)
-    input_feeding: bool | None = setting(
+    dropout: float = setting(None, SHARE, "share of dropped features", by_data=True)
+    attention: Attention = setting(None, choice(Attention), "attention of an RNN", by_data=True)
+    cell: Cell = setting(None, choice(Cell), "cell of an RNN", by_data=True)
+    units: int = setting(None, POSITIVE_INTEGER, "size of an RNN cell", by_data=True)
+    input_feeding: bool = setting(
         None, BOOL, "feed the attention vector of an RNN into its next step", by_data=True
     )
-    heads: int | None = setting(
-        None, POSITIVE_INTEGER, "attention heads of a Transformer", by_data=True
-    )
-    intermediate_dim: int | None = setting(
+    heads: int = setting(None, POSITIVE_INTEGER, "attention heads of a Transformer", by_data=True)
+    intermediate_dim: int = setting(
         None, POSITIVE_INTEGER, "feed-forward features of a Transformer", by_data=True
     )
-    attention_dropout: float | None = setting(
+    attention_dropout: float = setting(
         None, SHARE, "share of dropped attention weights of a Transformer", by_data=True
     )
-    activation_dropout: float | None = setting(
+    activation_dropout: float = setting(
         None, SHARE, "share of dropped feed-forward features of a Transformer", by_data=True
     )
-    positions: Positions | None = setting(
+    positions: Positions = setting(
         None, choice(Positions), "positions of a Transformer", by_data=True
     )
 
@@ -104,28 +98,26 @@ class ModelSettings:
 class OptimizerSettings:
     """Optimizer and batches"""
 
-    tokens_per_batch: int | None = setting(
+    tokens_per_batch: int = setting(
         None, POSITIVE_INTEGER, "tokens of the longer side in a batch, with padding", by_data=True
     )
-    learning_rate: float | None = setting(
+    learning_rate: float = setting(
         None, POSITIVE_NUMBER, "highest learning rate of Adam", by_data=True
     )
-    beta_2: float | None = setting(
-        None, SHARE, "decay rate of the second moment of Adam", by_data=True
-    )
-    warmup_steps: int | None = setting(
+    beta_2: float = setting(None, SHARE, "decay rate of the second moment of Adam", by_data=True)
+    warmup_steps: int = setting(
         None,
         NONNEGATIVE_INTEGER,
         "steps in which the rate rises to its highest value",
         by_data=True,
     )
-    decay: float | None = setting(
+    decay: float = setting(
         None, SHARE, "share of the steps, at the end, in which the rate falls to 0", by_data=True
     )
-    label_smoothing: float | None = setting(
+    label_smoothing: float = setting(
         None, SHARE, "probability that the loss spreads over all tokens", by_data=True
     )
-    average: int | None = setting(
+    average: int = setting(
         None, POSITIVE_INTEGER, "number of last epochs whose weights are averaged", by_data=True
     )
     scheduled_sampling: float = setting(
