@@ -1,4 +1,5 @@
 import doctest
+import functools
 
 import keras
 import numpy as np
@@ -16,6 +17,7 @@ from keras_attn import (
 )
 from keras_attn.testing import check_decoder
 from keras_attn.training import compile_for_training
+from tests.backend import precision
 from tests.contracts import assert_close, numpy
 from tests.slow_cases import all_slow_but, slow_on_jax
 from tests.testing.small_decoder import SmallDecoder
@@ -179,6 +181,27 @@ def test_default_call_forgets_the_dropout_masks_of_cells():
     assert not np.allclose(before[0], after[0])
     results = [numpy(decoder(TOKEN_IDS, **ENCODED, training=True)) for _ in range(2)]
     assert not np.allclose(*results)
+
+
+def test_default_call_joins_masks_of_the_source():
+    decoder = DecoderWithDropout()
+    mask = np.array([[True, True, True, True], [True, True, True, False]])
+    outputs = ENCODED["encoder_outputs"] * mask[:, :, None]
+    expected = numpy(decoder(TOKEN_IDS, outputs, ENCODED["encoder_mask"] & mask))
+    masked = keras.layers.Masking()(outputs)
+    assert_close(numpy(decoder(TOKEN_IDS, masked, ENCODED["encoder_mask"])), expected)
+    assert_close(numpy(decoder(TOKEN_IDS, masked)), numpy(decoder(TOKEN_IDS, outputs, mask)))
+
+
+def test_default_call_in_mixed_precision():
+    with precision("mixed_bfloat16"):
+        decoder = make_rnn_decoder("luong")
+    encoded = {**ENCODED, "encoder_state": ENCODER_STATE}
+    expected = numpy(decoder(TOKEN_IDS, **encoded))
+    decoder.call = functools.partial(StepDecoder.call, decoder)
+    received = numpy(decoder(TOKEN_IDS, **encoded))
+    assert received.dtype == "float32"
+    assert_close(received, expected)
 
 
 def test_default_call_returns_features_of_advance_only():
