@@ -185,6 +185,7 @@ def test_classifier_refuses_a_process_that_was_forked_later(classifier, monkeypa
     ("changes", "message"),
     [
         ({"classes": None}, "without a tokenizer or labels. Run it with ONNX Runtime"),
+        ({"classes": None, "outputs": 3}, r"and the outputs \[\] without a tokenizer"),
         ({"source": None}, "inputs .'ids', 'mask', 'lengths'. and the outputs .'logits'."),
         ({"kind": "tree"}, "kind='tree', a model of the kind 'tree'. Run it with a newer"),
         ({"attention": "other"}, "outputs .'logits', 'other'.. Received: .*'weights'"),
@@ -204,6 +205,13 @@ def test_classifier_refuses_an_output_of_another_size(write):
     classifier = Classifier(write(table=TABLE[:, :2]))
     with pytest.raises(ModelFileError, match=r"of shape \(1, 3\). Received: shape=\(1, 2\)"):
         classifier(TEXTS[:1])
+
+
+def test_classifier_refuses_attention_of_another_size(write):
+    with pytest.raises(
+        ModelFileError, match=r"each of \d+ ids in 1 rows. Received: shape=\(1, 3\)"
+    ):
+        Classifier(write(attention="logits"))(TEXTS[3:4])
 
 
 def test_classifier_refuses_nan(write):

@@ -80,7 +80,7 @@ class Classifier(TextModel[ClassifierModel]):
         self.settings = self._model.settings
         self.labels = self.settings.labels
         self.has_attention = self.settings.attention is not None
-        self._runner = BatchRunner(self._model, num_workers)
+        self._runner = BatchRunner(self._model, self._num_workers)
 
     def __call__(
         self,

@@ -85,15 +85,16 @@ class ClassifierModel:
     def results(self, sources: list[Source], options: Options, call: Call) -> list[Classification]:
         """Runs a batch, see `BatchModel.results`."""
         rows = [source.ids for source in sources]
+        longest = max(map(len, rows))
         with (
-            run_failures(len(rows), max(map(len, rows)), self._engine),
+            run_failures(len(rows), longest, self._engine),
             self._pool.borrow(call) as session,
         ):
             outputs = run_rows(session, self._outputs, self._feeds(rows), call)
         probabilities = self._probabilities(outputs[self.settings.output], len(rows))
         attention = [None] * len(rows)
         if self.settings.attention is not None:
-            attention = outputs[self.settings.attention]
+            attention = self._weights(outputs[self.settings.attention], len(rows), longest)
         return [
             self._classification(*row)
             for row in zip(sources, probabilities, attention, strict=True)
@@ -133,6 +134,15 @@ class ClassifierModel:
         elif self.settings.activation == "sigmoid":
             values = np.exp(-np.logaddexp(0, -values))
         return np.concatenate([1 - values, values], axis=1) if is_binary else values
+
+    def _weights(self, weights: Array, num_rows: int, longest: int) -> Array:
+        if weights.ndim < 2 or len(weights) != num_rows or weights.shape[-1] < longest:
+            raise ModelFileError(
+                f"Expected an output {self.settings.attention!r} with a weight for each of "
+                f"{longest} ids in {num_rows} rows. Received: shape={weights.shape}. Export the "
+                "model again."
+            )
+        return weights
 
     def _classification(
         self, source: Source, probabilities: Floats, attention: Floats | None

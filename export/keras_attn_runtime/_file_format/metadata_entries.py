@@ -67,7 +67,8 @@ def describe_kind(entries: Mapping[str, Any]) -> tuple[str, str]:
         return "a forecaster", "a Forecaster, or `keras-attn-runtime forecast`"
     if kind != FUNCTIONAL:
         return f"a model of the kind {kind!r}", "a newer keras-attn-runtime"
-    inputs, outputs = (list(entries.get(name) or ()) for name in ("inputs", "outputs"))
+    parts = (entries.get(name) for name in ("inputs", "outputs"))
+    inputs, outputs = (list(part) if is_object(part) else [] for part in parts)
     what = f"a functional model with the inputs {inputs} and the outputs {outputs}"
     if entries.get("source") and entries.get("classes"):
         return what, "a Classifier, or `keras-attn-runtime classify`"
