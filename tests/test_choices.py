@@ -98,6 +98,11 @@ TESTS = {
     "keras-attn-runtime classify --long-lines": CLASSIFY,
     "keras-attn-runtime classify --invalid-utf8": CLASSIFY,
     "keras-attn-runtime info --format": TRANSLATE,
+    **{
+        f"keras-attn train forecast --{name}": "tests/commands/train/test_forecast.py"
+        for name in ("delimiter", "decimal", "head")
+    },
+    "keras-attn train forecast --strategy": "tests/training/test_make_strategy.py",
     "keras-attn-runtime forecast --decimal": "tests/runtime/commands/test_forecast.py",
     "keras-attn-runtime forecast --delimiter": "tests/runtime/commands/test_forecast.py",
 }

@@ -52,6 +52,9 @@ def choose_horizon(season: int) -> int:
     Args:
         season: Positive int, rows in a season; 1 for none.
 
+    Returns:
+        Int.
+
     Example:
 
     >>> choose_horizon(12)

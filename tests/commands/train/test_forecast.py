@@ -56,6 +56,30 @@ def test_settings_follow_the_season():
     assert reasons["stride"] == f"{len(parts[0]['past_targets']):,} windows"
 
 
+@pytest.mark.parametrize("head", ["student_t", "gaussian", "quantile", "point"])
+def test_every_head_is_created(head):
+    settings = settings_of(head=head, units=2, season=12, horizon=3)
+    series, _ = forecast.choose_settings(settings, generate_series(2), print)
+    forecaster = forecast._make_forecaster(settings, series)
+    assert type(forecaster.head).__name__.lower() == f"{head.replace('_', '')}head"
+    assert forecaster.scaling == "std" and forecaster.num_future_covariates == 4
+
+
+@pytest.mark.parametrize(
+    "delimiter, decimal, text",
+    [
+        ("semicolon", "comma", "date;value\n2024-01-01;1,5\n"),
+        ("tab", "point", "date\tvalue\n2024-01-01\t1.5\n"),
+        ("comma", "comma", 'date,value\n2024-01-01,"1,5"\n'),
+    ],
+)
+def test_files_of_spreadsheets_are_read(tmp_path, delimiter, decimal, text):
+    (tmp_path / "a.csv").write_text(text)
+    settings = settings_of(delimiter=delimiter, decimal=decimal)
+    (series,) = forecast._read_data(settings, [tmp_path / "a.csv"])
+    assert series.targets.tolist() == [[1.5]]
+
+
 def test_given_settings_are_kept_and_lags_follow_the_horizon():
     settings = settings_of(horizon=30, season=7, lags="", calendar="")
     forecast.choose_settings(settings, [hours(2000)], print)
