@@ -4,10 +4,10 @@
     python benchmarks/parse_tunes.py RUN FILE.abc       # in an environment with music21
 
 The script reads the generated tunes from RUN/samples.txt, and writes the results to RUN/tunes.json.
-As a baseline, it computes the same numbers for RUN/data/valid.txt, real tunes that were not used
-for training. In all files, a blank line ends a tune. Novelty compares a tune with the training
-tunes: the tunes in FILE.abc that are not in RUN/data/valid.txt. `examples/abc_tunes.py` defines
-complete bars and novelty.
+As a baseline, it computes the same numbers for the real tunes in RUN/data/valid.txt, not used for
+training. In all files, a blank line ends a tune. Novelty compares a tune with the training tunes:
+the tunes in FILE.abc that are not in RUN/data/valid.txt. `examples/abc_tunes.py` defines complete
+bars and novelty.
 """
 
 import argparse

@@ -3,6 +3,7 @@
 from keras_attn.training._average_weights import AverageWeights
 from keras_attn.training._best_checkpoint import BestCheckpoint
 from keras_attn.training._bleu_callback import BleuCallback
+from keras_attn.training._caption_batches import CaptionBatches, caption_texts
 from keras_attn.training._carry_states import CarryStates
 from keras_attn.training._clipped_adam import ClippedAdam
 from keras_attn.training._compile_for_training import compile_for_training
@@ -19,6 +20,7 @@ from keras_attn.training._make_strategy import make_strategy
 from keras_attn.training._model_card import ModelCard
 from keras_attn.training._place_parts import device_report, place_parts
 from keras_attn.training._random_windows import RandomWindows, overlapping_windows
+from keras_attn.training._read_captions import CaptionFiles, read_captions, read_images
 from keras_attn.training._run_directory import RunDirectory
 from keras_attn.training._scheduled_sampling import ScheduledSampling
 from keras_attn.training._sequence_crossentropy import SequenceCrossentropy
@@ -31,6 +33,8 @@ __all__ = [
     "AverageWeights",
     "BestCheckpoint",
     "BleuCallback",
+    "CaptionBatches",
+    "CaptionFiles",
     "CarryStates",
     "ClippedAdam",
     "ConsecutiveWindows",
@@ -49,6 +53,7 @@ __all__ = [
     "TokenAccuracy",
     "TokenCrossentropy",
     "WarnOfProblems",
+    "caption_texts",
     "compile_for_training",
     "crossentropy_per_token",
     "device_report",
@@ -59,4 +64,6 @@ __all__ = [
     "merge_lora",
     "overlapping_windows",
     "place_parts",
+    "read_captions",
+    "read_images",
 ]
