@@ -1,4 +1,6 @@
+import ctypes
 import gc
+import sys
 
 import keras
 import pytest
@@ -28,14 +30,18 @@ def pytest_ignore_collect(collection_path):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def forget_compiled_functions():
-    """On JAX, clears the compiled functions of a module.
+def release_memory():
+    """Releases the graphs, models and compiled functions of a module, so that workers stay small.
 
-    Each compiled function needs several memory mappings. The whole suite would exceed the 65,530
-    mappings that Linux allows a process, and LLVM would crash.
+    On JAX, each compiled function needs several memory mappings. The whole suite would exceed the
+    65,530 mappings that Linux allows a process, and LLVM would crash.
     """
     yield
+    keras.backend.clear_session()
     if keras.backend.backend() == "jax":
         import jax
 
         jax.clear_caches()
+    gc.collect()
+    if sys.platform == "linux":  # return free memory to the system
+        getattr(ctypes.CDLL(None), "malloc_trim", bool)(0)

@@ -27,7 +27,7 @@ table changes, or if a workaround is no longer necessary.
 | `DataAdapter` | batches of any shapes that `model.fit` reads without further arguments | Keras 3.15 | a `PyDataset` can state the shapes of its batches, and a generator can yield single arrays |
 | `RNN.inner_loop`, replaced on copies | LSTM and GRU operators in ONNX | Keras 3.15 | tf2onnx converts masked LSTM and every GRU |
 | `TimeDistributed.call`, replaced on copies | merging of the time axis and the batch axis | Keras 3.15 | Keras traces an unknown number of steps correctly |
-| `in_symbolic_scope` | unknown sizes, for which PyTorch gets placeholders | Keras 3.15 | sizes stay unknown in the shape inference on PyTorch |
+| `in_symbolic_scope` | search loops are left out of the shape inference; unknown sizes, for which PyTorch gets placeholders | Keras 3.15 | a public function returns whether shapes are inferred |
 | `DropoutRNNCell.get_dropout_mask` | detection of cells with dropout | Keras 3.15 | Keras samples no masks in inference |
 | `torch._C._are_functorch_transforms_active` | functions with their own gradient in `torch.func` | PyTorch 2.13 | `torch.func` has a public function |
 | `control_flow_util.GraphOrParentsInXlaContext` | detection of XLA, which needs static shapes | TensorFlow 2.21 | a public function returns whether XLA compiles |

@@ -1,3 +1,4 @@
+import keras
 import numpy as np
 import pytest
 
@@ -55,6 +56,37 @@ def test_sentences_that_have_ended_are_dropped_and_give_what_they_give_alone(mak
                 assert not received[:, :, value.shape[2] :].any()
                 received = received[:, :, : value.shape[2]]
             assert_close(received, value)
+
+
+class ScaledDecoder(TableDecoder):
+    """Counts the steps. Its layer is built by the first step."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.scale, self.steps = keras.layers.Dense(7), 0
+
+    def step(self, token_ids, state, memory):
+        self.steps += 1
+        logits, state = super().step(token_ids, state, memory)
+        return self.scale(logits), state
+
+
+@pytest.mark.parametrize("search_class", [GreedyDecoder, BeamDecoder, SamplingDecoder])
+def test_shapes_are_inferred_without_a_step_once_all_layers_are_built(search_class):
+    decoder = ScaledDecoder()
+    options = {"return_alignments": True, "return_token_log_probs": True, "max_length": 4}
+    search = search_class(decoder, **options)
+    tables = keras.Input((19, 7))
+    with_steps = search(tables)
+    assert decoder.scale.built and decoder.steps
+    decoder.steps = 0
+    without_steps = search(tables)
+    assert not decoder.steps
+
+    def specs(outputs):
+        return {name: (value.shape, value.dtype) for name, value in outputs.items()}
+
+    assert specs(without_steps) == specs(with_steps)
 
 
 @pytest.mark.parametrize(
