@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 IDS = np.array([[5, 6, 7, 2], [5, 2, 0, 0]], "int32")
 
 NO_CHOICES = {
+    "keras_attn.forecasting.compute_calendar names": "names parts of the values",
     "keras_attn.CombinedAttention units": "names values of another argument",
     "keras_attn.EnsembleDecoder encoder_outputs": "names keys of a dict",
     "keras_attn.export.export_onnx_text precision": "is that of export_onnx, whose tests run it",
@@ -102,7 +103,35 @@ TESTS = {
         f"keras-attn train forecast --{name}": "tests/commands/train/test_forecast.py"
         for name in ("delimiter", "decimal", "head")
     },
-    "keras-attn train forecast --strategy": "tests/training/test_make_strategy.py",
+    **{
+        f"keras-attn train {program} --strategy": "tests/training/test_make_strategy.py"
+        for program in ("forecast", "language-model", "translation")
+    },
+    **{
+        f"keras-attn train translation --{name}": (
+            "tests/commands/train/test_translation.py::test_every_kind_of_model_is_made"
+        )
+        for name in ("attention", "cell", "positions")
+    },
+    "keras-attn train translation --model": "tests/commands/train/test_translation.py",
+    **{
+        f"keras-attn train translation --{name}": (
+            "tests/commands/train/test_translation.py::test_both_forms_of_a_switch_are_read"
+        )
+        for name in ("separate-vocabularies", "input-feeding")
+    },
+    "keras-attn train language-model --tokenizer": (
+        "tests/text/test_sentencepiece_tokenizer.py::test_every_model_type_undoes_its_encoding"
+    ),
+    "keras_attn.text.generate_dates split": "tests/text/test_generated_dates.py",
+    "keras_attn.forecasting.read_series decimal": "tests/forecasting/test_read_series.py",
+    "keras-attn train translation --tokenizer": (
+        "tests/commands/train/test_translation.py::test_every_tokenizer_is_trained"
+    ),
+    "keras-attn train PROGRAM": (
+        "tests/commands/train/test_translation.py, tests/commands/train/test_forecast.py, "
+        "tests/commands/train/test_language_model.py"
+    ),
     "keras-attn-runtime forecast --decimal": "tests/runtime/commands/test_forecast.py",
     "keras-attn-runtime forecast --delimiter": "tests/runtime/commands/test_forecast.py",
 }

@@ -24,14 +24,20 @@ _MOST_HELD_OUT = 1000
 
 @dataclasses.dataclass
 class PairCounts:
-    """Numbers of sentence pairs of a split.
+    """Numbers of sentence pairs in a split, a result of `prepare_pairs`.
 
-    Attributes:
-        pairs: Int, number of pairs in the written files.
-        empty: Int, number of pairs left out because a side is blank.
+    Args:
+        pairs: Int, number of pairs in the written files. Defaults to `0`.
+        empty: Int, number of pairs left out because a side is blank. Defaults to `0`.
         repeated: Int, number of pairs that are also in the training data. They remain in the files.
-            Of the training data: 0.
-        origin: String, the files from which the pairs were read.
+            Always 0 for the training data. Defaults to `0`.
+        origin: String, the files from which the pairs were read. Defaults to `""`.
+
+    Example:
+
+    >>> from keras_attn.text import PairCounts
+    >>> PairCounts(pairs=1000, empty=2, origin="val.en and val.de")
+    PairCounts(pairs=1000, empty=2, repeated=0, origin='val.en and val.de')
     """
 
     pairs: int = 0

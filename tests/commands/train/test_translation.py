@@ -4,6 +4,7 @@ import json
 import os
 import tomllib
 
+import keras
 import numpy as np
 import pytest
 
@@ -14,9 +15,9 @@ from keras_attn._files.path_lock import PathLock
 from keras_attn.text import PairCounts
 from keras_attn.training import RunDirectory
 from keras_attn_commands.main import main
-from keras_attn_commands.train import run_training
+from keras_attn_commands.train import run_training, translation
 from keras_attn_commands.train.translation_data import warn_of_data
-from keras_attn_commands.train.translation_defaults import data_defaults, training_defaults
+from keras_attn_commands.train.translation_defaults import data_defaults, fill, training_defaults
 from keras_attn_commands.train.translation_settings import TranslationSettings
 
 SMALL = "--units 8 --embedding-dim 8 --vocabulary-size 60 --epochs 2 --evaluated 4".split()
@@ -117,6 +118,74 @@ def test_the_warm_up_is_at_most_a_tenth_of_the_training(model, num_pairs):
     assert 500 <= chosen["vocabulary_size"] <= 8000
     given = choices(num_pairs, model=model, epochs=1)  # the warm-up follows a given setting
     assert given["warmup_steps"] <= chosen["warmup_steps"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"attention": "none"},
+        {"attention": "bahdanau", "cell": "gru", "input_feeding": False},
+        {"attention": "luong", "cell": "lstm", "input_feeding": True},
+        {"attention": "multi-head"},
+        {"attention": "sparsemax"},
+        {"attention": "local"},
+        {"attention": "coverage"},
+        {"attention": "location-sensitive"},
+        *(
+            {"model": "transformer", "positions": positions}
+            for positions in ("sinusoidal", "learned", "rotary", "alibi", "relative")
+        ),
+    ],
+    ids=str,
+)
+def test_every_kind_of_model_is_made(options):
+    settings = TranslationSettings(**({"data": "x", "units": 8} | options))
+    if settings.model == "transformer":
+        settings.units = None
+    fill(settings, data_defaults(settings, 3000))
+    fill(settings, training_defaults(settings, 3000, lambda tokens: 100))
+    encoder, decoder = translation._make_model(settings, 20, 20)
+    config = keras.saving.serialize_keras_object(decoder)
+    expected = {
+        "bahdanau": "BahdanauAttention",
+        "luong": "LuongAttention",
+        "multi-head": "MultiHeadAttention",
+        "sparsemax": '"probability_fn": "sparsemax"',
+        "local": "LocalAttention",
+        "coverage": "CoverageAttention",
+        "location-sensitive": "LocationSensitiveAttention",
+        "none": '"attention": null',
+    }
+    text = json.dumps(config)
+    assert settings.model == "transformer" or expected[settings.attention] in text
+    assert ("GRUCell" in text) == (options.get("cell") == "gru")
+    assert encoder.embedding.output_dim == settings.embedding_dim
+
+
+@pytest.mark.parametrize(
+    "switches, values",
+    [
+        (["--input-feeding", "--no-separate-vocabularies"], (True, False)),
+        (["--no-input-feeding", "--separate-vocabularies"], (False, True)),
+    ],
+)
+def test_both_forms_of_a_switch_are_read(switches, values, capsys):
+    assert train("--show-settings", *switches) == 0
+    shown = tomllib.loads(capsys.readouterr().out)
+    assert (shown["input_feeding"], shown["separate_vocabularies"]) == values
+
+
+@pytest.mark.parametrize("tokenizer", ["bpe", "unigram", "char"])
+@pytest.mark.parametrize("separate", [True, False])
+def test_every_tokenizer_is_trained(pairs, tmp_path, tokenizer, separate):
+    settings = TranslationSettings(
+        data=pairs, run_dir=tmp_path, tokenizer=tokenizer, separate_vocabularies=separate
+    )
+    settings.vocabulary_size = 30
+    translation.read_data(settings, tmp_path / "data")
+    source, target = translation._train_tokenizers(settings, tmp_path / "data", lambda text: None)
+    assert source.decode(source.encode(["one two"])) == ["one two"]
+    assert (source.model == target.model) != separate
 
 
 def test_every_setting_that_may_be_chosen_is_chosen():
