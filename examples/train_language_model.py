@@ -42,7 +42,7 @@ from keras_attn.training import (
     overlapping_windows,
 )
 
-WINDOW, BATCH_SIZE, EPOCHS = 64, 16, 28
+WINDOW, BATCH_SIZE, EPOCHS = 64, 16, 40
 
 
 def write_sums(path):

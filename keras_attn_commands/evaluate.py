@@ -5,6 +5,7 @@ import itertools
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from keras_attn_commands.error_text import error_text
 from keras_attn_commands.existing_paths import require_file
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         sources, references = _read(arguments)
         with quiet_import():
             translations = _translate(arguments.model, sources)
-        scores = _scores(translations, references)
+        scores = score_translations(translations, references)
         if arguments.out is not None:
             from keras_attn.files import write_lines
 
@@ -114,7 +115,7 @@ def _translate(model, sources):
     return Translator(str(model))(sources)
 
 
-def _scores(translations, references):
+def score_translations(translations: list[str], references: list[str]) -> dict[str, Any]:
     """Returns a dict of the scores, their settings and the number of sentences."""
     try:
         import sacrebleu

@@ -10,9 +10,8 @@ import pytest
 
 from keras_attn.files import write_lines
 from keras_attn.text import generate_dates
+from keras_attn_commands.train import scene_captions, scenes
 
-scene_captions = pytest.importorskip("scene_captions")
-scenes = pytest.importorskip("scenes")
 ROOT = Path(__file__).parents[1]
 SMALLER = {
     r"rnn_seq2seq\(8000, 8000": "rnn_seq2seq(300, 300, units=32, embedding_dim=32",

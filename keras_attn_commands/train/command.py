@@ -14,6 +14,7 @@ from keras_attn_checks.separate_paths import separate_paths_problem
 from keras_attn_commands.error_text import error_text
 from keras_attn_commands.option_arguments import add_option
 from keras_attn_commands.quiet_import import quiet_import
+from keras_attn_commands.train.captions_settings import CaptionSettings
 from keras_attn_commands.train.forecast_settings import ForecastSettings
 from keras_attn_commands.train.language_model_settings import LanguageModelSettings
 from keras_attn_commands.train.settings import (
@@ -64,6 +65,11 @@ PROGRAMS = {
         "a model that continues texts",
         LanguageModelSettings,
         "keras_attn_commands.train.language_model",
+    ),
+    "captions": Program(
+        "a model that describes images",
+        CaptionSettings,
+        "keras_attn_commands.train.captions",
     ),
 }
 

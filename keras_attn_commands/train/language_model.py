@@ -208,7 +208,7 @@ def training_defaults(
         "epochs": (min(50, max(1, round(TOKENS / tokens))), reason),
     }
     if settings.data is None:
-        sizes = {"embedding_dim": 64, "layers": 2, "dropout": 0.0, "epochs": 28}
+        sizes = {"embedding_dim": 64, "layers": 2, "dropout": 0.0, "epochs": 40}
         choices = {name: (value, "sums") for name, value in sizes.items()}
     steps = (settings.epochs or choices["epochs"][0]) * steps_per_epoch
     warmup = min(100, max(1, steps // 10))

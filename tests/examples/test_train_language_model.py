@@ -10,7 +10,7 @@ from tests.examples.scripts import EXAMPLES, python
 def test_train_language_model_writes_a_run_that_is_exported(tmp_path, capsys):
     program = (EXAMPLES / "train_language_model.py").read_text()
     assert program.count("\n") <= 150
-    sizes = "WINDOW, BATCH_SIZE, EPOCHS = 64, 16, 28"
+    sizes = "WINDOW, BATCH_SIZE, EPOCHS = 64, 16, 40"
     assert sizes in program
     program = program.replace(sizes, "WINDOW, BATCH_SIZE, EPOCHS = 32, 64, 3")
     (tmp_path / "example.py").write_text(program)

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-import scene_captions
-import scenes
+
+from keras_attn_commands.train import scene_captions, scenes
 
 SCENES = scenes.generate(200, seed=3, split="test")
 

@@ -1,4 +1,4 @@
-"""Captions of the images of `scenes.py` in English and German, and a parser that verifies captions.
+"""Captions of generated scenes in English and German, and a parser that verifies captions.
 
     en: a large red circle is left of a small hollow blue square
     de: ein großer roter Kreis ist links von einem kleinen hohlen blauen Quadrat
@@ -16,11 +16,11 @@ right:
 
 import itertools
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
-import scenes
-
-from keras_attn.files import atomic_replace
+from keras_attn.files import atomic_replace, write_lines
+from keras_attn_commands.train import scenes
 
 LANGUAGES = ("en", "de")
 VERBS = {"en": "is", "de": "ist"}
@@ -50,7 +50,7 @@ GERMAN_ADJECTIVES = {
 }
 
 
-def caption(scene, language):
+def caption(scene: scenes.Scene, language: str) -> str:
     """Returns the caption of a scene, such as `"a red circle is left of a large blue star"`.
 
     Args:
@@ -66,7 +66,8 @@ def caption(scene, language):
 
     first, second, *others = scene.objects
     if len(others) == 2:
-        return f"{sentence(first, second, True)} {conjunction} {sentence(*others, True)}"
+        third, fourth = others
+        return f"{sentence(first, second, True)} {conjunction} {sentence(third, fourth, True)}"
     text = sentence(first, second)
     for third in others:
         name = _name(third, language, language == "en", without_size=True)
@@ -96,7 +97,7 @@ def _name(each, language, is_subject, without_size=False, without_hollow=False):
     return " ".join([f"ein{article}", *adjectives, noun])
 
 
-def is_true(text, scene, language):
+def is_true(text: str, scene: scenes.Scene, language: str) -> bool:
     """Returns whether a text is a caption of this grammar and is true of a scene.
 
     A caption may name any objects of the scene, with or without their sizes. Each name must match a
@@ -160,14 +161,14 @@ def _read_name(text, language, is_subject, is_short):
     nouns = {GERMAN_KINDS[kind][0] if language == "de" else kind: kind for kind in scenes.KINDS}
     named = scenes.Object(
         nouns[text.split()[-1]],
-        found["colour"],
+        found["colour"] or "",
         found["size"] or "small",
         found["hollow"] is not None,
         *(0, 0, (0, 0)),
     )
     if _name(named, language, is_subject or language == "en", found["size"] is None) != text:
         return None
-    attributes = {"kind": named.kind, "colour": named.colour}
+    attributes: dict[str, str | bool] = {"kind": named.kind, "colour": named.colour}
     if not is_short or named.is_hollow:
         attributes["is_hollow"] = named.is_hollow
     return attributes | ({"size": found["size"]} if found["size"] else {})
@@ -197,7 +198,7 @@ _NAMES = {
 """Regular expressions of the names of objects; `_read_name` checks the endings."""
 
 
-def write_files(directory, several):
+def write_files(directory: str | Path, several: Sequence[scenes.Scene]) -> None:
     """Writes `images/0000.png`, ..., and the captions to `captions.en` and `captions.de`.
 
     Args:
@@ -212,6 +213,5 @@ def write_files(directory, several):
         with atomic_replace(images / f"{number:04}.png") as partial:
             Image.fromarray(scenes.draw(scene)).save(partial)
     for language in LANGUAGES:
-        lines = [f"{caption(scene, language)}\n" for scene in several]
-        with atomic_replace(images.parent / f"captions.{language}") as partial:
-            partial.write_text("".join(lines), encoding="utf-8")
+        lines = [caption(scene, language) for scene in several]
+        write_lines(images.parent / f"captions.{language}", lines)

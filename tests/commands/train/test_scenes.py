@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-import scenes
+
+from keras_attn_commands.train import scenes
 
 SCENES = scenes.generate(200, seed=3, split="test")
 

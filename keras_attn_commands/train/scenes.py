@@ -56,14 +56,14 @@ class Scene(NamedTuple):
     objects: tuple[Object, ...]
 
 
-def split_of(scene):
+def split_of(scene: Scene) -> str:
     """Returns the split of a scene, which depends only on the kinds and colours of its objects."""
     names = sorted(f"{each.colour} {each.kind}" for each in scene.objects)
     number = hashlib.sha256("/".join(names).encode()).digest()[0]
     return "test" if number < 26 else "valid" if number < 38 else "train"  # test: 10 %, valid: 5 %
 
 
-def generate(count, seed=0, split="train"):
+def generate(count: int, seed: int = 0, split: str = "train") -> list[Scene]:
     """Generates random scenes of a split.
 
     Args:
@@ -106,7 +106,7 @@ def generate(count, seed=0, split="train"):
     return scenes
 
 
-def draw(scene):
+def draw(scene: Scene) -> np.ndarray:
     """Draws a scene.
 
     Args:
