@@ -5,6 +5,7 @@ import pytest
 
 from keras_attn.export import export_onnx
 from keras_attn.text import SentencePieceTokenizer
+from tests.export.conversion_steps import record_conversions
 from tests.export.small_translator import SOURCE, TARGET, make_translator
 
 
@@ -29,10 +30,20 @@ def translator(tokenizers):
 
 
 @pytest.fixture(scope="session")
-def exported(translator, tokenizers, tmp_path_factory):
+def conversions():
+    """Returns a list with the converted model of `exported`, before passes and checks."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def exported(translator, tokenizers, tmp_path_factory, conversions):
     """Returns the exported file and the report of the export."""
     path = tmp_path_factory.mktemp("onnx") / "translator.onnx"
-    return path, export_onnx(translator, path, *tokenizers, parity_sentences=SOURCE)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        recorded = record_conversions(monkeypatch, "export_onnx")
+        report = export_onnx(translator, path, *tokenizers, parity_sentences=SOURCE)
+    conversions += recorded
+    return path, report
 
 
 @pytest.fixture(scope="session")

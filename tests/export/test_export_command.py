@@ -61,8 +61,19 @@ def test_a_file_of_no_sentences_is_refused(run, tmp_path, capsys):
     assert "Received: an empty" in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def loaded(run):
+    return RunDirectory(run).load_model()
+
+
 @pytest.fixture
-def calls(monkeypatch):
+def load_once(loaded, monkeypatch):
+    """Loads the model only once, because loading is slow. Other tests load it from the file."""
+    monkeypatch.setattr("keras.saving.load_model", lambda *_, **options: loaded)
+
+
+@pytest.fixture
+def calls(load_once, monkeypatch):
     """Returns the list of the calls of export functions, which only return a report."""
     calls = []
 
@@ -167,7 +178,7 @@ def test_every_precision_of_ctranslate2_reaches_the_function(run, tmp_path, call
     assert calls[0][-1] == {"precision": precision}
 
 
-def test_low_agreement_is_printed_first(run, tmp_path, monkeypatch, capsys):
+def test_low_agreement_is_printed_first(run, load_once, tmp_path, monkeypatch, capsys):
     report = ParityReport(sentences=200, best_equal=0.9)
     monkeypatch.setattr(export, "export_onnx", lambda *_, **options: report)
     assert main(["onnx", str(run), str(tmp_path / "model.onnx")]) == 0
@@ -176,7 +187,7 @@ def test_low_agreement_is_printed_first(run, tmp_path, monkeypatch, capsys):
     assert " from those of Keras. Compared with Keras on 200 sentences" in shown
 
 
-def test_a_refused_precision_is_named_as_an_option(run, tmp_path, monkeypatch, capsys):
+def test_a_refused_precision_is_named_as_an_option(run, load_once, tmp_path, monkeypatch, capsys):
     def refuse(*arguments, **options):
         PrecisionReport("int8", 20, 0.1, 9.0).check()
 
@@ -281,8 +292,12 @@ def test_a_layer_that_is_not_registered_is_named(run, tmp_path, monkeypatch, cap
 @pytest.mark.parametrize(
     "form", all_slow_but("onnx", cases=["onnx", "onnx-steps", "onnx-text", "saved-model"])
 )
-def test_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, capsys, form):
+def test_full_disk_is_one_line_and_leaves_nothing(
+    run, onnx_model, tmp_path, monkeypatch, capsys, form
+):
     """A limit on the file size simulates a full disk: the same calls fail."""
+    if form == "onnx":
+        replace_conversion(monkeypatch, "export_onnx", onnx_model)
     resource = pytest.importorskip("resource", reason="Windows has no such limit")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))

@@ -42,12 +42,10 @@ def randomize(variables):
         variable.assign(RANDOM.normal(0, 0.3, variable.shape))
 
 
-def models():
+def parts():
     keras.utils.set_random_seed(1)
     sizes = {"num_layers": 1, "num_heads": 2, "embedding_dim": 16, "intermediate_dim": 24}
-    encoder, decoder = transformer_seq2seq(20, 20, **sizes)
-    search = BeamDecoder(decoder, beam_width=2, max_length=6)
-    return TrainingModel(encoder, decoder), GenerationModel(encoder, search)
+    return transformer_seq2seq(20, 20, **sizes)
 
 
 def test_lora_kernels_of_attention_equal_the_equation():
@@ -90,7 +88,7 @@ def test_lora_kernels_of_feed_forward_equal_the_equation(activation):
 
 
 def test_lora_merge_keeps_the_outputs():
-    trainer, _ = models()
+    trainer = TrainingModel(*parts())
     variables = enable_lora(trainer, 4, 8, ("query", "key", "value", "output"), ("expansion",))
     randomize(variables)
     inputs = {"source_ids": SOURCE, "target_ids": TARGET}
@@ -106,7 +104,7 @@ def test_lora_merge_keeps_the_outputs():
 def test_lora_export_merges_a_copy():
     from keras_attn.export._trace.portable_copy import portable_copy
 
-    trainer, _ = models()
+    trainer = TrainingModel(*parts())
     randomize(enable_lora(trainer, 4, 8, ("query", "output"), ("expansion", "contraction")))
     inputs = {"source_ids": SOURCE, "target_ids": TARGET}
     before = numpy_of(trainer(inputs))
@@ -140,7 +138,7 @@ def test_lora_export_of_a_functional_model_has_merged_kernels(tmp_path, form):
 def test_lora_fit_trains_only_the_updates(policy):
     keras.config.set_dtype_policy(policy)
     try:
-        trainer, _ = models()
+        trainer = TrainingModel(*parts())
     finally:
         keras.config.set_dtype_policy("float32")
     updates = enable_lora(trainer, 4)
@@ -163,7 +161,7 @@ def test_lora_fit_trains_only_the_updates(policy):
 
 
 def test_lora_saved_models_keep_the_updates(tmp_path):
-    trainer, _ = models()
+    trainer = TrainingModel(*parts())
     updates = enable_lora(trainer, 4, 16.0, feed_forward_kernels=["contraction"])
     randomize(updates)
     inputs = {"source_ids": SOURCE, "target_ids": TARGET}
@@ -180,7 +178,7 @@ def test_lora_saved_models_keep_the_updates(tmp_path):
 
 
 def test_lora_weights_without_updates_reset_them(tmp_path):
-    trainer, _ = models()
+    trainer = TrainingModel(*parts())
     inputs = {"source_ids": SOURCE, "target_ids": TARGET}
     expected = numpy_of(trainer(inputs))
     trainer.save_weights(tmp_path / "model.weights.h5")
@@ -260,7 +258,7 @@ def copies(model):
 
 
 def test_lora_is_kept_by_copies_of_a_configuration():
-    trainer, _ = models()
+    trainer = TrainingModel(*parts())
     block = trainer.decoder.stack.blocks[0]
     block.feed_forward.enable_lora(3, 5.0, ["contraction"])  # another rank than the attention has
     enable_lora(trainer, 2, 8)
@@ -277,7 +275,8 @@ def test_lora_is_kept_by_copies_of_a_configuration():
 
 
 def test_lora_is_kept_by_the_configuration_of_an_ensemble():
-    _, translator = models()
+    encoder, decoder = parts()
+    translator = GenerationModel(encoder, BeamDecoder(decoder, beam_width=2, max_length=6))
     enable_lora(translator, 2)
     search = ensemble_model([translator, translator]).search
     copy = type(search).from_config(search.get_config())

@@ -8,11 +8,12 @@ from keras_attn.training._linear_crossentropy import linear_crossentropy
 from tests.backend import gradients_of, requires_tensorflow
 from tests.contracts import assert_close, numpy
 from tests.oracles import crossentropy
+from tests.slow_cases import all_slow_but
 
 MODULE = sys.modules["keras_attn.training._linear_crossentropy"]
 
 
-@pytest.fixture(params=[1, 3, 4, 15, 100])
+@pytest.fixture(params=all_slow_but(3, 4, 100, cases=[1, 3, 4, 15, 100]))
 def tokens_per_chunk(request, monkeypatch):
     """Chunk sizes for the 15 tokens of a batch: divisors, other numbers, and all tokens."""
     monkeypatch.setattr(MODULE, "LOGITS_PER_CHUNK", 7 * request.param)

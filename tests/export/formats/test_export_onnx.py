@@ -25,7 +25,7 @@ from keras_attn.export._formats.file_metadata import describe
 from keras_attn.export._passes.graph import defined_names, nested_graphs, subgraphs
 from keras_attn.export._trace.search_function import SearchFunction
 from tests.backend import precision
-from tests.export.conversion_steps import replace_conversion
+from tests.export.conversion_steps import record_conversions, replace_conversion
 from tests.export.small_graphs import all_initializers, assert_no_weights_in_loops
 from tests.export.small_translator import SOURCE, make_translator, session
 from tests.slow_cases import all_slow_but
@@ -214,22 +214,29 @@ def test_greedy_search_and_tied_embeddings_that_are_stored_once(tmp_path):
     assert sum(tuple(tensor.dims) in {(30, 8), (8, 30)} for tensor in tensors) == 1
 
 
-@pytest.mark.parametrize(
-    ("attention", "cell", "alignments"),
-    all_slow_but(("luong", "gru", True), cases=[("luong", "gru", True), (None, "lstm", False)]),
-)
-def test_other_models(tmp_path, attention, cell, alignments):
-    model = make_translator(attention, cell)
-    export_onnx(model, tmp_path / "model.onnx", alignments=alignments)
-    outputs = run(tmp_path / "model.onnx")
-    assert ("alignments" in outputs) == alignments
+@pytest.fixture(scope="module")
+def detailed(tmp_path_factory):
+    """Returns a model with Luong attention and GRUs, its report and the outputs of its file."""
+    model = make_translator("luong", "gru", return_token_log_probs=True, max_length=12)
+    path = tmp_path_factory.mktemp("detailed") / "model.onnx"
+    report = export_onnx(model, path, alignments=True)
+    return model, report, run(path, IDS, 12)
+
+
+def test_alignments_are_an_output_on_request(detailed):
+    model, _, outputs = detailed
     assert not model.layers[-1].return_alignments
-    if alignments:
-        length = outputs["token_ids"].shape[2]
-        assert outputs["alignments"].shape == (2, 2, length, 4)
-        first = outputs["alignments"][:, 0, 0]
-        np.testing.assert_allclose(first.sum(axis=-1), 1, rtol=1e-5)
-        np.testing.assert_array_equal(first[1, 2:], 0)
+    length = outputs["token_ids"].shape[2]
+    assert outputs["alignments"].shape == (2, 2, length, 4)
+    first = outputs["alignments"][:, 0, 0]
+    np.testing.assert_allclose(first.sum(axis=-1), 1, rtol=1e-5)
+    np.testing.assert_array_equal(first[1, 2:], 0)
+
+
+@pytest.mark.slow
+def test_a_model_without_attention(tmp_path):
+    export_onnx(make_translator(None, "lstm"), tmp_path / "model.onnx", alignments=False)
+    assert "alignments" not in run(tmp_path / "model.onnx")
 
 
 @pytest.fixture(scope="module")
@@ -240,11 +247,13 @@ def row_scales(tmp_path_factory):
     )
     search = BeamDecoder(decoder, beam_width=2, num_hypotheses=2, max_length=8)
     model, folder = GenerationModel(encoder, search), tmp_path_factory.mktemp("rows")
-    paths = {precision: folder / f"{precision}.onnx" for precision in ("int8", "int8-rows")}
-    return {
-        precision: (path, export_onnx(model, path, precision=precision))
-        for precision, path in paths.items()
-    }
+    paths = [folder / "int8.onnx", folder / "int8-rows.onnx"]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        conversions = record_conversions(monkeypatch, "export_onnx")
+        first = export_onnx(model, paths[0], precision="int8")
+        replace_conversion(monkeypatch, "export_onnx", *conversions)
+        second = export_onnx(model, paths[1], precision="int8-rows")
+    return {"int8": (paths[0], first), "int8-rows": (paths[1], second)}
 
 
 def test_a_scale_for_each_row_gives_the_same_scores_in_every_batch(row_scales):
@@ -270,7 +279,8 @@ def test_a_scale_for_each_row_gives_the_same_scores_in_every_batch(row_scales):
     assert np.abs(alone - together).max() > 1e-4  # the activations of a batch share one scale
 
 
-def test_weights_of_8_bits(translator, exported, tmp_path):
+def test_weights_of_8_bits(translator, exported, conversions, tmp_path, monkeypatch):
+    replace_conversion(monkeypatch, "export_onnx", *conversions)
     report = export_onnx(translator, tmp_path / "model.onnx", precision="int8")
     assert report.best_equal >= 0.95 and report.precision.precision == "int8"
     assert report.precision.sentences >= 200 and 0 < report.precision.mean_difference < 0.1
@@ -287,7 +297,8 @@ def test_weights_of_8_bits(translator, exported, tmp_path):
 
 
 @pytest.mark.slow
-def test_weights_of_4_bits(translator, exported, tmp_path):
+def test_weights_of_4_bits(translator, exported, conversions, tmp_path, monkeypatch):
+    replace_conversion(monkeypatch, "export_onnx", *conversions)
     report = export_onnx(translator, tmp_path / "model.onnx", precision="int4")
     assert report.best_equal >= 0.95 and report.precision.precision == "int4"
     assert report.precision.sentences >= 200 and 0 < report.precision.mean_difference < 0.3
@@ -306,7 +317,8 @@ def test_weights_of_4_bits(translator, exported, tmp_path):
     assert 0 < np.abs(scores - float_scores).max() < 0.3
 
 
-def test_half_precision(translator, exported, tmp_path):
+def test_half_precision(translator, exported, conversions, tmp_path, monkeypatch):
+    replace_conversion(monkeypatch, "export_onnx", *conversions)
     report = export_onnx(translator, tmp_path / "model.onnx", precision="float16")
     assert report.precision.precision == "float16" and report.precision.sentences >= 200
     assert 0 < report.precision.mean_difference < 0.01 and report.precision.best_equal > 0.9
@@ -487,11 +499,9 @@ def test_a_model_of_mixed_precision_is_exported_in_that_of_its_weights(tmp_path)
     np.testing.assert_allclose(received["scores"], expected["scores"], atol=1e-4)
 
 
-def test_log_probabilities_of_tokens(tmp_path):
-    model = make_translator(return_token_log_probs=True)
-    report = export_onnx(model, tmp_path / "model.onnx")
+def test_log_probabilities_of_tokens(detailed):
+    model, report, outputs = detailed
     assert report.best_equal > 0.95 and not report.cuda.missing
-    outputs = run(tmp_path / "model.onnx")
     expected = np.asarray(model(IDS)["token_log_probs"])
     np.testing.assert_allclose(outputs["token_log_probs"], expected, atol=1e-5)
     sums = outputs["token_log_probs"].sum(-1)
