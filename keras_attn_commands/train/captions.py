@@ -284,7 +284,8 @@ def train_model(
 ) -> None:
     """Trains the model, or continues its training, and saves the model of the best epoch."""
     training = batches["train"]
-    vocabulary_size, steps = training.tokenizer.vocabulary_size, len(training)
+    tokenizer: Any = run.target_tokenizer  # always given for this program
+    vocabulary_size, steps = tokenizer.vocabulary_size, len(training)
     keras.utils.set_random_seed(settings.seed)
     with make_strategy(settings.strategy).scope():
         encoder, decoder = make_model(settings, vocabulary_size)
