@@ -138,6 +138,9 @@ def caption_texts(captions: Mapping[str, Sequence[str]]) -> list[str]:
     Args:
         captions: Dict from languages to lists of captions. Empty captions are left out.
 
+    Returns:
+        List of strings, first all captions of the first language.
+
     Example:
 
     >>> caption_texts({"en": ["a red star", ""], "de": ["ein roter Stern", "ein Kreis"]})

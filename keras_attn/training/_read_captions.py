@@ -18,14 +18,21 @@ _EIGHT_BITS = "1 L LA La P PA RGB RGBA RGBX RGBa CMYK HSV LAB YCbCr".split()
 
 @dataclasses.dataclass
 class CaptionFiles:
-    """Image files and their captions, see `read_captions`.
+    """Image files and their captions, the result of `read_captions`.
 
-    Attributes:
+    Args:
         paths: List of the `Path`s of the images.
         captions: Dict from languages to lists with the caption of each image; `""` if an image has
             no caption in a language.
         num_blank: Int, number of missing captions.
         ignored: List of `Path`s in the directory that are neither images nor captions.
+
+    Example:
+
+    >>> from pathlib import Path
+    >>> files = CaptionFiles([Path("a.png")], {"en": ["two dogs"]}, 0, [Path("captions.en~")])
+    >>> files.captions["en"]
+    ['two dogs']
     """
 
     paths: list[Path]

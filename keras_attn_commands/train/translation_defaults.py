@@ -14,7 +14,7 @@ Choice = tuple[Any, str]
 """Value of a setting, and the reason for it."""
 
 _SMALL, _LARGE = 10_000, 60_000
-"""Numbers of training pairs from which the settings of the next row of `_RNN` are used."""
+"""Numbers of training pairs from which a corpus is no longer small, and from which it is large."""
 
 # Settings of generated dates, which are split into characters.
 _DATES = {
@@ -55,8 +55,8 @@ def data_defaults(settings: TranslationSettings, num_pairs: int) -> dict[str, Ch
         names = "tokenizer vocabulary_size separate_vocabularies max_length subword_sampling"
         return {name: (_DATES[name], "characters of dates") for name in names.split()}
     reason = f"{num_pairs:,} pairs"
-    # A token must occur often enough to be learned: about 10 times in a small corpus.
-    size = min(8000, max(500, _round(2 * num_pairs / 3)))
+    # Each token must occur often enough to be learned, so a small corpus has few tokens.
+    size = min(8000, max(500, _round(num_pairs / 3)))
     is_bpe = settings.tokenizer in (None, "bpe")
     sampling = 0.02 if settings.model == "transformer" and is_bpe else 0.0
     return {
@@ -100,11 +100,11 @@ def _rnn_defaults(settings, num_pairs):
     reason = f"{num_pairs:,} pairs"
     if num_pairs < _SMALL:
         sizes = {
-            "embedding_dim": 256,
-            "units": 256,
-            "dropout": 0.4,
+            "embedding_dim": 128,
+            "units": 128,
+            "dropout": 0.3,
             "tokens_per_batch": 256,
-            "epochs": min(60, max(14, round(42_000 / num_pairs))),
+            "epochs": min(60, max(12, round(75_000 / num_pairs))),
             "average": 4,
         }
     elif num_pairs < _LARGE:
