@@ -105,7 +105,7 @@ TESTS = {
     },
     **{
         f"keras-attn train {program} --strategy": "tests/training/test_make_strategy.py"
-        for program in ("forecast", "language-model", "translation")
+        for program in ("captions", "forecast", "language-model", "translation")
     },
     **{
         f"keras-attn train translation --{name}": (
@@ -120,6 +120,12 @@ TESTS = {
         )
         for name in ("separate-vocabularies", "input-feeding")
     },
+    **{
+        f"keras-attn train captions --{name}": (
+            "tests/commands/train/test_captions.py::test_models_attend_to_the_grid"
+        )
+        for name in ("encoder", "decoder")
+    },
     "keras-attn train language-model --tokenizer": (
         "tests/text/test_sentencepiece_tokenizer.py::test_every_model_type_undoes_its_encoding"
     ),
@@ -130,7 +136,7 @@ TESTS = {
     ),
     "keras-attn train PROGRAM": (
         "tests/commands/train/test_translation.py, tests/commands/train/test_forecast.py, "
-        "tests/commands/train/test_language_model.py"
+        "tests/commands/train/test_language_model.py, tests/commands/train/test_captions.py"
     ),
     "keras-attn-runtime forecast --decimal": "tests/runtime/commands/test_forecast.py",
     "keras-attn-runtime forecast --delimiter": "tests/runtime/commands/test_forecast.py",

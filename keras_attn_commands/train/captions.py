@@ -34,6 +34,7 @@ from keras_attn_checks.message import Argument, Message
 from keras_attn_commands.evaluate import score_translations
 from keras_attn_commands.train import run_files, scene_captions, scenes
 from keras_attn_commands.train.captions_settings import MAY_CHANGE, CaptionSettings
+from keras_attn_commands.train.dry_run import print_estimate
 from keras_attn_commands.train.run_training import run_training
 from keras_attn_commands.train.scenes import Scene
 from keras_attn_commands.train.settings import MAY_CHANGE as MAY_ALWAYS_CHANGE
@@ -115,7 +116,7 @@ def train(settings: CaptionSettings, command: str, warn: Warn) -> None:
             values_of(settings),
             checksums,
             MAY_CHANGE | MAY_ALWAYS_CHANGE,
-            overwrite=settings.overwrite,
+            overwrite=settings.overwrite and not settings.dry_run,
         )
         print(to_toml(values_of(settings), reasons), end="", flush=True)
         run_files.store_settings(run_dir, values_of(settings), reasons, checksums)
@@ -129,6 +130,8 @@ def train(settings: CaptionSettings, command: str, warn: Warn) -> None:
             image_format=ImageFormat(resize="bilinear"),  # the model itself scales the pixels
         )
         train_model(settings, batches, run, warn)
+        if settings.dry_run:
+            return
         write_results(settings, splits["test"], images["test"], run, warn)
 
 
@@ -308,6 +311,9 @@ def train_model(
         )
         captioner = keras_attn.GenerationModel(encoder, search)
     print(f"{trainer.count_params():,} weights, {steps:,} steps in an epoch")
+    if settings.dry_run:
+        print_estimate(trainer, training.stream(), steps, len(batches["valid"]), settings.epochs)
+        return
     run_training(
         settings,
         trainer,

@@ -30,6 +30,7 @@ from keras_attn.training import (
 )
 from keras_attn_checks.message import Argument, Message
 from keras_attn_commands.train import run_files
+from keras_attn_commands.train.dry_run import print_estimate
 from keras_attn_commands.train.language_model_settings import (
     MAY_CHANGE,
     LanguageModelSettings,
@@ -63,7 +64,7 @@ def train(settings: LanguageModelSettings, command: str, warn: Warn) -> None:
             values,
             prepared.checksums,
             MAY_CHANGE | MAY_ALWAYS_CHANGE,
-            overwrite=settings.overwrite,
+            overwrite=settings.overwrite and not settings.dry_run,
         )
         print(to_toml(values, prepared.reasons), end="", flush=True)
         run_files.store_settings(run_dir, values, prepared.reasons, prepared.checksums)
@@ -73,7 +74,8 @@ def train(settings: LanguageModelSettings, command: str, warn: Warn) -> None:
         card = ModelCard(recipe=command)
         run = RunDirectory.create(run_dir, "generation", prepared.tokenizer, model_card=card)
         history = train_model(settings, prepared, run, warn)
-        write_results(settings, prepared, run, history)
+        if not settings.dry_run:
+            write_results(settings, prepared, run, history)
 
 
 @dataclasses.dataclass
@@ -313,6 +315,11 @@ def train_model(
             None, search, source_start_token_id=prepared.start_token_id, name="generator"
         )
     print(f"{trainer.count_params():,} weights, {steps:,} steps in an epoch")
+    if settings.dry_run:
+        validation_steps = math.ceil(len(prepared.inputs) / settings.batch_size)
+        stream = prepared.windows.stream()
+        print_estimate(trainer, stream, steps, validation_steps, settings.epochs)
+        return {}
     tokens = int((prepared.labels != 0).sum())
     history = run_training(
         settings,

@@ -46,6 +46,9 @@ def small(tmp_path):
 def test_a_training_writes_a_run_that_the_runtime_runs(data, tmp_path, capfd):
     runtime = pytest.importorskip("keras_attn_runtime._commands.main")
     run, file = tmp_path / "run", tmp_path / "captions.onnx"
+    assert train("--data", data, "--run-dir", run, "--dry-run", *SMALL) == 0
+    assert "Nothing was trained." in capfd.readouterr().out.splitlines()[-1]
+    assert not (run / "model.keras").exists()
     assert train("--data", data, "--run-dir", run, *SMALL) == 0
     output = capfd.readouterr().out
     assert "train: captions of 38 images (de 38, en 38)" in output

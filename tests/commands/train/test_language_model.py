@@ -114,6 +114,14 @@ def test_a_training_is_not_repeated_or_mixed(text, tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_a_dry_run_trains_nothing(text, tmp_path, capsys):
+    run = tmp_path / "run"
+    assert train("--data", text, "--run-dir", run, "--dry-run", *SMALL) == 0
+    assert "Nothing was trained." in capsys.readouterr().out.splitlines()[-1]
+    assert not (run / "model.keras").exists() and not (run / "state").exists()
+
+
+@pytest.mark.slow
 def test_subwords_are_trained(text, tmp_path):
     options = [
         "--tokenizer",
