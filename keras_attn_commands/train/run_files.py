@@ -46,6 +46,7 @@ def check_earlier_training(
     may_change: Collection[str],
     *,
     overwrite: bool,
+    keep: Collection[str] = (),
 ) -> None:
     """Compares a training with an earlier one in the same run directory.
 
@@ -58,6 +59,8 @@ def check_earlier_training(
         data: Dict from the names of data files to their checksums.
         may_change: Names of settings that may differ.
         overwrite: Bool, whether a different training is removed.
+        keep: Names of files and directories that are already those of this training. Defaults to
+            `()`: none.
 
     Raises:
         ValueError: If a training with other settings or data has started.
@@ -72,7 +75,7 @@ def check_earlier_training(
                 "directory, or pass --overwrite to remove the model."
             )
         if trained:
-            remove_training(run_dir)
+            remove_training(run_dir, keep)
         return
     before = tomllib.loads(path.read_text(encoding="utf-8"))
     data_before = before.pop("data_sha256", {})
@@ -91,7 +94,7 @@ def check_earlier_training(
             f"differences in {', '.join(changed)}. Choose another run directory, or pass "
             "--overwrite to remove the earlier training."
         )
-    remove_training(run_dir, keep=("data",))
+    remove_training(run_dir, keep)
 
 
 def _as_stored(value):

@@ -3,7 +3,9 @@
 import dataclasses
 import math
 import os
-from collections.abc import Callable
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,10 @@ from keras_attn_commands.train.translation_settings import (
 
 DATES: dict[Split, int] = {"train": 30_000, "valid": 1000, "test": 2000}
 """Dict from splits to the numbers of generated dates."""
+DATA_SETTINGS = "source target tokenizer vocabulary_size separate_vocabularies max_length".split()
+"""Settings of data and tokenizers."""
+PREPARED = "data corpus-train corpus-valid source.spm target.spm".split()
+"""What `prepare` writes to a run directory."""
 ATTENTIONS: dict[str, Any] = {
     "none": None,
     "bahdanau": "bahdanau",
@@ -78,6 +84,23 @@ def train(settings: TranslationSettings, command: str, warn: Callable[[str], Any
         _train_model(settings, prepared, command, warn)
 
 
+def check(
+    settings: TranslationSettings,
+    names: Iterable[str],
+    checksums: dict[str, str],
+    keep: Collection[str] = (),
+) -> None:
+    """Compares settings and data with an earlier training in the run directory."""
+    run_files.check_earlier_training(
+        settings.run_dir,
+        {name: getattr(settings, name) for name in names},
+        checksums,
+        MAY_CHANGE | MAY_ALWAYS_CHANGE,
+        overwrite=settings.overwrite and not settings.dry_run,
+        keep=keep,
+    )
+
+
 @dataclasses.dataclass
 class Prepared:
     """Data of a training, and the reasons for its settings."""
@@ -91,19 +114,17 @@ class Prepared:
 
 def prepare(settings: TranslationSettings, warn: Callable[[str], Any]) -> Prepared:
     """Prepares the data in the run directory, and sets the settings that are `None`."""
-    run_dir = settings.run_dir
-    folder = run_dir / "data"
-    counts = read_data(settings, folder)
-    warn_of_data(folder, counts, warn)
-    num_pairs = counts["train"].pairs
-    reasons = fill(settings, data_defaults(settings, num_pairs))
-    checksums = run_files.checksums(folder)
-    names = "source target tokenizer vocabulary_size separate_vocabularies max_length".split()
-    values = {name: getattr(settings, name) for name in names}
-    may_change = MAY_CHANGE | MAY_ALWAYS_CHANGE
-    check = run_files.check_earlier_training
-    overwrite = settings.overwrite and not settings.dry_run
-    check(run_dir, values, checksums, may_change, overwrite=overwrite)
+    run_dir, folder = settings.run_dir, settings.run_dir / "data"
+    with tempfile.TemporaryDirectory(dir=run_dir, prefix="data-") as temporary:
+        new_folder = Path(temporary, "data")
+        counts = read_data(settings, new_folder)
+        warn_of_data(new_folder, counts, warn)
+        reasons = fill(settings, data_defaults(settings, counts["train"].pairs))
+        checksums = run_files.checksums(new_folder)
+        # Nothing of an earlier training is changed before its settings and data are compared.
+        check(settings, DATA_SETTINGS, checksums)
+        shutil.rmtree(folder, ignore_errors=True)
+        new_folder.rename(folder)
     tokenizers = _train_tokenizers(settings, folder, warn)
     corpora = [_encode(settings, folder, split, tokenizers, warn) for split in ("train", "valid")]
 
@@ -114,7 +135,7 @@ def prepare(settings: TranslationSettings, warn: Callable[[str], Any]) -> Prepar
         return batches(corpora[0], tokens).steps_per_epoch
 
     reasons |= fill(settings, training_defaults(settings, len(corpora[0]), steps_of))
-    check(run_dir, values_of(settings), checksums, may_change, overwrite=overwrite)
+    check(settings, values_of(settings), checksums, keep=PREPARED)
     options = {}
     if settings.subword_sampling:
         options = {"tokenizers": tokenizers, "sampling_alpha": settings.subword_sampling}

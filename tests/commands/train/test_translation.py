@@ -75,6 +75,23 @@ def test_a_dry_run_trains_nothing(pairs, tmp_path, capsys):
     assert not any((run / name).exists() for name in ("state", "model.keras", "run.json"))
 
 
+def test_a_refused_training_changes_nothing(pairs, tmp_path, capsys):
+    run = tmp_path / "run"
+    (run / "state").mkdir(parents=True)
+    (run / "data").mkdir()
+    (run / "data" / "train.source").write_text("old")
+    (run / "settings.toml").write_text("tokenizer = 'bpe'\n")
+
+    def content():
+        paths = [path for path in sorted(run.rglob("*")) if path.name != ".run.lock"]
+        return {path: path.is_file() and path.read_bytes() for path in paths}
+
+    before = content()
+    assert train("--data", pairs, "--run-dir", run, *SMALL) == 1
+    assert "the text of train.source" in capsys.readouterr().err
+    assert content() == before
+
+
 def test_an_interruption_says_where(pairs, tmp_path, monkeypatch, capsys):
     def interrupt(*_, callbacks, **__):
         callbacks[-1].on_train_begin()
