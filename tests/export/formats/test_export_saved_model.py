@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_attn_runtime._translate import translator as runtime
+from keras_attn_runtime._translate import text_model as runtime
 from keras_attn_runtime._translate.prefixes import LEAST_TARGET_CHARACTERS
 from tensorflow.core.protobuf import saved_model_pb2
 
