@@ -23,9 +23,9 @@ to `rdd.mapPartitions`:
 To test a run in which one of two workers is killed, translate 200,000 dates with the model of
 `make demo`:
 
-    python examples/dates.py DATES --train 1 --valid 1 --test 200000
-    python examples/translate_corpus.py build/demo/translator.onnx TWO DATES/test.source --kill-one
-    python examples/translate_corpus.py build/demo/translator.onnx ONE DATES/test.source --workers 1
+    for i in $(seq 100); do cat build/demo/run/data/test.source; done > DATES
+    python examples/translate_corpus.py build/demo/translator.onnx TWO DATES --kill-one
+    python examples/translate_corpus.py build/demo/translator.onnx ONE DATES --workers 1
     cmp <(cat ONE/part-*) <(cat TWO/part-*) && cat TWO/part-* | wc -l
 """
 
