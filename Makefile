@@ -93,7 +93,7 @@ CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(
 
 # TensorFlow writes these lines while it is imported, whatever its log level.
 WITHOUT_TENSORFLOW_LOG := 2> >(grep --line-buffered --invert-match --extended-regexp \
-	'^([IWE][0-9]{4} |WARNING: All log messages before absl)' >&2)
+	'^([IWE][0-9]{4} |WARNING: All log messages before absl|To enable the following instructions)' >&2)
 
 # python -I ignores the current folder and PYTHONPATH, so only installed packages are imported.
 demo: .venv/demo-installed .venv-runtime/installed
