@@ -117,6 +117,7 @@ def train(settings: CaptionSettings, command: str, warn: Warn) -> None:
             checksums,
             MAY_CHANGE | MAY_ALWAYS_CHANGE,
             overwrite=settings.overwrite and not settings.dry_run,
+            keep=("data",),
         )
         print(to_toml(values_of(settings), reasons), end="", flush=True)
         run_files.store_settings(run_dir, values_of(settings), reasons, checksums)

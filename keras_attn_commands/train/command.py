@@ -17,6 +17,7 @@ from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.train.captions_settings import CaptionSettings
 from keras_attn_commands.train.forecast_settings import ForecastSettings
 from keras_attn_commands.train.language_model_settings import LanguageModelSettings
+from keras_attn_commands.train.run_files import GENERATED
 from keras_attn_commands.train.settings import (
     check_settings,
     groups,
@@ -133,6 +134,14 @@ def _settings(arguments: argparse.Namespace, program: Program) -> Any:
     problem = separate_paths_problem({"--run-dir": settings.run_dir}, inputs, only_equal=True)
     if problem:
         raise ValueError(problem)
+    for option, path in inputs.items():
+        for name in GENERATED:
+            if path.resolve().is_relative_to((settings.run_dir / name).resolve()):
+                raise ValueError(
+                    f"Expected inputs outside of --run-dir/{name}, which a training replaces. "
+                    f"Received: {option} {path}, --run-dir {settings.run_dir}. Choose another "
+                    "--run-dir."
+                )
     return settings
 
 

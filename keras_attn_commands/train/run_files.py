@@ -63,20 +63,21 @@ def check_earlier_training(
             `()`: none.
 
     Raises:
-        ValueError: If a training with other settings or data has started.
+        ValueError: If a training with other settings or data has started, or the directory
+            contains files of these names that no training program wrote.
     """
     path = run_dir / STORED
-    trained = any((run_dir / name).exists() for name in _TRAINED)
     if not path.exists():
-        if trained and not overwrite:
+        found = [name for name in GENERATED if (run_dir / name).exists() and name not in keep]
+        if found and not overwrite:
             raise ValueError(
                 f"Expected a new directory, or that of an interrupted training. Received: "
-                f"{str(run_dir)!r}, with a model but without {STORED}. Choose another run "
-                "directory, or pass --overwrite to remove the model."
+                f"{str(run_dir)!r}, with {', '.join(found)} but without {STORED}. Choose another "
+                f"run directory, or pass --overwrite to remove {', '.join(found)}."
             )
-        if trained:
-            remove_training(run_dir, keep)
+        remove_training(run_dir, keep)
         return
+    trained = any((run_dir / name).exists() for name in _TRAINED)
     before = tomllib.loads(path.read_text(encoding="utf-8"))
     data_before = before.pop("data_sha256", {})
     new = {name: _as_stored(value) for name, value in values.items()}

@@ -123,6 +123,8 @@ def prepare(settings: TranslationSettings, warn: Callable[[str], Any]) -> Prepar
         checksums = run_files.checksums(new_folder)
         # Nothing of an earlier training is changed before its settings and data are compared.
         check(settings, DATA_SETTINGS, checksums)
+        if not (run_dir / run_files.STORED).exists():  # from now on, the directory is a training's
+            run_files.store_settings(run_dir, values_of(settings), reasons, checksums)
         shutil.rmtree(folder, ignore_errors=True)
         new_folder.rename(folder)
     tokenizers = _train_tokenizers(settings, folder, warn)

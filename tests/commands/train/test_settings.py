@@ -129,9 +129,22 @@ def test_what_was_never_trained_is_replaced(tmp_path):
 
 def test_a_model_of_another_program_is_not_replaced(tmp_path):
     (tmp_path / "model.keras").touch()
-    with pytest.raises(ValueError, match=r"with a model but without settings.toml"):
+    with pytest.raises(ValueError, match=r"with model.keras but without settings.toml"):
         run_files.check_earlier_training(tmp_path, {}, {}, (), overwrite=False)
     assert (tmp_path / "model.keras").exists()
+
+
+def test_the_data_of_the_user_are_not_replaced(tmp_path, monkeypatch, capsys, program):
+    """A run directory that is the parent of a folder `data`, which the user wrote."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.en").write_text("one\n")
+    assert main(["train", program, "--data", "data", "--run-dir", "."]) == 1
+    error = capsys.readouterr().err
+    assert "--run-dir/data, which a training replaces. Received: --data data" in error
+    with pytest.raises(ValueError, match=r"with data but without settings.toml"):
+        run_files.check_earlier_training(tmp_path, {}, {}, (), overwrite=False)
+    assert (tmp_path / "data" / "train.en").read_text() == "one\n"
 
 
 def test_an_unfinished_training_is_noted(tmp_path):
