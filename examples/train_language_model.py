@@ -82,7 +82,7 @@ def main():
     run_dir.mkdir(parents=True, exist_ok=True)
 
     # 1. Text: each sum is a document between a start and an end token. All documents are one
-    # sequence of ids, of which a training step reads windows at random positions.
+    # sequence of ids. A training step reads windows at random positions in this sequence.
     training, held_out = write_sums(run_dir / "sums.txt")
     tokenizer = SentencePieceTokenizer.train(
         run_dir / "sums.txt", 100, "char", normalizer="identity"

@@ -63,7 +63,7 @@ def read_documents(
         training = [text for place, text in pairs if place > last]
     if not all(training) or not training:
         raise ValueError(
-            f"Expected at least two {'documents' if separated else 'characters'}, of which one is "
+            f"Expected at least two {'documents' if separated else 'characters'}, because one is "
             f"held out. Received: {len(validation)} in {str(path)!r}. "
             f"{'Separate the documents by blank lines, or p' if separated else 'P'}ass a file for "
             "validation."

@@ -134,7 +134,7 @@ def overlapping_windows(
     array = checked_ids(ids, pad_token_id)
     if len(array) < 2:
         raise ValueError(
-            f"Expected at least two ids, of which the first predicts the second. Received: "
+            "Expected at least two ids, because the first one is not predicted. Received: "
             f"{len(array)} ids. Use more text."
         )
     stride = (window + 1) // 2

@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,8 @@ from keras_attn_commands.train.captions_settings import MAY_CHANGE, CaptionSetti
 from keras_attn_commands.train.dry_run import print_estimate
 from keras_attn_commands.train.run_training import run_training
 from keras_attn_commands.train.scenes import Scene
-from keras_attn_commands.train.settings import MAY_CHANGE as MAY_ALWAYS_CHANGE
-from keras_attn_commands.train.settings import fill_settings, to_toml, values_of
+from keras_attn_commands.train.setting_warnings import warn_of_vocabulary
+from keras_attn_commands.train.settings import Warn, fill_settings, values_of
 
 SCENES = {"train": 20_000, "valid": 500, "test": 1000}
 """Dict from splits to the numbers of generated images."""
@@ -47,7 +47,6 @@ CAPTIONS = 200_000
 LARGE = 2**30
 """Bytes of images that are mapped from a file instead of kept in memory."""
 
-Warn = Callable[[str], Any]
 Captions = dict[str, list[str]]
 
 
@@ -111,16 +110,7 @@ def train(settings: CaptionSettings, command: str, warn: Warn) -> None:
         for name in ("train", "valid")
     }
     with run_files.locked(run_dir):
-        run_files.check_earlier_training(
-            run_dir,
-            values_of(settings),
-            checksums,
-            MAY_CHANGE | MAY_ALWAYS_CHANGE,
-            overwrite=settings.overwrite and not settings.dry_run,
-            keep=("data",),
-        )
-        print(to_toml(values_of(settings), reasons), end="", flush=True)
-        run_files.store_settings(run_dir, values_of(settings), reasons, checksums)
+        run_files.begin_training(settings, checksums, reasons, MAY_CHANGE, keep=("data",))
         data = "synthetic scenes" if settings.data is None else str(settings.data)
         run = RunDirectory.create(
             run_dir,
@@ -195,7 +185,7 @@ def hold_out(split: Split) -> tuple[Split, Split]:
     count = len(split.paths)
     if count < 2:
         raise ValueError(
-            f"Expected at least two images, of which one is held out. Received: {count} in "
+            f"Expected at least two images, because one is held out. Received: {count} in "
             f"{split.paths[0].parent}. Add images, or a directory valid/."
         )
     step = min(20, count)
@@ -275,11 +265,7 @@ def train_tokenizer(
         path = Path(folder) / "captions.txt"
         write_lines(path, caption_texts(captions))
         tokenizer = SentencePieceTokenizer.train(path, settings.vocabulary_size, "bpe")
-    if tokenizer.vocabulary_size < settings.vocabulary_size:
-        warn(
-            f"The captions have only {tokenizer.vocabulary_size:,} different pieces: the "
-            f"vocabulary is smaller than {settings.vocabulary_size:,}."
-        )
+    warn_of_vocabulary(tokenizer.vocabulary_size, settings.vocabulary_size, warn)
     return tokenizer
 
 

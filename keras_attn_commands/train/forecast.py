@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -52,8 +51,7 @@ from keras_attn_commands.train.forecast_settings import (
     parse_range,
 )
 from keras_attn_commands.train.run_training import run_training
-from keras_attn_commands.train.settings import MAY_CHANGE as MAY_ALWAYS_CHANGE
-from keras_attn_commands.train.settings import to_toml, values_of
+from keras_attn_commands.train.settings import Warn
 
 HEADS = {
     "gaussian": GaussianHead,
@@ -71,9 +69,7 @@ and then the intervals are too narrow."""
 MOST_WINDOWS = 100_000
 """Number of training windows above which the stride is chosen greater than 1."""
 PICTURES = 6
-"""Maximum number of series of which a picture is drawn."""
-
-Warn = Callable[[str], Any]
+"""Maximum number of series in the picture."""
 
 
 def train(settings: ForecastSettings, command: str, warn: Warn) -> None:
@@ -90,15 +86,7 @@ def train(settings: ForecastSettings, command: str, warn: Warn) -> None:
     series, reasons = choose_settings(settings, series, warn)
     _check_columns(settings, series, warn)
     with run_files.locked(settings.run_dir):
-        run_files.check_earlier_training(
-            settings.run_dir,
-            values_of(settings),
-            checksums,
-            MAY_CHANGE | MAY_ALWAYS_CHANGE,
-            overwrite=settings.overwrite and not settings.dry_run,
-        )
-        print(to_toml(values_of(settings), reasons), end="", flush=True)
-        run_files.store_settings(settings.run_dir, values_of(settings), reasons, checksums)
+        run_files.begin_training(settings, checksums, reasons, MAY_CHANGE)
         _write_data(settings, series)
         forecaster = _train_model(settings, series, warn)
         if forecaster is not None:

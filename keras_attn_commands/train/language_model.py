@@ -7,7 +7,7 @@ import math
 import random
 import shlex
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,11 @@ from keras_attn_commands.train.language_model_settings import (
     reject_settings_without_data,
 )
 from keras_attn_commands.train.run_training import run_training
-from keras_attn_commands.train.settings import MAY_CHANGE as MAY_ALWAYS_CHANGE
-from keras_attn_commands.train.settings import fill_settings, to_toml, values_of
+from keras_attn_commands.train.setting_warnings import warn_of_vocabulary, warn_of_warmup
+from keras_attn_commands.train.settings import Warn, fill_settings, values_of
 
 TOKENS = 5_000_000
 """Number of tokens that a training reads, if its number of epochs is chosen by the data."""
-
-Warn = Callable[[str], Any]
 
 
 def train(settings: LanguageModelSettings, command: str, warn: Warn) -> None:
@@ -57,17 +55,9 @@ def train(settings: LanguageModelSettings, command: str, warn: Warn) -> None:
     reject_settings_without_data(settings)
     # All text is read, encoded and checked before anything in the run directory changes.
     prepared = prepare(settings, warn)
-    run_dir, values = settings.run_dir, values_of(settings)
+    run_dir = settings.run_dir
     with run_files.locked(run_dir):
-        run_files.check_earlier_training(
-            run_dir,
-            values,
-            prepared.checksums,
-            MAY_CHANGE | MAY_ALWAYS_CHANGE,
-            overwrite=settings.overwrite and not settings.dry_run,
-        )
-        print(to_toml(values, prepared.reasons), end="", flush=True)
-        run_files.store_settings(run_dir, values, prepared.reasons, prepared.checksums)
+        run_files.begin_training(settings, prepared.checksums, prepared.reasons, MAY_CHANGE)
         (run_dir / "data").mkdir(exist_ok=True)
         for name, text in prepared.files.items():
             write_text(run_dir / "data" / name, text)
@@ -158,12 +148,7 @@ def prepare(settings: LanguageModelSettings, warn: Warn) -> Prepared:
     )
     reasons |= fill_settings(settings, training_defaults(settings, streams[0].size, len(windows)))
     check_heads(settings)
-    steps = settings.epochs * len(windows)
-    if settings.warmup_steps > steps / 2:
-        warn(
-            f"The warm-up of {settings.warmup_steps:,} steps is more than half of the training of "
-            f"{steps:,} steps. Use --warmup-steps {steps // 10} or more --epochs."
-        )
+    warn_of_warmup(settings.warmup_steps, settings.epochs * len(windows), warn)
     inputs, labels = overlapping_windows(streams[1], settings.window, start_token_id=start_token_id)
     return Prepared(tokenizer, valid, files, windows, inputs, labels, reasons)
 
@@ -214,7 +199,7 @@ def training_defaults(
         choices = {name: (value, "sums") for name, value in sizes.items()}
     steps = (settings.epochs or choices["epochs"][0]) * steps_per_epoch
     warmup = min(100, max(1, steps // 10))
-    return choices | {"warmup_steps": (warmup, f"{steps:,} steps, of which at most a tenth")}
+    return choices | {"warmup_steps": (warmup, f"at most a tenth of {steps:,} steps")}
 
 
 def train_tokenizer(
@@ -230,12 +215,8 @@ def train_tokenizer(
             settings.tokenizer,
             normalizer="identity",
         )
-    size = tokenizer.vocabulary_size
-    if settings.tokenizer != "char" and size < (settings.vocabulary_size or 0):
-        warn(
-            f"The text has only {size:,} different pieces: the vocabulary is smaller than "
-            f"--vocabulary-size {settings.vocabulary_size}."
-        )
+    if settings.tokenizer != "char":
+        warn_of_vocabulary(tokenizer.vocabulary_size, settings.vocabulary_size, warn)
     return tokenizer
 
 
@@ -252,9 +233,9 @@ def check_lengths(settings: LanguageModelSettings, streams: Sequence[np.ndarray]
         )
     if len(streams[1]) < 2:
         raise ValueError(
-            "Expected a validation text of at least two tokens, of which the first predicts the "
-            f"second. Received: {len(streams[1])} in {settings.valid or settings.data}. Use more "
-            "text."
+            "Expected a validation text of at least two tokens, because the first one is not "
+            f"predicted. Received: {len(streams[1])} in {settings.valid or settings.data}. Use "
+            "more text."
         )
 
 

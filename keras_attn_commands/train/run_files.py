@@ -7,9 +7,14 @@ import shutil
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from keras_attn_commands.train.settings import STORED, to_toml
+from keras_attn_commands.train.settings import (
+    MAY_CHANGE,
+    STORED,
+    TrainingSettings,
+    to_toml,
+    values_of,
+)
 
 HISTORY = "history.json"
 GENERATED = (
@@ -39,26 +44,47 @@ def checksums(directory: Path) -> dict[str, str]:
     return sums
 
 
+def begin_training(
+    settings: TrainingSettings,
+    data: Mapping[str, str],
+    reasons: Mapping[str, str],
+    may_change: Collection[str],
+    keep: Collection[str] = (),
+) -> None:
+    """Compares a training with an earlier one, and prints and stores its settings.
+
+    Args:
+        settings: Settings of a program, complete.
+        data: Dict from the names of data files to their checksums.
+        reasons: Dict from names of settings to the reasons for their values.
+        may_change: Names of settings of this program that may differ.
+        keep: See `check_earlier_training`.
+
+    Raises:
+        ValueError: See `check_earlier_training`.
+    """
+    check_earlier_training(settings, data, may_change, keep=keep)
+    print(to_toml(values_of(settings), reasons), end="", flush=True)
+    store_settings(settings, data, reasons)
+
+
 def check_earlier_training(
-    run_dir: Path,
-    values: Mapping[str, Any],
+    settings: TrainingSettings,
     data: Mapping[str, str],
     may_change: Collection[str],
-    *,
-    overwrite: bool,
+    names: Collection[str] | None = None,
     keep: Collection[str] = (),
 ) -> None:
     """Compares a training with an earlier one in the same run directory.
 
     What a program has prepared for other settings or data is removed, unless a training with them
-    has started.
+    has started. With `overwrite`, it is removed, too, unless this is a dry run.
 
     Args:
-        run_dir: Path of the run directory.
-        values: Dict of settings. Only settings in both trainings are compared.
+        settings: Settings of a program.
         data: Dict from the names of data files to their checksums.
-        may_change: Names of settings that may differ.
-        overwrite: Bool, whether a different training is removed.
+        may_change: Names of settings of this program that may differ.
+        names: Names of the settings to compare. Defaults to `None`: all.
         keep: Names of files and directories that are already those of this training. Defaults to
             `()`: none.
 
@@ -66,7 +92,8 @@ def check_earlier_training(
         ValueError: If a training with other settings or data has started, or the directory
             contains files of these names that no training program wrote.
     """
-    path = run_dir / STORED
+    run_dir, path = settings.run_dir, settings.run_dir / STORED
+    overwrite = settings.overwrite and not settings.dry_run
     if not path.exists():
         found = [name for name in GENERATED if (run_dir / name).exists() and name not in keep]
         if found and not overwrite:
@@ -80,11 +107,11 @@ def check_earlier_training(
     trained = any((run_dir / name).exists() for name in _TRAINED)
     before = tomllib.loads(path.read_text(encoding="utf-8"))
     data_before = before.pop("data_sha256", {})
-    new = {name: _as_stored(value) for name, value in values.items()}
+    new = {name: _as_stored(value) for name, value in values_of(settings).items()}
     changed = [
         f"{name} = {before.get(name)} (now {new[name]})"
-        for name in new
-        if name not in may_change and before.get(name) != new[name]
+        for name in (new if names is None else names)
+        if name not in {*MAY_CHANGE, *may_change} and before.get(name) != new[name]
     ]
     changed += [f"the text of {name}" for name in data if data_before.get(name) != data[name]]
     if not changed:
@@ -115,17 +142,14 @@ def remove_training(run_dir: Path, keep: Collection[str] = ()) -> None:
 
 
 def store_settings(
-    run_dir: Path,
-    values: Mapping[str, Any],
-    reasons: Mapping[str, str],
-    data: Mapping[str, str],
+    settings: TrainingSettings, data: Mapping[str, str], reasons: Mapping[str, str]
 ) -> None:
     """Writes the settings of a training, and the checksums of its data, to its run directory."""
     from keras_attn.files import atomic_replace
 
-    text = to_toml(values, reasons) + "\n[data_sha256]\n"
+    text = to_toml(values_of(settings), reasons) + "\n[data_sha256]\n"
     text += "".join(f'"{name}" = "{checksum}"\n' for name, checksum in data.items())
-    with atomic_replace(run_dir / STORED) as partial:
+    with atomic_replace(settings.run_dir / STORED) as partial:
         partial.write_text(text, encoding="utf-8")
 
 

@@ -5,9 +5,9 @@ import difflib
 import inspect
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.options import (
@@ -32,6 +32,9 @@ PATH = Kind("Path", "a path", lambda value: value if value is None else Path(val
 TEXT = unchecked("String")
 _FORMS = {"Positive int": ("N", int), "Int >= 0": ("N", int), "Path": ("PATH", Path)}
 """Dict from titles of kinds to the name and the type of their values on the command line."""
+
+Warn: TypeAlias = Callable[[str], object]
+"""Function that shows the text of a warning."""
 
 Strategy = Literal["auto", "none", "mirrored"]
 

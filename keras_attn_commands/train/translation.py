@@ -5,7 +5,6 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +37,8 @@ from keras_attn.training import (
 from keras_attn_commands.train import run_files
 from keras_attn_commands.train.dry_run import print_estimate
 from keras_attn_commands.train.run_training import run_training
-from keras_attn_commands.train.settings import MAY_CHANGE as MAY_ALWAYS_CHANGE
-from keras_attn_commands.train.settings import to_toml, values_of
+from keras_attn_commands.train.setting_warnings import warn_of_vocabulary, warn_of_warmup
+from keras_attn_commands.train.settings import Warn
 from keras_attn_commands.train.translation_data import warn_of_data
 from keras_attn_commands.train.translation_defaults import data_defaults, fill, training_defaults
 from keras_attn_commands.train.translation_settings import (
@@ -66,7 +65,7 @@ ATTENTIONS: dict[str, Any] = {
 }
 
 
-def train(settings: TranslationSettings, command: str, warn: Callable[[str], Any]) -> None:
+def train(settings: TranslationSettings, command: str, warn: Warn) -> None:
     """Trains a translator and writes it to the run directory.
 
     Args:
@@ -77,28 +76,10 @@ def train(settings: TranslationSettings, command: str, warn: Callable[[str], Any
     reject_settings_of_other_models(settings)
     with run_files.locked(settings.run_dir):
         prepared = prepare(settings, warn)
-        print(to_toml(values_of(settings), prepared.reasons), end="", flush=True)
-        run_files.store_settings(
-            settings.run_dir, values_of(settings), prepared.reasons, prepared.checksums
+        run_files.begin_training(
+            settings, prepared.checksums, prepared.reasons, MAY_CHANGE, keep=PREPARED
         )
         _train_model(settings, prepared, command, warn)
-
-
-def check(
-    settings: TranslationSettings,
-    names: Iterable[str],
-    checksums: dict[str, str],
-    keep: Collection[str] = (),
-) -> None:
-    """Compares settings and data with an earlier training in the run directory."""
-    run_files.check_earlier_training(
-        settings.run_dir,
-        {name: getattr(settings, name) for name in names},
-        checksums,
-        MAY_CHANGE | MAY_ALWAYS_CHANGE,
-        overwrite=settings.overwrite and not settings.dry_run,
-        keep=keep,
-    )
 
 
 @dataclasses.dataclass
@@ -112,7 +93,7 @@ class Prepared:
     checksums: dict[str, str]
 
 
-def prepare(settings: TranslationSettings, warn: Callable[[str], Any]) -> Prepared:
+def prepare(settings: TranslationSettings, warn: Warn) -> Prepared:
     """Prepares the data in the run directory, and sets the settings that are `None`."""
     run_dir, folder = settings.run_dir, settings.run_dir / "data"
     with tempfile.TemporaryDirectory(dir=run_dir, prefix="data-") as temporary:
@@ -122,9 +103,9 @@ def prepare(settings: TranslationSettings, warn: Callable[[str], Any]) -> Prepar
         reasons = fill(settings, data_defaults(settings, counts["train"].pairs))
         checksums = run_files.checksums(new_folder)
         # Nothing of an earlier training is changed before its settings and data are compared.
-        check(settings, DATA_SETTINGS, checksums)
+        run_files.check_earlier_training(settings, checksums, MAY_CHANGE, DATA_SETTINGS)
         if not (run_dir / run_files.STORED).exists():  # from now on, the directory is a training's
-            run_files.store_settings(run_dir, values_of(settings), reasons, checksums)
+            run_files.store_settings(settings, checksums, reasons)
         shutil.rmtree(folder, ignore_errors=True)
         new_folder.rename(folder)
     tokenizers = _train_tokenizers(settings, folder, warn)
@@ -137,18 +118,12 @@ def prepare(settings: TranslationSettings, warn: Callable[[str], Any]) -> Prepar
         return batches(corpora[0], tokens).steps_per_epoch
 
     reasons |= fill(settings, training_defaults(settings, len(corpora[0]), steps_of))
-    check(settings, values_of(settings), checksums, keep=PREPARED)
     options = {}
     if settings.subword_sampling:
         options = {"tokenizers": tokenizers, "sampling_alpha": settings.subword_sampling}
     tokens = settings.tokens_per_batch
     training = batches(corpora[0], tokens, **options)
-    steps = settings.epochs * training.steps_per_epoch
-    if settings.warmup_steps > steps / 2:
-        warn(
-            f"The warm-up of {settings.warmup_steps:,} steps is more than half of the training of "
-            f"{steps:,} steps. Use --warmup-steps {steps // 10} or more --epochs."
-        )
+    warn_of_warmup(settings.warmup_steps, settings.epochs * training.steps_per_epoch, warn)
     validation = batches(corpora[1], tokens, shuffle=False)
     return Prepared(tokenizers, training, validation, reasons, checksums)
 
@@ -183,12 +158,9 @@ def _train_tokenizers(settings, folder, warn):
         for path, tokenizer in zip(paths, (trained[0], trained[-1]), strict=True):
             tokenizer.save(path)
     source, target = map(SentencePieceTokenizer.load, paths)
-    sizes = {source.vocabulary_size, target.vocabulary_size}
-    if min(sizes) < settings.vocabulary_size and settings.tokenizer != "char":
-        warn(
-            f"The text has only {min(sizes):,} different pieces: the vocabulary is smaller than "
-            f"--vocabulary-size {settings.vocabulary_size}."
-        )
+    if settings.tokenizer != "char":
+        size = min(source.vocabulary_size, target.vocabulary_size)
+        warn_of_vocabulary(size, settings.vocabulary_size, warn)
     return source, target
 
 

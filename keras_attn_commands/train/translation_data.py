@@ -1,21 +1,19 @@
 """Warnings about the text of a translator, before its training."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from keras_attn.files import read_lines
 from keras_attn.text import PairCounts
 from keras_attn.text._generated_dates import Split
+from keras_attn_commands.train.settings import Warn
 
 _LINES = 20_000
 """Number of lines of a file that are compared."""
 
 
-def warn_of_data(
-    folder: Path, counts: Mapping[Split, PairCounts], warn: Callable[[str], Any]
-) -> None:
+def warn_of_data(folder: Path, counts: Mapping[Split, PairCounts], warn: Warn) -> None:
     """Warns of blank sides, of repetitions of training pairs, and of exchanged languages.
 
     Args:

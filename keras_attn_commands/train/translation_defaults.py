@@ -91,7 +91,7 @@ def training_defaults(
     most = choices["warmup_steps"][0]
     choices["warmup_steps"] = (
         min(most, max(1, steps // 10)),
-        f"{steps:,} steps, of which at most a tenth",
+        f"at most a tenth of {steps:,} steps",
     )
     return choices
 

@@ -37,7 +37,7 @@ class DataSettings:
         None,
         PATH,
         "directory with train.SOURCE, train.TARGET, and the same for valid (or val, dev) and test, "
-        "plain or .gz; or a file with a tab between source and target in each line, of which parts "
+        "plain or .gz; or a file with a tab between source and target in each line. Parts of it "
         "are used for validation and test. Without it, 30,000 dates are generated",
     )
     source: str | None = setting(

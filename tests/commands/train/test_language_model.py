@@ -150,9 +150,9 @@ def test_the_default_learns_to_add(tmp_path):
     "content, options, message",
     [
         ("xyz\n", (), "longer than --window 32. Received: 2 tokens in "),
-        ("xyz\n" * 20, ("--valid", "one"), "at least two tokens, of which the first predicts"),
+        ("xyz\n" * 20, ("--valid", "one"), "at least two tokens, because the first one"),
         ("", (), "Expected text. Received: "),
-        ("X:1\nabc\n", ("--documents",), "at least two documents, of which one is held out"),
+        ("X:1\nabc\n", ("--documents",), "at least two documents, because one is held out"),
         ("xyz\n" * 20, ("--prompt", "a"), "Expected characters of the training text in --prompt"),
         ("xyz\n" * 20, ("--prompt", ""), "Expected characters of the training text in --prompt"),
         ("xyz\n" * 20, ("--heads", "3"), "Received: --embedding-dim 16, --heads 3."),

@@ -17,6 +17,7 @@ from keras_attn_commands.train.settings import (
     to_toml,
     values_of,
 )
+from keras_attn_commands.train.translation_settings import TranslationSettings
 
 
 @pytest.fixture(params=list(PROGRAMS))
@@ -98,39 +99,42 @@ def test_settings_are_declared_with_help(program):
         assert field.metadata["flag"].help and field.metadata["text"], field.name
 
 
-def store(run, values, data, trained=True, **options):
-    run_files.check_earlier_training(
-        run, values, data, {"epochs"}, overwrite=options.get("overwrite", False)
-    )
-    run_files.store_settings(run, values, {}, data)
+def begin(run, checksums, trained=True, **values):
+    settings = TranslationSettings(run_dir=run, **values)
+    run_files.begin_training(settings, checksums, {}, {"data"})
     (run / "source.spm").touch()
     if trained:
         (run / "state").mkdir(exist_ok=True)
 
 
 def test_a_run_directory_belongs_to_one_training(tmp_path):
-    values, data = {"dropout": 0.1, "data": Path("a"), "epochs": 5}, {"train.source": "ab"}
-    store(tmp_path, values, data)
-    store(tmp_path, values | {"epochs": 9}, data)
+    checksums = {"train.source": "ab"}
+    begin(tmp_path, checksums, dropout=0.1, data=Path("a"), epochs=5)
+    begin(tmp_path, checksums, dropout=0.1, data=Path("b"), epochs=9)
     with pytest.raises(ValueError, match=r"differences in dropout = 0.1 \(now 0.2\)\. Choose"):
-        store(tmp_path, values | {"dropout": 0.2}, data)
+        begin(tmp_path, checksums, dropout=0.2)
     with pytest.raises(ValueError, match=r"differences in the text of train.source\. Choose"):
-        store(tmp_path, values, {"train.source": "cd"})
+        begin(tmp_path, {"train.source": "cd"}, dropout=0.1)
+    with pytest.raises(ValueError, match=r"differences in dropout"):
+        begin(tmp_path, checksums, dropout=0.2, overwrite=True, dry_run=True)
     assert (tmp_path / "source.spm").exists()
-    store(tmp_path, values | {"dropout": 0.2}, data, trained=False, overwrite=True)
+    begin(tmp_path, checksums, trained=False, dropout=0.2, overwrite=True)
     assert not (tmp_path / "state").exists()
 
 
 def test_what_was_never_trained_is_replaced(tmp_path):
-    store(tmp_path, {"dropout": 0.1}, {}, trained=False)
-    run_files.check_earlier_training(tmp_path, {"dropout": 0.2}, {}, (), overwrite=False)
+    begin(tmp_path, {}, trained=False, dropout=0.1)
+    settings = TranslationSettings(run_dir=tmp_path, dropout=0.2)
+    run_files.check_earlier_training(settings, {}, (), ["seed"])
+    assert (tmp_path / "source.spm").exists()
+    run_files.check_earlier_training(settings, {}, ())
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_model_of_another_program_is_not_replaced(tmp_path):
     (tmp_path / "model.keras").touch()
     with pytest.raises(ValueError, match=r"with model.keras but without settings.toml"):
-        run_files.check_earlier_training(tmp_path, {}, {}, (), overwrite=False)
+        run_files.check_earlier_training(TranslationSettings(run_dir=tmp_path), {}, ())
     assert (tmp_path / "model.keras").exists()
 
 
@@ -143,13 +147,13 @@ def test_the_data_of_the_user_are_not_replaced(tmp_path, monkeypatch, capsys, pr
     error = capsys.readouterr().err
     assert "--run-dir/data, which a training replaces. Received: --data data" in error
     with pytest.raises(ValueError, match=r"with data but without settings.toml"):
-        run_files.check_earlier_training(tmp_path, {}, {}, (), overwrite=False)
+        run_files.check_earlier_training(TranslationSettings(run_dir=tmp_path), {}, ())
     assert (tmp_path / "data" / "train.en").read_text() == "one\n"
 
 
 def test_an_unfinished_training_is_noted(tmp_path):
     assert run_files.unfinished_note(tmp_path) == ""
-    store(tmp_path, {"epochs": 3}, {})
+    begin(tmp_path, {}, epochs=3)
     assert run_files.unfinished_note(tmp_path) == ("The training is not finished: 0 of 3 epochs.")
     (tmp_path / "history.json").write_text('{"history": {"loss": [3.0, 2.0, 1.0]}}')
     assert run_files.unfinished_note(tmp_path) == ""

@@ -1,0 +1,33 @@
+"""Warnings of training programs about their settings."""
+
+from keras_attn_commands.train.settings import Warn
+
+
+def warn_of_warmup(warmup_steps: int, steps: int, warn: Warn) -> None:
+    """Warns if the learning rate rises in more than half of a training.
+
+    Args:
+        warmup_steps: Int, number of steps in which the rate rises.
+        steps: Int, number of all steps.
+        warn: Function that shows the text of a warning.
+    """
+    if warmup_steps > steps / 2:
+        warn(
+            f"The warm-up of {warmup_steps:,} steps is more than half of the training of "
+            f"{steps:,} steps. Use --warmup-steps {steps // 10} or more --epochs."
+        )
+
+
+def warn_of_vocabulary(size: int, expected_size: int, warn: Warn) -> None:
+    """Warns if a tokenizer is smaller than the setting, because the text has too few pieces.
+
+    Args:
+        size: Int, number of tokens of the tokenizer.
+        expected_size: Int, the setting.
+        warn: Function that shows the text of a warning.
+    """
+    if size < expected_size:
+        warn(
+            f"The text has only {size:,} different pieces: the vocabulary is smaller than "
+            f"--vocabulary-size {expected_size}."
+        )
