@@ -2,7 +2,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keras_attn._layer.argument_checks import check_positive_integer
-from keras_attn.training._window_batches import WindowBatches, check_step, checked_ids
+from keras_attn.training._window_batches import WindowBatches, checked_ids
 
 
 class ConsecutiveWindows(WindowBatches):
@@ -75,19 +75,7 @@ class ConsecutiveWindows(WindowBatches):
         rows = [array[row * length : (row + 1) * length + 1] for row in range(self.batch_size)]
         self._rows = np.stack(rows)  # (B, L + 1)
 
-    def batch(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the batch for a training step.
-
-        Args:
-            step: Int >= 0, the step number since the beginning of the training.
-
-        Returns:
-            Tuple of inputs and labels, int32 `(batch_size, window)`.
-
-        Raises:
-            ValueError: If `step` is not an integer of at least 0.
-        """
-        check_step("step", step)
+    def _batch(self, step: int) -> tuple[np.ndarray, np.ndarray]:
         begin = step % self.steps_per_epoch * self.window
         rows = self._rows[:, begin : begin + self.window + 1]
         return rows[:, :-1], rows[:, 1:]

@@ -2,7 +2,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keras_attn._layer.argument_checks import check_label, check_positive_integer
-from keras_attn.training._window_batches import WindowBatches, check_step, checked_ids
+from keras_attn.training._window_batches import WindowBatches, checked_ids
 from keras_attn_checks.options import NONNEGATIVE_INTEGER
 
 
@@ -76,19 +76,7 @@ class RandomWindows(WindowBatches):
             )
         self.steps_per_epoch = max(1, len(self._ids) // (self.window * self.batch_size))
 
-    def batch(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the batch for a training step.
-
-        Args:
-            step: Int >= 0, the step number since the beginning of the training.
-
-        Returns:
-            Tuple of inputs and labels, int32 `(batch_size, window)`.
-
-        Raises:
-            ValueError: If `step` is not an integer of at least 0.
-        """
-        check_step("step", step)
+    def _batch(self, step: int) -> tuple[np.ndarray, np.ndarray]:
         generator = np.random.default_rng((self.seed, step))
         starts = generator.integers(len(self._ids) - self.window, size=(self.batch_size, 1))
         rows = self._ids[starts + np.arange(self.window + 1)]  # (B, W + 1)

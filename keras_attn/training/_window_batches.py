@@ -1,5 +1,6 @@
 import numbers
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class WindowBatches(EpochBatches):
-    """Base class for batches of windows in a long sequence. A subclass defines `batch`."""
+    """Base class for batches of windows in a long sequence. A subclass defines `_batch`."""
 
     window: int
     batch_size: int
@@ -39,7 +40,12 @@ class WindowBatches(EpochBatches):
         Raises:
             ValueError: If `step` is not an integer of at least 0.
         """
-        raise NotImplementedError
+        check_step("step", step)
+        return self._batch(step)
+
+    @abstractmethod
+    def _batch(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the batch for a valid step."""
 
     def stream(self, start_step: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Iterates over the batches for all steps from `start_step`, without end."""
