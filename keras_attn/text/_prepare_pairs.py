@@ -10,6 +10,7 @@ from typing import TypeAlias
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._files.lines import read_lines
 from keras_attn.text._generated_dates import SPLITS, Split
+from keras_attn_checks.separate_paths import separate_paths_problem
 
 Pair: TypeAlias = tuple[str, str]
 STEMS: dict[Split, tuple[str, ...]] = {
@@ -84,8 +85,8 @@ def prepare_pairs(
     Raises:
         FileNotFoundError: If `path` or the training files do not exist.
         ValueError: If two parallel files have different numbers of lines, several files could be
-            the same split, a line of a text file has no tab, a file is not UTF-8, or a split would
-            contain no pairs.
+            the same split, a line of a text file has no tab, a file is not UTF-8, a split would
+            contain no pairs, or a result would replace the input.
 
     Example:
 
@@ -102,6 +103,10 @@ def prepare_pairs(
     ['test.source', 'test.target', 'train.source']
     """
     path, directory = Path(path), Path(directory)
+    results = [f"{split}.{side}" for split in SPLITS for side in SIDES]
+    outputs = {"directory": directory, **{name: directory / name for name in results}}
+    if problem := separate_paths_problem(outputs, {"path": path}, only_equal=True):
+        raise ValueError(problem)
     readers = _open(path, source, target)
     missing = [split for split in SPLITS if split not in readers]
     directory.mkdir(parents=True, exist_ok=True)
@@ -133,7 +138,7 @@ def prepare_pairs(
                 key = hashlib.blake2b("\t".join(pair).encode(), digest_size=8).digest()
                 if split != "train":
                     held_out.setdefault(key, []).append(split)
-                else:
+                elif actual == "train":
                     for other in held_out.pop(key, ()):
                         counts[other].repeated += 1
         for split, count in counts.items():

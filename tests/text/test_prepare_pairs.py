@@ -85,6 +85,23 @@ def test_a_missing_test_set_is_a_part_of_the_training_data(tmp_path):
     assert 25 < counts["test"].pairs == 1000 - counts["train"].pairs < 80
 
 
+def test_pairs_that_are_held_out_for_validation_are_not_training_pairs(tmp_path):
+    rows = "".join(f"sentence {i}\n" for i in range(1000))
+    write(tmp_path / "data", train_en=rows, train_de=rows, test_en=rows, test_de=rows)
+    counts = prepare_pairs(tmp_path / "data", tmp_path / "out", "en", "de")
+    assert counts["test"].repeated == counts["train"].pairs == 1000 - counts["valid"].pairs < 1000
+
+
+def test_the_input_is_not_replaced(tmp_path):
+    data = tmp_path / "data"
+    write(data, train_source="one\n\n", train_target="eins\n\n")
+    with pytest.raises(ValueError, match="directory outside of path, which is read"):
+        prepare_pairs(data, tmp_path / "x" / ".." / "data", "source", "target")
+    with pytest.raises(ValueError, match="train.source outside of path"):
+        prepare_pairs(data / "train.source", data)
+    assert (data / "train.source").read_text() == "one\n\n"
+
+
 def test_a_test_set_has_a_longer_name_on_both_sides(tmp_path):
     parallel_files(tmp_path / "data")
     for side in ("en", "de"):
