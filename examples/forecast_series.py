@@ -15,6 +15,7 @@ import keras
 import numpy as np
 
 from keras_attn import AttentionRNNCell, BahdanauAttention, RNNEncoder
+from keras_attn.files import atomic_replace
 from keras_attn.forecasting import (
     AutoregressiveForecaster,
     ForecastLoss,
@@ -123,7 +124,8 @@ figure = plot_forecast(
     label="value",
     times=series[0].times[-window - horizon :],
 )
-figure.savefig(out / "forecast.png", dpi=120)
+with atomic_replace(out / "forecast.png") as partial:
+    figure.savefig(partial, dpi=120)
 write_series(out / "series.csv", series, ["value"], "month", "series")
 print(f"Wrote {out}/model.keras, forecast.png and series.csv")
 

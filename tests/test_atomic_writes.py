@@ -46,6 +46,8 @@ def is_write(node):
     if not isinstance(node, ast.Call):
         return False
     name = name_of(node.func)
+    if name == "write_text" and isinstance(node.func, ast.Name):
+        return False  # a function of ours, whose own writes are found where it is defined
     if name == "open":
         modes = [*node.args[1:2], *(each.value for each in node.keywords if each.arg == "mode")]
         modes = [each.value for each in modes if isinstance(each, ast.Constant)]
@@ -58,6 +60,8 @@ def writes(node, is_atomic=False):
     if isinstance(node, ast.With):
         found = {name_of(each.func) for item in node.items for each in ast.walk(item.context_expr)
                  if isinstance(each, ast.Call)}  # fmt: skip
+        if "ExitStack" in found:  # enter_context(atomic_replace(path)) in the block
+            found |= {name_of(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)}
         is_atomic = is_atomic or bool(found & ATOMIC)
     if is_write(node) and not is_atomic:
         yield node.lineno

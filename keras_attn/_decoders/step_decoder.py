@@ -90,7 +90,9 @@ class StepDecoder(Layer):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import BahdanauAttention, GreedyDecoder
+    >>> import keras
+    >>> from keras import ops
+    >>> from keras_attn import BahdanauAttention, GreedyDecoder, StepDecoder
     >>> class BigramDecoder(StepDecoder):
     ...     def __init__(self, **kwargs):
     ...         super().__init__(**kwargs)
@@ -152,7 +154,9 @@ class StepDecoder(Layer):
     ...         if "alignments" in state:
     ...             new_state["alignments"] = weights
     ...         return hidden, new_state
-    >>> search = GreedyDecoder(AttentionDecoder(7, 8), max_length=5, return_alignments=True)
+    >>> search = GreedyDecoder(
+    ...     AttentionDecoder(7, 8), min_length=5, max_length=5, return_alignments=True
+    ... )
     >>> tuple(search(encoder_outputs)["alignments"].shape)  # (batch, hypotheses, steps, source)
     (2, 1, 5, 3)
     """
