@@ -7,6 +7,7 @@
 #   make test-oldest all tests except the slow ones, with the oldest releases that setup.cfg allows
 #   make test-convert converted checkpoints against transformers, in an environment with PyTorch
 #   make test-parity-pytorch  blocks against PyTorch's, with the same weights
+#   make docs       build the site in build/site/site
 #   make lint       check the code                      make format     apply automatic fixes
 #   make bench      training speed against the peers    make clean      remove all build outputs
 #   make bench-decode RUN=... NAME=...  translation speed against CTranslate2
@@ -15,7 +16,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-jax test-torch test-oldest test-convert test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
+.PHONY: demo docs test test-slow test-jax test-torch test-oldest test-convert test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
 
 PYTHON ?= python3
 # TensorFlow's faster operators for CPUs, the default only on processors with VNNI.
@@ -43,7 +44,7 @@ CHECK_PYTHON := @$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.exit(
 
 .venv/installed: .venv/demo-installed
 	@echo "== Installing what the tests need into .venv"
-	.venv/bin/pip install --quiet -e '.[all,test]' -e './export[cpu]'
+	.venv/bin/pip install --quiet -e '.[all,test,docs]' -e './export[cpu]'
 	touch $@
 
 # TensorFlow is not installed here, because other backends must not need it.
@@ -124,6 +125,11 @@ demo: .venv/demo-installed .venv-runtime/installed
 	@echo "  .venv/bin/keras-attn train translation --help"
 	@echo "  .venv/bin/keras-attn evaluate $(DEMO)/run"
 	@echo "  .venv-runtime/bin/keras-attn-runtime translate $(DEMO)/translator.onnx < YOUR_DATES.txt"
+
+docs: .venv/installed
+	.venv/bin/python docs/site/make_pages.py build/site $(WITHOUT_TENSORFLOW_LOG)
+	cd build/site && ../../.venv/bin/zensical build --strict -f mkdocs.yml $(WITHOUT_TENSORFLOW_LOG)
+	@echo "Wrote build/site/site. To read it: .venv/bin/python -m http.server --directory build/site/site"
 
 # Each worker loads TensorFlow, so there are at most 4. All tests in a module run in one worker and share fixtures.
 WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile

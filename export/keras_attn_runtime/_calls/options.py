@@ -1,4 +1,6 @@
 import inspect
+import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
@@ -117,7 +119,10 @@ class Options:
 
 
 def list_options(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a method with `**options: CallOptions`, so that `help` lists each option."""
+    """Decorates a method with `**options: CallOptions`, so that `help` lists each option.
+
+    The entries replace the line `{{options}}` of the docstring.
+    """
     signature = inspect.signature(function)
     named = [item for item in signature.parameters.values() if item.kind is not item.VAR_KEYWORD]
     options = [
@@ -128,6 +133,10 @@ def list_options(function: Callable[P, R]) -> Callable[P, R]:
     ]
     untyped: Any = function
     untyped.__signature__ = signature.replace(parameters=[*named, *options])
+    if function.__doc__:  # Python -OO removes docstrings
+        entries = re.search(r" Args:\n(.*?)\n\n", Options.__doc__ or "", re.DOTALL)
+        text = textwrap.indent(entries[1], "    ") if entries else ""
+        untyped.__doc__ = re.sub(r"^ +\{\{options\}\}$", lambda _: text, function.__doc__, flags=re.M)
     return function
 
 

@@ -140,6 +140,8 @@ class Classifier(TextModel[ClassifierModel]):
     ) -> Iterator[Classification]:
         """Classifies lazily, in constant memory, for files of any length.
 
+        It raises the errors of `classify`.
+
         Args:
             texts: iterable of strings, read at most one window ahead.
             batch_size, window, timeout, cancel_token: see `classify`.
@@ -148,9 +150,6 @@ class Classifier(TextModel[ClassifierModel]):
             Iterator over `Classification`s, one for each text, in the same order. If a text cannot
             be classified, `texts` raises an error, or the call ends early, the iterator first
             yields all earlier results and then raises the error.
-
-        Raises:
-            See `classify`.
         """
         options, call = self._begin(batch_size, window, timeout, cancel_token)
         return yield_finished(self._runner.run(self._read_sources(texts, call), options, call))

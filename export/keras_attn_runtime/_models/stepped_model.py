@@ -47,7 +47,11 @@ class SteppedModel(ExportedModel):
         """Starts the search for one batch.
 
         Args:
-            sentences, max_length, length_penalty, prefixes, seeds: see `ExportedModel.run`.
+            sentences: source ids of each sentence, or the arrays of its inputs.
+            max_length: int, maximum number of tokens.
+            length_penalty: float, length exponent in the ranking score.
+            prefixes: ids that each result begins with. Default: none.
+            seeds: int for each sentence, the seed for sampling. Default: none.
 
         Returns:
             The `SteppedSearch` before its first step.

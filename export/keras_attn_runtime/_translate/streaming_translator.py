@@ -25,8 +25,7 @@ class StreamingTranslator(Translator):
     even with LiteRT.
 
     Args:
-        path: string or path, the directory or file.
-        **arguments: see `Translator`.
+        path: string or path, the directory or file. The other arguments are those of `Translator`.
 
     Raises:
         ModelFileError: if `path` is a different kind of file, or a file is damaged, was not

@@ -164,7 +164,7 @@ class Translator(TextModel[ExportedModel]):
                 a language model with a start token, which continues the start token.
             target_prefix: string that all translations begin with, such as a language tag, or an
                 iterable of strings, one for each text. Default: no prefix.
-            **options: see `Options`.
+            {{options}}
 
         Returns:
             List of `GenerationResult`s, one for each text, in the same order.
@@ -188,10 +188,12 @@ class Translator(TextModel[ExportedModel]):
     ) -> Iterator[GenerationResult]:
         """Translates lazily, in constant memory, for files of any length.
 
+        This call checks the options, before the first translation.
+
         Args:
             texts: iterable of strings, read at most one window ahead.
             target_prefix: see `translate`. An iterable is also read at most one window ahead.
-            **options: see `Options`. This call checks them, before the first translation.
+            {{options}}
 
         Returns:
             Iterator over `GenerationResult`s, one for each text, in the same order. If a text
@@ -228,7 +230,7 @@ class Translator(TextModel[ExportedModel]):
             target_prefix: list or array of target ids that all translations begin with, or an
                 iterable with one list or array for each sentence. Padding at the end is removed.
                 An empty list means no prefix. Default: no prefix.
-            **options: see `Options`.
+            {{options}}
 
         Returns:
             List of `GenerationResult`s, one for each sentence, in the same order.
@@ -265,7 +267,7 @@ class Translator(TextModel[ExportedModel]):
                 the inputs with their dtypes and shapes.
             target_prefix: string or list of target ids that all results begin with, or a list with
                 one string or list of ids for each row. Default: no prefix.
-            **options: see `Options`.
+            {{options}}
 
         Returns:
             List of `GenerationResult`s, one for each row, in the same order. `source_pieces` is
@@ -295,18 +297,17 @@ class Translator(TextModel[ExportedModel]):
     ) -> Iterator[GenerationResult]:
         """Generates lazily, in constant memory, from any number of inputs other than text.
 
+        This call checks the options, before the first result. It raises the errors of `generate`.
+
         Args:
             rows: iterable of dicts from input names to arrays without a batch axis, read at most
                 one window ahead.
             target_prefix: see `generate`. An iterable is also read at most one window ahead.
-            **options: see `Options`. This call checks them, before the first result.
+            {{options}}
 
         Returns:
             Iterator over `GenerationResult`s, one for each row, in the same order. If a row cannot
             be read, the iterator first yields all earlier results and then raises the error.
-
-        Raises:
-            See `generate`.
         """
         checked, call = self._begin(options)
         sources = self._array_reader().read_rows(read(rows, call))
@@ -325,14 +326,14 @@ class Translator(TextModel[ExportedModel]):
 
         The whole target is passed as `target_prefix`, so there is nothing left to search. A file
         exported with `--search beam_width=1` is fastest. All pairs are checked before the first
-        pair is scored.
+        pair is scored. `max_length` has no default here.
 
         Args:
             texts: iterable of strings.
             targets: iterable of strings, the translation of each text.
             skip_unscorable: bool, whether to return `None`, instead of raising an error, for a text
                 without tokens and for a target that is longer than the file allows. Default: False.
-            **options: see `Options`. By default there is no `max_length`.
+            {{options}}
 
         Returns:
             List of `GenerationResult`s, one for each pair, in the same order. `log_prob` and
@@ -363,21 +364,20 @@ class Translator(TextModel[ExportedModel]):
     ) -> Iterator[GenerationResult | None]:
         """Scores given translations lazily, in constant memory, for files of any length.
 
+        This call checks the options, before the first result. It raises the errors of `score`.
+
         Args:
             texts: iterable of strings, read at most one window ahead.
             targets: iterable of strings, the translation of each text, read at most one window
                 ahead.
             skip_unscorable: bool, whether to yield `None`, instead of raising an error, for a text
                 without tokens and for a target that is longer than the file allows. Default: False.
-            **options: see `score`. This call checks them, before the first result.
+            {{options}}
 
         Returns:
             Iterator over `GenerationResult`s, one for each pair, in the same order. If a pair
             cannot be scored, the iterator first yields all earlier results and then raises the
             error.
-
-        Raises:
-            See `score`.
         """
         checked, call = self._begin({"max_length": LARGEST_INT32, **options})
         pairs = self._read_pairs(texts, targets, skip_unscorable, call)
