@@ -1,4 +1,4 @@
-"""The docstrings of all public names can be shown on the site, and the reference lists each name."""
+"""The site can show the docstrings of all public names, and its reference lists each name."""
 
 import importlib.util
 import logging

@@ -3,8 +3,9 @@
 import argparse
 from collections.abc import Iterator
 
-from keras_attn_commands.main import build_parser
 from keras_attn_runtime._commands.main import build_parser as build_runtime_parser
+
+from keras_attn_commands.main import build_parser
 
 
 def pages() -> dict[str, tuple[str, str]]:

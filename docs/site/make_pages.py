@@ -81,7 +81,7 @@ def write_guides(pages: Path) -> None:
 
 
 def write_page(pages: Path, source: str) -> None:
-    """Writes a page of the repository, with links to other files of it turned into links to pages."""
+    """Writes a page, with links to files of the repository turned into links to pages."""
     page = page_of(source)
     text = (ROOT / source).read_text(encoding="utf-8")
     if source == "LICENSE":
