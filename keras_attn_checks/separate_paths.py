@@ -30,6 +30,8 @@ def separate_paths_problem(
 
     Example:
 
+    >>> from pathlib import Path
+    >>> from keras_attn.files import separate_paths_problem
     >>> separate_paths_problem({"--out": Path("a/../run")}, {"--run": Path("run")}) is None
     True
     """

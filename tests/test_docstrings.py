@@ -1,5 +1,8 @@
 """Docstrings of public objects are complete: Args, call arguments, Returns and an example."""
 
+import ast
+import builtins
+import doctest
 import importlib
 import inspect
 import re
@@ -116,6 +119,34 @@ def test_docstring_begins_with_one_line(name):
     lines = inspect.cleandoc(OBJECTS[name].__doc__).splitlines()
     assert lines[0].endswith(".")
     assert not lines[1:] or lines[1] == ""
+
+
+def names_without_origin(code):
+    """Names that code uses, but neither imports nor defines."""
+    nodes = list(ast.walk(ast.parse(code)))
+    known = set(dir(builtins))
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            known |= {(each.asname or each.name).partition(".")[0] for each in node.names}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            known.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            known.add(node.name)
+        elif isinstance(node, ast.arg):
+            known.add(node.arg)
+    return {node.id for node in nodes if isinstance(node, ast.Name)} - known
+
+
+@pytest.mark.parametrize("name", OBJECTS)
+def test_example_imports_what_it_uses(name):
+    examples = doctest.DocTestParser().get_examples(OBJECTS[name].__doc__)
+    code = "".join(each.source for each in examples)
+    assert not names_without_origin(code)
+    assert not re.findall(r"^(?:from|import) keras_attn\S*\._.*", code, re.MULTILINE)
+
+
+def test_names_without_origin():
+    assert names_without_origin("import a.b\nc = a(lambda d: d)\nprint(e)") == {"e"}
 
 
 def mechanisms():

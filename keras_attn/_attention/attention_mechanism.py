@@ -73,6 +73,8 @@ class AttentionMechanism(AttentionSteps, Layer):
     To define a custom score, override `compute_scores`:
 
     >>> import numpy as np
+    >>> from keras import ops
+    >>> from keras_attn import AttentionMechanism
     >>> class NegativeDistance(AttentionMechanism):
     ...     def compute_scores(self, query, keys):
     ...         return -ops.sum(ops.abs(query[:, :, None] - keys[:, None]), axis=-1)

@@ -43,7 +43,7 @@ def record_attention_scores() -> Iterator[dict[str, Any]]:
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import LuongAttention
+    >>> from keras_attn import LuongAttention, record_attention_scores
     >>> layer = LuongAttention("dot", name="attention")
     >>> with record_attention_scores() as scores:
     ...     _ = layer(np.ones((1, 2, 4), "float32"), np.ones((1, 3, 4), "float32"))

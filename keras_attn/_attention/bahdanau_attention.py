@@ -58,6 +58,7 @@ class BahdanauAttention(AttentionMechanism):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import BahdanauAttention
     >>> layer = BahdanauAttention(units=8)
     >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 4), "float32")
     >>> context, weights = layer(query, value, return_attention_scores=True)

@@ -33,7 +33,7 @@ class CacheView:
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import MultiHeadAttention
+    >>> from keras_attn import CacheView, MultiHeadAttention
     >>> attention = MultiHeadAttention(num_heads=2, key_dim=4)
     >>> x = np.ones((1, 3, 8), "float32")
     >>> full = attention(x, use_causal_mask=True)

@@ -80,7 +80,7 @@ class CombinedAttention(AttentionSteps, Layer):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import BahdanauAttention, LuongAttention
+    >>> from keras_attn import BahdanauAttention, CombinedAttention, LuongAttention
     >>> layer = CombinedAttention({"text": BahdanauAttention(8), "image": LuongAttention()})
     >>> value = {"text": np.ones((2, 7, 4), "float32"), "image": np.ones((2, 9, 6), "float32")}
     >>> tuple(layer(np.ones((2, 3, 5), "float32"), value).shape)

@@ -47,6 +47,7 @@ class CosineAttention(AttentionMechanism):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import CosineAttention
     >>> layer = CosineAttention()
     >>> query, value = np.ones((2, 3, 4), "float32"), np.ones((2, 7, 4), "float32")
     >>> tuple(layer(query, value).shape)

@@ -44,6 +44,7 @@ class CoverageAttention(AdditiveStatefulAttention):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import CoverageAttention
     >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 4), "float32")
     >>> tuple(CoverageAttention(units=8)(query, value).shape)
     (2, 3, 4)

@@ -58,7 +58,7 @@ class IntraDecoderAttention(AttentionSteps, Layer):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import LuongAttention
+    >>> from keras_attn import IntraDecoderAttention, LuongAttention
     >>> layer = IntraDecoderAttention(LuongAttention("general"))
     >>> tuple(layer(np.ones((2, 3, 5), "float32")).shape)
     (2, 3, 5)

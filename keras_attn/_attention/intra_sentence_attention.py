@@ -59,7 +59,9 @@ class IntraSentenceAttention(Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
+    >>> from keras_attn import IntraSentenceAttention
     >>> layer = IntraSentenceAttention(keras.layers.Dense(8, "relu"))
     >>> first, second = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 5), "float32")
     >>> [tuple(context.shape) for context in layer(first, second)]

@@ -41,6 +41,7 @@ class LinearScoreAttention(AttentionMechanism):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import LinearScoreAttention
     >>> layer = LinearScoreAttention()
     >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 4), "float32")
     >>> tuple(layer(query, value).shape)

@@ -78,7 +78,7 @@ class LocalAttention(AttentionMechanism):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import LuongAttention
+    >>> from keras_attn import LocalAttention, LuongAttention
     >>> layer = LocalAttention(LuongAttention("general"), window=2)
     >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 70, 4), "float32")
     >>> _, weights = layer(query, value, return_attention_scores=True)

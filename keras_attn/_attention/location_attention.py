@@ -43,6 +43,7 @@ class LocationAttention(AttentionMechanism):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import LocationAttention
     >>> layer = LocationAttention(max_length=50)
     >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 4), "float32")
     >>> tuple(layer(query, value).shape)

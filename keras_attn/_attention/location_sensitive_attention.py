@@ -52,6 +52,7 @@ class LocationSensitiveAttention(AdditiveStatefulAttention):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import LocationSensitiveAttention
     >>> layer = LocationSensitiveAttention(units=8, filters=4, kernel_size=5)
     >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 4), "float32")
     >>> tuple(layer(query, value).shape)

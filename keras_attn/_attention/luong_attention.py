@@ -51,6 +51,7 @@ class LuongAttention(AttentionMechanism):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import LuongAttention
     >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 4), "float32")
     >>> tuple(LuongAttention("general")(query, value).shape)
     (2, 3, 4)

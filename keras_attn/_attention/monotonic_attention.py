@@ -84,7 +84,7 @@ class MonotonicAttention(StatefulAttention):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import BahdanauAttention
+    >>> from keras_attn import BahdanauAttention, MonotonicAttention
     >>> layer = MonotonicAttention(BahdanauAttention(8), mode="hard")
     >>> query, value = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 4), "float32")
     >>> tuple(layer(query, value).shape)

@@ -151,6 +151,7 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import MultiHeadAttention
     >>> attention = MultiHeadAttention(num_heads=4, key_dim=8, num_key_value_heads=2)
     >>> x = np.ones((2, 5, 16), "float32")
     >>> outputs, weights = attention(x, use_causal_mask=True, return_attention_scores=True)

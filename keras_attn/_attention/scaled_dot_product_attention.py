@@ -41,6 +41,7 @@ class ScaledDotProductAttention(AttentionMechanism):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import ScaledDotProductAttention
     >>> layer = ScaledDotProductAttention()
     >>> query, value = np.ones((2, 3, 4), "float32"), np.ones((2, 7, 4), "float32")
     >>> tuple(layer(query, value).shape)

@@ -60,7 +60,9 @@ class SoftAlignment(Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
+    >>> from keras_attn import SoftAlignment
     >>> layer = SoftAlignment(keras.layers.Dense(8, "relu"))
     >>> first, second = np.ones((2, 3, 5), "float32"), np.ones((2, 7, 5), "float32")
     >>> [tuple(aligned.shape) for aligned in layer(first, second)]

@@ -45,7 +45,8 @@ class StatefulAttention(AttentionMechanism):
     A mechanism that never attends to the same position twice:
 
     >>> import numpy as np
-    >>> from keras_attn import masks
+    >>> from keras import ops
+    >>> from keras_attn import StatefulAttention, masks
     >>> class VisitOnce(StatefulAttention):
     ...     def initial_state(self, memory, rows, max_steps=None):
     ...         return {"visited": ops.zeros((rows, ops.shape(memory["values"])[1]))}

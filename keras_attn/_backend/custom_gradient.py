@@ -43,6 +43,7 @@ def custom_gradient(
     Example:
 
     >>> import numpy as np
+    >>> from keras import ops
     >>> def forward(x):
     ...     root = ops.sqrt(x)
     ...     return root, (root,)

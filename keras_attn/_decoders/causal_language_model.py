@@ -91,8 +91,11 @@ class CausalLanguageModel(TransformerTokenDecoder):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
-    >>> from keras_attn import GenerationModel, GreedyDecoder, TransformerDecoderBlock
+    >>> from keras_attn import (
+    ...     CausalLanguageModel, GenerationModel, GreedyDecoder, TransformerDecoderBlock,
+    ... )
     >>> block = TransformerDecoderBlock(num_heads=2, intermediate_dim=16, cross_attention=False)
     >>> model = CausalLanguageModel(block, keras.layers.ReversibleEmbedding(9, 8), num_layers=2)
     >>> tuple(model(np.array([[1, 5, 6, 7]])).shape)

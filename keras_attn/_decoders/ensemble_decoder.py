@@ -80,7 +80,7 @@ class EnsembleDecoder(StepDecoder):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import EnsembleEncoder, rnn_seq2seq, transformer_tiny
+    >>> from keras_attn import EnsembleDecoder, EnsembleEncoder, rnn_seq2seq, transformer_tiny
     >>> pairs = [rnn_seq2seq(20, 30, units=8, embedding_dim=8), transformer_tiny(20, 30)]
     >>> encoders, decoders = zip(*pairs)
     >>> encoded = EnsembleEncoder(encoders)(np.array([[5, 6, 7, 2]]))

@@ -94,8 +94,9 @@ class RNNDecoder(TokenDecoder):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
-    >>> from keras_attn import AttentionRNNCell, BahdanauAttention
+    >>> from keras_attn import AttentionRNNCell, BahdanauAttention, RNNDecoder
     >>> cell = AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(6), attention_units=4)
     >>> decoder = RNNDecoder(cell, keras.layers.ReversibleEmbedding(9, 4))
     >>> encoder_outputs = np.ones((2, 7, 5), "float32")

@@ -87,8 +87,9 @@ class TransformerDecoder(TransformerTokenDecoder):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
-    >>> from keras_attn import TransformerDecoderBlock
+    >>> from keras_attn import TransformerDecoder, TransformerDecoderBlock
     >>> block = TransformerDecoderBlock(num_heads=2, intermediate_dim=16)
     >>> decoder = TransformerDecoder(block, keras.layers.ReversibleEmbedding(9, 8), num_layers=2)
     >>> encoder_outputs = np.ones((1, 3, 8), "float32")

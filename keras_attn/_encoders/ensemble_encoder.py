@@ -38,7 +38,7 @@ class EnsembleEncoder(Layer):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import transformer_tiny
+    >>> from keras_attn import EnsembleEncoder, transformer_tiny
     >>> encoders = [transformer_tiny(20, 30, seed=seed)[0] for seed in (1, 2)]
     >>> encoded = EnsembleEncoder(encoders)(np.array([[5, 6, 7, 2]]))
     >>> {name: tuple(outputs.shape) for name, outputs in encoded["encoder_outputs"].items()}

@@ -45,6 +45,7 @@ class PatchEmbedding(Layer):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import PatchEmbedding
     >>> tuple(PatchEmbedding(4, 16)(np.ones((2, 8, 12, 3), "float32")).shape)
     (2, 7, 16)
     """

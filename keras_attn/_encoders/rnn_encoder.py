@@ -95,7 +95,9 @@ class RNNEncoder(Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
+    >>> from keras_attn import RNNEncoder
     >>> encoder = RNNEncoder(keras.layers.LSTMCell(4), embedding=keras.layers.Embedding(10, 3))
     >>> encoded = encoder(np.array([[5, 6, 7, 2], [5, 2, 0, 0]]))
     >>> tuple(encoded["encoder_outputs"].shape), len(encoded["encoder_state"][0])

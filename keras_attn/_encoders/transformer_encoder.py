@@ -89,8 +89,9 @@ class TransformerEncoder(Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
-    >>> from keras_attn import TransformerEncoderBlock
+    >>> from keras_attn import TransformerEncoder, TransformerEncoderBlock
     >>> block = TransformerEncoderBlock(num_heads=2, intermediate_dim=16)
     >>> encoder = TransformerEncoder(block, keras.layers.Embedding(10, 8), num_layers=2)
     >>> encoded = encoder(np.array([[5, 6, 7, 2], [5, 2, 0, 0]]))

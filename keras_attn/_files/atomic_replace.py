@@ -89,6 +89,8 @@ def atomic_replace(
     Example:
 
     >>> import tempfile
+    >>> from pathlib import Path
+    >>> from keras_attn.files import atomic_replace
     >>> directory = Path(tempfile.mkdtemp())
     >>> with atomic_replace(directory / "answer.txt") as partial:
     ...     _ = partial.write_text("42")

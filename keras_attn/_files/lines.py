@@ -32,6 +32,7 @@ def read_lines(path: str | PathLike) -> Iterator[str]:
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from keras_attn.files import read_lines
     >>> path = Path(tempfile.mkdtemp()) / "train.en"
     >>> _ = path.write_text("two dogs\na\u2028tree\n", encoding="utf-8")
     >>> list(read_lines(path))
@@ -79,6 +80,7 @@ def write_lines(path: str | PathLike, lines: Iterable[str]) -> None:
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from keras_attn.files import write_lines
     >>> path = Path(tempfile.mkdtemp()) / "train.en"
     >>> write_lines(path, ["two dogs", "a tree"])
     >>> path.read_text(encoding="utf-8")

@@ -29,6 +29,7 @@ class PathLock:
     Example:
 
     >>> import tempfile
+    >>> from keras_attn.files import PathLock
     >>> with PathLock(tempfile.mkdtemp(), "training") as lock:
     ...     lock.is_held
     True

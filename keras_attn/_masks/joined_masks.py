@@ -153,6 +153,7 @@ def attention_mask(value: Tensor, mask: Mask | None = None, name: str = "attenti
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn.masks import attention_mask
     >>> mask = attention_mask(np.ones((2, 3, 4)), np.array([[True, True, False]] * 2))
     >>> tuple(mask.shape)
     (2, 1, 3)

@@ -94,6 +94,8 @@ def masked_softmax(scores: Tensor, mask: Tensor, is_finite: bool = False) -> Ten
     Example:
 
     >>> import numpy as np
+    >>> from keras import ops
+    >>> from keras_attn.masks import masked_softmax
     >>> scores = np.zeros((1, 2, 3), "float32")
     >>> mask = np.array([[[True, True, False], [False, False, False]]])
     >>> ops.convert_to_numpy(masked_softmax(scores, mask)).tolist()
@@ -126,6 +128,8 @@ def masked_mean(values: Tensor, mask: Mask | None = None) -> Tensor:
     Example:
 
     >>> import numpy as np
+    >>> from keras import ops
+    >>> from keras_attn.masks import masked_mean
     >>> values = ops.convert_to_tensor([[[1.0], [3.0], [9.0]]])
     >>> ops.convert_to_numpy(masked_mean(values, np.array([[True, True, False]]))).tolist()
     [[2.0]]

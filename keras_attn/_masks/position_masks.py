@@ -25,6 +25,8 @@ def padding_mask(token_ids: TensorLike, pad_token_id: int = 0) -> Tensor:
     Example:
 
     >>> import numpy as np
+    >>> from keras import ops
+    >>> from keras_attn.masks import padding_mask
     >>> mask = padding_mask(np.array([[5, 0, 6, 0], [5, 0, -1, 0]]))
     >>> ops.convert_to_numpy(mask).tolist()
     [[True, True, True, False], [True, True, False, False]]
@@ -53,6 +55,8 @@ def causal_mask(query_positions: Tensor, key_positions: Tensor) -> Tensor:
 
     Example:
 
+    >>> from keras import ops
+    >>> from keras_attn.masks import causal_mask
     >>> positions = ops.arange(3)[None]
     >>> ops.convert_to_numpy(causal_mask(positions, positions)).astype(int).tolist()
     [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]
@@ -73,6 +77,8 @@ def window_mask(query_positions: Tensor, key_positions: Tensor, window: int) -> 
 
     Example:
 
+    >>> from keras import ops
+    >>> from keras_attn.masks import window_mask
     >>> positions = ops.arange(3)[None]
     >>> ops.convert_to_numpy(window_mask(positions, positions, window=2)).astype(int).tolist()
     [[[1, 1, 0], [1, 1, 1], [0, 1, 1]]]

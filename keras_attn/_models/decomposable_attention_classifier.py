@@ -66,7 +66,9 @@ def decomposable_attention_classifier(
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
+    >>> from keras_attn import decomposable_attention_classifier
     >>> embedding = keras.layers.Embedding(9, 4)
     >>> model = decomposable_attention_classifier(embedding, num_classes=3, units=8)
     >>> ids = [np.array([[1, 5, 6]]), np.array([[1, 7, 8, 5, 0]])]

@@ -47,7 +47,7 @@ def ensemble_model(
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import GreedyDecoder, rnn_seq2seq
+    >>> from keras_attn import GenerationModel, GreedyDecoder, ensemble_model, rnn_seq2seq
     >>> pairs = [rnn_seq2seq(20, 30, units=8, embedding_dim=8) for _ in range(2)]
     >>> models = [GenerationModel(e, GreedyDecoder(d, max_length=5)) for e, d in pairs]
     >>> results = ensemble_model(models)(np.array([[5, 6, 7, 2]]))

@@ -76,7 +76,7 @@ class GenerationModel(ModelOfParts):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import BeamDecoder, rnn_seq2seq
+    >>> from keras_attn import BeamDecoder, GenerationModel, rnn_seq2seq
     >>> encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
     >>> model = GenerationModel(encoder, BeamDecoder(decoder, max_length=5))
     >>> results = model.predict(np.array([[5, 6, 7, 2]]), verbose=0)
@@ -237,7 +237,7 @@ class GenerationModel(ModelOfParts):
 
         Example:
 
-        >>> from keras_attn import GreedyDecoder, rnn_seq2seq
+        >>> from keras_attn import GenerationModel, GreedyDecoder, rnn_seq2seq
         >>> encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
         >>> model = GenerationModel(encoder, GreedyDecoder(decoder, max_length=5))
         >>> len(model.generate([[5, 6, 7, 2], [8, 2]]))

@@ -45,8 +45,9 @@ def masked_language_model(
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
-    >>> from keras_attn import TransformerEncoder, TransformerEncoderBlock
+    >>> from keras_attn import TransformerEncoder, TransformerEncoderBlock, masked_language_model
     >>> block = TransformerEncoderBlock(num_heads=2, intermediate_dim=16)
     >>> encoder = TransformerEncoder(block, keras.layers.ReversibleEmbedding(30, 8), num_layers=1)
     >>> model = masked_language_model(encoder)

@@ -77,6 +77,7 @@ def rnn_seq2seq(
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import rnn_seq2seq
     >>> encoder, decoder = rnn_seq2seq(20, 30, attention="luong", units=8, embedding_dim=8)
     >>> logits = decoder(np.array([[1, 8, 9]]), **encoder(np.array([[5, 6, 7, 2]])))
     >>> tuple(logits.shape)  # (batch, target, vocabulary)

@@ -50,7 +50,7 @@ def sequence_classifier(
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import rnn_seq2seq
+    >>> from keras_attn import rnn_seq2seq, sequence_classifier
     >>> encoder, _ = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
     >>> classifier = sequence_classifier(encoder, num_classes=3)
     >>> tuple(classifier(np.array([[5, 6, 7, 2]])).shape)

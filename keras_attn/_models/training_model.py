@@ -79,7 +79,7 @@ class TrainingModel(FusedLossModel):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import rnn_seq2seq
+    >>> from keras_attn import TrainingModel, rnn_seq2seq
     >>> model = TrainingModel(*rnn_seq2seq(20, 30, units=8, embedding_dim=8))
     >>> ids = {"source_ids": np.array([[5, 6, 7, 2]]), "target_ids": np.array([[1, 8, 9]])}
     >>> tuple(model(ids).shape)  # (batch, target, vocabulary)

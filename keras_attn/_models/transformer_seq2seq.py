@@ -86,6 +86,7 @@ def transformer_seq2seq(
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import transformer_seq2seq
     >>> sizes = dict(num_layers=1, num_heads=2, embedding_dim=8, intermediate_dim=16)
     >>> encoder, decoder = transformer_seq2seq(20, 30, positions="rotary", **sizes)
     >>> logits = decoder(np.array([[1, 8, 9]]), **encoder(np.array([[5, 6, 7, 2]])))

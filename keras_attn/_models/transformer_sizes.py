@@ -29,6 +29,7 @@ def transformer_tiny(
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import transformer_tiny
     >>> encoder, decoder = transformer_tiny(20, 30, num_layers=1)
     >>> tuple(encoder(np.array([[5, 6, 7, 2]]))["encoder_outputs"].shape)
     (1, 4, 128)
@@ -62,6 +63,7 @@ def transformer_base(
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import transformer_base
     >>> encoder, decoder = transformer_base(20, 30, num_layers=1)
     >>> tuple(encoder(np.array([[5, 6, 7, 2]]))["encoder_outputs"].shape)
     (1, 4, 512)
@@ -95,6 +97,7 @@ def transformer_big(
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import transformer_big
     >>> encoder, decoder = transformer_big(20, 30, num_layers=1)
     >>> tuple(encoder(np.array([[5, 6, 7, 2]]))["encoder_outputs"].shape)
     (1, 4, 1024)

@@ -36,7 +36,9 @@ def with_search(
 
     Example:
 
-    >>> from keras_attn import BeamDecoder, SamplingDecoder, rnn_seq2seq
+    >>> from keras_attn import (
+    ...     BeamDecoder, GenerationModel, SamplingDecoder, rnn_seq2seq, with_search,
+    ... )
     >>> encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
     >>> model = GenerationModel(encoder, BeamDecoder(decoder, beam_width=4, max_length=5))
     >>> with_search(model, beam_width=2).search.beam_width

@@ -51,7 +51,9 @@ class AttentionPooling(Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
+    >>> from keras_attn import AttentionPooling
     >>> model = keras.Sequential(
     ...     [
     ...         keras.Input((None,), dtype="int32"),

@@ -46,6 +46,7 @@ class SequencePooling(Layer):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import SequencePooling
     >>> x, mask = np.array([[[1.0], [3.0], [9.0]]], "float32"), np.array([[True, True, False]])
     >>> np.array(SequencePooling()(x, mask)).tolist()
     [[2.0]]

@@ -42,7 +42,9 @@ class TiedMLMHead(Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
+    >>> from keras_attn import TiedMLMHead
     >>> head = TiedMLMHead(keras.layers.ReversibleEmbedding(30, 8))
     >>> tuple(head(np.ones((2, 5, 8), "float32")).shape)
     (2, 5, 30)

@@ -46,6 +46,9 @@ class AlibiBias(Layer):
 
     Example:
 
+    >>> import numpy as np
+    >>> from keras import ops
+    >>> from keras_attn import AlibiBias
     >>> bias = AlibiBias(2)(np.array([[3]]), np.array([[0, 1, 2]]))
     >>> ops.convert_to_numpy(bias)[0, 0].tolist()
     [[-0.1875, -0.125, -0.0625]]

@@ -48,6 +48,8 @@ class LearnedPositions(Layer):
     Example:
 
     >>> import numpy as np
+    >>> from keras import ops
+    >>> from keras_attn import LearnedPositions
     >>> layer = LearnedPositions(10, embeddings_initializer="ones")
     >>> ops.convert_to_numpy(layer(np.zeros((1, 2, 3), "float32"))).tolist()
     [[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]]

@@ -24,6 +24,7 @@ def position_range(length: int | Tensor, start_index: int | Tensor = 0) -> Tenso
 
     Example:
 
+    >>> from keras import ops
     >>> ops.convert_to_numpy(position_range(3, 5)).tolist()
     [[5, 6, 7]]
     >>> ops.convert_to_numpy(position_range(3, ops.convert_to_tensor([0, 2]))).tolist()

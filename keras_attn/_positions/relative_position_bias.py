@@ -56,6 +56,8 @@ class RelativePositionBias(Layer):
 
     Example:
 
+    >>> import numpy as np
+    >>> from keras_attn import RelativePositionBias
     >>> layer = RelativePositionBias(num_heads=2)
     >>> tuple(layer(np.array([[3]]), np.array([[0, 1, 2, 3]])).shape)
     (1, 2, 1, 4)

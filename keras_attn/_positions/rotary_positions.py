@@ -57,6 +57,9 @@ class RotaryPositions(Layer):
 
     Example:
 
+    >>> import numpy as np
+    >>> from keras import ops
+    >>> from keras_attn import RotaryPositions
     >>> heads = np.ones((1, 1, 2, 2), "float32")
     >>> ops.convert_to_numpy(RotaryPositions()(heads)).round(3)[0, 0].tolist()[0]
     [1.0, 1.0]

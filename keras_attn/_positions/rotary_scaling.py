@@ -61,6 +61,7 @@ class LinearRotaryScaling(RotaryScaling):
 
     Example:
 
+    >>> from keras_attn import LinearRotaryScaling
     >>> LinearRotaryScaling(factor=2.0).factor
     2.0
     """
@@ -102,6 +103,7 @@ class Llama3RotaryScaling(RotaryScaling):
 
     Example:
 
+    >>> from keras_attn import Llama3RotaryScaling
     >>> Llama3RotaryScaling(factor=8.0).original_length
     8192
     """
@@ -163,6 +165,7 @@ class YarnRotaryScaling(RotaryScaling):
 
     Example:
 
+    >>> from keras_attn import YarnRotaryScaling
     >>> scaling = YarnRotaryScaling(factor=4.0, original_length=32768)
     >>> round(scaling.magnitude, 4)
     1.1386

@@ -63,6 +63,9 @@ class SinusoidalPositions(Layer):
 
     Example:
 
+    >>> import numpy as np
+    >>> from keras import ops
+    >>> from keras_attn import SinusoidalPositions
     >>> layer = SinusoidalPositions()
     >>> ops.convert_to_numpy(layer(np.zeros((1, 2, 4), "float32")))[0].round(3).tolist()[0]
     [0.0, 1.0, 0.0, 1.0]

@@ -75,6 +75,7 @@ class AttentionRNN(Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attn import AttentionRNN, AttentionRNNCell, BahdanauAttention
     >>> layer = AttentionRNN(AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(6)))

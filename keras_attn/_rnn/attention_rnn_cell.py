@@ -104,6 +104,7 @@ class AttentionRNNCell(Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attn import AttentionRNNCell, BahdanauAttention
     >>> cell = AttentionRNNCell(keras.layers.GRUCell(8), BahdanauAttention(6), attention_units=4)

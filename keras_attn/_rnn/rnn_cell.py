@@ -44,7 +44,9 @@ class RNNCell(Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
+    >>> from keras_attn import RNNCell
     >>> layer = keras.layers.RNN(RNNCell(4, output_units=3), return_sequences=True)
     >>> tuple(layer(np.ones((2, 5, 7), "float32")).shape)
     (2, 5, 3)

@@ -51,6 +51,7 @@ class StateBridge(Layer):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import StateBridge
     >>> bridge = StateBridge(state_size=[4, 4])
     >>> outputs, state = np.ones((2, 7, 3), "float32"), [np.ones((2, 3), "float32")]
     >>> [tuple(each.shape) for each in bridge(outputs, encoder_state=state)]

@@ -92,7 +92,7 @@ class BeamDecoder(Search, BeamOptions):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import rnn_seq2seq
+    >>> from keras_attn import BeamDecoder, rnn_seq2seq
     >>> encoder, decoder = rnn_seq2seq(20, 30, units=4, embedding_dim=4)
     >>> search = BeamDecoder(decoder, beam_width=3, num_hypotheses=2, max_length=3)
     >>> results = search(**encoder(np.array([[5, 6, 7, 2]])))

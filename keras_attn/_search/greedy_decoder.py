@@ -41,7 +41,7 @@ class GreedyDecoder(IndependentSearch):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import rnn_seq2seq
+    >>> from keras_attn import GreedyDecoder, rnn_seq2seq
     >>> encoder, decoder = rnn_seq2seq(20, 30, units=4, embedding_dim=4)
     >>> results = GreedyDecoder(decoder, max_length=3)(**encoder(np.array([[5, 6, 7, 2]])))
     >>> tuple(results["lengths"].shape)

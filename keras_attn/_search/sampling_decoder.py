@@ -67,7 +67,7 @@ class SamplingDecoder(IndependentSearch, SamplingOptions):
     Example:
 
     >>> import numpy as np
-    >>> from keras_attn import rnn_seq2seq
+    >>> from keras_attn import SamplingDecoder, rnn_seq2seq
     >>> encoder, decoder = rnn_seq2seq(20, 30, units=4, embedding_dim=4)
     >>> search = SamplingDecoder(decoder, num_hypotheses=2, top_k=10, max_length=3)
     >>> results = search(**encoder(np.array([[5, 6, 7, 2]])), seeds=np.array([1]))

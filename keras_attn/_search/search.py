@@ -107,7 +107,7 @@ class Search(Layer, SearchOptions):
     All searches are called in the same way:
 
     >>> import numpy as np
-    >>> from keras_attn import GreedyDecoder, rnn_seq2seq
+    >>> from keras_attn import GreedyDecoder, Search, rnn_seq2seq
     >>> encoder, decoder = rnn_seq2seq(20, 30, units=4, embedding_dim=4)
     >>> search = GreedyDecoder(decoder, max_length=3)
     >>> isinstance(search, Search)

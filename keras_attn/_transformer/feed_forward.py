@@ -59,6 +59,7 @@ class FeedForward(LowRankAdaptation, Layer):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import FeedForward
     >>> tuple(FeedForward(64, activation="swiglu")(np.ones((2, 5, 16), "float32")).shape)
     (2, 5, 16)
     """

@@ -65,6 +65,7 @@ class TransformerDecoderBlock(TransformerEncoderBlock):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import TransformerDecoderBlock
     >>> block = TransformerDecoderBlock(num_heads=4, intermediate_dim=32)
     >>> inputs, encoder_outputs = np.ones((2, 5, 16), "float32"), np.ones((2, 7, 24), "float32")
     >>> tuple(block(inputs, encoder_outputs).shape)

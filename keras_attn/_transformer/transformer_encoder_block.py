@@ -101,6 +101,7 @@ class TransformerEncoderBlock(Layer):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn import TransformerEncoderBlock
     >>> block = TransformerEncoderBlock(num_heads=4, intermediate_dim=32)
     >>> tuple(block(np.ones((2, 5, 16), "float32")).shape)
     (2, 5, 16)

@@ -15,6 +15,7 @@ class ExportReport:
 
     Example:
 
+    >>> from keras_attn.export import ExportReport
     >>> report = ExportReport(largest_difference=2e-6)
     >>> str(report)
     'Compared with Keras: largest difference 2.0e-06.'

@@ -119,6 +119,7 @@ class AutoregressiveForecaster(Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attn import AttentionRNNCell, BahdanauAttention, RNNEncoder
     >>> from keras_attn.forecasting import AutoregressiveForecaster, GaussianHead

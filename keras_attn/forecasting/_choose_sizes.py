@@ -33,6 +33,8 @@ def choose_season(times: Sequence[Any]) -> int:
 
     Example:
 
+    >>> import datetime
+    >>> from keras_attn.forecasting import choose_season
     >>> choose_season([datetime.date(2024, 1, 1), datetime.date(2024, 2, 1)])
     12
     """
@@ -57,6 +59,7 @@ def choose_horizon(season: int) -> int:
 
     Example:
 
+    >>> from keras_attn.forecasting import choose_horizon
     >>> choose_horizon(12)
     12
     """
@@ -80,6 +83,7 @@ def choose_window(season: int, horizon: int, num_rows: int) -> int:
 
     Example:
 
+    >>> from keras_attn.forecasting import choose_window
     >>> choose_window(season=24, horizon=24, num_rows=2000)
     96
     """
@@ -101,6 +105,7 @@ def choose_lags(season: int, horizon: int, window: int) -> list[int]:
 
     Example:
 
+    >>> from keras_attn.forecasting import choose_lags
     >>> choose_lags(season=7, horizon=10, window=30)
     [14, 21, 28]
     """
@@ -122,6 +127,8 @@ def choose_calendar(times: Sequence[Any]) -> list[str]:
 
     Example:
 
+    >>> import datetime
+    >>> from keras_attn.forecasting import choose_calendar
     >>> first = datetime.date(2024, 1, 1)
     >>> choose_calendar([first + datetime.timedelta(week) for week in range(21)])[:3]
     ['week_sin1', 'week_cos1', 'week_sin2']

@@ -35,6 +35,8 @@ def compute_calendar(names: Sequence[str], times: Sequence[datetime.date]) -> np
 
     Example:
 
+    >>> import datetime
+    >>> from keras_attn.forecasting import compute_calendar
     >>> days = [datetime.date(2024, 1, 1), datetime.date(2024, 1, 8)]  # two Mondays
     >>> compute_calendar(["week_sin1", "week_cos1"], days).tolist()
     [[0.0, 1.0], [0.0, 1.0]]

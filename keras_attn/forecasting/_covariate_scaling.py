@@ -19,6 +19,7 @@ def covariate_scaling(covariates: TensorLike) -> tuple[list[float], list[float]]
 
     Example:
 
+    >>> from keras_attn.forecasting import covariate_scaling
     >>> covariate_scaling([[79.0, 5.0], [99.0, 5.0]])
     ([89.0, 5.0], [10.0, 1.0])
     """

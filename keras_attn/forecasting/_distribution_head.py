@@ -42,6 +42,8 @@ class DistributionHead(Layer):
     Example:
 
     >>> import numpy as np
+    >>> from keras import ops
+    >>> from keras_attn.forecasting import DistributionHead
     >>> class LaplaceHead(DistributionHead):
     ...     num_parameters = 2
     ...

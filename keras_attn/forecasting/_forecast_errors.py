@@ -35,6 +35,7 @@ def mean_absolute_scaled_error(
 
     Example:
 
+    >>> from keras_attn.forecasting import mean_absolute_scaled_error
     >>> mean_absolute_scaled_error([5.0, 6.0], [4.0, 6.0], history=[1.0, 2.0, 3.0])
     0.5
     """
@@ -74,6 +75,7 @@ def sample_crps(actual: TensorLike, samples: TensorLike) -> float:
 
     Example:
 
+    >>> from keras_attn.forecasting import sample_crps
     >>> sample_crps([1.0], [[0.0], [2.0]])
     0.0
     """
@@ -105,6 +107,7 @@ def interval_coverage(actual: TensorLike, low: TensorLike, high: TensorLike) -> 
 
     Example:
 
+    >>> from keras_attn.forecasting import interval_coverage
     >>> interval_coverage([1.0, 5.0], low=[0.0, 0.0], high=[2.0, 2.0])
     0.5
     """

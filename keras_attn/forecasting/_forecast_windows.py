@@ -41,6 +41,7 @@ def forecast_windows(
 
     Example:
 
+    >>> from keras_attn.forecasting import forecast_windows
     >>> windows = forecast_windows([[0.0], [1.0], [2.0], [3.0]], window=2, horizon=1)
     >>> windows["past_targets"][..., 0].tolist(), windows["future_targets"][..., 0].tolist()
     ([[0.0, 1.0], [1.0, 2.0]], [[2.0], [3.0]])

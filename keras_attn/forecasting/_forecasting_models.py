@@ -34,9 +34,12 @@ def forecast_training_model(
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attn import AttentionRNNCell, LuongAttention, RNNEncoder
-    >>> from keras_attn.forecasting import AutoregressiveForecaster, GaussianHead
+    >>> from keras_attn.forecasting import (
+    ...     AutoregressiveForecaster, GaussianHead, forecast_training_model,
+    ... )
     >>> cell = AttentionRNNCell(keras.layers.GRUCell(8), LuongAttention())
     >>> encoder = RNNEncoder(keras.layers.GRUCell(4))
     >>> forecaster = AutoregressiveForecaster(
@@ -72,9 +75,12 @@ def forecast_model(
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attn import AttentionRNNCell, LuongAttention, RNNEncoder
-    >>> from keras_attn.forecasting import AutoregressiveForecaster, GaussianHead, PathSampler
+    >>> from keras_attn.forecasting import (
+    ...     AutoregressiveForecaster, GaussianHead, PathSampler, forecast_model,
+    ... )
     >>> cell = AttentionRNNCell(keras.layers.GRUCell(8), LuongAttention())
     >>> encoder = RNNEncoder(keras.layers.GRUCell(4))
     >>> forecaster = AutoregressiveForecaster(

@@ -20,6 +20,7 @@ def generate_series(number: int = 200, length: int = 180, seed: int = 1) -> list
 
     Example:
 
+    >>> from keras_attn.forecasting import generate_series
     >>> series = generate_series(number=2, length=36)
     >>> len(series), series[0].targets.shape, str(series[0].times[-1])
     (2, (36, 1), '2012-12-01')

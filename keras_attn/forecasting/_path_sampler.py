@@ -73,6 +73,7 @@ class PathSampler(Layer):
 
     Example:
 
+    >>> import keras
     >>> import numpy as np
     >>> from keras_attn import AttentionRNNCell, BahdanauAttention, RNNEncoder
     >>> from keras_attn.forecasting import AutoregressiveForecaster, GaussianHead, PathSampler

@@ -38,6 +38,7 @@ class PointHead(DistributionHead):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn.forecasting import PointHead
     >>> head = PointHead()
     >>> parameters = head(np.ones((2, 5), "float32"), np.zeros((2, 1)), np.ones((2, 1)))
     >>> tuple(parameters.shape), tuple(head.mean(parameters).shape)

@@ -45,6 +45,7 @@ class QuantileHead(DistributionHead):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn.forecasting import QuantileHead
     >>> head = QuantileHead(quantile_levels=(0.1, 0.5, 0.9))
     >>> parameters = head(np.ones((2, 5), "float32"), np.zeros((2, 1)), np.ones((2, 1)))
     >>> tuple(head.quantiles(parameters, [0.05, 0.95]).shape)

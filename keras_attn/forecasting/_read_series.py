@@ -65,6 +65,7 @@ def read_series(
     Example:
 
     >>> import io
+    >>> from keras_attn.forecasting import read_series
     >>> file = io.StringIO("shop,day,sold\\nx,1,5\\nx,2,6\\ny,1,50\\ny,2,\\ny,3,70\\n")
     >>> series = read_series([file], ["sold"], "day", "shop")
     >>> [(each.name, each.targets[:, 0].tolist()) for each in series]

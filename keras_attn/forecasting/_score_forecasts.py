@@ -43,7 +43,8 @@ def score_forecasts(
 
     Example:
 
-    >>> from keras_attn.forecasting import generate_series
+    >>> import numpy as np
+    >>> from keras_attn.forecasting import generate_series, score_forecasts
     >>> series = generate_series(2, length=50)
     >>> truth = np.stack([each.targets[-12:] for each in series])
     >>> results = {"quantiles": truth[..., None], "paths": truth[:, None]}

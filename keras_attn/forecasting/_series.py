@@ -21,6 +21,8 @@ class Series:
     Example:
 
     >>> import datetime
+    >>> import numpy as np
+    >>> from keras_attn.forecasting import Series
     >>> days = [datetime.date(2024, 1, day) for day in (1, 2, 3)]
     >>> series = Series(days, np.array([[5.0], [6.0]]), np.zeros((3, 0)))
     >>> len(series), series.with_calendar(["week_sin1", "week_cos1"]).covariates.shape

@@ -35,7 +35,7 @@ def split_windows(
 
     Example:
 
-    >>> from keras_attn.forecasting import generate_series
+    >>> from keras_attn.forecasting import generate_series, split_windows
     >>> parts = split_windows(generate_series(2, length=100), window=24, horizon=12)
     >>> [len(each["past_targets"]) for each in parts]  # training, validation, test
     [34, 2, 6]

@@ -44,6 +44,7 @@ class StudentTHead(DistributionHead):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn.forecasting import StudentTHead
     >>> head = StudentTHead()
     >>> parameters = head(np.ones((2, 5), "float32"), np.zeros((2, 1)), np.ones((2, 1)))
     >>> tuple(head.quantiles(parameters, [0.05, 0.95]).shape)

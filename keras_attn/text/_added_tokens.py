@@ -31,6 +31,7 @@ class AddedToken:
 
     Example:
 
+    >>> from keras_attn.text import AddedToken
     >>> AddedToken("<sep>", 32100).entries()
     {'content': '<sep>', 'id': 32100}
     """

@@ -39,6 +39,8 @@ class EncodedSentences:
 
     Example:
 
+    >>> import numpy as np
+    >>> from keras_attn.text import EncodedSentences
     >>> sentences = EncodedSentences.from_lists([[7, 8, 9], [5]])
     >>> sentences[-1]
     array([5], dtype=int32)

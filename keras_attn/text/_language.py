@@ -34,6 +34,7 @@ class Language:
 
     Example:
 
+    >>> from keras_attn.text import Language
     >>> french = Language(source_start=[256057], target_start=[256057])
     >>> french.entries()
     {'source_start': [256057], 'target_start': [256057]}

@@ -92,7 +92,7 @@ class LengthBucketedBatches(EpochBatches):
 
     Example:
 
-    >>> from keras_attn.text import EncodedSentences
+    >>> from keras_attn.text import EncodedSentences, LengthBucketedBatches, ParallelCorpus
     >>> source = EncodedSentences.from_lists([[5, 6, 7], [8, 9], [4]])
     >>> target = EncodedSentences.from_lists([[15, 16], [17, 18], [14]])
     >>> batches = LengthBucketedBatches(

@@ -47,6 +47,8 @@ def mask_tokens(
 
     Example:
 
+    >>> import numpy as np
+    >>> from keras_attn.text import mask_tokens
     >>> masked, labels = mask_tokens(np.array([[1, 5, 6, 7, 2, 0]]), 9, mask_token_id=3, seed=2)
     >>> masked.tolist(), labels.tolist()
     ([[1, 5, 6, 3, 2, 0]], [[0, 0, 0, 7, 0, 0]])

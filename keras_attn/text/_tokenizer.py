@@ -22,6 +22,7 @@ class SpecialTokenIds(NamedTuple):
 
     Example:
 
+    >>> from keras_attn.text import SpecialTokenIds
     >>> SpecialTokenIds(pad=1, start=0).end
     2
     """
@@ -62,6 +63,7 @@ class Tokenizer(Protocol):
 
     Example:
 
+    >>> from keras_attn.text import Tokenizer
     >>> class Letters:
     ...     vocabulary_size = 30
     ...     pad_token_id, start_token_id, end_token_id, unknown_token_id = 0, 1, 2, 3

@@ -50,6 +50,7 @@ class BleuCallback(keras.callbacks.Callback):
     For a trained model, `translate` is usually `lambda sources: translator.generate(sources,
     source_tokenizer, target_tokenizer)`.
 
+    >>> from keras_attn.training import BleuCallback
     >>> def translate(sources):
     ...     return ["Two dogs are playing." for _ in sources]
     >>> bleu = BleuCallback(translate, ["Zwei Hunde spielen."], ["Two dogs are playing."])

@@ -143,6 +143,7 @@ def caption_texts(captions: Mapping[str, Sequence[str]]) -> list[str]:
 
     Example:
 
+    >>> from keras_attn.training import caption_texts
     >>> caption_texts({"en": ["a red star", ""], "de": ["ein roter Stern", "ein Kreis"]})
     ['en: a red star', 'de: ein roter Stern', 'de: ein Kreis']
     """

@@ -30,6 +30,7 @@ class CarryStates(keras.callbacks.Callback):
 
     >>> import keras
     >>> import numpy as np
+    >>> from keras_attn.training import CarryStates
     >>> inputs = keras.Input((None, 2), batch_size=1)
     >>> model = keras.Model(inputs, keras.layers.GRU(3, stateful=True)(inputs))
     >>> model.compile("sgd", "mse")

@@ -72,6 +72,8 @@ class ClippedAdam(GradientClipping, keras.optimizers.Adam):
 
     Example:
 
+    >>> import keras
+    >>> from keras_attn.training import ClippedAdam
     >>> optimizer = ClippedAdam(learning_rate=0.001, global_clipnorm=1.0)
     >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     >>> model.compile(optimizer, loss="mse")

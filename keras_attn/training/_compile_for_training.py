@@ -74,6 +74,7 @@ def compile_for_training(
     Example:
 
     >>> from keras_attn import TrainingModel, rnn_seq2seq
+    >>> from keras_attn.training import compile_for_training
     >>> model = TrainingModel(*rnn_seq2seq(20, 30, units=8, embedding_dim=8))
     >>> model = compile_for_training(model, learning_rate=0.002, beta_2=0.98)
     >>> type(model.loss).__name__, type(model.optimizer).__name__

@@ -37,6 +37,7 @@ class ConsecutiveWindows(WindowBatches):
 
     Example:
 
+    >>> from keras_attn.training import ConsecutiveWindows
     >>> windows = ConsecutiveWindows(range(1, 14), window=3, batch_size=2)
     >>> windows.steps_per_epoch
     2

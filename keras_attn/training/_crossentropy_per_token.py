@@ -49,6 +49,7 @@ def crossentropy_per_token(labels: Tensor, logits: Tensor, label_smoothing: floa
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn.training import crossentropy_per_token
     >>> losses = crossentropy_per_token(np.array([[2, 0]]), np.zeros((1, 2, 4), "float32"))
     >>> [round(float(loss), 4) for loss in losses[0]]  # log 4
     [1.3863, 1.3863]

@@ -59,6 +59,7 @@ def enable_lora(
 
     >>> import numpy as np
     >>> import keras_attn
+    >>> from keras_attn.training import enable_lora
     >>> block = keras_attn.TransformerEncoderBlock(num_heads=2, intermediate_dim=16)
     >>> outputs = block(np.ones((2, 5, 8), "float32"))
     >>> [variable.name for variable in enable_lora(block, rank=2)]
@@ -135,6 +136,7 @@ def merge_lora(model: keras.layers.Layer) -> None:
 
     >>> import numpy as np
     >>> import keras_attn
+    >>> from keras_attn.training import enable_lora, merge_lora
     >>> block = keras_attn.TransformerEncoderBlock(num_heads=2, intermediate_dim=16)
     >>> outputs = block(np.ones((2, 5, 8), "float32"))
     >>> updates = enable_lora(block, rank=2)

@@ -32,6 +32,7 @@ class HistoryFile(keras.callbacks.Callback):
     >>> import json
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from keras_attn.training import HistoryFile
     >>> path = Path(tempfile.mkdtemp()) / "history.json"
     >>> callback = HistoryFile(path, {"seed": 1})
     >>> callback.on_train_begin()

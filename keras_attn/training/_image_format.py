@@ -33,6 +33,7 @@ class ImageFormat:
 
     Example:
 
+    >>> from keras_attn.training import ImageFormat
     >>> ImageFormat(scale=1 / 127.5, offset=-1.0, resize="bilinear")  # pixels in [-1, 1]
     ImageFormat(channels='rgb', scale=0.00784313725490196, offset=-1.0, resize='bilinear')
     """

@@ -35,6 +35,7 @@ class InverseSquareRootSchedule(keras.optimizers.schedules.LearningRateSchedule)
 
     Example:
 
+    >>> from keras_attn.training import InverseSquareRootSchedule
     >>> schedule = InverseSquareRootSchedule(0.001, warmup_steps=100)
     >>> [round(float(schedule(step)), 6) for step in (0, 99, 399)]
     [1e-05, 0.001, 0.0005]

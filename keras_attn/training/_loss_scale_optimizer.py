@@ -35,6 +35,8 @@ class LossScaleOptimizer(keras.optimizers.LossScaleOptimizer):
 
     Example:
 
+    >>> import keras
+    >>> from keras_attn.training import LossScaleOptimizer
     >>> optimizer = LossScaleOptimizer(keras.optimizers.Adam(0.001), initial_scale=1024.0)
     >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, dtype="mixed_float16")])
     >>> model.compile(optimizer, loss="mse")

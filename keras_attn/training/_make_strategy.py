@@ -79,6 +79,8 @@ def make_strategy(
 
     Example:
 
+    >>> import keras
+    >>> from keras_attn.training import make_strategy
     >>> with make_strategy("none").scope():
     ...     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     """

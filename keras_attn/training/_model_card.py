@@ -22,6 +22,7 @@ class ModelCard:
 
     Example:
 
+    >>> from keras_attn.training import ModelCard
     >>> ModelCard(source_language="en", target_language="de", license="Apache-2.0").entries()
     {'source_language': 'en', 'target_language': 'de', 'license': 'Apache-2.0'}
     """

@@ -39,6 +39,7 @@ class RandomWindows(WindowBatches):
 
     Example:
 
+    >>> from keras_attn.training import RandomWindows
     >>> windows = RandomWindows(range(1, 100), window=3, batch_size=2)
     >>> windows.steps_per_epoch
     16
@@ -109,6 +110,7 @@ def overlapping_windows(
 
     Example:
 
+    >>> from keras_attn.training import overlapping_windows
     >>> inputs, labels = overlapping_windows(range(1, 8), window=4)
     >>> inputs.tolist()
     [[1, 2, 3, 4], [3, 4, 5, 6]]

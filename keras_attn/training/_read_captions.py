@@ -30,6 +30,7 @@ class CaptionFiles:
     Example:
 
     >>> from pathlib import Path
+    >>> from keras_attn.training import CaptionFiles
     >>> files = CaptionFiles([Path("a.png")], {"en": ["two dogs"]}, 0, [Path("captions.en~")])
     >>> files.captions["en"]
     ['two dogs']
@@ -70,6 +71,7 @@ def read_captions(directory: str | PathLike[str]) -> CaptionFiles:
 
     >>> import tempfile
     >>> from pathlib import Path
+    >>> from keras_attn.training import read_captions
     >>> folder = Path(tempfile.mkdtemp())
     >>> (folder / "images").mkdir()
     >>> for name in ("0.png", "1.png"):

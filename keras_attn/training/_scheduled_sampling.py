@@ -78,6 +78,7 @@ class ScheduledSampling(Layer):
 
     >>> import numpy as np
     >>> from keras_attn import rnn_seq2seq
+    >>> from keras_attn.training import ScheduledSampling
     >>> encoder, decoder = rnn_seq2seq(20, 30, units=8, embedding_dim=8)
     >>> sampling = ScheduledSampling(decoder, 0.5, seed=1)
     >>> encoded = encoder(np.array([[5, 6, 7, 2]]))

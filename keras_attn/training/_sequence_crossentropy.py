@@ -79,6 +79,7 @@ class SequenceCrossentropy(keras.losses.Loss):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn.training import SequenceCrossentropy
     >>> loss = SequenceCrossentropy()
     >>> float(loss(np.array([[2, 0]]), np.zeros((1, 2, 4), "float32")))  # log 4
     1.3862943649291992

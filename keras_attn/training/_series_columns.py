@@ -30,6 +30,7 @@ class SeriesColumns:
 
     Example:
 
+    >>> from keras_attn.training import SeriesColumns
     >>> SeriesColumns(targets=["temperature"], time_column="day").entries()
     {'targets': ['temperature'], 'time_column': 'day'}
     """

@@ -36,6 +36,7 @@ class ShowProgress(keras.callbacks.Callback):
 
     >>> import keras
     >>> import numpy as np
+    >>> from keras_attn.training import ShowProgress
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     >>> model.compile(keras.optimizers.SGD(0.0), "mse")
     >>> _ = model.fit(

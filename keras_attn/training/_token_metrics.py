@@ -129,6 +129,7 @@ class TokenAccuracy(TokenMetric):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn.training import TokenAccuracy
     >>> metric = TokenAccuracy()
     >>> float(metric(np.array([[1, 2, 0]]), np.array([[[0, 5, 1], [0, 5, 1], [0, 5, 1]]])))
     0.5
@@ -178,6 +179,7 @@ class TokenCrossentropy(TokenMetric):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn.training import TokenCrossentropy
     >>> metric = TokenCrossentropy()
     >>> float(metric(np.array([[2, 3], [1, 0]]), np.zeros((2, 2, 4), "float32")))  # log 4
     1.3862943649291992
@@ -234,6 +236,7 @@ class Perplexity(TokenMetric):
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn.training import Perplexity
     >>> round(float(Perplexity()(np.array([[2, 3, 0]]), np.zeros((1, 3, 4), "float32"))), 4)
     4.0
     """

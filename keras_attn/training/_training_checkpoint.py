@@ -108,6 +108,7 @@ class TrainingCheckpoint(LockedCallback):
     Example:
 
     >>> import tempfile
+    >>> import keras
     >>> import numpy as np
     >>> model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
     >>> model.compile("adam", "mse")

@@ -32,6 +32,7 @@ class WarnOfProblems(keras.callbacks.Callback):
 
     Example:
 
+    >>> from keras_attn.training import WarnOfProblems
     >>> callback = WarnOfProblems(warn=print)
     >>> for epoch, loss in enumerate([3.0, 3.1, 3.2, 3.3]):
     ...     callback.on_epoch_end(epoch, {"val_loss": loss})

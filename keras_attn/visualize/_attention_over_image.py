@@ -80,6 +80,7 @@ def plot_attention_over_image(
     Example:
 
     >>> import numpy as np
+    >>> from keras_attn.visualize import plot_attention_over_image
     >>> image = np.zeros((20, 30, 3), "uint8")
     >>> weights = [[0.7, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.7]]
     >>> figure = plot_attention_over_image(image, ["a", "star"], weights)

@@ -70,6 +70,7 @@ def plot_alignments(
 
     Example:
 
+    >>> from keras_attn.visualize import plot_alignments
     >>> ax = plot_alignments([[0.9, 0.1], [0.2, 0.8]], ["▁zwei", "▁Hunde"], ["▁two", "▁dogs"])
     >>> [label.get_text() for label in ax.get_xticklabels()]
     ['zwei', 'Hunde']
@@ -170,6 +171,7 @@ def plot_attention_grid(
 
     Example:
 
+    >>> from keras_attn.visualize import plot_attention_grid
     >>> weights = [[[0.9, 0.1], [0.2, 0.8]], [[0.5, 0.5], [1.0, 0.0]]]
     >>> figure = plot_attention_grid({"block_0": weights}, ["zwei", "Hunde"], ["two", "dogs"])
     >>> len(figure.axes)

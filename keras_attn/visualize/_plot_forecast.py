@@ -59,6 +59,7 @@ def plot_forecast(
 
     Example:
 
+    >>> from keras_attn.visualize import plot_forecast
     >>> figure = plot_forecast([1.0, 2.0, 3.0], [[3.0, 4.0, 5.0]], attention=[[0.1, 0.2, 0.7]])
     >>> len(figure.axes)  # forecast, attention, color bar
     3

@@ -47,6 +47,7 @@ def write_alignment_html(
     Example:
 
     >>> import tempfile
+    >>> from keras_attn.visualize import write_alignment_html
     >>> folder = tempfile.TemporaryDirectory()
     >>> example = {
     ...     "source_tokens": ["▁zwei", "▁Hunde"],

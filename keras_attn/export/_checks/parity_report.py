@@ -69,6 +69,7 @@ class ParityReport(ExportReport):
 
     Example:
 
+    >>> from keras_attn.export import ParityReport
     >>> report = ParityReport(sentences=200, batch_sizes={1, 7, 64}, best_equal=0.995)
     >>> report.check()  # raises an ExportError if the models disagree
     >>> f"{report.best_equal:.1%} of {report.sentences} sentences"

@@ -48,6 +48,7 @@ class CTranslate2Report(ExportReport):
 
     Example:
 
+    >>> from keras_attn.export import CTranslate2Report
     >>> report = CTranslate2Report(16, {"beam_size": 4, "length_penalty": 1.0})
     >>> str(report).split(". ")[1]
     'The search is translate_batch(..., beam_size=4, length_penalty=1.0).'

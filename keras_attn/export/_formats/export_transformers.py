@@ -54,6 +54,7 @@ class TransformersReport(ExportReport):
 
     Example:
 
+    >>> from keras_attn.export import TransformersReport
     >>> report = TransformersReport("MarianMTModel", 258, ("config.json",))
     >>> str(report).split(",")[0]
     'A MarianMTModel of transformers with 258 weights'
