@@ -71,6 +71,14 @@ def test_the_guide_of_captioning(tmp_path, monkeypatch):
     assert Path("attention.png").stat().st_size > 1000
 
 
+@pytest.mark.parametrize("page", ["add-attention", "custom-layers", "quickstart"])
+def test_guides_for_layers(page, tmp_path, monkeypatch):
+    pytest.importorskip("tf2onnx")
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.chdir(tmp_path)
+    run_blocks(f"docs/{page}.md", {})
+
+
 def test_the_guide_of_attention():
     import keras_attn
 

@@ -65,7 +65,8 @@ class AlibiBias(Layer):
 
     def call(self, query_positions: Tensor, key_positions: Tensor) -> Tensor:
         differences = ops.expand_dims(query_positions, 2) - ops.expand_dims(key_positions, 1)
-        distances = ops.cast(ops.abs(differences), wide_dtype(self.compute_dtype))  # (1 or B, T, S)
+        differences = ops.cast(differences, wide_dtype(self.compute_dtype))  # LiteRT: no int64 abs
+        distances = ops.abs(differences)  # (1 or B, T, S)
         factors = ops.convert_to_tensor(-self.slopes[:, None, None])  # (H, 1, 1)
         return ops.expand_dims(distances, 1) * factors  # (1 or B, H, T, S)
 
