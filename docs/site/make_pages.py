@@ -42,10 +42,16 @@ LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directory", type=Path, help="directory, which is replaced")
-    directory = parser.parse_args().directory
+    parser.add_argument(
+        "--without-results", action="store_true", help="do not run the tutorials: 3 CPU minutes"
+    )
+    arguments = parser.parse_args()
+    directory = arguments.directory
     shutil.rmtree(directory, ignore_errors=True)
     pages = directory / "pages"
     write_guides(pages)
+    if not arguments.without_results:
+        run_tutorials(pages / "tutorials")
     navigation = {
         "reference/": write_reference(pages),
         "examples/": write_examples(pages),
@@ -104,6 +110,31 @@ def write_page(pages: Path, source: str) -> None:
 
     (pages / page).parent.mkdir(parents=True, exist_ok=True)
     (pages / page).write_text(LINK.sub(link, text), encoding="utf-8")
+
+
+def run_tutorials(directory: Path) -> None:
+    """Replaces each tutorial by its text with the results, and writes it as a notebook, too."""
+    import jupytext
+    import nbconvert
+    from nbconvert.preprocessors import ExecutePreprocessor
+
+    for path in sorted(directory.glob("*.md")):
+        notebook = jupytext.read(path)
+        ExecutePreprocessor(timeout=600, kernel_name="python3").preprocess(notebook)
+        text, resources = nbconvert.MarkdownExporter().from_notebook_node(
+            notebook, {"unique_key": path.stem, "output_files_dir": path.stem}
+        )
+        for name, content in resources["outputs"].items():
+            (directory / name).parent.mkdir(exist_ok=True)
+            (directory / name).write_bytes(content)
+        jupytext.write(notebook, path.with_suffix(".ipynb"))
+        link = f"[Download this page as a notebook]({path.stem}.ipynb)"
+        path.write_text(f"{without_codes(text)}\n{link}\n", encoding="utf-8")
+
+
+def without_codes(text: str) -> str:
+    """Removes the codes that color the output on a terminal."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
 
 
 def page_of(file: str) -> str | None:
