@@ -2,6 +2,9 @@
 
 import importlib.util
 import logging
+import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -49,3 +52,40 @@ def test_griffe_has_no_warnings(caplog):
                     each.docstring.parse("google", **options)
     messages = [record.getMessage() for record in caplog.records]
     assert not messages, "\n".join(messages)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site without the results of the tutorials. A link to a missing page is an error."""
+    directory = tmp_path_factory.mktemp("site") / "site"
+    script = [str(SITE / "make_pages.py"), str(directory), "--without-results"]
+    for command in (script, ["-m", "zensical", "build", "--strict", "-f", "mkdocs.yml"]):
+        folder = directory if command[0] == "-m" else ROOT
+        result = subprocess.run(
+            [sys.executable, *command],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'export'}"},
+            capture_output=True,
+            text=True,
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+    return directory / "site"
+
+
+def test_pages_load_nothing_from_the_net(site):
+    loaded = re.compile(
+        r"<(?:script|img|iframe|source)[^>]+src=\"?(https?:)?//|@import|<link[^>]+>"
+    )
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 200
+    for page in pages:
+        for match in loaded.finditer(page.read_text(encoding="utf-8")):
+            tag = match[0]
+            is_file = tag.startswith("<link") and ("stylesheet" in tag or "preload" in tag)
+            assert tag.startswith("<link") and not (is_file and "//" in tag), (page, tag)
+
+
+def test_the_search_finds_what_users_look_for(site):
+    index = (site / "search.json").read_text(encoding="utf-8").lower()
+    for words in ("coverage penalty", "tensorboard", "small corpora", "padding"):
+        assert words in index

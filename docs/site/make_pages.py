@@ -121,6 +121,11 @@ def run_tutorials(directory: Path) -> None:
     for path in sorted(directory.glob("*.md")):
         notebook = jupytext.read(path)
         ExecutePreprocessor(timeout=600, kernel_name="python3").preprocess(notebook)
+        for cell in notebook.cells:  # standard error is the log of TensorFlow
+            outputs = cell.get("outputs", [])
+            cell["outputs"] = [each for each in outputs if each.get("name") != "stderr"]
+            if cell.cell_type == "markdown":
+                del cell["outputs"]
         text, resources = nbconvert.MarkdownExporter().from_notebook_node(
             notebook, {"unique_key": path.stem, "output_files_dir": path.stem}
         )
