@@ -13,7 +13,7 @@ leave them. The result of a condition is one of these:
     ERROR      `fit` raises another error, or after the first step
 
 The program prints a JSON dict from items to dicts from conditions to results. From files with this
-output, one for each backend, it makes the table in docs/training.md:
+output, one for each backend, it makes the table in benchmarks/README.md:
 
     python -m tests.training.fit_table --summarize tensorflow.json jax.json torch.json
 """
