@@ -136,7 +136,9 @@ def list_options(function: Callable[P, R]) -> Callable[P, R]:
     if function.__doc__:  # Python -OO removes docstrings
         entries = re.search(r" Args:\n(.*?)\n\n", Options.__doc__ or "", re.DOTALL)
         text = textwrap.indent(entries[1], "    ") if entries else ""
-        untyped.__doc__ = re.sub(r"^ +\{\{options\}\}$", lambda _: text, function.__doc__, flags=re.M)
+        untyped.__doc__ = re.sub(
+            r"^ +\{\{options\}\}$", lambda _: text, function.__doc__, flags=re.M
+        )
     return function
 
 
