@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def blocks(page, language):
-    """Returns the blocks of a page, relative to `docs/`, in a language, such as `"python"` or `""`."""
+    """Returns the blocks of a page of `docs/` in a language, such as `"python"` or `""`."""
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     found = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return [code for name, code in found if name == language]
