@@ -11,12 +11,18 @@ import urllib.parse
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 from keras_attn_runtime import Translator
 from keras_attn_runtime._commands.main import main
 
 import keras_attn
-from keras_attn.export import export_onnx, export_onnx_steps, export_onnx_text
+from keras_attn.export import (
+    export_litert_steps,
+    export_onnx,
+    export_onnx_steps,
+    export_onnx_text,
+)
 from keras_attn.text import SentencePieceTokenizer
 from keras_attn_commands.export_parser import format_first
 from keras_attn_commands.main import build_parser
@@ -103,7 +109,9 @@ def test_guide_of_export(translator, tokenizers, onnx_model, folder, monkeypatch
     assert changed.layers[-1].decoder.cache_block_size == 32
 
 
-@pytest.mark.parametrize("page", ["export", "runtime", "performance", "other-hosts"])
+@pytest.mark.parametrize(
+    "page", ["export", "runtime", "performance", "other-hosts", "litert", "phones"]
+)
 def test_commands_have_the_options_in_the_guides(page):
     calls = commands(f"{page}.md", "keras-attn")
     assert calls
@@ -141,6 +149,29 @@ def test_guide_of_other_hosts_runs_strings_and_steps(translator, tokenizers, fol
     assert found.stdout.split() == [b"(1,", b"2)"]
     run_block("other-hosts.md", 2, {})
     assert capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_guides_of_litert(translator, tokenizers, folder, capsys):
+    pytest.importorskip("ai_edge_litert")
+    source_tokenizer, target_tokenizer = tokenizers
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    embedded = keras.layers.Embedding(source_tokenizer.vocabulary_size, 4)(token_ids)
+    pooled = keras_attn.AttentionPooling(4)(embedded)
+    names = {
+        "translator": translator,
+        "source_tokenizer": source_tokenizer,
+        "target_tokenizer": target_tokenizer,
+        "tokenizer": source_tokenizer,
+        "classifier": keras.Model(token_ids, keras.layers.Dense(2, name="logits")(pooled)),
+        "sample_ids": np.array([[5, 6, 7, 2]]),
+    }
+    assert run_block("litert.md", 0, names)["report"].sentences == 200
+    run_block("litert.md", 1, names)
+    assert main(["extract", "classifier.tflite", "--tokenizers", "."]) == 0
+    assert run_block("phones.md", 1, {})["logits"].shape == (2,)
+    export_litert_steps(translator, "steps.tflite", *tokenizers)
+    assert run_block("phones.md", 2, {})["best"].ndim == 1
 
 
 class TestJavaScript:
