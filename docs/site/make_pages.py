@@ -30,8 +30,8 @@ OTHER_PAGES = {
     "LICENSE": "project/license.md",
     "benchmarks/README.md": "benchmarks/index.md",
     "benchmarks/results/README.md": "benchmarks/results/index.md",
-    "export/README.md": "export/index.md",
-    "export/serving/README.md": "export/serving.md",
+    "export/README.md": "keras-attn-runtime.md",
+    "export/serving/README.md": "servers.md",
     "README.md": "index.md",
 }
 """Pages by their files in the repository. Files in docs/ have the same path without docs/."""

@@ -15,7 +15,7 @@ from tests.runtime.fake_model import SENTENCES
 interpreter = pytest.importorskip("ai_edge_litert.interpreter")
 
 MOST_CRASHES = 0.02
-"""Fraction of damaged files without a checksum that may crash; docs/litert.md has the counts."""
+"""Fraction of damaged files without a checksum that may crash; docs/phones.md has the counts."""
 
 
 class WatchedInterpreter(interpreter.Interpreter):

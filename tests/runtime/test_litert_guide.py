@@ -1,24 +1,17 @@
-"""The Python of docs/litert.md that runs a file works as printed."""
+"""The Python of the LiteRT guides that runs a translator works as printed."""
 
-import re
 from pathlib import Path
 
 import pytest
 
+from tests.page_blocks import run_block
 from tests.runtime.fake_litert import litert_bytes
 
-GUIDE = Path(__file__).parents[2] / "docs" / "litert.md"
 
-
-def test_guide_of_litert_runs_a_file(tokenizer_model, tmp_path, monkeypatch):
+def test_guides_of_litert_run_a_file(tokenizer_model, tmp_path, monkeypatch):
     pytest.importorskip("ai_edge_litert")
     monkeypatch.chdir(tmp_path)
     Path("model.tflite").write_bytes(litert_bytes(tokenizer_model))
-    text = GUIDE.read_text("utf-8").partition("\n## Run a LiteRT file\n")[2]
-    names = {}
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    for block in blocks:
-        exec(compile(block, str(GUIDE), "exec"), names)
-    assert len(blocks) == 2
-    assert names["translator"](["some text"]) == ["some text"]
-    assert names["best"].tolist() == [17, 4, 9]  # the model copies its source
+    translator = run_block("litert.md", 2, {})["translator"]
+    assert translator(["some text"]) == ["some text"]
+    assert run_block("phones.md", 0, {})["best"].tolist() == [17, 4, 9]  # copies its source
