@@ -1,4 +1,4 @@
-"""Each public layer exports as a part of a functional Keras model, and the file computes the same."""
+"""Each public layer exports in a functional Keras model, and the file computes the same."""
 
 import keras
 import numpy as np
