@@ -66,6 +66,18 @@ def test_guides_for_layers(page, tmp_path, monkeypatch):
     run_blocks(f"docs/{page}.md", {})
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive:UserWarning")
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs/tutorials").glob("*.md")), ids=lambda p: p.stem
+)
+def test_tutorials(path):
+    pytest.importorskip("tf2onnx")
+    pytest.importorskip("safetensors")
+    pytest.importorskip("matplotlib").use("Agg")
+    run_blocks(path.relative_to(ROOT), {})
+
+
 def test_the_guide_of_attention():
     names = {"keras": keras, "keras_attn": keras_attn}
     names |= {"query": np.ones((2, 3, 5), "float32"), "value": np.ones((2, 7, 4), "float32")}

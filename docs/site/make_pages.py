@@ -57,6 +57,7 @@ def main() -> None:
         "examples/": write_examples(pages),
     }
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    text = text.replace("../..", os.path.relpath(ROOT, directory))
     for line, entries in navigation.items():
         text = re.sub(
             rf"^( *)- (.*): {line}$",
