@@ -12,8 +12,8 @@ except ModuleNotFoundError as error:
         raise
     raise ImportError(
         f"Expected an installed backend of Keras. Received: {backend!r}, which is not "
-        "installed. Install keras-attn[tensorflow], or install keras-attn[jax] and set the "
-        "environment variable KERAS_BACKEND=jax."
+        "installed. In a checkout, `pip install '.[tensorflow]'`, or `pip install '.[jax]'` and "
+        "set the environment variable KERAS_BACKEND=jax."
     ) from None
 
 import importlib

@@ -12,5 +12,5 @@ def require_originals() -> None:
             raise ImportError(
                 "Expected PyTorch and transformers, to run the original model. Received: "
                 f"{name}, which is not installed. Install them with `pip install "
-                "keras-attn[verify]`."
+                "'.[verify]'` in a checkout."
             )

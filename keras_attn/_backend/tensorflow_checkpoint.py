@@ -24,7 +24,7 @@ class TensorFlowCheckpoint:
         except ImportError as error:
             raise ImportError(
                 f"Expected TensorFlow, to read the checkpoint {str(prefix)!r}. Received: {error}. "
-                "Install TensorFlow with `pip install keras-attn[tensorflow]`."
+                "Install TensorFlow with `pip install '.[tensorflow]'` in a checkout."
             ) from error
         self._errors: Any = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
         self._prefix = str(prefix)

@@ -147,5 +147,5 @@ def _import_tokenizers() -> Any:
     except ImportError as error:
         raise ImportError(
             "Expected the package tokenizers for tokenizer.json: `pip install "
-            "keras-attn[tokenizers]`."
+            "'.[tokenizers]'` in a checkout."
         ) from error

@@ -194,7 +194,7 @@ def read_yaml(path: Path) -> Mapping[str, Any]:
     except ImportError as error:
         raise ImportError(
             f"Expected PyYAML, to read {str(path)!r}. Received: {error}. Install it with `pip "
-            "install keras-attn[convert]`."
+            "install '.[convert]'` in a checkout."
         ) from error
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -168,7 +168,7 @@ def opennmt_tokenizer(
         reasons.append(f"{path.name} does not have tokens such as {missing[0]!r}")
     note = "; ".join(["words between spaces, because no tokenization is known", *reasons])
     if importlib.util.find_spec("tokenizers") is None:
-        return None, "none, because words need `pip install keras-attn[tokenizers]`; use ids"
+        return None, "none, because words need `pip install '.[tokenizers]'` (a checkout); use ids"
     return _words(vocabulary), note
 
 

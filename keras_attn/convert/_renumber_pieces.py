@@ -155,7 +155,7 @@ def import_sentencepiece_protobuf() -> Any:
     except ImportError as error:
         raise ImportError(
             "Expected sentencepiece and protobuf to change a SentencePiece model: "
-            "`pip install keras-attn[text] protobuf`."
+            "`pip install '.[text]' protobuf` in a checkout."
         ) from error
 
 

@@ -31,7 +31,7 @@ def read_safetensors(path: Path) -> dict[str, StoredWeight]:
     except ImportError as error:
         raise ImportError(
             f"Expected safetensors, to read {path.name}. Received: {error}. Install it with "
-            "`pip install keras-attn[convert]`."
+            "`pip install '.[convert]'` in a checkout."
         ) from error
     try:
         file = safetensors.safe_open(path, framework="numpy")

@@ -27,8 +27,8 @@ def require_tensorflow() -> None:
     if importlib.util.find_spec("tensorflow") is None:
         raise ImportError(
             "Expected TensorFlow, which traces every exported model. Received: `tensorflow`, which "
-            "is not installed. Install it with `pip install keras-attn[export]` (ONNX files) or "
-            "`pip install keras-attn[tensorflow]` (SavedModels). A `.keras` file that was saved "
+            "is not installed. Install it in a checkout with `pip install '.[export]'` (ONNX files) or "
+            "`pip install '.[tensorflow]'` (SavedModels). A `.keras` file that was saved "
             "with another backend can be loaded and exported with KERAS_BACKEND=tensorflow."
         )
 
@@ -85,7 +85,7 @@ def _advice(modules: Sequence[str], missing: Collection[str]) -> Iterator[str]:
     """Yields the parts of the installation advice: an extra of keras-attn, and ONNX Runtime."""
     if set(missing) - {"onnxruntime"}:
         extra = next(extra for module, extra in _EXTRAS.items() if module in modules)
-        yield f"them: `pip install keras-attn[{extra}]`"
+        yield f"them: `pip install '.[{extra}]'` in a checkout"
     if "onnxruntime" in missing:
         yield "ONNX Runtime: `pip install onnxruntime` (CPU) or `onnxruntime-gpu` (CUDA), not both"
 

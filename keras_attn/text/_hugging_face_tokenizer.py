@@ -196,6 +196,6 @@ def _import_tokenizers():
     except ImportError as error:
         raise ImportError(
             "Expected the package tokenizers for HuggingFaceTokenizer: "
-            "`pip install keras-attn[tokenizers]`."
+            "`pip install '.[tokenizers]'` in a checkout."
         ) from error
     return tokenizers

@@ -281,7 +281,8 @@ class LengthBucketedBatches(EpochBatches):
             import tensorflow as tf
         except ImportError as error:
             raise ImportError(
-                "Expected tensorflow for a tf.data.Dataset: `pip install keras-attn[tensorflow]`. "
+                "Expected tensorflow for a tf.data.Dataset: `pip install '.[tensorflow]'` in a "
+                "checkout. "
                 "Without TensorFlow, use `stream` or `epoch`, which yield the same batches as "
                 "NumPy arrays."
             ) from error

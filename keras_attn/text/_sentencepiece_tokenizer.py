@@ -427,6 +427,6 @@ def _import_sentencepiece():
         import sentencepiece
     except ImportError as error:
         raise ImportError(
-            "Expected sentencepiece for SentencePieceTokenizer: `pip install keras-attn[text]`."
+            "Expected sentencepiece for SentencePieceTokenizer: `pip install '.[text]'` in a checkout."
         ) from error
     return sentencepiece

@@ -8,7 +8,7 @@ try:
 except ImportError as error:
     raise ImportError(
         "Expected tensorflow and tensorflow-text for a tokenizer in the graph: "
-        "`pip install keras-attn[tensorflow]`."
+        "`pip install '.[tensorflow]'` in a checkout."
     ) from error
 
 

@@ -76,7 +76,7 @@ class BleuCallback(keras.callbacks.Callback):
             import sacrebleu
         except ImportError as error:
             raise ImportError(
-                "BleuCallback needs sacrebleu. Install it: `pip install keras-attn[text]`."
+                "BleuCallback needs sacrebleu. Install it: `pip install '.[text]'` in a checkout."
             ) from error
         if not sources or len(sources) != len(references):
             raise ValueError(

@@ -17,7 +17,9 @@ def import_matplotlib() -> Any:
         import matplotlib.font_manager
         import matplotlib.patches
     except ImportError as error:
-        raise ImportError("Pictures need Matplotlib: `pip install keras-attn[plot]`.") from error
+        raise ImportError(
+            "Pictures need Matplotlib: `pip install '.[plot]'` in a checkout."
+        ) from error
     return matplotlib
 
 

@@ -228,7 +228,7 @@ def test_without_litert_the_extra_is_named(tokenizer_model, write, capsys, monke
     path = write(litert_bytes(tokenizer_model))
     monkeypatch.setitem(sys.modules, "ai_edge_litert", None)
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
-    assert "pip install 'keras-attn-runtime[litert]'" in refused(path, capsys, monkeypatch)
+    assert "pip install './export[litert]'" in refused(path, capsys, monkeypatch)
     assert main(["info", str(path)]) == 0
 
 

@@ -545,4 +545,4 @@ except ImportError as error:
 def test_batches_need_no_tensorflow():
     count, error = run_python(WITHOUT_TENSORFLOW, KERAS_BACKEND="numpy").splitlines()[-2:]
     assert count == "500"
-    assert "pip install keras-attn[tensorflow]" in error
+    assert "pip install '.[tensorflow]'" in error

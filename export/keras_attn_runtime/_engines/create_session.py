@@ -146,8 +146,8 @@ def _require_onnxruntime() -> None:
             return
         missing = None  # uninstalling the CPU or GPU package leaves a partial folder of the other
     raise ImportError(
-        "ONNX Runtime is not installed, or incomplete: `pip install keras-attn-runtime[cpu]`, or "
-        "`keras-attn-runtime[gpu]` for NVIDIA GPUs (one of the two, never both)."
+        "ONNX Runtime is not installed, or incomplete. In a checkout: `pip install './export[cpu]'`, "
+        "or `./export[gpu]` for NVIDIA GPUs (one of the two, never both)."
     ) from missing
 
 
@@ -197,7 +197,7 @@ def _resolve(providers: Providers) -> list[Provider]:
     }
     unavailable = [name for name in names if name not in available]
     if unavailable or not names:
-        hint = " Install keras-attn-runtime[gpu] for CUDA." if "cuda" in unavailable else ""
+        hint = " Install './export[gpu]' of a checkout for CUDA." if "cuda" in unavailable else ""
         raise ProviderError(
             f"Expected providers of the installed onnxruntime, {sorted(available)}. "
             f"Received: {providers=}.{hint}"

@@ -145,7 +145,7 @@ def create_litert_sessions(
 
 def require_litert() -> None:
     """Raises ImportError if LiteRT is not installed, or older than the oldest tested release."""
-    advice = "`pip install 'keras-attn-runtime[litert]'`"
+    advice = "`pip install './export[litert]'` in a checkout"
     try:
         import ai_edge_litert.interpreter
     except ModuleNotFoundError as error:

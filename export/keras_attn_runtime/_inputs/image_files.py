@@ -155,7 +155,7 @@ def _decode(path: str | os.PathLike[str]) -> "tuple[Image, list[str]]":
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
         raise ImportError(
-            "Image files need Pillow: `pip install keras-attn-runtime[images]`."
+            "Image files need Pillow: `pip install './export[images]'` in a checkout."
         ) from error
     Image.init()  # imports the decoders in this Pillow build
     with open(path, "rb") as file:

@@ -28,7 +28,7 @@ class JsonTokenizer(Tokenizer):
         except ImportError as error:
             raise ImportError(
                 "Expected the package tokenizers, because the file contains a tokenizer of Hugging "
-                "Face. Install it: `pip install keras-attn-runtime[tokenizers]`."
+                "Face. Install it: `pip install './export[tokenizers]'` in a checkout."
             ) from error
         try:
             text = base64.b64decode(encoded_model, validate=True).decode()

@@ -281,5 +281,5 @@ def _ctranslate2() -> types.ModuleType:
     except ImportError as error:
         raise ImportError(
             f"Expected the package ctranslate2, which writes CTranslate2 models. Received: {error}."
-            " Install it with `pip install keras-attn[ctranslate2]`."
+            " Install it with `pip install '.[ctranslate2]'` in a checkout."
         ) from error

@@ -249,5 +249,5 @@ def _safetensors() -> types.ModuleType:
     except ImportError as error:
         raise ImportError(
             f"Expected safetensors, to write {SAFETENSORS}. Received: {error}. Install it with "
-            "`pip install keras-attn[convert]`."
+            "`pip install '.[convert]'` in a checkout."
         ) from error
