@@ -21,5 +21,5 @@ def test_tensorflow_checkpoint_names_missing_files_and_packages(tmp_path, monkey
     with pytest.raises(OSError, match="Expected a TensorFlow checkpoint at .*/ckpt'"):
         TensorFlowCheckpoint(tmp_path / "ckpt")
     monkeypatch.setitem(sys.modules, "tensorflow", None)
-    with pytest.raises(ImportError, match=r"pip install keras-attn\[tensorflow\]"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[tensorflow\]'"):
         TensorFlowCheckpoint(tmp_path / "ckpt")

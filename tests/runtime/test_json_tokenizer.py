@@ -60,5 +60,5 @@ def test_missing_package_is_reported(tokenizer_model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     names = {"source__tokenizer": "tokenizers", "target__tokenizer": "tokenizers"}
     onnx.save(build_model(metadata(tokenizer_model, **names)), tmp_path / "model.onnx")
-    with pytest.raises(ImportError, match=r"pip install keras-attn-runtime\[tokenizers\]"):
+    with pytest.raises(ImportError, match=r"pip install './export\[tokenizers\]'"):
         Translator(tmp_path / "model.onnx", num_threads=1)

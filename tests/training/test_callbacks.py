@@ -310,5 +310,5 @@ def test_bleu_bad_input():
 
 def test_bleu_without_sacrebleu(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "sacrebleu", None)
-    with pytest.raises(ImportError, match=r"pip install keras-attn\[text\]"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[text\]'"):
         BleuCallback(list, ["a"], ["a"])

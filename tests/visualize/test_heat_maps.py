@@ -205,7 +205,7 @@ def test_numbers_that_are_no_weights_are_refused(alignments, number):
 def test_without_matplotlib_the_error_names_the_extra(alignments, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"pip install keras-attn\[plot\]"):
+    with pytest.raises(ImportError, match=r"pip install '\.\[plot\]'"):
         plot_alignments(alignments, SOURCE, TARGET)
 
 
