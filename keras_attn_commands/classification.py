@@ -10,7 +10,7 @@ from keras_attn.text import LabelledBatches, Tokenizer
 
 
 class Classified(NamedTuple):
-    """A classified text: the probability of each class, and the weight of each piece."""
+    """A classified text: class probabilities, pieces and their attention weights."""
 
     probabilities: np.ndarray
     pieces: list[str]
@@ -20,13 +20,13 @@ class Classified(NamedTuple):
 def classify_texts(
     model: keras.Model, tokenizer: Tokenizer, texts: Sequence[str], max_length: int
 ) -> list[Classified]:
-    """Classifies texts with a model of `sequence_classifier(..., return_attention_scores=True)`.
+    """Classifies texts with a `sequence_classifier(..., return_attention_scores=True)`.
 
     Args:
         model: The model.
-        tokenizer: Tokenizer of the texts.
-        texts: Sequence of strings.
-        max_length: Positive int, number of tokens. Longer texts are cut.
+        tokenizer: The model's tokenizer.
+        texts: Strings.
+        max_length: Positive int, tokens after which a text is cut.
     """
     rows = [ids[:max_length] for ids in tokenizer.encode(list(texts))]
     found: dict[int, Classified] = {}
@@ -51,13 +51,13 @@ def classify_texts(
 
 
 def score_labels(predicted: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Returns accuracy and F1 of predicted labels.
+    """Computes accuracy and F1.
 
         F1 = 2 TP / (2 TP + FP + FN),    macro F1: the mean over the labels
 
     Returns:
-        Dict of `accuracy`, `most_frequent` (the accuracy of always predicting the most frequent
-        label), `macro_f1`, `f1` (a dict from each label to a number), and `texts`, their number.
+        Dict with `accuracy`, `most_frequent` (the accuracy if the most frequent label is always
+        predicted), `macro_f1`, `f1` (a dict from each label to a number), and the `texts` count.
     """
     found, right = np.array(predicted), np.array(references)
     f1 = {}
@@ -76,7 +76,7 @@ def score_labels(predicted: Sequence[str], references: Sequence[str]) -> dict[st
 
 
 def label_score_text(scores: dict[str, Any]) -> str:
-    """Returns the scores of `score_labels` as text, with the labels of lowest F1."""
+    """Formats the scores from `score_labels`, with the labels that have the lowest F1."""
     f1 = sorted(scores["f1"].items(), key=lambda item: item[1])
     shown = ", ".join(f"{label} {value:.3f}" for label, value in f1[:10])
     return (

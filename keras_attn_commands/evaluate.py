@@ -5,11 +5,11 @@ import itertools
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from keras_attn_commands.error_text import error_text
 from keras_attn_commands.existing_paths import require_file
 from keras_attn_commands.quiet_import import quiet_import
+from keras_attn_commands.translation_scores import score_translations, translation_score_text
 
 HELP = "compute BLEU and chrF of a translator, or the accuracy of a classifier, on a test set"
 DESCRIPTION = (
@@ -49,8 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        sources, references = _read(arguments)
+        paths = _check_paths(arguments)
         with quiet_import():
+            sources, references = _read(paths)
             results, is_classifier = _run(arguments.model, sources)
         score, text_of = _score_functions(is_classifier)
         scores = score(results, references)
@@ -71,8 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _read(arguments):
-    """Returns sources and references. A blank source without a reference is left out."""
+def _check_paths(arguments):
+    """Returns a dict from the sides to the paths of their files."""
     paths = {}
     for side in ("source", "target"):
         path = getattr(arguments, side)
@@ -83,6 +84,11 @@ def _read(arguments):
             )
         paths[side] = path or arguments.model / "data" / f"test.{side}"
         require_file(f"--{side}", paths[side])
+    return paths
+
+
+def _read(paths):
+    """Returns sources and references. A blank source without a reference is left out."""
     from keras_attn.files import read_lines
 
     sides = [[line.strip() for line in read_lines(path)] for path in paths.values()]
@@ -144,28 +150,3 @@ def _score_functions(is_classifier):
 
         return score_labels, label_score_text
     return score_translations, translation_score_text
-
-
-def score_translations(translations: list[str], references: list[str]) -> dict[str, Any]:
-    """Returns a dict of the scores, their settings and the number of sentences."""
-    try:
-        import sacrebleu
-    except ImportError as error:
-        raise ImportError(
-            "The evaluation needs sacrebleu. Install it: `pip install 'sacrebleu>=2.6,<3'`."
-        ) from error
-    scores, metrics = {}, sacrebleu.metrics
-    for name, metric in (("bleu", metrics.BLEU()), ("chrf", metrics.CHRF())):
-        scores[name] = metric.corpus_score(translations, [references]).score
-        scores[f"{name}_signature"] = str(metric.get_signature())
-    equal = sum(map(str.__eq__, translations, references))
-    return {**scores, "equal": equal / len(references), "sentences": len(references)}
-
-
-def translation_score_text(scores: dict[str, Any]) -> str:
-    """Returns the scores of `score_translations` as text."""
-    return (
-        f"BLEU {scores['bleu']:.2f}   chrF {scores['chrf']:.2f}   equal to the reference "
-        f"{100 * scores['equal']:.2f} % of {scores['sentences']:,} sentences\n"
-        f"{scores['bleu_signature']}\n{scores['chrf_signature']}"
-    )

@@ -16,7 +16,7 @@ Batch = tuple[np.ndarray, np.ndarray]
 
 
 class LabelledBatches(EpochBatches):
-    """Batches of token ids and class labels, for classifiers such as `sequence_classifier`.
+    """Token ids and class labels in batches, for classifiers such as `sequence_classifier`.
 
     Each epoch sorts the texts by length, equal lengths in random order, divides them into batches,
     and shuffles the batches. So a batch contains little padding. Every text occurs exactly once per
@@ -25,8 +25,8 @@ class LabelledBatches(EpochBatches):
 
     Args:
         rows: List of lists of ids, one per text, such as `tokenizer.encode(texts)`.
-        labels: Int array of shape `(texts,)`, the classes.
-        batch_size: Positive int, number of texts per batch. The last batch of the sorted texts can
+        labels: Int array with shape `(texts,)`, the classes.
+        batch_size: Positive int, number of texts per batch. The batch with the longest texts can
             be smaller.
         seed: Int >= 0. Defaults to `0`.
         shuffle: Bool, whether to shuffle. If `False`, every epoch contains the same batches, sorted
@@ -39,7 +39,7 @@ class LabelledBatches(EpochBatches):
         steps_per_epoch: Int, number of batches in an epoch.
 
     Raises:
-        ValueError: If there are no texts, their number differs from that of the labels, or another
+        ValueError: If there are no texts, texts and labels differ in number, or another
             argument is out of range.
 
     Example:

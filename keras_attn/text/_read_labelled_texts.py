@@ -9,6 +9,7 @@ from pathlib import Path
 from keras_attn._files.lines import read_lines
 from keras_attn.text._generated_dates import SPLITS, Split
 from keras_attn.text._split_files import STEMS, count_held_out, find_split_files
+from keras_attn_checks.message import Argument, Message
 
 _TABLES = ("tsv", "csv")
 _MOST_LABELS = 20
@@ -17,11 +18,11 @@ _MOST_LABELS = 20
 
 @dataclasses.dataclass
 class LabelledTexts:
-    """Texts of a split and their labels, a result of `read_labelled_texts`.
+    """Labelled texts for one split, returned by `read_labelled_texts`.
 
     Args:
         texts: List of strings. Defaults to `[]`.
-        labels: List of strings, the label of each text. Defaults to `[]`.
+        labels: List of strings, one label per text. Defaults to `[]`.
         empty: Int, number of lines left out because the text or the label is blank. Defaults to
             `0`.
         repeated: Int, number of texts that are also in the training data. They are not removed.
@@ -45,7 +46,7 @@ class LabelledTexts:
 def read_labelled_texts(
     path: str | PathLike[str], label_column: str = "label", text_column: str = "text"
 ) -> dict[Split, LabelledTexts]:
-    r"""Reads labelled texts for the training, validation and test of a classifier.
+    r"""Reads labelled texts to train, validate and test a classifier.
 
     `path` is one of:
 
@@ -54,13 +55,13 @@ def read_labelled_texts(
       separate them, and quotes have no meaning. If the first line is a header with the names
       `label_column` and `text_column`, these columns are read. Without a header, the first column
       is the label, and the second one is the text. Further columns are ignored.
-    - A directory of tables `train.tsv`, `valid.tsv` (or `val` or `dev`) and `test.tsv` (or a name
-      that begins with `test`), or the same with `.csv`.
-    - A directory of text files `train.LABEL`, one for each label, such as `train.pos` and
+    - A directory with tables: `train.tsv`, `valid.tsv` (or `val` or `dev`) and `test.tsv` (or a
+      name that begins with `test`), or the same with `.csv`.
+    - A directory with text files `train.LABEL`, one for each label, such as `train.pos` and
       `train.neg`, with a text in each line, and the same for validation and test.
 
     If there are no files for validation or test, a twentieth of the training texts, at most 1,000,
-    is used for each, with the same share of each label. Equal texts stay in the same split, texts
+    is used for each, with equal shares for all labels. Equal texts stay in the same split, texts
     with several labels stay in the training data, and the same files are always split in the same
     way.
 
@@ -69,19 +70,19 @@ def read_labelled_texts(
     All other texts keep their order.
 
     Args:
-        path: Path of a table or a directory.
-        label_column: String, header of the labels, in any case. Defaults to `"label"`.
-        text_column: String, header of the texts, in any case. Defaults to `"text"`.
+        path: Table or directory path.
+        label_column: String, label header, in any case. Defaults to `"label"`.
+        text_column: String, text header, in any case. Defaults to `"text"`.
 
     Returns:
         Dict from `"train"`, `"valid"` and `"test"` to `LabelledTexts`.
 
     Raises:
-        FileNotFoundError: If `path` or the training files do not exist, or a label of the training
-            data has no file in another split.
-        ValueError: If a file is not UTF-8 or not a table with both columns, a file or split
-            contains no text, there are fewer than two labels, more than half of the lines have a
-            label of their own, or a label for validation or test is not in the training data.
+        FileNotFoundError: If `path` or the training files do not exist, or a training label has
+            no file in another split.
+        ValueError: If a file is not UTF-8, contains no text or lacks a column; if there are fewer
+            than two labels, or more than 20 and more than half as many as texts; or if a label for
+            validation or test is not in the training data.
 
     Example:
 
@@ -210,9 +211,15 @@ def _find_columns(file, cells, label_column, text_column):
         return [names.index(name) for name in wanted], True
     if found or wanted != ["label", "text"]:
         raise ValueError(
-            f"Expected a header with the columns {label_column!r} and {text_column!r}. Received: "
-            f"{str(file)!r}, whose first line is {cells[:10]}. Pass the names of the columns as "
-            "label_column and text_column."
+            Message(
+                f"Expected a header with the columns {label_column!r} and {text_column!r}. "
+                f"Received: {str(file)!r}, whose first line is {cells[:10]}. Pass the names of the "
+                "columns as ",
+                Argument("label_column"),
+                " and ",
+                Argument("text_column"),
+                ".",
+            )
         )
     return [0, 1], False
 

@@ -1,4 +1,4 @@
-"""Files of training, validation and test in a directory, and the size of a held-out part."""
+"""Training, validation and test files in a directory."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ STEMS: dict[Split, tuple[str, ...]] = {
 
 
 def count_held_out(total: int) -> int:
-    """Returns how many of the training examples are used for a split without files."""
+    """Returns how many training examples a split without files gets."""
     return min(1000, total // 20)
 
 
@@ -22,14 +22,14 @@ def find_split_files(directory: Path, suffixes: Sequence[str]) -> dict[Split, tu
     """Finds files such as `train.en` and `train.de.gz`.
 
     Args:
-        directory: Path of the directory.
-        suffixes: Sequence of strings, such as `("en", "de")`.
+        directory: Directory path.
+        suffixes: Strings, such as `("en", "de")`.
 
     Returns:
         Dict from the splits that have files to a path for each suffix. It contains `"train"`.
 
     Raises:
-        FileNotFoundError: If a split lacks the file of a suffix, or there are no training files.
+        FileNotFoundError: If a split lacks a suffix, or there are no training files.
         ValueError: If several files could be the same split.
     """
     files = {}

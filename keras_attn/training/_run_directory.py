@@ -70,7 +70,7 @@ class RunDirectory:
         model_card: `ModelCard`.
         image_format: `ImageFormat`, or `None`.
         series: `SeriesColumns`, or `None`.
-        labels: List of strings, names of the classes, or `None`.
+        labels: List of strings, the class names, or `None`.
 
     Raises:
         FileNotFoundError: If the directory, its `run.json` or a tokenizer is missing.
@@ -155,8 +155,8 @@ class RunDirectory:
                 to `None`.
             series: `SeriesColumns` for the exported file, if the model is a forecaster. Defaults to
                 `None`.
-            labels: Sequence of strings, names of the classes for the exported file, if the model is
-                a classifier. Defaults to `None`.
+            labels: Sequence of strings, the class names for the exported file, if the model is a
+                classifier. Defaults to `None`.
 
         Returns:
             The `RunDirectory`.

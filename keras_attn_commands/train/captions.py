@@ -31,7 +31,6 @@ from keras_attn.training import (
     read_images,
 )
 from keras_attn_checks.message import Argument, Message
-from keras_attn_commands.evaluate import score_translations
 from keras_attn_commands.train import run_files, scene_captions, scenes
 from keras_attn_commands.train.captions_settings import MAY_CHANGE, CaptionSettings
 from keras_attn_commands.train.dry_run import print_estimate
@@ -39,6 +38,7 @@ from keras_attn_commands.train.run_training import make_schedule, run_training
 from keras_attn_commands.train.scenes import Scene
 from keras_attn_commands.train.setting_warnings import warn_of_vocabulary
 from keras_attn_commands.train.settings import Warn, fill_settings
+from keras_attn_commands.translation_scores import score_translations
 
 SCENES = {"train": 20_000, "valid": 500, "test": 1000}
 """Dict from splits to the numbers of generated images."""

@@ -59,6 +59,8 @@ REVIEWS: dict[Split, int] = {"train": 4000, "valid": 500, "test": 500}
 """Dict from splits to the numbers of generated reviews."""
 TEXTS = 25_000
 """Number of texts that a training reads, if its number of epochs is chosen by the data."""
+LARGE = 50_000
+"""Number of training texts from which a data set is large."""
 SAMPLES, SHOWN = 3, 10
 """Numbers of test texts that are printed, and that are shown in `attention.html`."""
 
@@ -69,7 +71,7 @@ def train(settings: ClassifierSettings, command: str, warn: Warn) -> None:
     Args:
         settings: `ClassifierSettings`. Settings that are `None` are chosen by the data.
         command: String, the command line, for the model card.
-        warn: Function that shows the text of a warning.
+        warn: Function that shows a warning.
     """
     reject_settings_of_other_models(settings, OF_MODELS)
     # All texts are read and encoded before anything in the run directory changes.
@@ -95,7 +97,7 @@ def train(settings: ClassifierSettings, command: str, warn: Warn) -> None:
 
 @dataclasses.dataclass
 class Prepared:
-    """Texts of a training, their tokenizer and batches, and the reasons for the settings."""
+    """Training texts, their tokenizer and batches, and the reasons for the settings."""
 
     splits: dict[Split, LabelledTexts]
     labels: list[str]
@@ -106,7 +108,7 @@ class Prepared:
 
     @property
     def files(self) -> dict[str, list[str]]:
-        """Dict from the names of the files in `data/` to their lines."""
+        """Dict from file names in `data/` to lines."""
         return {
             f"{split}.{side}": lines
             for split, each in self.splits.items()
@@ -115,7 +117,7 @@ class Prepared:
 
     @property
     def checksums(self) -> dict[str, str]:
-        """Dict from the names of the files to their SHA-256 checksums."""
+        """Dict from file names to SHA-256 checksums."""
         return {
             name: hashlib.sha256("\n".join(lines).encode()).hexdigest()
             for name, lines in self.files.items()
@@ -164,7 +166,7 @@ def prepare(settings: ClassifierSettings, warn: Warn) -> Prepared:
 
 
 def read_texts(settings: ClassifierSettings) -> dict[Split, LabelledTexts]:
-    """Reads the texts of training, validation and test, or generates reviews."""
+    """Reads the texts for training, validation and test, or generates reviews."""
     if settings.data is not None:
         return read_labelled_texts(settings.data, settings.label_column, settings.text_column)
     return {
@@ -174,11 +176,11 @@ def read_texts(settings: ClassifierSettings) -> dict[Split, LabelledTexts]:
 
 
 def data_defaults(settings: ClassifierSettings, characters: int) -> dict[str, tuple[Any, str]]:
-    """Returns the settings of the tokenizer.
+    """Returns the tokenizer settings.
 
     Args:
         settings: `ClassifierSettings`.
-        characters: Int, number of characters in the training texts.
+        characters: Int, training characters.
     """
     if settings.data is None:
         return {"vocabulary_size": (180, "generated reviews")}
@@ -188,21 +190,22 @@ def data_defaults(settings: ClassifierSettings, characters: int) -> dict[str, tu
 
 
 def training_defaults(settings: ClassifierSettings, num_texts: int) -> dict[str, tuple[Any, str]]:
-    """Returns the settings of model and training.
+    """Returns the settings for model and training.
 
     Args:
         settings: `ClassifierSettings`.
-        num_texts: Int, number of training texts.
+        num_texts: Int, training texts.
     """
     reason = f"{num_texts:,} texts"
     is_rnn = settings.model == "rnn"
+    is_large = num_texts >= LARGE
     choices: dict[str, tuple[Any, str]] = {
         "layers": (1 if is_rnn else 2, ""),
         "embedding_dim": (128, ""),
-        "units": (64 if num_texts < 50_000 else 128, reason),
+        "units": (128 if is_large else 64, reason),
         "heads": (4, ""),
-        "dropout": (0.5 if num_texts < 50_000 else 0.3, reason),
-        "batch_size": (32 if num_texts < 50_000 else 128, reason),
+        "dropout": (0.3 if is_large else 0.5, reason),
+        "batch_size": (128 if is_large else min(32, max(4, num_texts // 20)), reason),
         "learning_rate": (2e-3 if is_rnn else 5e-4, ""),
         "epochs": (min(30, max(2, round(TEXTS / num_texts))), reason),
     }
@@ -232,7 +235,7 @@ def train_tokenizer(
 def train_model(
     settings: ClassifierSettings, prepared: Prepared, run: RunDirectory, warn: Warn
 ) -> None:
-    """Trains the model, or continues its training, and saves the model of the best epoch."""
+    """Trains the model, or continues its training, and saves the best epoch."""
     steps = len(prepared.training)
     keras.utils.set_random_seed(settings.seed)
     with make_strategy(settings.strategy).scope():
@@ -299,7 +302,7 @@ def make_model(settings: ClassifierSettings, vocabulary_size: int, num_classes: 
 
 
 def write_results(settings: ClassifierSettings, prepared: Prepared, run: RunDirectory) -> None:
-    """Classifies validation and test with the model of the best epoch, and writes the results."""
+    """Classifies validation and test texts with the best model, and writes the results."""
     run_dir, labels = settings.run_dir, prepared.labels
     classifier = run.load_model("classification")
     results: dict[str, Any] = {"labels": labels, "weights": classifier.count_params()}
@@ -339,7 +342,7 @@ def write_results(settings: ClassifierSettings, prepared: Prepared, run: RunDire
 
 
 def most_read_words(text: Classified, count: int = 3) -> list[tuple[str, float]]:
-    """Returns the words with the largest weights. The weight of a word is that of its pieces."""
+    """Returns the words with the largest weights. Each word has the sum over its pieces."""
     words: list[tuple[str, float]] = []
     for piece, weight in zip(text.pieces, np.asarray(text.weights, float).tolist(), strict=True):
         if piece.startswith("▁") or not words:

@@ -156,7 +156,7 @@ def store_settings(
 
 
 def write_results(settings: TrainingSettings, results: Mapping[str, Any]) -> None:
-    """Writes `results.json`: results, the duration of the training, and its settings."""
+    """Writes `results.json`: results, training time and settings."""
     from keras_attn.files import atomic_replace
 
     times = json.loads((settings.run_dir / HISTORY).read_text(encoding="utf-8"))
@@ -180,7 +180,7 @@ def finished_epochs(run_dir: Path) -> int:
 
 
 def stored_settings(run_dir: Path) -> dict[str, Any]:
-    """Returns the settings that a training program stored: empty for any other directory."""
+    """Returns the settings that a training program stored, empty for other directories."""
     try:
         return tomllib.loads((run_dir / STORED).read_text(encoding="utf-8"))
     except (OSError, ValueError):

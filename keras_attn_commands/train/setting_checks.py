@@ -1,4 +1,4 @@
-"""Checks of settings that several training programs have."""
+"""Checks that several training programs need."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,17 +7,17 @@ from keras_attn_checks.message import Argument, Message
 
 
 def settings_of_other_models(settings: Any, of_models: Mapping[str, Sequence[str]]) -> set[str]:
-    """Returns the names of the settings that the chosen model does not have.
+    """Returns the settings that the chosen model lacks.
 
     Args:
-        settings: Settings of a program, with the setting `model`.
-        of_models: Dict from the models to the settings that other models do not have.
+        settings: Program settings, with the setting `model`.
+        of_models: Dict from the models to the settings that other models lack.
     """
     return {name for model, names in of_models.items() if model != settings.model for name in names}
 
 
 def reject_settings_of_other_models(settings: Any, of_models: Mapping[str, Sequence[str]]) -> None:
-    """Raises a `ValueError` for a setting that the chosen model does not have."""
+    """Raises a `ValueError` for a setting that the chosen model lacks."""
     for model, names in of_models.items():
         for name in names:
             value = getattr(settings, name)

@@ -36,15 +36,15 @@ def warn_of_vocabulary(size: int, expected_size: int, warn: Warn) -> None:
 def warn_of_examples(
     split: str, count: int, blank: int, repeated: int, examples: str, warn: Warn
 ) -> None:
-    """Warns of blank examples, and of examples for an evaluation that are also training data.
+    """Warns about blank examples, and about test examples that are also training data.
 
     Args:
         split: String, such as `"test"`.
-        count: Int, number of examples.
-        blank: Int, number of examples that are left out because a part is blank.
-        repeated: Int, number of examples that are also in the training data.
-        examples: String, plural name of the examples.
-        warn: Function that shows the text of a warning.
+        count: Int, how many examples are left.
+        blank: Int, how many were left out because a part is blank.
+        repeated: Int, how many are also in the training data.
+        examples: String, their plural name.
+        warn: Function that shows a warning.
     """
     if blank:
         warn(f"{blank:,} {examples} of {split} have a blank part and are left out.")
