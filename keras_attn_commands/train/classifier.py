@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import tempfile
+import textwrap
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -200,17 +201,18 @@ def training_defaults(settings: ClassifierSettings, num_texts: int) -> dict[str,
     is_rnn = settings.model == "rnn"
     is_large = num_texts >= LARGE
     choices: dict[str, tuple[Any, str]] = {
-        "layers": (1 if is_rnn else 2, ""),
+        "layers": (2 if is_large and not is_rnn else 1, reason),
         "embedding_dim": (128, ""),
         "units": (128 if is_large else 64, reason),
         "heads": (4, ""),
-        "dropout": (0.3 if is_large else 0.5, reason),
+        "dropout": ((0.3 if is_large else 0.5) if is_rnn else 0.2, reason),
         "batch_size": (128 if is_large else min(32, max(4, num_texts // 20)), reason),
         "learning_rate": (2e-3 if is_rnn else 5e-4, ""),
         "epochs": (min(30, max(2, round(TEXTS / num_texts))), reason),
     }
     if settings.data is None:
-        sizes = {"embedding_dim": 32, "units": 32, "dropout": 0.1, "epochs": 4}
+        sizes = {"embedding_dim": 32, "units": 32, "dropout": 0.1, "epochs": 5}
+        sizes |= {"learning_rate": 2e-3}
         choices |= {name: (value, "generated reviews") for name, value in sizes.items()}
     batch_size = settings.batch_size or choices["batch_size"][0]
     steps = (settings.epochs or choices["epochs"][0]) * -(-num_texts // batch_size)
@@ -262,7 +264,7 @@ def train_model(
         settings,
         trainer,
         prepared.training,
-        [WarnOfProblems(warn=warn), BestCheckpoint(run, "val_loss", saved_model=classifier)],
+        [WarnOfProblems(warn=warn), BestCheckpoint(run, "val_accuracy", saved_model=classifier)],
         ShowProgress(settings.batch_size, "texts"),
         validation_data=prepared.validation,
         on_mismatch="warn",  # the schedule depends on the number of epochs
@@ -271,7 +273,10 @@ def train_model(
 
 def make_model(settings: ClassifierSettings, vocabulary_size: int, num_classes: int) -> keras.Model:
     """Creates an encoder with attention pooling (Yang et al., 2016) and an output layer."""
-    embedding = keras.layers.Embedding(vocabulary_size, settings.embedding_dim, name="embedding")
+    initializer: Any = keras.initializers.RandomNormal(stddev=settings.embedding_dim**-0.5)
+    embedding = keras.layers.Embedding(
+        vocabulary_size, settings.embedding_dim, initializer, name="embedding"
+    )
     shared: dict[str, Any] = {
         "num_layers": settings.layers,
         "dropout": settings.dropout,
@@ -314,23 +319,21 @@ def write_results(settings: ClassifierSettings, prepared: Prepared, run: RunDire
         print(f"{split}: {label_score_text(results[split])}")
         rows = list(zip(texts.texts, texts.labels, predicted, found, strict=True))
     shown = rows[:: -(-len(rows) // SHOWN)]
-    for text, label, guess, each in shown[:SAMPLES]:
+    for text, label, guess, each in shown[:: -(-len(shown) // SAMPLES)]:
+        words = ", ".join(f"{word} ({weight:.2f})" for word, weight in most_read_words(each))
         print(
-            f"  {text}\n    {guess} ({each.probabilities.max():.0%}), label {label}, reads", end=" "
+            f"  {textwrap.shorten(text, 160)} -> {guess}   (reference: {label})\n    reads {words}"
         )
-        print(", ".join(f"{word} {weight:.2f}" for word, weight in most_read_words(each)))
-    write_alignment_html(
-        run_dir / "attention.html",
-        [
-            {
-                "source_tokens": each.pieces,
-                "target_tokens": [f"{guess} ({each.probabilities.max():.0%})"],
-                "alignments": each.weights,
-            }
-            for _, _, guess, each in shown
-            if each.pieces
-        ],
-    )
+    examples = [
+        {
+            "source_tokens": each.pieces,
+            "target_tokens": [f"{guess} ({each.probabilities.max():.0%})"],
+            "alignments": each.weights,
+        }
+        for _, _, guess, each in shown
+        if each.pieces
+    ]
+    write_alignment_html(run_dir / "attention.html", examples)
     run_files.write_results(settings, results)
     for name in (run.model_path.name, "attention.html", "results.json"):
         print(f"Wrote {run_dir / name}")
