@@ -38,7 +38,7 @@ def generate_reviews(
     >>> from keras_attn.text import generate_reviews
     >>> texts, labels = generate_reviews(2)
     >>> texts[0], labels
-    ('the film is lame, and the acting is not fresh', ['bad', 'bad'])
+    ('the film is lame, and the acting is poor', ['bad', 'bad'])
     """
     if count < 0:
         raise ValueError(f"Expected count to be at least 0. Received: count={count}.")
@@ -58,7 +58,7 @@ def generate_reviews(
 
 
 def _opinion(label, rng):
-    if rng.random() < 0.5:
+    if rng.random() < 0.75:
         return rng.choice(_OPINIONS[label])
     (opposite,) = _OPINIONS.keys() - {label}
     return f"not {rng.choice(_OPINIONS[opposite])}"

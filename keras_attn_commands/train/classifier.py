@@ -211,7 +211,7 @@ def training_defaults(settings: ClassifierSettings, num_texts: int) -> dict[str,
         "epochs": (min(30, max(2, round(TEXTS / num_texts))), reason),
     }
     if settings.data is None:
-        sizes = {"embedding_dim": 32, "units": 32, "dropout": 0.1, "epochs": 5}
+        sizes = {"embedding_dim": 32, "units": 32, "dropout": 0.1, "epochs": 3 if is_rnn else 6}
         sizes |= {"learning_rate": 2e-3}
         choices |= {name: (value, "generated reviews") for name, value in sizes.items()}
     batch_size = settings.batch_size or choices["batch_size"][0]
