@@ -9,10 +9,8 @@ the same classifier from random weights, to show the benefit of pretraining.
 """
 
 import argparse
-import json
 import os
 import random
-import time
 from pathlib import Path
 
 # Speed: on processors without VNNI, TensorFlow takes twice as long without this setting.
@@ -21,7 +19,7 @@ os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 import keras
 
 import keras_attn
-from keras_attn.files import atomic_replace, separate_paths_problem, write_lines
+from keras_attn.files import separate_paths_problem, write_lines
 from keras_attn.text import (
     LabelledBatches,
     LabelledTexts,
@@ -32,9 +30,8 @@ from keras_attn.text import (
 from keras_attn.training import RunDirectory, compile_for_training
 
 # After about 700 steps, the model suddenly learns which words belong together.
-GENERATED = {"dim": 64, "dropout": 0.0, "pretraining": 20, "epochs": 60, "rate": 1e-3}
-REAL = {"dim": 128, "dropout": 0.2, "pretraining": 12, "epochs": 4, "rate": 5e-4}
-LABELLED = 40
+GENERATED = {"dim": 64, "dropout": 0.0, "pretraining": 20, "texts": 40, "epochs": 60, "rate": 1e-3}
+REAL = {"dim": 128, "dropout": 0.2, "pretraining": 12, "texts": None, "epochs": 4, "rate": 5e-4}
 
 
 def main():
@@ -57,13 +54,10 @@ def main():
     labels = sorted(set(splits["train"].labels))
     write_lines(args.out / "train.txt", splits["train"].texts)
     tokenizer = SentencePieceTokenizer.train(args.out / "train.txt", 3000, "bpe")
-    # Pairs of the first 128 ids of each text and its class.
-    data = {
-        split: ([ids[:128] for ids in tokenizer.encode(each.texts)], each.labels)
-        for split, each in splits.items()
-    }
-    data = {name: (rows, list(map(labels.index, found))) for name, (rows, found) in data.items()}
-    started = time.process_time()
+    data = {}  # the first 128 ids of each text, and its class
+    for split, each in splits.items():
+        rows = [ids[:128] for ids in tokenizer.encode(each.texts)]
+        data[split] = rows, [labels.index(label) for label in each.labels]
 
     encoder = make_encoder(tokenizer, settings)
     language_model = keras_attn.masked_language_model(encoder)
@@ -73,35 +67,20 @@ def main():
     compile_for_training(language_model, make_schedule(2e-3, steps), label_smoothing=0.0)
     language_model.fit(batches, validation_data=valid, epochs=settings["pretraining"], verbose=2)
 
-    rows, classes = data["train"]
-    count = len(rows) if args.data else LABELLED
-    labelled = LabelledBatches(rows[:count], classes[:count], 64, length_multiple=8)
+    rows, classes = (each[: settings["texts"]] for each in data["train"])
+    labelled = LabelledBatches(rows, classes, 64, length_multiple=8)
     valid = LabelledBatches(*data["valid"], 64, length_multiple=8)
-    report = {"pretraining_cpu_minutes": (time.process_time() - started) / 60}
-    classifiers = {
-        "from_scratch": make_encoder(tokenizer, settings),
-        "pretrained": encoder,  # shared with the classifier
-    }
-    for name, each in classifiers.items():
-        classifier = keras_attn.sequence_classifier(each, len(labels))
-        report[f"accuracy_{name}"] = train_classifier(classifier, labelled, valid, settings)
-    report |= {"cpu_minutes": (time.process_time() - started) / 60, "texts": len(data["valid"][0])}
-
+    scratch = keras_attn.sequence_classifier(make_encoder(tokenizer, settings), len(labels))
+    classifier = keras_attn.sequence_classifier(encoder, len(labels))  # shares the encoder
+    both = [train_classifier(each, labelled, valid, settings) for each in (scratch, classifier)]
     run = RunDirectory.create(args.out, "classification", tokenizer, labels=labels)
     run.save_model(classifier)
-    with atomic_replace(args.out / "results.json") as partial:
-        partial.write_text(json.dumps(report, indent=2))
-    print(
-        f"accuracy: {report['accuracy_pretrained']:.4f}, from scratch: "
-        f"{report['accuracy_from_scratch']:.4f}\nwrote {run.model_path}\n"
-        f"wrote {args.out / 'results.json'}\n"
-        f"next: keras-attn export onnx {args.out} classifier.onnx"
-    )
+    print(f"accuracy: {both[1]:.4f}, from scratch: {both[0]:.4f}")
+    print(f"wrote {run.model_path}\nnext: keras-attn export onnx {args.out} classifier.onnx")
 
 
 def write_sentences():
     """Returns sentences, each with two words of the same opinion (negative or positive)."""
-    generator = random.Random(1)
     subjects = ["the film", "its plot", "this story", "the music", "old jokes", "her acting"]
     opinions = {
         "neg": "bad dull poor weak flat stale clumsy dreary boring silly tired lame".split(),
@@ -110,10 +89,9 @@ def write_sentences():
     splits = {"train": LabelledTexts(), "valid": LabelledTexts()}
     for split, count in (("train", 4000), ("valid", 500)):
         for _ in range(count):
-            label = generator.choice(list(opinions))
-            (first, second), words = (generator.sample(x, 2) for x in (subjects, opinions[label]))
-            text = f"{first} is {' and '.join(words)} , says who saw {second}"
-            splits[split].texts.append(text)
+            label = random.choice(list(opinions))
+            (first, second), words = (random.sample(x, 2) for x in (subjects, opinions[label]))
+            splits[split].texts.append(f"{first} is {' and '.join(words)}, says who saw {second}")
             splits[split].labels.append(label)
     return splits
 
