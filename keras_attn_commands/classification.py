@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_attn.text import LabelledBatches, Tokenizer
+from keras_attn.text import HuggingFaceTokenizer, LabelledBatches, SentencePieceTokenizer
 
 
 class Classified(NamedTuple):
@@ -18,7 +18,10 @@ class Classified(NamedTuple):
 
 
 def classify_texts(
-    model: keras.Model, tokenizer: Tokenizer, texts: Sequence[str], max_length: int
+    model: keras.Model,
+    tokenizer: SentencePieceTokenizer | HuggingFaceTokenizer,
+    texts: Sequence[str],
+    max_length: int,
 ) -> list[Classified]:
     """Classifies texts with a `sequence_classifier(..., return_attention_scores=True)`.
 

@@ -113,12 +113,13 @@ def _run(model, sources):
     from keras_attn.training import RunDirectory
 
     run = RunDirectory(model)
-    if run.kind == "classification" and run.labels is not None:
+    tokenizer = run.source_tokenizer
+    if run.kind == "classification" and run.labels is not None and tokenizer is not None:
         from keras_attn_commands.classification import classify_texts
         from keras_attn_commands.train.run_files import stored_settings
 
         length = stored_settings(model).get("max_length", DEFAULT_LENGTH)
-        found = classify_texts(run.load_model(), run.source_tokenizer, sources, length)
+        found = classify_texts(run.load_model(), tokenizer, sources, length)
         return [run.labels[int(each.probabilities.argmax())] for each in found], True
     translator = run.load_model("generation")
     return translator.generate(sources, run.source_tokenizer, run.target_tokenizer), False

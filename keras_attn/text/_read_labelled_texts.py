@@ -272,7 +272,7 @@ def _hold_out(train: LabelledTexts, missing: list[Split]) -> dict[Split, Labelle
     groups: dict[str, list[str]] = {}
     for text, labels in labels_of.items():
         if len(labels) == 1:  # a text with several labels does not show whether a model is right
-            groups.setdefault(*labels, []).append(text)
+            groups.setdefault(labels.pop(), []).append(text)
     split_of: dict[str, Split] = {}
     for texts in groups.values():
         texts.sort(key=lambda text: hashlib.blake2b(text.encode(), digest_size=8).digest())
@@ -280,7 +280,9 @@ def _hold_out(train: LabelledTexts, missing: list[Split]) -> dict[Split, Labelle
         count = max(1, round(share * len(texts))) if len(texts) > len(missing) else 0
         for index, split in enumerate(missing):
             split_of |= dict.fromkeys(texts[index * count : (index + 1) * count], split)
-    splits = {split: LabelledTexts(origin=f"a part of {train.origin}") for split in missing}
+    splits: dict[Split, LabelledTexts] = {
+        split: LabelledTexts(origin=f"a part of {train.origin}") for split in missing
+    }
     if not split_of:
         raise ValueError(
             f"Expected more than {len(missing)} different texts of a label, because "
