@@ -155,6 +155,21 @@ def test_an_earlier_run_is_kept_if_the_text_is_refused(content, options, message
     assert sorted(path.name for path in run.iterdir()) == ["model.keras", "settings.toml"]
 
 
+@pytest.mark.parametrize(
+    "model, tokenizer", [("rnn", "bpe"), ("rnn", "unigram"), ("transformer", "char")]
+)
+def test_every_kind_of_model_and_tokenizer_runs(model, tokenizer, data):
+    settings = ClassifierSettings(
+        data=data, model=model, tokenizer=tokenizer, embedding_dim=8, vocabulary_size=100
+    )
+    prepared = classifier.prepare(settings, [].append)
+    size = prepared.tokenizer.vocabulary_size
+    model = classifier.make_model(settings, size, 3)
+    ids, _ = prepared.training.batch(0)
+    assert 3 < ids.max() < size  # 0 to 3 are special
+    assert model(ids)["logits"].shape == (len(ids), 3)
+
+
 @pytest.mark.parametrize("model", ["rnn", "transformer"])
 @pytest.mark.parametrize("texts", [20, 8000, 10**6])
 def test_every_setting_is_chosen_and_the_warm_up_is_short(model, texts):
