@@ -65,8 +65,8 @@ NO_CODE = {
 }
 """Types of tokens that are no code."""
 MOST_EXAMPLE_LINES = 150
-UNFINISHED_EXAMPLES = {"compare_sentences", "pretrain_autoencoder", "pretrain_classifier"}
-"""Examples that are still longer, or import another."""
+UNFINISHED_EXAMPLES = {"compare_sentences", "pretrain_classifier"}
+"""Examples that are still longer."""
 NAMED_TUPLE = {"_asdict", "_fields", "_replace"}
 """Public names of named tuples."""
 
