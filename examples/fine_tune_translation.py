@@ -14,8 +14,8 @@ It prints the validation loss before and after, and writes a run directory, whic
     keras-attn export onnx TUNED tuned.onnx
     keras-attn export transformers TUNED tuned    # if the model was converted from transformers
 
-To train all weights, leave out `enable_lora` and `merge_lora`. `layer.trainable = False` freezes a
-part, such as `translator.encoder`.
+To train all weights, as for an RNN, leave out `enable_lora` and `merge_lora`. Setting
+`layer.trainable = False` freezes a part, such as `translator.encoder`.
 """
 
 import argparse
