@@ -24,7 +24,7 @@ export TF_ENABLE_ONEDNN_OPTS ?= 1
 # No notices about new pip versions.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-PROJECT := setup.cfg pyproject.toml
+PROJECT := setup.cfg setup.py pyproject.toml
 RUNTIME := export/setup.cfg export/pyproject.toml
 DEMO := build/demo
 

@@ -6,8 +6,8 @@
 The script reads the generated tunes from RUN/samples.txt, and writes the results to RUN/tunes.json.
 As a baseline, it computes the same numbers for the real tunes in RUN/data/valid.txt, not used for
 training. In all files, a blank line ends a tune. Novelty compares a tune with the training tunes:
-the tunes in FILE.abc that are not in RUN/data/valid.txt. `examples/abc_tunes.py` defines complete
-bars and novelty.
+the tunes in FILE.abc that are not in RUN/data/valid.txt. `examples/write_tunes.py` defines
+complete bars and novelty.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
-from abc_tunes import Novelty, bars_of, split_tunes
+from write_tunes import bars_of, novelty, split_tunes, windows
 
 from keras_attn.files import atomic_replace
 
@@ -31,8 +31,8 @@ def main():
     names = ("samples.txt", "data/valid.txt")
     samples, held_out = (read_tunes(args.run_dir / name) for name in names)
     corpus = [tune for tune in read_tunes(args.data) if tune not in set(held_out)]
-    novelty = Novelty(corpus)
-    report = {"samples": count(samples, novelty), "held_out": count(held_out, novelty)}
+    known = {window for tune in corpus for window in windows(tune)}
+    report = {"samples": count(samples, known), "held_out": count(held_out, known)}
     report["music21"] = metadata.version("music21")
     with atomic_replace(args.run_dir / "tunes.json") as partial:
         partial.write_text(json.dumps(report, indent=2))
@@ -43,10 +43,10 @@ def read_tunes(path):
     return split_tunes(path.read_text(encoding="utf-8"))
 
 
-def count(tunes, novelty):
+def count(tunes, known):
     parsed = [bars for bars in map(bars_of, tunes) if bars is not None]
     bars = [bar for tune in parsed for bar in tune]
-    found = [novelty(tune) for tune in tunes]
+    found = [novelty(tune, known) for tune in tunes]
     return {
         "tunes": len(tunes),
         "parsed": len(parsed) / len(tunes),

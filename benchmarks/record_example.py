@@ -57,7 +57,6 @@ if (args.run_dir / "tunes.json").exists():
     rows.append({"model": f"{args.model}: real tunes, held out", **tunes["held_out"]})
 if (args.run_dir / "kept" / "tunes.json").exists():
     kept = json.loads((args.run_dir / "kept" / "tunes.json").read_text())
-    del kept["tunes"]  # a list of the novelty of each tune
     rows.append({"model": f"{args.model}: tunes that were kept", **kept})
 write_results(
     FOLDER / f"{args.name}.json",

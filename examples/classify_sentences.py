@@ -1,34 +1,38 @@
-"""Trains a bidirectional LSTM with attention that classifies sentences as bad or good.
+"""Trains a bidirectional LSTM with attention that assigns labels to sentences.
 
     python examples/classify_sentences.py
 
-This command uses generated sentences. To use your own data, pass `--data DIR` with the text files
-`{train,valid}.{neg,pos}`, plain or `.gz`, with one sentence per line. The output directory then
-contains the model, a page with the attention of some sentences, and, if the backend of Keras is
-TensorFlow, an ONNX file that reads texts. `keras-attn-runtime classify` runs this file.
+This command uses generated film reviews. To use your own data, pass `--data PATH`: a table with a
+label and a text in each line, or a directory with the text files `train.LABEL` and `valid.LABEL`
+(see `keras_attn.text.read_labelled_texts`). The output directory then contains the model, a page
+with the attention of some sentences, and, if the backend of Keras is TensorFlow, an ONNX file that
+reads texts. `keras-attn-runtime classify` runs this file. `keras-attn train classifier` is the
+complete program.
 """
 
 import argparse
-import random
 from pathlib import Path
 
 import keras
 import numpy as np
 
 from keras_attn import AttentionPooling
-from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
-from keras_attn.text import SentencePieceTokenizer
+from keras_attn.files import separate_paths_problem, write_lines
+from keras_attn.text import (
+    LabelledBatches,
+    LabelledTexts,
+    SentencePieceTokenizer,
+    generate_reviews,
+    read_labelled_texts,
+)
 from keras_attn.training import RunDirectory
 from keras_attn.visualize import write_alignment_html
-
-LABELS = ["bad", "good"]
-SIDES = ["neg", "pos"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
-        "--data", type=Path, help="folder of {train,valid}.{neg,pos}. Default: generated sentences"
+        "--data", type=Path, help="table or directory of labelled texts. Default: generated reviews"
     )
     parser.add_argument(
         "--out", type=Path, default=Path("build/classifier"), help="folder. Default: %(default)s"
@@ -39,35 +43,60 @@ def main():
     ):
         parser.error(problem)
     keras.utils.set_random_seed(1)
-    data = args.data or write_sentences(args.out / "data")
-    train_texts, train_labels = read_split(data, "train")
-    texts, labels = read_split(data, "valid")
+    train, valid = read(args.data)
+    labels = sorted(set(train.labels))
 
-    files = [find(data, "train", side) for side in SIDES]
-    tokenizer = SentencePieceTokenizer.train(files, 8000, "bpe")
-    train_ids, ids = (encode(tokenizer, each) for each in (train_texts, texts))
-    model = make_model(tokenizer.vocabulary_size)
-    classifier = keras.Model(model.input, model.output["good"])  # shares the layers of `model`
-    classifier.compile("adam", "binary_crossentropy", metrics=["accuracy"])
-    classifier.fit(train_ids, train_labels, validation_data=(ids, labels), epochs=3, verbose=2)
-    print(f"accuracy: {classifier.evaluate(ids, labels, verbose=0)[1]:.3f}")
+    args.out.mkdir(parents=True, exist_ok=True)
+    write_lines(args.out / "train.txt", train.texts)
+    tokenizer = SentencePieceTokenizer.train(args.out / "train.txt", 8000, "bpe")
+    batches, valid_batches = (
+        LabelledBatches(
+            tokenizer.encode(each.texts),
+            [labels.index(label) for label in each.labels],
+            batch_size=32,
+            length_multiple=8,  # fewer shapes to compile on JAX
+        )
+        for each in (train, valid)
+    )
+    model = make_model(tokenizer.vocabulary_size, len(labels))
+    # The classifier has the layers of `model`, but not its output of attention weights.
+    classifier = keras.Model(model.input, model.output["probabilities"])
+    classifier.compile(
+        keras.optimizers.Adam(2e-3), "sparse_categorical_crossentropy", metrics=["accuracy"]
+    )
+    classifier.fit(batches, validation_data=valid_batches, epochs=3, verbose=2)
+    print(f"accuracy: {classifier.evaluate(valid_batches, verbose=0)[1]:.3f}")
 
-    RunDirectory.create(args.out, "classification", tokenizer).save_model(model)
-    shown = texts[:: len(texts) // 10 or 1]
-    write_attention(args.out / "attention.html", model, tokenizer, shown)
+    RunDirectory.create(args.out, "classification", tokenizer, labels=labels).save_model(model)
+    shown = valid.texts[:: len(valid.texts) // 10 or 1]
+    write_attention(args.out / "attention.html", model, tokenizer, labels, shown)
     print(f"wrote {args.out / 'model.keras'}\nwrote {args.out / 'attention.html'}")
-    export(args.out / "classifier.onnx", model, tokenizer, ids[:100], shown)
+    export(args.out / "classifier.onnx", model, tokenizer, labels, shown)
 
 
-def make_model(vocabulary_size):
-    """Returns a model from ids to the probability of "good" and the attention weights."""
+def read(data):
+    """Returns the texts and labels for training and validation."""
+    if data is None:
+        splits = (generate_reviews(4000), generate_reviews(500, split="valid"))
+        return [LabelledTexts(*each) for each in splits]
+    try:
+        splits = read_labelled_texts(data)
+    except (OSError, ValueError) as error:
+        raise SystemExit(str(error)) from error
+    for split, each in splits.items():
+        print(f"{split}: {len(each.texts)} texts from {each.origin}, {each.empty} blank lines")
+    return splits["train"], splits["valid"]
+
+
+def make_model(vocabulary_size, num_classes):
+    """Returns a model from ids to the probability of each class and the attention weights."""
     ids = keras.Input((None,), dtype="int32", name="ids")
     embedded = keras.layers.Embedding(vocabulary_size, 100, mask_zero=True)(ids)  # (B, S, 100)
     embedded = keras.layers.Dropout(0.5)(embedded)
     lstm = keras.layers.Bidirectional(keras.layers.LSTM(64, return_sequences=True))
     pooled, weights = AttentionPooling(64)(lstm(embedded), return_attention_scores=True)
-    good = keras.layers.Dense(1, "sigmoid")(pooled)  # (B, 1)
-    return keras.Model(ids, {"good": good, "attention": weights})
+    probabilities = keras.layers.Dense(num_classes, "softmax")(pooled)  # (B, classes)
+    return keras.Model(ids, {"probabilities": probabilities, "attention": weights})
 
 
 def encode(tokenizer, texts):
@@ -75,27 +104,32 @@ def encode(tokenizer, texts):
     return keras.utils.pad_sequences(tokenizer.encode(texts), padding="post")
 
 
-def write_attention(path, model, tokenizer, texts):
+def write_attention(path, model, tokenizer, labels, texts):
     """Writes a page that colors the words by their attention weights."""
     ids = encode(tokenizer, texts)
     results = model.predict(ids, verbose=0)
     examples = []
-    for row, good, weights in zip(ids, results["good"][:, 0], results["attention"], strict=True):
+    pairs = zip(results["probabilities"], results["attention"], strict=True)
+    for row, (probabilities, weights) in zip(ids, pairs, strict=True):
         pieces = tokenizer.pieces(row[row != 0])
-        label = f"{LABELS[int(good > 0.5)]} ({max(good, 1 - good):.0%})"
-        alignments = weights[: len(pieces)]
+        best = int(probabilities.argmax())
         examples.append(
-            {"source_tokens": pieces, "target_tokens": [label], "alignments": alignments}
+            {
+                "source_tokens": pieces,
+                "target_tokens": [f"{labels[best]} ({probabilities[best]:.0%})"],
+                "alignments": weights[: len(pieces)],
+            }
         )
     write_alignment_html(path, examples)
 
 
-def export(path, model, tokenizer, sample, texts):
+def export(path, model, tokenizer, labels, texts):
     """Writes an ONNX file that reads texts, and classifies texts with it, without Keras."""
+    sample = encode(tokenizer, texts)
     try:
         from keras_attn.export import export_functional_onnx
 
-        report = export_functional_onnx(model, path, sample, tokenizer=tokenizer, labels=LABELS)
+        report = export_functional_onnx(model, path, sample, tokenizer=tokenizer, labels=labels)
     except (ImportError, RuntimeError) as error:  # the backend is not TensorFlow
         print(f"No ONNX file. {error}")
         return
@@ -106,40 +140,6 @@ def export(path, model, tokenizer, sample, texts):
         piece = result.pieces[int(np.argmax(result.attention))]
         print(f"{text!r}: {result.label} ({result.probability:.0%}), attends most to {piece!r}")
     print(f"next: keras-attn-runtime classify {path} --format jsonl --attention < in.txt")
-
-
-def find(data, split, side):
-    """Returns the path of a text file."""
-    for path in (data / f"{split}.{side}", data / f"{split}.{side}.gz"):
-        if path.is_file():
-            return path
-    raise SystemExit(f"Expected the file {split}.{side} or {split}.{side}.gz. Received: {data}.")
-
-
-def read_split(data, split):
-    """Returns the texts of a split, and their labels. Blank lines are dropped."""
-    sides = []
-    for side in SIDES:
-        path = find(data, split, side)
-        sides.append([line.strip() for line in read_lines(path) if line.strip()])
-        if not sides[-1]:
-            raise SystemExit(f"Expected a text file with sentences. Received: {path}, without any.")
-    return [*sides[0], *sides[1]], np.repeat([0, 1], [len(side) for side in sides])
-
-
-def write_sentences(data):
-    """Writes sentences in which "not" inverts the meaning of an adjective."""
-    subjects = ["the film is", "its plot was", "a story that is", "music so", "old actors are"]
-    adjectives = {"neg": ["bad", "dull", "not good", "not fun"]}
-    adjectives["pos"] = ["good", "fun", "not bad", "not dull"]
-    data.mkdir(parents=True, exist_ok=True)
-    for split, count in (("train", 2000), ("valid", 250)):
-        for side, words in adjectives.items():
-            with atomic_replace(data / f"{split}.{side}", is_file=True) as partial:
-                parts = (map(random.choice, (subjects, words, subjects)) for _ in range(count))
-                text = "".join(f"{' '.join(each)}\n" for each in parts)
-                partial.write_text(text, encoding="utf-8")
-    return data
 
 
 if __name__ == "__main__":

@@ -85,14 +85,15 @@ def history(args, beam_width):
     paths = [run / "history.json" for run in args.runs]
     members = [json.loads(path.read_text()) for path in paths if path.exists()]
     minutes = [each["minutes"] for each in members]
+    arguments = [each.get("arguments", {}) for each in members]  # only `keras-attn train` has them
     return {
         "minutes": max(minutes, default=0) if args.side_by_side else sum(minutes),
         "cpu_minutes": sum(each["cpu_minutes"] for each in members),
         "arguments": {
             **vars(args),
             "beam_width": beam_width,
-            "seed": [each["arguments"]["seed"] for each in members],
-            "members": [each["arguments"] for each in members],
+            "seed": [each.get("seed") for each in arguments],
+            "members": arguments,
         },
     }
 

@@ -1,25 +1,28 @@
-"""Fine-tunes a translator on parallel text.
+"""Fine-tunes a translator with low-rank updates (LoRA) on parallel text.
 
     python examples/fine_tune_translation.py
 
-This command trains a small model on dates in four languages, and then fine-tunes it
-with low-rank updates (LoRA) on German dates only, in about two minutes. To fine-tune a run
-directory of `keras-attn convert` or `keras-attn train` on parallel text files, run:
+Trains a small model on dates in four languages, and then fine-tunes it on German dates only, in
+about two minutes. To fine-tune a run directory of `keras-attn convert` or `keras-attn train` on
+parallel text files, plain or .gz, run:
 
     python examples/fine_tune_translation.py --run RUN --source train.en --target train.de \\
         --valid-source val.en --valid-target val.de --out TUNED
 
-By default, only low-rank updates of the attention kernels are trained. With `--lora-rank 0`, all
-weights are trained except the parts that `--freeze` names. The command prints the validation loss
-before and after the training, and writes a run directory, which you can export:
+It prints the validation loss before and after, and writes a run directory, which you can export:
 
     keras-attn export onnx TUNED tuned.onnx
     keras-attn export transformers TUNED tuned    # if the model was converted from transformers
+
+To train all weights, as for an RNN, leave out `enable_lora` and `merge_lora`. Setting
+`layer.trainable = False` freezes a part, such as `translator.encoder`.
 """
 
 import argparse
+import itertools
 import math
 import shutil
+import tempfile
 from pathlib import Path
 
 import keras
@@ -32,149 +35,90 @@ from keras_attn.text import (
     SentencePieceTokenizer,
     generate_dates,
 )
-from keras_attn.training import (
-    RunDirectory,
-    compile_for_training,
-    enable_lora,
-    fit,
-    merge_lora,
-)
+from keras_attn.training import RunDirectory, compile_for_training, enable_lora, fit, merge_lora
 
-
-def main():
-    args = parse_arguments()
-    if args.run is None:
-        write_default_run(args)
-    before, after = fine_tune(args)
-    print(f"Validation loss: {before:.3f} before, {after:.3f} after. Wrote {args.out}.")
+RANK, EPOCHS, LEARNING_RATE = 8, 2, 0.002
+TOKENS_PER_BATCH, MAX_LENGTH = 2000, 128
+DATES = 4000
 
 
 def parse_arguments(values=None):
-    parser = argparse.ArgumentParser(description="Fine-tunes a translator on parallel text.")
-    parser.add_argument("--run", type=Path, help="run directory. Default: train a model on dates")
-    for name in ("source", "target", "valid-source", "valid-target"):
-        parser.add_argument(f"--{name}", type=Path, help="text file, plain or .gz")
-    parser.add_argument(
-        "--out", type=Path, default=Path("build/fine-tuned"), help="output directory"
-    )
-    parser.add_argument(
-        "--lora-rank",
-        type=int,
-        default=8,
-        help="rank of the low-rank updates. 0: train all weights",
-    )
-    parser.add_argument("--lora-alpha", type=float)
-    parser.add_argument(
-        "--lora-feed-forward", action="store_true", help="also adapt the feed-forward layers"
-    )
-    parser.add_argument(
-        "--freeze", choices=("encoder", "decoder", "embeddings"), action="append", default=[]
-    )
-    parser.add_argument("--accumulate", type=int, help="batches for each update")
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--learning-rate", type=float, default=0.002)
-    parser.add_argument("--tokens-per-batch", type=int, default=2000)
-    parser.add_argument("--max-length", type=int, default=128)
-    parser.add_argument("--pairs", type=int, default=4000, help="number of generated dates")
-    args = parser.parse_args(values)
-    files = (args.source, args.target, args.valid_source, args.valid_target)
-    if (args.run is None) != all(each is None for each in files) or (args.run and None in files):
+    """Returns the run directory, the text files and the output directory."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    names = ("--run", "--source", "--target", "--valid-source", "--valid-target")
+    for name in names:
+        text = "text file" if name != "--run" else "run directory. Default: train a model on dates"
+        parser.add_argument(name, type=Path, help=text)
+    parser.add_argument("--out", type=Path, default="build/fine-tuned", help="output directory")
+    *inputs, out = vars(parser.parse_args(values)).values()
+    if None in inputs and any(inputs):
         parser.error("pass --run and the four text files, or none of them")
-    names = ("run", "source", "target", "valid_source", "valid_target")
-    inputs = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
-    if problem := separate_paths_problem({"--out": args.out}, inputs):
+    if problem := separate_paths_problem({"--out": out}, dict(zip(names, inputs, strict=True))):
         parser.error(problem)
-    return args
+    return inputs[0], inputs[1:], out
 
 
-def write_default_run(args):
-    """Trains a small translator of dates, and writes the German dates as parallel text."""
-    folder = args.out.parent / f"{args.out.name}-data"
-    folder.mkdir(parents=True, exist_ok=True)
-    german = {}
-    for split, count in (("train", args.pairs), ("valid", 400)):
-        sources, targets = generate_dates(count, split=split)
-        write_lines(folder / f"{split}.source", sources)
-        write_lines(folder / f"{split}.target", targets)
-        pairs = zip(sources, targets, strict=True)
-        german[split] = [pair for pair in pairs if pair[0].startswith("de")]
-    files = [folder / f"train.{side}" for side in ("source", "target")]
+def make_batches(files, tokenizers, add_source_start, directory):
+    """Encodes two parallel text files and returns their batches."""
+    corpus = ParallelCorpus.encode(*files, *tokenizers, MAX_LENGTH, MAX_LENGTH, directory)
+    print(
+        f"{files[0]}: {len(corpus)} pairs, without {corpus.dropped_empty} with an empty side and "
+        f"{corpus.dropped_long} of more than {MAX_LENGTH} tokens"
+    )
+    return LengthBucketedBatches(corpus, TOKENS_PER_BATCH, add_source_start=add_source_start)
+
+
+def train_on_dates(folder):
+    """Trains a small translator of dates. Returns its run directory and files of German dates."""
+    german = []
+    for split, count in (("train", DATES), ("valid", 400)):
+        sides = generate_dates(count, split=split)
+        chosen = [text.startswith("de") for text in sides[0]]
+        for side, lines in zip(("source", "target"), sides, strict=True):
+            write_lines(folder / f"{split}.{side}", lines)
+            german.append(folder / f"german-{split}.{side}")
+            write_lines(german[-1], itertools.compress(lines, chosen))
+    files = [folder / "train.source", folder / "train.target"]
     tokenizer = SentencePieceTokenizer.train(files, 90, "char")
-    keras.utils.set_random_seed(0)
+    size = tokenizer.vocabulary_size
     encoder, decoder = keras_attn.transformer_seq2seq(
-        tokenizer.vocabulary_size,
-        tokenizer.vocabulary_size,
-        num_layers=2,
-        num_heads=4,
-        embedding_dim=64,
-        intermediate_dim=128,
-        dropout=0.0,
+        size, size, num_layers=2, num_heads=4, embedding_dim=64, intermediate_dim=128, dropout=0.0
     )
     trainer = compile_for_training(keras_attn.TrainingModel(encoder, decoder))
-    batches = make_batches(files, (tokenizer, tokenizer), args, folder / "corpus", encoder)
+    batches = make_batches(files, (tokenizer, tokenizer), False, folder / "corpus")
     fit(trainer, batches, epochs=1, verbose=2)
-    args.run = folder / "run"
-    run = RunDirectory.create(args.run, "generation", tokenizer)
+    run = RunDirectory.create(folder / "run", "generation", tokenizer)
     run.save_model(keras_attn.GenerationModel(encoder, keras_attn.BeamDecoder(decoder)))
-    for split, pairs in german.items():
-        for side, lines in zip(("source", "target"), zip(*pairs, strict=True), strict=True):
-            path = folder / f"german-{split}.{side}"
-            write_lines(path, lines)
-            setattr(args, side if split == "train" else f"valid_{side}", path)
+    return folder / "run", german
 
 
-def make_batches(files, tokenizers, args, directory, encoder, shuffle=True):
-    """Encodes two parallel text files and returns their batches."""
-    corpus = ParallelCorpus.encode(*files, *tokenizers, args.max_length, args.max_length, directory)
-    return LengthBucketedBatches(
-        corpus,
-        args.tokens_per_batch,
-        shuffle=shuffle,
-        add_source_start=encoder.start_token_id is not None,
-    )
-
-
-def fine_tune(args):
+def fine_tune(run_path, files, out, folder):
     """Trains the model of a run directory. Returns the validation loss before and after."""
-    run = RunDirectory(args.run)
+    run = RunDirectory(run_path)
     translator = run.load_model("generation")
-    source = run.source_tokenizer
-    target = run.target_tokenizer or source
-    if source is None or translator.encoder is None:
-        raise SystemExit(f"Expected a translator with tokenizers. Received: --run {args.run}.")
+    tokenizers = (run.source_tokenizer, run.target_tokenizer or run.source_tokenizer)
+    if translator.encoder is None or None in tokenizers:
+        raise ValueError(f"Expected a translator with tokenizers. Received: --run {run_path}.")
+    start = translator.encoder.start_token_id is not None
+    training = make_batches(files[:2], tokenizers, start, folder / "training")
+    validation = make_batches(files[2:], tokenizers, start, folder / "validation")
+
     trainer = keras_attn.TrainingModel(translator.encoder, translator.decoder)
-    freeze(translator, args.freeze)
-    if args.lora_rank:
-        kernels = ("expansion", "contraction") if args.lora_feed_forward else None
-        enable_lora(trainer, args.lora_rank, args.lora_alpha, feed_forward_kernels=kernels)
-    total = trainer.count_params()
+    enable_lora(trainer, RANK)
     trained = sum(math.prod(weight.shape) for weight in trainer.trainable_weights)
-    print(f"{trained:,} of {total:,} weights are trained")
-    data = args.out.parent / f"{args.out.name}-corpus"
-    training, validation = (
-        make_batches(files, (source, target), args, data / name, translator.encoder, shuffle)
-        for name, files, shuffle in (
-            ("train", (args.source, args.target), True),
-            ("valid", (args.valid_source, args.valid_target), False),
-        )
-    )
-    compile_for_training(
-        trainer,
-        args.learning_rate,
-        label_smoothing=0.0,
-        ignore_class=target.pad_token_id,
-        gradient_accumulation_steps=args.accumulate,
-    )
+    print(f"{trained:,} of {trainer.count_params():,} weights are trained")
+    pad = tokenizers[1].pad_token_id
+    compile_for_training(trainer, LEARNING_RATE, label_smoothing=0.0, ignore_class=pad)
     before = evaluate(trainer, validation)
-    fit(trainer, training, epochs=args.epochs, verbose=2)
+    fit(trainer, training, epochs=EPOCHS, verbose=2)
     after = evaluate(trainer, validation)
-    if args.lora_rank:
-        merge_lora(trainer)
+    merge_lora(trainer)
+
     # For a converted model, copy the files that `keras-attn export transformers` needs.
     original = run.files.get("original")
     files = {"original": "original"} if original else None
     tuned = RunDirectory.create(
-        args.out, "generation", run.source_tokenizer, run.target_tokenizer, files, run.model_card
+        out, "generation", run.source_tokenizer, run.target_tokenizer, files, run.model_card
     )
     if original:
         shutil.rmtree(tuned.files["original"], ignore_errors=True)  # of an earlier run
@@ -183,24 +127,23 @@ def fine_tune(args):
     return before, after
 
 
-def freeze(translator, parts):
-    """Sets `trainable=False` for parts of a translator."""
-    for part in parts:
-        if part == "embeddings":
-            translator.encoder.embedding.trainable = False
-            translator.decoder.embedding.trainable = False
-        else:
-            getattr(translator, part).trainable = False
-
-
 def evaluate(trainer, batches):
-    logs = trainer.evaluate(
-        (batch for batch in batches.stream()),
-        steps=batches.steps_per_epoch,
-        return_dict=True,
-        verbose=0,
-    )
-    return logs["loss"]
+    stream, steps = (batch for batch in batches.stream()), batches.steps_per_epoch
+    return trainer.evaluate(stream, steps=steps, return_dict=True, verbose=0)["loss"]
+
+
+def main():
+    run, files, out = parse_arguments()
+    keras.utils.set_random_seed(1)
+    with tempfile.TemporaryDirectory() as temporary:
+        if run is None:
+            run, files = train_on_dates(Path(temporary))
+        try:
+            before, after = fine_tune(run, files, out, Path(temporary))
+        except (OSError, ValueError) as error:
+            raise SystemExit(str(error)) from None
+    print(f"Validation loss: {before:.3f} before, {after:.3f} after.")
+    print(f"Wrote {out}. Next: keras-attn export onnx {out} tuned.onnx")
 
 
 if __name__ == "__main__":

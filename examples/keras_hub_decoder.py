@@ -13,7 +13,6 @@ from keras import ops
 from keras_hub import models as hub
 
 from keras_attn import BeamDecoder, GenerationModel, StepDecoder
-from keras_attn.export import export_onnx
 
 SMALL = {"vocabulary_size": 60, "num_layers": 2, "hidden_dim": 16, "intermediate_dim": 32}
 SMALL |= dict(num_query_heads=4, num_key_value_heads=2, head_dim=8, sliding_window_size=None)
@@ -77,4 +76,6 @@ if __name__ == "__main__":
     model = hub.CausalLM.from_preset(preset[0], preprocessor=None) if preset else small
     search = BeamDecoder(HubDecoder(model), beam_width=4, max_length=20, relative_max_length=None)
     prompts = np.random.default_rng(0).integers(3, search.decoder.vocabulary_size, (200, 8))
+    from keras_attn.export import export_onnx
+
     print(export_onnx(GenerationModel(None, search), out, parity_sentences=prompts.tolist()))

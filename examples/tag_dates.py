@@ -1,7 +1,10 @@
 """Tags each character of a written date as day, month, year, weekday or other text.
 
-This is an aligned many-to-many task: one output for each element of the sequence. With --data,
-the example tags the words of your own files, for example with parts of speech.
+    python examples/tag_dates.py
+
+This is an aligned many-to-many task: one output for each element of the sequence. With `--data
+DIR`, it tags the words of your own files, for example with parts of speech. The output directory
+contains the model, its words and tags, and, if the backend of Keras is TensorFlow, an ONNX file.
 """
 
 import argparse
@@ -15,10 +18,10 @@ import keras
 import numpy as np
 
 from keras_attn import RotaryPositions, TransformerEncoder, TransformerEncoderBlock
-from keras_attn.export import export_functional_onnx
 from keras_attn.files import atomic_replace, read_lines, separate_paths_problem
 from keras_attn.training import RunDirectory
 
+TRAIN, TEST, EPOCHS = 6000, 2000, 8
 TAGS = dict(A="W", a="W", d="D", m="M", B="M", b="M", Y="Y", y="Y")
 """Dict from format codes of `strftime` to tags."""
 FORMATS = """
@@ -26,17 +29,13 @@ FORMATS = """
     |%d/%m/%y|%d.%m.%Y|%Y-%m-%d|%Y/%m/%d|on %A, %B the %dth, %Y|%d %b %y, a %A|in %B %Y on the %dth
 """.split("|")
 
-parser = argparse.ArgumentParser(description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument(
     "--data",
     type=Path,
     help="folder of {train,test}.{words,tags}, files of words and tags with spaces between them",
 )
 parser.add_argument("--out", type=Path, default=Path("build/tagger"), help="folder of the results")
-parser.add_argument(
-    "--train", type=int, default=6000, help="number of dates (default: %(default)s)"
-)
-parser.add_argument("--epochs", type=int, default=8)
 args = parser.parse_args()
 if problem := separate_paths_problem({"--out": args.out}, {"--data": args.data}, only_equal=True):
     parser.error(problem)
@@ -61,7 +60,7 @@ def generate(split, count):
 
 def read(split):
     if args.data is None:
-        return generate(split, args.train if split == "train" else 2000)
+        return generate(split, TRAIN if split == "train" else TEST)
     paths = [args.data / f"{split}.{side}" for side in ("words", "tags")]
     tokens, tags = ([line.split() for line in read_lines(path)] for path in paths)
     for number, (words, labels) in enumerate(zip(tokens, tags, strict=True), start=1):
@@ -70,7 +69,7 @@ def read(split):
                 f"Expected a tag for each word. Received: {len(words)} words and {len(labels)} "
                 f"tags in line {number} of {paths[0]} and {paths[1]}."
             )
-    return tokens, tags
+    return list(filter(None, tokens)), list(filter(None, tags))  # without blank lines
 
 
 def ids_of(sequences, vocabulary, unknown):
@@ -105,7 +104,7 @@ model.fit(
     {"tags": targets},
     sample_weight={"tags": is_token},
     batch_size=64,
-    epochs=args.epochs,
+    epochs=EPOCHS,
     verbose=2,
 )
 
@@ -122,8 +121,15 @@ for name, entries in (("words", names), ("tags", tag_names)):
         partial.write_text(json.dumps(entries, ensure_ascii=False), "utf-8")
 files = {"words": "words.json", "tags": "tags.json"}
 RunDirectory.create(args.out, "tagging", files=files).save_model(model)
-exported = export_functional_onnx(model, args.out / "tagger.onnx", test_ids[:100])
-report["largest_onnx_difference"] = exported.largest_difference
+print(f"wrote {args.out / 'model.keras'}")
+try:
+    from keras_attn.export import export_functional_onnx
+
+    exported = export_functional_onnx(model, args.out / "tagger.onnx", test_ids[:100])
+    report["largest_onnx_difference"] = exported.largest_difference
+    print(f"wrote {args.out / 'tagger.onnx'}")
+except (ImportError, RuntimeError) as error:  # the backend is not TensorFlow
+    print(f"No ONNX file. {error}")
 with atomic_replace(args.out / "results.json") as partial:
     partial.write_text(json.dumps(report, indent=2))
 shown = test_tokens[0]

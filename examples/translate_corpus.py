@@ -1,156 +1,101 @@
 """Translates a corpus with several workers, on one or more machines, with Ray Data.
 
     pip install 'ray[data]' './export[cpu]'
-    python examples/translate_corpus.py translator.onnx OUT corpus.txt more.txt --workers 2
+    python examples/translate_corpus.py translator.onnx OUT corpus.txt more.txt
     cat OUT/part-*.txt > translated.txt
 
-The files are divided into partitions of lines. A worker translates a partition, writes a temporary
-file, and renames the complete file to `OUT/part-NNNNN.txt`. The output therefore contains each line
-once and in order. If a worker is killed, Ray starts it again and repeats its current partition. If
-the whole program is stopped, start it again with the same arguments: it continues with the missing
-partitions. OUT/job.json contains the checksums of the model and of each partition, so translations
-of a different text are not taken for finished ones.
+A worker translates a partition of 1,000 lines, and writes `OUT/part-NNNNN.txt` when it is complete.
+The output contains each line once and in order. If a worker is killed, Ray starts it again and
+repeats its partition. If the whole program is stopped, start it again: it continues with the
+missing partitions. It refuses a folder with results of a different model or corpus.
 
-On a cluster (`ray start` on each machine), pass `--address auto`. The model, the corpus and OUT
-must be in a folder that all machines share under the same path.
-
-This example uses Ray Data instead of Spark, because pip installs Ray Data completely (Spark needs
-Java), and because an actor of Ray Data opens the model only once. On Spark, pass the `Translator`
-to `rdd.mapPartitions`:
-
-    lines.mapPartitions(lambda part: (each.text for each in translator.translate_iterable(part)))
-
-To test a run in which one of two workers is killed, translate 200,000 dates with the model of
-`make demo`:
-
-    for i in $(seq 100); do cat build/demo/run/data/test.source; done > DATES
-    python examples/translate_corpus.py build/demo/translator.onnx TWO DATES --kill-one
-    python examples/translate_corpus.py build/demo/translator.onnx ONE DATES --workers 1
-    cmp <(cat ONE/part-*) <(cat TWO/part-*) && cat TWO/part-* | wc -l
+On a cluster (`ray start` on each machine), set the environment variable RAY_ADDRESS=auto. The
+model, the corpus and OUT must be in a folder that all machines share under the same path.
 """
 
 import argparse
-import contextlib
 import hashlib
+import itertools
 import json
 import os
-import signal
-import time
 import uuid
 from pathlib import Path
 
-from keras_attn_runtime import Translator
-from keras_attn_runtime._files.atomic_files import atomic_files
+WORKERS, PARTITION_LINES = 2, 1000
 
 
 def main():
-    args = parse_arguments()
-    translator = Translator(args.model.resolve(), num_threads=args.threads, truncate=True)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model", type=Path, help="exported ONNX file")
+    parser.add_argument("out", type=Path, help="folder of the translated partitions")
+    parser.add_argument("corpus", type=Path, nargs="+", help="UTF-8 text files, one text per line")
+    args = parser.parse_args()
+    from keras_attn_runtime import Translator
+
+    translator = Translator(args.model.resolve(), num_threads=1, truncate=True)
     translator([])  # raises an error if the file has no tokenizer
-    partitions = find_partitions(args.corpus, args.partition_lines)
-    prepare_folder(args, partitions)
-    missing = [each for each in partitions if not part_path(args.out, each["part"]).exists()]
-    started = time.perf_counter()
+    partitions = find_partitions(args.corpus)
+    prepare_folder(args.model, args.out, partitions)
+    missing = [each for each in partitions if not (args.out / each["file"]).exists()]
+    print(f"{len(partitions) - len(missing)} of {len(partitions)} partitions are finished")
     lines = truncated = 0
-    workers = set()
-    for done, row in enumerate(translate(translator, missing, args), start=1):
+    for done, row in enumerate(translate(translator, missing, args.out), start=1):
         lines += row["lines"]
         truncated += row["truncated"]
-        workers.add(row["worker"])
-        print(f"{done} of {len(missing)}: part {row['part']}, worker {row['worker']}", flush=True)
-        if args.kill_one and done == max(1, len(missing) // 4):
-            print(f"killing worker {row['worker']}", flush=True)
-            os.kill(row["worker"], signal.SIGKILL)
-    lost = [each for each in partitions if not part_path(args.out, each["part"]).exists()]
-    if lost or lines != sum(each["lines"] for each in missing):
-        raise SystemExit(
-            f"Expected all partitions. Received: {lines} lines, without {lost}. Start again."
-        )
-    unfinished = list(args.out.glob("*.partial"))  # files of workers that were killed
-    for path in unfinished:
+        print(f"{done} of {len(missing)}: {row['file']}, worker {row['worker']}", flush=True)
+    for path in args.out.glob("*.partial"):  # of workers that were killed
         path.unlink()
-    seconds = time.perf_counter() - started
-    report = {
-        "lines": lines,
-        "truncated": truncated,
-        "earlier_lines": sum(each["lines"] for each in partitions) - lines,
-        "partitions": len(partitions),
-        "workers": len(workers),
-        "unfinished_files_of_killed_workers": len(unfinished),
-        "seconds": round(seconds, 2),
-        "lines_per_second": round(lines / seconds, 1),
-    }
-    print(json.dumps(report))
+    print(f"Translated {lines} lines, {truncated} of them truncated")
+    print(f"Wrote {args.out}. Next: cat {args.out}/part-*.txt > translated.txt")
 
 
-def find_partitions(paths, most_lines):
-    """Divides files into partitions of whole lines. Lines end with a line feed.
-
-    Args:
-        paths: list of paths of UTF-8 text files.
-        most_lines: int, number of lines of a partition, except for the last one of a file.
-
-    Returns:
-        List of dicts with the number of the partition, `part`, the absolute `path`, the `start` in
-        bytes, the number of `lines` and the SHA-256 of the text, `sha256`.
-    """
+def find_partitions(paths):
+    """Divides files into partitions of whole lines, as dicts that describe them."""
     partitions = []
     for path in map(Path.resolve, paths):
-        start = position = count = 0
-        checksum = hashlib.sha256()
+        start = 0
         with open(path, "rb") as file:
-            for number, line in enumerate(file, start=1):
+            while lines := list(itertools.islice(file, PARTITION_LINES)):
+                text = b"".join(lines)
                 try:
-                    line.decode("utf-8")
+                    text.decode()
                 except UnicodeDecodeError as error:
-                    raise SystemExit(
-                        f"Expected text in UTF-8. Received: line {number} of {path}, {error}. "
-                        "Convert the file."
-                    ) from error
-                checksum.update(line)
-                position += len(line)
-                count += 1
-                if count == most_lines:
-                    partitions.append(describe_partition(path, start, count, checksum))
-                    start, count, checksum = position, 0, hashlib.sha256()
-        if count:
-            partitions.append(describe_partition(path, start, count, checksum))
+                    place = f"byte {start + error.start} of {path}"
+                    raise SystemExit(f"Expected UTF-8. Received: {error}. See {place}.") from None
+                name = f"part-{len(partitions):05d}.txt"
+                partition = {"file": name, "path": str(path), "start": start, "lines": len(lines)}
+                partitions.append({**partition, "sha256": hashlib.sha256(text).hexdigest()})
+                start += len(text)
     if not partitions:
         raise SystemExit(f"Expected lines to translate. Received: none in {paths}.")
-    return [{"part": part, **each} for part, each in enumerate(partitions)]
+    return partitions
 
 
-def describe_partition(path, start, lines, checksum):
-    return {"path": str(path), "start": start, "lines": lines, "sha256": checksum.hexdigest()}
+def prepare_folder(model, out, partitions):
+    """Creates the folder, with checksums of the model and the texts, or compares these."""
+    out.mkdir(parents=True, exist_ok=True)
+    files = [model] if model.is_file() else sorted(model.iterdir())
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    job = json.dumps({"model": digests, "partitions": partitions}, indent=1).encode()
+    path = out / "job.json"
+    known = path.read_bytes() if path.exists() else None
+    if known != job and (known is not None or any(out.glob("part-*.txt"))):
+        text = "Expected a new folder, or one with results of the same model and corpus. Received: "
+        raise SystemExit(f"{text}{out}. Choose a different folder.")
+    write_complete(path, [job])
 
 
-def prepare_folder(args, partitions):
-    """Creates the folder. Refuses a folder with results of a different model or corpus."""
-    args.out.mkdir(parents=True, exist_ok=True)
-    files = [args.model] if args.model.is_file() else sorted(args.model.iterdir())
-    digest = hashlib.sha256(b"".join(file_digest(path) for path in files)).hexdigest()
-    job = json.dumps({"model": digest, "partitions": partitions}, indent=1)
-    path = args.out / "job.json"
-    known = path.read_text(encoding="utf-8") if path.exists() else None
-    if known != job and (known is not None or any(args.out.glob("part-*.txt"))):
-        raise SystemExit(
-            f"Expected a new folder, or one with results of the same model, corpus and "
-            f"--partition-lines. Received: {args.out}. Choose a different folder."
-        )
-    with atomic_files(path) as (file,):
-        file.write(job.encode())
+def write_complete(path, lines):
+    """Writes a temporary file, and renames it when it is complete."""
+    partial = path.with_name(f"{uuid.uuid4().hex}.partial")
+    with open(partial, "wb") as file:
+        file.writelines(lines)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(partial, path)
 
 
-def file_digest(path):
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
-
-
-def part_path(folder, part):
-    return Path(folder) / f"part-{part:05d}.txt"
-
-
-def translate(translator, partitions, args):
+def translate(translator, partitions, out):
     """Yields a row for each partition, in the order of completion."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no statistics to Ray's servers
     import ray
@@ -158,90 +103,47 @@ def translate(translator, partitions, args):
 
     if not partitions:
         return
-    if args.address is None:  # start Ray on this machine, with little memory for objects
-        ray.init(
-            num_cpus=args.workers * args.threads,
-            object_store_memory=100 * 2**20,
-            include_dashboard=False,
-            log_to_driver=False,
-        )
-    else:
-        ray.init(address=args.address)
+    if "RAY_ADDRESS" in os.environ:
+        ray.init()
+    else:  # start Ray on this machine, with little memory for objects
+        settings = {"include_dashboard": False, "log_to_driver": False}
+        ray.init(num_cpus=WORKERS, object_store_memory=100 * 2**20, **settings)
     ray.data.DataContext.get_current().enable_progress_bars = False
     # One block for each partition, because Ray repeats a whole block after a failure.
-    dataset = ray.data.from_items(partitions, override_num_blocks=len(partitions))
-    dataset = dataset.map(
+    dataset = ray.data.from_items(partitions, override_num_blocks=len(partitions)).map(
         PartitionTranslator,
-        fn_constructor_args=(translator, str(args.out.resolve())),
-        compute=ray.data.ActorPoolStrategy(size=args.workers),
-        num_cpus=args.threads,
+        fn_constructor_args=(translator, str(out.resolve())),
+        compute=ray.data.ActorPoolStrategy(size=WORKERS),
+        num_cpus=1,
     )
     yield from dataset.iter_rows()
     ray.shutdown()
 
 
 class PartitionTranslator:
-    """Translates partitions and writes their files. Each worker creates one instance.
-
-    Args:
-        translator: `Translator`. Ray pickles this object. The pickle contains the path of the
-            model, and each worker opens the model.
-        out: string, the folder of the translated partitions.
-    """
+    """Translates partitions and writes their files. Each worker creates one instance."""
 
     def __init__(self, translator, out):
+        # Ray pickled the translator. The pickle contains the path of the model, which is opened.
         self.translator, self.out = translator, out
 
     def __call__(self, partition):
-        part, count = partition["part"], partition["lines"]
-        # With this seed, a search that samples returns the same texts if the partition is repeated.
-        options = {"seed": part} if self.translator.is_stochastic else {}
-        temporary = Path(self.out) / f"{uuid.uuid4().hex}.partial"
-        written = truncated = 0
-        with open(partition["path"], "rb") as file, open(temporary, "wb") as output:
-            file.seek(partition["start"])
-            lines = (read_line(file) for _ in range(count))
-            with contextlib.closing(self.translator.translate_iterable(lines, **options)) as found:
-                for each in found:
-                    output.write(" ".join(each.text.splitlines()).encode("utf-8") + b"\n")
-                    written += 1
-                    truncated += each.truncated
-            output.flush()
-            os.fsync(output.fileno())
-        os.replace(temporary, part_path(self.out, part))
-        return {"part": part, "lines": written, "truncated": truncated, "worker": os.getpid()}
+        # With a seed, a search that samples returns the same texts if the partition is repeated.
+        options = {"seed": partition["start"] % 2**31} if self.translator.is_stochastic else {}
+        found = self.translator.translate(read_partition(partition), **options)
+        lines = [" ".join(each.text.splitlines()).encode() + b"\n" for each in found]
+        write_complete(Path(self.out, partition["file"]), lines)
+        truncated = sum(each.truncated for each in found)
+        return {**partition, "truncated": truncated, "worker": os.getpid()}
 
 
-def read_line(file):
-    start = file.tell()
-    text = file.readline().decode("utf-8").removesuffix("\n").removesuffix("\r")
-    return text if start else text.removeprefix("\ufeff")  # byte order mark
-
-
-def parse_arguments():
-    parser = argparse.ArgumentParser(
-        description=__doc__.split("\n")[0],
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument("model", type=Path, help="exported ONNX file")
-    parser.add_argument("out", type=Path, help="folder of the translated partitions")
-    parser.add_argument("corpus", type=Path, nargs="+", help="UTF-8 text files, one text per line")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1, help="threads of each worker")
-    parser.add_argument("--partition-lines", type=int, default=1000)
-    parser.add_argument(
-        "--address",
-        help="address of a Ray cluster, such as auto; default: start Ray on this machine",
-    )
-    parser.add_argument("--kill-one", action="store_true", help="kill a worker, as a test")
-    args = parser.parse_args()
-    for name in ("workers", "threads", "partition_lines"):
-        if getattr(args, name) < 1:
-            option = name.replace("_", "-")
-            parser.error(f"Expected --{option} of at least 1. Received: {getattr(args, name)}")
-    if args.kill_one and args.address is not None:
-        parser.error("--kill-one works on this machine only, without --address")
-    return args
+def read_partition(partition):
+    with open(partition["path"], "rb") as file:
+        file.seek(partition["start"])
+        lines = [line.decode() for line in itertools.islice(file, partition["lines"])]
+    if partition["start"] == 0:
+        lines[0] = lines[0].removeprefix("\ufeff")  # byte order mark
+    return [line.removesuffix("\n").removesuffix("\r") for line in lines]
 
 
 if __name__ == "__main__":

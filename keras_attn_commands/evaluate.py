@@ -1,30 +1,36 @@
-"""`keras-attn evaluate RUN|FILE`: scores the translations of a test set."""
+"""`keras-attn evaluate RUN|FILE`: scores the translations or the labels of a test set."""
 
 import argparse
 import itertools
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from keras_attn_commands.error_text import error_text
 from keras_attn_commands.existing_paths import require_file
 from keras_attn_commands.quiet_import import quiet_import
+from keras_attn_commands.translation_scores import score_translations, translation_score_text
 
-HELP = "compute BLEU and chrF of a translator on a test set"
+HELP = "compute BLEU and chrF of a translator, or the accuracy of a classifier, on a test set"
 DESCRIPTION = (
-    "Translates the lines of a file and compares them with references: BLEU and chrF by sacreBLEU "
-    "with its default settings and its signature, and the share of lines that equal their "
-    "reference. RUN|FILE is a run directory, or an exported file that the runtime reads. Exit "
-    "status: 0 evaluated; 1 an error; 2 invalid command line."
+    "Translates or classifies the lines of a file and compares the results with references. For a "
+    "translator: BLEU and chrF by sacreBLEU with its default settings and its signature, and the "
+    "share of lines that equal their reference. For a classifier: accuracy, and the F1 of each "
+    "label. RUN|FILE is a run directory, or an exported file that the runtime reads. Exit status: "
+    "0 evaluated; 1 an error; 2 invalid command line."
 )
 SAMPLES = 3
-"""Number of translations that are printed."""
+"""Number of results that are printed."""
+DEFAULT_LENGTH = 512
+"""Number of tokens after which a classifier cuts a text, if its run has no settings."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="RUN|FILE", type=Path, help="run directory or file")
-    for side, text in (("source", "sentences to translate"), ("target", "references")):
+    for side, text in (
+        ("source", "sentences to translate or classify"),
+        ("target", "references, or labels"),
+    ):
         parser.add_argument(
             f"--{side}",
             metavar="FILE",
@@ -36,40 +42,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         metavar="FILE",
         type=Path,
-        help="text file to write the translations to. Default: they are not written",
+        help="text file to write the translations or labels to. Default: they are not written",
     )
     parser.add_argument("--json", action="store_true", help="print the scores as a JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
     try:
-        sources, references = _read(arguments)
+        paths = _check_paths(arguments)
         with quiet_import():
-            translations = _translate(arguments.model, sources)
-        scores = score_translations(translations, references)
+            sources, references = _read(paths)
+            results, is_classifier = _run(arguments.model, sources)
+        score, text_of = _score_functions(is_classifier)
+        scores = score(results, references)
         if arguments.out is not None:
             from keras_attn.files import write_lines
 
-            write_lines(arguments.out, translations)
+            write_lines(arguments.out, results)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         print(f"Nothing was evaluated. {error_text(error, {}, {})}", file=sys.stderr)
         return 1
     if arguments.json:
         print(json.dumps(scores))
         return 0
-    rows = zip(sources, translations, references, strict=True)
-    for source, translation, reference in itertools.islice(rows, SAMPLES):
-        print(f"  {source} -> {translation}   (reference: {reference})")
-    print(
-        f"BLEU {scores['bleu']:.2f}   chrF {scores['chrf']:.2f}   equal to the reference "
-        f"{100 * scores['equal']:.2f} % of {scores['sentences']:,} sentences\n"
-        f"{scores['bleu_signature']}\n{scores['chrf_signature']}"
-    )
+    rows = zip(sources, results, references, strict=True)
+    for source, result, reference in itertools.islice(rows, SAMPLES):
+        print(f"  {source} -> {result}   (reference: {reference})")
+    print(text_of(scores))
     return 0
 
 
-def _read(arguments):
-    """Returns sources and references. A blank source without a reference is left out."""
+def _check_paths(arguments):
+    """Returns a dict from the sides to the paths of their files."""
     paths = {}
     for side in ("source", "target"):
         path = getattr(arguments, side)
@@ -80,6 +84,11 @@ def _read(arguments):
             )
         paths[side] = path or arguments.model / "data" / f"test.{side}"
         require_file(f"--{side}", paths[side])
+    return paths
+
+
+def _read(paths):
+    """Returns sources and references. A blank source without a reference is left out."""
     from keras_attn.files import read_lines
 
     sides = [[line.strip() for line in read_lines(path)] for path in paths.values()]
@@ -97,35 +106,48 @@ def _read(arguments):
     return [list(side) for side in zip(*pairs, strict=True)]
 
 
-def _translate(model, sources):
-    """Returns the translations by a run directory or by an exported file."""
-    if model.is_dir() and (model / "run.json").is_file():
-        from keras_attn.training import RunDirectory
+def _run(model, sources):
+    """Returns the results of a run directory or an exported file, and whether it classifies."""
+    if not (model.is_dir() and (model / "run.json").is_file()):
+        return _run_file(model, sources)
+    from keras_attn.training import RunDirectory
 
-        run = RunDirectory(model)
-        translator = run.load_model("generation")
-        return translator.generate(sources, run.source_tokenizer, run.target_tokenizer)
+    run = RunDirectory(model)
+    tokenizer = run.source_tokenizer
+    if run.kind == "classification" and run.labels is not None and tokenizer is not None:
+        from keras_attn_commands.classification import classify_texts
+        from keras_attn_commands.train.run_files import stored_settings
+
+        length = stored_settings(model).get("max_length", DEFAULT_LENGTH)
+        found = classify_texts(run.load_model(), tokenizer, sources, length)
+        return [run.labels[int(each.probabilities.argmax())] for each in found], True
+    translator = run.load_model("generation")
+    return translator.generate(sources, run.source_tokenizer, run.target_tokenizer), False
+
+
+def _run_file(path, sources):
     try:
-        from keras_attn_runtime import Translator
+        from keras_attn_runtime import Classifier, ModelFileError, Translator
     except ImportError as error:
         raise ImportError(
             "The evaluation of an exported file needs the runtime. Install it in a checkout: `pip "
             "install './export[cpu]'`."
         ) from error
-    return Translator(str(model))(sources)
-
-
-def score_translations(translations: list[str], references: list[str]) -> dict[str, Any]:
-    """Returns a dict of the scores, their settings and the number of sentences."""
     try:
-        import sacrebleu
-    except ImportError as error:
-        raise ImportError(
-            "The evaluation needs sacrebleu. Install it: `pip install 'sacrebleu>=2.6,<3'`."
-        ) from error
-    scores, metrics = {}, sacrebleu.metrics
-    for name, metric in (("bleu", metrics.BLEU()), ("chrf", metrics.CHRF())):
-        scores[name] = metric.corpus_score(translations, [references]).score
-        scores[f"{name}_signature"] = str(metric.get_signature())
-    equal = sum(map(str.__eq__, translations, references))
-    return {**scores, "equal": equal / len(references), "sentences": len(references)}
+        translator = Translator(str(path))
+    except ModelFileError as error:
+        try:
+            classifier = Classifier(str(path), truncate=True)
+        except ModelFileError:
+            raise error from None
+        return [label or "" for label in classifier(sources)], True
+    return translator(sources), False
+
+
+def _score_functions(is_classifier):
+    """Returns a function that computes scores, and one that returns them as text."""
+    if is_classifier:
+        from keras_attn_commands.classification import label_score_text, score_labels
+
+        return score_labels, label_score_text
+    return score_translations, translation_score_text

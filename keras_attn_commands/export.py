@@ -16,7 +16,8 @@ HELP = "export the model of a training run"
 DESCRIPTION = (
     "Exports the model of a training run to a file or directory that runs without Keras, or that "
     "CTranslate2 or transformers reads. `keras-attn export FORMAT --help` lists the options of a "
-    "format. A forecaster (a run of the kind 'series') has the formats onnx and litert. Writes OUT "
+    "format. A forecaster or classifier (a run of the kind 'series' or 'classification') has the "
+    "formats onnx and litert. Writes OUT "
     "only if the export passes all checks, and replaces an earlier export at this path. Exit "
     "status: 0 exported; 1 nothing was exported; 2 invalid command line."
 )
@@ -50,24 +51,21 @@ def _export(arguments: argparse.Namespace, options: dict[str, Any]):
     """Exports the model of a run, and returns the report."""
     import keras_attn
     from keras_attn import export
-    from keras_attn.files import read_lines
     from keras_attn.training import RunDirectory
 
     report_phase(f"Reading {arguments.run_directory}")
     run = RunDirectory(arguments.run_directory)
     if run.kind == "series":
         return _export_forecaster(arguments, run, options)
+    if run.kind == "classification" and run.labels is not None:
+        return _export_classifier(arguments, run, options)
     # The format transformers also supports encoders, which have no search.
     model = run.load_model(None if arguments.format == "transformers" else "generation")
     if arguments.search or arguments.search_class:
         search_class = arguments.search_class and getattr(keras_attn, arguments.search_class)
         model = keras_attn.with_search(model, search_class, **dict(arguments.search))
     if "parity_sentences" in options:
-        options["parity_sentences"] = list(read_lines(arguments.parity_sentences))
-        if not options["parity_sentences"]:
-            raise ValueError(
-                f"Expected a file of sentences. Received: an empty {arguments.parity_sentences}."
-            )
+        options["parity_sentences"] = _read_sentences(arguments.parity_sentences)
     if arguments.format == "transformers" and run.files.get("original"):
         # A run directory that was converted contains the files of its checkpoint.
         options.setdefault("original", arguments.run_directory)
@@ -77,6 +75,44 @@ def _export(arguments: argparse.Namespace, options: dict[str, Any]):
             options["image_format"] = run.image_format
     function = getattr(export, f"export_{arguments.format.replace('-', '_')}")
     return function(model, arguments.out, run.source_tokenizer, run.target_tokenizer, **options)
+
+
+def _read_sentences(path):
+    from keras_attn.files import read_lines
+
+    sentences = list(read_lines(path))
+    if not sentences:
+        raise ValueError(f"Expected a file of sentences. Received: an empty {path}.")
+    return sentences
+
+
+def _export_classifier(arguments, run, options):
+    """Exports a classifier with its tokenizer and labels."""
+    import keras
+    import numpy as np
+
+    from keras_attn import export
+    from keras_attn.text import SpecialTokenIds
+
+    tokenizer = run.source_tokenizer
+    sentences = options.pop("parity_sentences", None)
+    if sentences is not None:
+        rows = tokenizer.encode(_read_sentences(sentences))
+    else:
+        generator = np.random.default_rng(0)
+        special = SpecialTokenIds.of(tokenizer)
+        ids = [each for each in range(tokenizer.vocabulary_size) if each not in special]
+        rows = [generator.choice(ids, length) for length in generator.integers(1, 30, size=32)]
+    sample = keras.utils.pad_sequences(rows, padding="post", value=tokenizer.pad_token_id)
+    options.setdefault("parity_inputs", sample)
+    function = getattr(export, f"export_functional_{arguments.format}")
+    return function(
+        run.load_model("classification"),
+        arguments.out,
+        tokenizer=tokenizer,
+        labels=run.labels,
+        **options,
+    )
 
 
 def _export_forecaster(arguments, run, options):

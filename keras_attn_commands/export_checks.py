@@ -68,7 +68,9 @@ def _check_run(arguments, options):
         return
     kind, model = run.get("kind"), run.get("model")
     if kind == "series":
-        _check_forecaster(arguments, options)
+        _check_other_model(arguments, options, "forecaster", "a forecaster")
+    elif kind == "classification" and run.get("labels") is not None:
+        _check_other_model(arguments, options, "functional", "a classifier")
     elif isinstance(kind, str) and arguments.format != "transformers":
         require_kind(folder, kind, "generation")
     sides = (run.get("source"), run.get("target"))
@@ -79,16 +81,18 @@ def _check_run(arguments, options):
             require_part(folder, name, checksums if isinstance(checksums, dict) else None)
 
 
-def _check_forecaster(arguments, options):
-    """Raises a `ValueError` for a format or an option that forecasters do not have."""
-    name = f"forecaster-{arguments.format}"
+def _check_other_model(arguments, options, prefix, model):
+    """Raises a `ValueError` for a format or an option that models without a search do not have."""
+    name = f"{prefix}-{arguments.format}"
     if name not in OTHER_FORMATS:
-        formats = [each for each in FORMATS if f"forecaster-{each}" in OTHER_FORMATS]
+        formats = [each for each in FORMATS if f"{prefix}-{each}" in OTHER_FORMATS]
         raise ValueError(
-            f"Expected one of the formats {formats} for a forecaster. Received: {arguments.format}."
+            f"Expected one of the formats {formats} for {model}. Received: {arguments.format}."
         )
     fields = {field.name: field for field in option_fields(FORMATS[arguments.format])}
     known = option_names(OTHER_FORMATS[name])
+    if prefix == "functional":
+        known = [*known, "parity_sentences"]  # which the command encodes
     others = {each: value for each, value in options.items() if each not in known}
     given = [flag_name(fields[each]) for each in others if others[each] != fields[each].default]
     given += ["--search-class"] if arguments.search_class else []
@@ -96,7 +100,7 @@ def _check_forecaster(arguments, options):
     if given:
         allowed = [flag_name(fields[each]) for each in known if each in fields]
         raise ValueError(
-            f"Expected only the options {', '.join(allowed)} for a forecaster. Received: "
+            f"Expected only the options {', '.join(allowed)} for {model}. Received: "
             f"{', '.join(given)}. Omit them."
         )
     for each in others:  # defaults

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from keras_attn_commands import convert, evaluate, export, launch
+from keras_attn_commands import convert, evaluate, examples, export, launch
 from keras_attn_commands.export_parser import format_first
 from keras_attn_commands.train import command as train
 
@@ -17,6 +17,7 @@ COMMANDS = {
     "convert": convert,
     "export": export,
     "launch": launch,
+    "examples": examples,
 }
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as in a shell."""

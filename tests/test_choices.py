@@ -105,7 +105,7 @@ TESTS = {
     },
     **{
         f"keras-attn train {program} --strategy": "tests/training/test_make_strategy.py"
-        for program in ("captions", "forecast", "language-model", "translation")
+        for program in ("captions", "classifier", "forecast", "language-model", "translation")
     },
     **{
         f"keras-attn train translation --{name}": (
@@ -126,17 +126,25 @@ TESTS = {
         )
         for name in ("encoder", "decoder")
     },
+    **{
+        f"keras-attn train classifier --{name}": (
+            "tests/commands/train/test_classifier.py::test_every_kind_of_model_and_tokenizer_runs"
+        )
+        for name in ("model", "tokenizer")
+    },
     "keras-attn train language-model --tokenizer": (
         "tests/text/test_sentencepiece_tokenizer.py::test_every_model_type_undoes_its_encoding"
     ),
     "keras_attn.text.generate_dates split": "tests/text/test_generated_dates.py",
+    "keras_attn.text.generate_reviews split": "tests/text/test_generated_reviews.py",
     "keras_attn.forecasting.read_series decimal": "tests/forecasting/test_read_series.py",
     "keras-attn train translation --tokenizer": (
         "tests/commands/train/test_translation.py::test_every_tokenizer_is_trained"
     ),
     "keras-attn train PROGRAM": (
         "tests/commands/train/test_translation.py, tests/commands/train/test_forecast.py, "
-        "tests/commands/train/test_language_model.py, tests/commands/train/test_captions.py"
+        "tests/commands/train/test_language_model.py, tests/commands/train/test_captions.py, "
+        "tests/commands/train/test_classifier.py"
     ),
     "keras-attn-runtime forecast --decimal": "tests/runtime/commands/test_forecast.py",
     "keras-attn-runtime forecast --delimiter": "tests/runtime/commands/test_forecast.py",

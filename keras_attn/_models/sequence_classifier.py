@@ -8,7 +8,11 @@ from keras_attn._layer.argument_checks import (
 )
 from keras_attn._models.functional_model import functional_model
 from keras_attn._models.model_inputs import input_tensor
+from keras_attn._output_layers.attention_pooling import AttentionPooling
+from keras_attn._output_layers.sequence_pooling import POOLINGS as LAYER_POOLINGS
 from keras_attn._output_layers.sequence_pooling import SequencePooling
+
+POOLINGS = (*LAYER_POOLINGS, "attention")
 
 
 @accepts_numpy_numbers
@@ -18,6 +22,7 @@ def sequence_classifier(
     *,
     pooling: str = "mean",
     dropout: float = 0.1,
+    return_attention_scores: bool = False,
     inputs: keras.KerasTensor | None = None,
     name: str = "classifier",
 ) -> keras.Model:
@@ -34,18 +39,25 @@ def sequence_classifier(
             `TransformerEncoder` or `RNNEncoder`.
         num_classes: Positive int, number of classes.
         pooling: String, `"mean"` (mean over the unmasked positions) or `"first"` (first position),
-            see `SequencePooling`. Defaults to `"mean"`.
+            see `SequencePooling`; or `"attention"`, see `AttentionPooling`, whose `units` are the
+            features of the encoder. Defaults to `"mean"`.
         dropout: Float in [0, 1), dropout rate for the pooled vector. Defaults to `0.1`.
+        return_attention_scores: Bool, whether the model also returns the weights of
+            `pooling="attention"`. Defaults to `False`.
         inputs: `keras.Input` for the encoder, if its inputs are not ids, for example
             `keras.Input((32, 32, 3), name="images")`. Defaults to `token_ids`, int32 of shape
             `(batch, source)`.
         name: String, model name. Defaults to `"classifier"`.
 
     Returns:
-        Functional model that maps `inputs` to float32 logits of shape `(batch, num_classes)`.
+        Functional model that maps `inputs` to float32 logits of shape `(batch, num_classes)`. If
+        `return_attention_scores=True`, it returns a dict of `logits` and `attention`, the weights
+        of shape `(batch, source)`. To train it, create
+        `keras.Model(classifier.input, classifier.output["logits"])`, which has the same layers.
 
     Raises:
-        ValueError: If `pooling` is unknown, or `dropout` is out of range.
+        ValueError: If `pooling` is unknown, `dropout` is out of range, or `return_attention_scores`
+            is `True` with a different pooling.
 
     Example:
 
@@ -58,12 +70,27 @@ def sequence_classifier(
     """
     check_positive_integer("num_classes", num_classes)
     check_dropout("dropout", dropout)
+    if pooling not in POOLINGS:
+        raise ValueError(
+            f"Expected pooling to be one of {POOLINGS}. Received: pooling={pooling!r}."
+        )
+    if return_attention_scores and pooling != "attention":
+        raise ValueError(
+            "Expected pooling='attention' with return_attention_scores=True. Received: "
+            f"pooling={pooling!r}."
+        )
     if inputs is None:
         inputs = input_tensor("token_ids")
     encoded = encoder(inputs)
-    pooled = SequencePooling(pooling, name="pooling")(
-        encoded["encoder_outputs"], encoded["encoder_mask"]
-    )
+    outputs, mask = encoded["encoder_outputs"], encoded["encoder_mask"]  # (B, S, D), (B, S)
+    weights = None
+    if pooling == "attention":
+        pool = AttentionPooling(outputs.shape[-1], name="pooling")
+        pooled, weights = pool(outputs, mask=mask, return_attention_scores=True)
+    else:
+        pooled = SequencePooling(pooling, name="pooling")(outputs, mask)
     pooled = Dropout(dropout, name="dropout")(pooled)
     logits = keras.layers.Dense(num_classes, dtype="float32", name="logits")(pooled)
+    if return_attention_scores:
+        logits = {"logits": logits, "attention": weights}
     return functional_model(inputs, logits, name)

@@ -10,17 +10,11 @@ from typing import TypeAlias
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._files.lines import read_lines
 from keras_attn.text._generated_dates import SPLITS, Split
+from keras_attn.text._split_files import count_held_out, find_split_files
 from keras_attn_checks.separate_paths import separate_paths_problem
 
 Pair: TypeAlias = tuple[str, str]
-STEMS: dict[Split, tuple[str, ...]] = {
-    "train": ("train",),
-    "valid": ("valid", "val", "dev"),
-    "test": ("test",),
-}
-"""Dict from splits to the names that their files may have. A test set may continue its name."""
 SIDES = ("source", "target")
-_MOST_HELD_OUT = 1000
 
 
 @dataclasses.dataclass
@@ -116,7 +110,7 @@ def prepare_pairs(
         origin, pairs = readers["train"]
         total = sum(1 for _ in pairs)
         counts |= {split: PairCounts(origin=f"a part of {origin}") for split in missing}
-        shares = {split: min(_MOST_HELD_OUT, total // 20) / max(1, total) for split in missing}
+        shares = {split: count_held_out(total) / max(1, total) for split in missing}
         readers["train"] = _open(path, source, target)["train"]
     held_out: dict[bytes, list[Split]] = {}
     with ExitStack() as stack:
@@ -163,7 +157,7 @@ def _open(
             )
         return {
             split: (" and ".join(file.name for file in files), _read_parallel(*files))
-            for split, files in _find_parallel_files(path, source, target).items()
+            for split, files in find_split_files(path, (source, target)).items()
         }
     if not path.exists():
         raise FileNotFoundError(
@@ -176,55 +170,6 @@ def _open(
             f"source={source!r}, target={target!r}, path={str(path)!r}. Remove them."
         )
     return {"train": (path.name, _read_tab_separated(path))}
-
-
-def _find_parallel_files(
-    directory: Path, source: str, target: str
-) -> dict[Split, tuple[Path, Path]]:
-    files = {}
-    for split, stems in STEMS.items():
-        sides = [_files_by_stem(directory, side, split, stems) for side in (source, target)]
-        both = [stem for stem in sides[0] if stem in sides[1]]
-        exact = [stem for stem in both if stem in stems]  # test.en is preferred to test_2016.en
-        both = exact or both
-        if len(both) > 1:
-            raise ValueError(
-                f"Expected one set of files for {split} in {str(directory)!r}. Received: "
-                f"{[sides[0][stem].name for stem in both]}. Move the others to another directory."
-            )
-        if both:
-            files[split] = (sides[0][both[0]], sides[1][both[0]])
-        elif sides[0] or sides[1]:
-            received = sorted(file.name for side in sides for file in side.values())
-            raise FileNotFoundError(
-                f"Expected files with the suffixes {source!r} and {target!r} for {split} in "
-                f"{str(directory)!r}. Received: only {received}. Add the other side."
-            )
-    if "train" not in files:
-        received = sorted(file.name for file in directory.iterdir())[:10]
-        raise FileNotFoundError(
-            f"Expected train.{source} and train.{target}, plain or .gz, in {str(directory)!r}. "
-            f"Received: {received}. Rename your files, or change the suffixes."
-        )
-    return files
-
-
-def _files_by_stem(
-    directory: Path, suffix: str, split: Split, stems: tuple[str, ...]
-) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for file in sorted(directory.iterdir()):
-        name = file.name.removesuffix(".gz")
-        stem = name.removesuffix(f".{suffix}")
-        if stem == name or not (stem in stems or (split == "test" and stem.startswith("test"))):
-            continue
-        if stem in found:
-            raise ValueError(
-                f"Expected one file {name} in {str(directory)!r}. Received: {found[stem].name} and "
-                f"{file.name}. Remove one of them."
-            )
-        found[stem] = file
-    return found
 
 
 def _read_parallel(source: Path, target: Path) -> Iterator[Pair]:

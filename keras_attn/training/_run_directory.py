@@ -1,7 +1,7 @@
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -41,7 +41,8 @@ class RunDirectory:
     `run.json` is a JSON object with the keys `format` (1), `kind`, `model` (a file name), `source`,
     `target`, `files` (names of other files by their purpose) and `card` (see `ModelCard`). If the
     model reads images, the object has the key `image_format` (see `ImageFormat`). For a forecaster,
-    the object can have the key `series` (see `SeriesColumns`). `source` and `target` are objects
+    the object can have the key `series` (see `SeriesColumns`), for a classifier `labels` (a list of
+    strings). `source` and `target` are objects
     with the keys `tokenizer` (`"sentencepiece"` or `"tokenizers"`), `file`, `pad_token_id`,
     `start_token_id` and `end_token_id`, and optionally `vocabulary_size`, `languages` and the other
     arguments of the tokenizer; or `{"tokenizer": "none"}`. `checksums` maps the names of the model,
@@ -58,8 +59,8 @@ class RunDirectory:
     Attributes:
         path: `Path` of the directory.
         kind: String, model type: `"generation"` for a `GenerationModel`, `"series"` for a
-            forecaster (`keras-attn export` accepts these two), or any other string, such as
-            `"classification"`.
+            forecaster, `"classification"` for a classifier, or any other string. `keras-attn
+            export` accepts the first two, and classifiers with `labels`.
         model_path: `Path` of the model. Training programs write this file with `save_model` or
             `BestCheckpoint(run)`.
         source_tokenizer: `SentencePieceTokenizer` or `HuggingFaceTokenizer`, or `None`.
@@ -69,6 +70,7 @@ class RunDirectory:
         model_card: `ModelCard`.
         image_format: `ImageFormat`, or `None`.
         series: `SeriesColumns`, or `None`.
+        labels: List of strings, the class names, or `None`.
 
     Raises:
         FileNotFoundError: If the directory, its `run.json` or a tokenizer is missing.
@@ -102,6 +104,8 @@ class RunDirectory:
             self._checksums = _checksums(description)
             series = description.get("series")
             self.series = None if series is None else SeriesColumns.from_entries(series)
+            labels = description.get("labels")
+            self.labels = None if labels is None else [_string(label) for label in labels]
             tokenizer_files = [
                 TokenizerFile.from_description(description.get(side, {})) for side in SIDES
             ]
@@ -128,6 +132,7 @@ class RunDirectory:
         model_card: ModelCard | None = None,
         image_format: ImageFormat | None = None,
         series: SeriesColumns | None = None,
+        labels: Sequence[str] | None = None,
     ) -> Self:
         """Writes the tokenizers and `run.json`. Call `save_model` afterwards to save the model.
 
@@ -150,6 +155,8 @@ class RunDirectory:
                 to `None`.
             series: `SeriesColumns` for the exported file, if the model is a forecaster. Defaults to
                 `None`.
+            labels: Sequence of strings, the class names for the exported file, if the model is a
+                classifier. Defaults to `None`.
 
         Returns:
             The `RunDirectory`.
@@ -170,6 +177,8 @@ class RunDirectory:
             description["image_format"] = image_format.entries()
         if series is not None:
             description["series"] = series.entries()
+        if labels is not None:
+            description["labels"] = list(labels)
         checksums = {
             file: [hashlib.sha256(tokenizer.model).hexdigest()]
             for file, tokenizer in tokenizers.items()

@@ -31,14 +31,14 @@ from keras_attn.training import (
     read_images,
 )
 from keras_attn_checks.message import Argument, Message
-from keras_attn_commands.evaluate import score_translations
 from keras_attn_commands.train import run_files, scene_captions, scenes
 from keras_attn_commands.train.captions_settings import MAY_CHANGE, CaptionSettings
 from keras_attn_commands.train.dry_run import print_estimate
-from keras_attn_commands.train.run_training import run_training
+from keras_attn_commands.train.run_training import make_schedule, run_training
 from keras_attn_commands.train.scenes import Scene
 from keras_attn_commands.train.setting_warnings import warn_of_vocabulary
-from keras_attn_commands.train.settings import Warn, fill_settings, values_of
+from keras_attn_commands.train.settings import Warn, fill_settings
+from keras_attn_commands.translation_scores import score_translations
 
 SCENES = {"train": 20_000, "valid": 500, "test": 1000}
 """Dict from splits to the numbers of generated images."""
@@ -280,12 +280,7 @@ def train_model(
     with make_strategy(settings.strategy).scope():
         encoder, decoder = make_model(settings, vocabulary_size)
         total = settings.epochs * steps
-        schedule = keras.optimizers.schedules.CosineDecay(
-            0.0,
-            max(1, total * 19 // 20),
-            warmup_target=settings.learning_rate,
-            warmup_steps=total // 20 + 1,
-        )
+        schedule = make_schedule(settings.learning_rate, total, total // 20 + 1)
         trainer = compile_for_training(
             keras_attn.TrainingModel(encoder, decoder), schedule, label_smoothing=0.0
         )
@@ -393,14 +388,8 @@ def write_results(
             true = [scene_captions.is_true(text, scene, language) for text, scene in facts]
             report[language]["true"] = float(np.mean(true))
         print(f"{language}: {captions[0]}\n  reference: {references[rows[0]]}")
-    times = json.loads((run_dir / run_files.HISTORY).read_text(encoding="utf-8"))
-    results = {"captions": report, "weights": captioner.count_params()}
     print(json.dumps(report, indent=2))
-    results |= {name: times[name] for name in ("minutes", "cpu_minutes")}
-    results["arguments"] = values_of(settings)
-    with atomic_replace(run_dir / "results.json") as partial:
-        text = json.dumps(results, indent=2, default=str, allow_nan=False)
-        partial.write_text(text + "\n", encoding="utf-8")
+    run_files.write_results(settings, {"captions": report, "weights": captioner.count_params()})
     folder = run_dir / "data" / "test"
     if test.scenes:
         scene_captions.write_files(folder, test.scenes[:20])

@@ -15,6 +15,7 @@ from keras_attn_commands.error_text import error_text
 from keras_attn_commands.option_arguments import add_option
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.train.captions_settings import CaptionSettings
+from keras_attn_commands.train.classifier_settings import ClassifierSettings
 from keras_attn_commands.train.forecast_settings import ForecastSettings
 from keras_attn_commands.train.language_model_settings import LanguageModelSettings
 from keras_attn_commands.train.run_files import GENERATED
@@ -56,6 +57,11 @@ PROGRAMS = {
         "a translator: text in, text out",
         TranslationSettings,
         "keras_attn_commands.train.translation",
+    ),
+    "classifier": Program(
+        "a classifier: text in, label out",
+        ClassifierSettings,
+        "keras_attn_commands.train.classifier",
     ),
     "forecast": Program(
         "a forecaster of the series in CSV files",

@@ -50,7 +50,7 @@ from keras_attn_commands.train.forecast_settings import (
     parse_fill,
     parse_range,
 )
-from keras_attn_commands.train.run_training import run_training
+from keras_attn_commands.train.run_training import make_schedule, run_training
 from keras_attn_commands.train.settings import Warn
 
 HEADS = {
@@ -239,8 +239,10 @@ def _train_model(settings, series, warn):
         trainer: Any = forecast_training_model(forecaster, settings.window)
         windows = len(train["past_targets"])
         steps = -(-windows // settings.batch_size)
+        total = settings.epochs * steps
+        schedule = make_schedule(settings.learning_rate, total, max(1, total // 10))
         trainer.compile(
-            keras.optimizers.Adam(_make_schedule(settings, steps), clipnorm=1.0),
+            keras.optimizers.Adam(schedule, clipnorm=1.0),
             ForecastLoss(forecaster.head),
             jit_compile=False,
         )
@@ -303,17 +305,6 @@ def _make_forecaster(settings, series):
         dropout=settings.dropout,
         sampling_probability=settings.sampling_probability,
         seed=settings.seed,
-    )
-
-
-def _make_schedule(settings, steps_per_epoch) -> Any:
-    """Returns a learning rate that rises in a tenth of the training, and then falls to 0."""
-    steps = settings.epochs * steps_per_epoch
-    return keras.optimizers.schedules.CosineDecay(
-        0.0,
-        max(1, steps * 9 // 10),
-        warmup_target=settings.learning_rate,
-        warmup_steps=max(1, steps // 10),
     )
 
 

@@ -36,9 +36,10 @@ from keras_attn_commands.train.language_model_settings import (
     LanguageModelSettings,
     reject_settings_without_data,
 )
-from keras_attn_commands.train.run_training import run_training
+from keras_attn_commands.train.run_training import make_schedule, run_training
+from keras_attn_commands.train.setting_checks import check_heads
 from keras_attn_commands.train.setting_warnings import warn_of_vocabulary, warn_of_warmup
-from keras_attn_commands.train.settings import Warn, fill_settings, values_of
+from keras_attn_commands.train.settings import Warn, fill_settings
 
 TOKENS = 5_000_000
 """Number of tokens that a training reads, if its number of epochs is chosen by the data."""
@@ -239,22 +240,6 @@ def check_lengths(settings: LanguageModelSettings, streams: Sequence[np.ndarray]
         )
 
 
-def check_heads(settings: LanguageModelSettings) -> None:
-    """Raises a `ValueError` if the heads do not divide the features into even numbers."""
-    if settings.embedding_dim % (2 * settings.heads):
-        raise ValueError(
-            Message(
-                "Expected ",
-                Argument("embedding_dim"),
-                " to be a multiple of twice the heads. Received: ",
-                Argument("embedding_dim", settings.embedding_dim),
-                ", ",
-                Argument("heads", settings.heads),
-                ".",
-            )
-        )
-
-
 def check_prompt(settings: LanguageModelSettings, tokenizer: SentencePieceTokenizer) -> None:
     """Raises a `ValueError` for a prompt that the model cannot read."""
     ids = tokenizer.encode([settings.prompt])[0]
@@ -280,11 +265,8 @@ def train_model(
     keras.utils.set_random_seed(settings.seed)
     with make_strategy(settings.strategy).scope():
         model = make_model(settings, vocabulary_size)
-        schedule = keras.optimizers.schedules.CosineDecay(
-            0.0,
-            max(1, settings.epochs * steps - settings.warmup_steps),
-            warmup_target=settings.learning_rate,
-            warmup_steps=settings.warmup_steps,
+        schedule = make_schedule(
+            settings.learning_rate, settings.epochs * steps, settings.warmup_steps
         )
         trainer = compile_for_training(
             keras_attn.TrainingModel(None, model), schedule, label_smoothing=0.0
@@ -395,11 +377,7 @@ def write_results(
         pairs = zip(prompts, answers, prepared.valid, strict=True)
         report["exact_sums"] = float(np.mean([head + tail == text for head, tail, text in pairs]))
     print("\n\n".join(samples[:3]) + "\n\n" + json.dumps(report, indent=2))
-    times = json.loads((run_dir / run_files.HISTORY).read_text(encoding="utf-8"))
-    report |= {name: times[name] for name in ("minutes", "cpu_minutes")}
-    report["arguments"] = values_of(settings)
-    text = json.dumps(report, indent=2, default=str, allow_nan=False)
-    write_text(run_dir / "results.json", text + "\n")
+    run_files.write_results(settings, report)
     written = [run.model_path.name, "samples.txt", "results.json"]
     for name in written:
         print(f"Wrote {run_dir / name}")

@@ -7,6 +7,7 @@ import shutil
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from keras_attn_commands.train.settings import (
     MAY_CHANGE,
@@ -19,7 +20,8 @@ from keras_attn_commands.train.settings import (
 HISTORY = "history.json"
 GENERATED = (
     "data corpus-train corpus-valid epochs state tensorboard source.spm target.spm model.keras "
-    "run.json history.json settings.toml results.json samples.txt test.npz forecast.png"
+    "run.json history.json settings.toml results.json samples.txt test.npz forecast.png "
+    "attention.html"
 ).split()
 """Names of the files and directories that a training writes to its run directory."""
 _TRAINED = ("state", "model.keras")
@@ -153,6 +155,21 @@ def store_settings(
         partial.write_text(text, encoding="utf-8")
 
 
+def write_results(settings: TrainingSettings, results: Mapping[str, Any]) -> None:
+    """Writes `results.json`: results, training time and settings."""
+    from keras_attn.files import atomic_replace
+
+    times = json.loads((settings.run_dir / HISTORY).read_text(encoding="utf-8"))
+    content = {
+        **results,
+        **{name: times[name] for name in ("minutes", "cpu_minutes")},
+        "arguments": values_of(settings),
+    }
+    text = json.dumps(content, indent=2, default=str, allow_nan=False, ensure_ascii=False)
+    with atomic_replace(settings.run_dir / "results.json") as partial:
+        partial.write_text(f"{text}\n", encoding="utf-8")
+
+
 def finished_epochs(run_dir: Path) -> int:
     """Returns the number of finished epochs of a training: 0 if it has not started."""
     try:
@@ -162,12 +179,17 @@ def finished_epochs(run_dir: Path) -> int:
         return 0
 
 
+def stored_settings(run_dir: Path) -> dict[str, Any]:
+    """Returns the settings that a training program stored, empty for other directories."""
+    try:
+        return tomllib.loads((run_dir / STORED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
 def unfinished_note(run_dir: Path) -> str:
     """Returns a sentence about a training that has not ended; empty for any other directory."""
-    try:
-        planned = tomllib.loads((run_dir / STORED).read_text(encoding="utf-8"))["epochs"]
-    except (OSError, ValueError, KeyError):
-        return ""
+    planned = stored_settings(run_dir).get("epochs", 0)
     finished = finished_epochs(run_dir)
     if finished >= planned:
         return ""

@@ -61,6 +61,16 @@ def run_training(
         ) from error
 
 
+def make_schedule(learning_rate: float, steps: int, warmup_steps: int) -> Any:
+    """Returns a learning rate that rises in the first steps, and then falls to 0 as a cosine."""
+    return keras.optimizers.schedules.CosineDecay(
+        0.0,
+        max(1, steps - warmup_steps),
+        warmup_target=learning_rate,
+        warmup_steps=warmup_steps,
+    )
+
+
 def _make_tensorboard(run_dir):
     """Returns the callback that writes logs for TensorBoard."""
     try:

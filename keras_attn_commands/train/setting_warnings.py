@@ -1,4 +1,4 @@
-"""Warnings of training programs about their settings."""
+"""Warnings of training programs about their settings and data."""
 
 from keras_attn_commands.train.settings import Warn
 
@@ -30,4 +30,26 @@ def warn_of_vocabulary(size: int, expected_size: int, warn: Warn) -> None:
         warn(
             f"The text has only {size:,} different pieces: the vocabulary is smaller than "
             f"--vocabulary-size {expected_size}."
+        )
+
+
+def warn_of_examples(
+    split: str, count: int, blank: int, repeated: int, examples: str, warn: Warn
+) -> None:
+    """Warns about blank examples, and about test examples that are also training data.
+
+    Args:
+        split: String, such as `"test"`.
+        count: Int, how many examples are left.
+        blank: Int, how many were left out because a part is blank.
+        repeated: Int, how many are also in the training data.
+        examples: String, their plural name.
+        warn: Function that shows a warning.
+    """
+    if blank:
+        warn(f"{blank:,} {examples} of {split} have a blank part and are left out.")
+    if repeated > count / 100:
+        warn(
+            f"{repeated:,} of {count:,} {examples} of {split} are also in the training data: "
+            f"scores on them do not show how the model treats new {examples}."
         )

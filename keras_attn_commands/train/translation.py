@@ -37,14 +37,15 @@ from keras_attn.training import (
 from keras_attn_commands.train import run_files
 from keras_attn_commands.train.dry_run import print_estimate
 from keras_attn_commands.train.run_training import run_training
+from keras_attn_commands.train.setting_checks import reject_settings_of_other_models
 from keras_attn_commands.train.setting_warnings import warn_of_vocabulary, warn_of_warmup
 from keras_attn_commands.train.settings import Warn
 from keras_attn_commands.train.translation_data import warn_of_data
 from keras_attn_commands.train.translation_defaults import data_defaults, fill, training_defaults
 from keras_attn_commands.train.translation_settings import (
     MAY_CHANGE,
+    OF_MODELS,
     TranslationSettings,
-    reject_settings_of_other_models,
 )
 
 DATES: dict[Split, int] = {"train": 30_000, "valid": 1000, "test": 2000}
@@ -73,7 +74,7 @@ def train(settings: TranslationSettings, command: str, warn: Warn) -> None:
         command: String, the command line, for the model card.
         warn: Function that shows the text of a warning.
     """
-    reject_settings_of_other_models(settings)
+    reject_settings_of_other_models(settings, OF_MODELS)
     with run_files.locked(settings.run_dir):
         prepared = prepare(settings, warn)
         run_files.begin_training(

@@ -7,6 +7,7 @@ from pathlib import Path
 from keras_attn.files import read_lines
 from keras_attn.text import PairCounts
 from keras_attn.text._generated_dates import Split
+from keras_attn_commands.train.setting_warnings import warn_of_examples
 from keras_attn_commands.train.settings import Warn
 
 _LINES = 20_000
@@ -22,13 +23,7 @@ def warn_of_data(folder: Path, counts: Mapping[Split, PairCounts], warn: Warn) -
         warn: Function that shows the text of a warning.
     """
     for split, count in counts.items():
-        if count.empty:
-            warn(f"{count.empty:,} pairs of {split} have a blank side and are left out.")
-        if count.repeated > count.pairs / 100:
-            warn(
-                f"{count.repeated:,} of {count.pairs:,} pairs of {split} are also in the training "
-                "data: scores on them do not show how the model translates new sentences."
-            )
+        warn_of_examples(split, count.pairs, count.empty, count.repeated, "pairs", warn)
         if split != "train" and _is_exchanged(folder, split):
             warn(
                 f"The sources of {split} share more words with the targets than with the sources "

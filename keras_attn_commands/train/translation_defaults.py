@@ -3,12 +3,9 @@
 import math
 from typing import Any
 
+from keras_attn_commands.train.setting_checks import settings_of_other_models
 from keras_attn_commands.train.settings import fill_settings
-from keras_attn_commands.train.translation_settings import (
-    OF_RNN,
-    OF_TRANSFORMER,
-    TranslationSettings,
-)
+from keras_attn_commands.train.translation_settings import OF_MODELS, TranslationSettings
 
 Choice = tuple[Any, str]
 """Value of a setting, and the reason for it."""
@@ -166,7 +163,7 @@ def _transformer_defaults(settings, num_pairs):
 
 def fill(settings: TranslationSettings, choices: dict[str, Choice]) -> dict[str, str]:
     """Sets the settings that are `None`. Returns the reasons of these by name."""
-    others = OF_TRANSFORMER if settings.model == "rnn" else OF_RNN
+    others = settings_of_other_models(settings, OF_MODELS)
     return fill_settings(settings, {k: each for k, each in choices.items() if k not in others})
 
 

@@ -146,34 +146,16 @@ class TranslationSettings(
     """Program"""
 
 
-OF_RNN = ("attention", "cell", "units", "input_feeding")
-OF_TRANSFORMER = (
-    "heads",
-    "intermediate_dim",
-    "attention_dropout",
-    "activation_dropout",
-    "positions",
-)
+OF_MODELS = {
+    "rnn": ("attention", "cell", "units", "input_feeding"),
+    "transformer": (
+        "heads",
+        "intermediate_dim",
+        "attention_dropout",
+        "activation_dropout",
+        "positions",
+    ),
+}
+"""Dict from the models to the settings that other models do not have."""
 MAY_CHANGE = {"data", "average", "bfloat16", "beam_width", "length_penalty", "evaluated"}
 """Settings that may differ when a training is resumed. The data are compared by checksum."""
-
-
-def reject_settings_of_other_models(settings: TranslationSettings) -> None:
-    """Raises a `ValueError` for a setting that the chosen model does not have."""
-    from keras_attn_checks.message import Argument, Message
-
-    others = OF_TRANSFORMER if settings.model == "rnn" else OF_RNN
-    for name in others:
-        if (value := getattr(settings, name)) is not None:
-            other = "transformer" if settings.model == "rnn" else "rnn"
-            raise ValueError(
-                Message(
-                    "Expected settings of ",
-                    Argument("model", settings.model),
-                    ". Received: ",
-                    Argument(name, value),
-                    ". Remove it, or set ",
-                    Argument("model", other),
-                    ".",
-                )
-            )

@@ -25,7 +25,7 @@ def run(tmp_path, monkeypatch):
     write_lines(tmp_path / "data" / "test.target", [f"{line} " for line in REFERENCES])
     found = {"eins": "one", "zwei": "too", "drei Hunde laufen schnell": "three dogs are running"}
     monkeypatch.setattr(
-        evaluate, "_translate", lambda model, sources: [found[source] for source in sources]
+        evaluate, "_run", lambda model, sources: ([found[source] for source in sources], False)
     )
     return tmp_path
 

@@ -12,7 +12,11 @@ from tests.examples.scripts import EXAMPLES, predict, python
 pytestmark = pytest.mark.slow
 SCRIPT = EXAMPLES / "classify_sentences.py"
 IDS = np.array([[3, 9, 2, 5, 4, 7], [5, 2, 8, 0, 0, 0], [6, 0, 0, 0, 0, 0]], "int32")
-TEXTS = ["the film is not bad music so", "old actors are not good its plot was", ""]
+TEXTS = [
+    "the film is not bad, and the music is fun",
+    "its plot is not good, and this story is dull",
+    "",
+]
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +58,9 @@ def test_classify_sentences_saves_a_model_that_a_fresh_process_runs(run):
     np.testing.assert_allclose(reloaded["attention"], weights, atol=1e-6)
     dense = model.layers[-1]
     pooled = (weights[:, :, None] * states).sum(axis=1)
-    logits = pooled @ dense.kernel.numpy() + dense.bias.numpy()
-    np.testing.assert_allclose(reloaded["good"], 1 / (1 + np.exp(-logits)), atol=1e-6)
+    exponents = np.exp(pooled @ dense.kernel.numpy() + dense.bias.numpy())
+    expected = exponents / exponents.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(reloaded["probabilities"], expected, atol=1e-6)
 
 
 def test_classify_sentences_writes_a_file_that_classifies_texts(run):
@@ -78,7 +83,7 @@ def test_classify_sentences_names_a_missing_and_an_empty_file(tmp_path):
     for side in ("neg", "pos"):
         (tmp_path / f"train.{side}").write_text("a film\n" if side == "neg" else "\n \n")
     process = python(tmp_path, SCRIPT, "--data", tmp_path, status=1)
-    assert process.stderr.splitlines()[-1].endswith(f"{tmp_path / 'train.pos'}, without any.")
-    (tmp_path / "train.pos").write_text("a good film\n")
+    assert f"Received: '{tmp_path / 'train.pos'}', without any" in process.stderr.splitlines()[-1]
+    (tmp_path / "valid.neg").write_text("a good film\n")
     process = python(tmp_path, SCRIPT, "--data", tmp_path, status=1)
-    assert "Expected the file valid.neg or valid.neg.gz." in process.stderr
+    assert "for valid in" in process.stderr.splitlines()[-1]

@@ -64,9 +64,12 @@ def test_what_is_made_is_a_run(runs, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_minutes_of_trainings_side_by_side(runs, tmp_path, monkeypatch):
     (runs[0] / "data" / "test.source").unlink()
+    history = {"minutes": 10, "cpu_minutes": 30}  # of examples/train_translation.py
+    (runs[0] / "history.json").write_text(json.dumps(history))
     run(monkeypatch, *runs, "--run-dir", tmp_path / "ensemble", "--side-by-side")
     history = json.loads((tmp_path / "ensemble" / "history.json").read_text())
     assert history["minutes"] == 20 and history["cpu_minutes"] == 60
+    assert history["arguments"]["seed"] == [None, 2]
     assert not (tmp_path / "ensemble" / "data" / "test.source").exists()
 
 

@@ -75,6 +75,31 @@ def test_a_recurrent_encoder_can_be_classified_too():
     assert sequence_classifier(encoder, 2)(IDS).shape == (2, 2)
 
 
+def test_attention_pooling_returns_the_weights_of_the_logits():
+    embedding = keras.layers.Embedding(VOCABULARY_SIZE, 4)
+    encoder = RNNEncoder(keras.layers.LSTMCell(3), embedding=embedding)
+    model = sequence_classifier(encoder, 2, pooling="attention", return_attention_scores=True)
+    outputs = {name: numpy(each) for name, each in model(IDS).items()}
+    # Yang et al., 2016, equations 5 to 7
+    states = numpy(encoder(IDS)["encoder_outputs"])
+    pool, dense = model.get_layer("pooling"), model.get_layer("logits")
+    hidden = np.tanh(states @ numpy(pool.kernel) + numpy(pool.bias))
+    scores = np.where(IDS != 0, (hidden @ numpy(pool.context_vector))[:, :, 0], -np.inf)
+    weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    assert_close(outputs["attention"], weights)
+    pooled = (weights[:, :, None] * states).sum(axis=1)
+    assert_close(outputs["logits"], pooled @ numpy(dense.kernel) + numpy(dense.bias))
+    only_logits = sequence_classifier(encoder, 2, pooling="attention")
+    assert only_logits(IDS).shape == (2, 2)
+
+
+def test_wrong_poolings_are_refused():
+    with pytest.raises(ValueError, match=r"'attention'\). Received: pooling='max'"):
+        sequence_classifier(text_encoder(), 2, pooling="max")
+    with pytest.raises(ValueError, match="return_attention_scores=True. Received: pooling='mean'"):
+        sequence_classifier(text_encoder(), 2, return_attention_scores=True)
+
+
 def test_learns_hidden_tokens_from_both_sides():
     """In a sentence of equal tokens, the first follows from what is behind it."""
     tokens = np.random.default_rng(0).integers(4, VOCABULARY_SIZE, (1024, 1))

@@ -137,7 +137,7 @@ def test_wrong_paths_are_named(tmp_path):
     (tmp_path / "latin.tsv").write_bytes("Go.\tVa l\xe0\n".encode("latin-1"))
     (tmp_path / "data" / "val.de").unlink()
     out = tmp_path / "out"
-    with pytest.raises(FileNotFoundError, match=r"only \['val.en'\]. Add the other side"):
+    with pytest.raises(FileNotFoundError, match=r"only \['val.en'\]. Add the missing files"):
         prepare_pairs(tmp_path / "data", out, "en", "de")
     with pytest.raises(FileNotFoundError, match=r"'fr' and 'de' for train .*only \['train.de'\]"):
         prepare_pairs(tmp_path / "data", out, "fr", "de")

@@ -51,8 +51,8 @@ def test_run_directory_round_trip(run, tokenizer):
 
 def test_run_directory_of_another_kind(tmp_path):
     files = {"vocabulary": "vocabulary.txt"}
-    run = RunDirectory.create(tmp_path, "classification", files=files)
-    assert run.source_tokenizer is run.target_tokenizer is None
+    run = RunDirectory.create(tmp_path, "classification", files=files, labels=["bad", "good"])
+    assert run.source_tokenizer is run.target_tokenizer is None and run.labels == ["bad", "good"]
     assert run.files == {"vocabulary": tmp_path / "vocabulary.txt"}
     with pytest.raises(ValueError, match="kind 'generation'. Received: kind='classification'"):
         run.load_model("generation")

@@ -240,4 +240,4 @@ def test_exchanged_languages_repeated_pairs_and_blank_sides_are_noticed(tmp_path
     assert "two languages may be exchanged" in found and "sources of valid" in found
     counts["test"] = PairCounts(100, empty=3, repeated=40)
     empty, repeated = warnings_of(tmp_path / "test", **texts)
-    assert "3 pairs of test have a blank side" in empty and "40 of 100 pairs of test" in repeated
+    assert "3 pairs of test have a blank part" in empty and "40 of 100 pairs of test" in repeated
