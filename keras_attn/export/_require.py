@@ -27,9 +27,9 @@ def require_tensorflow() -> None:
     if importlib.util.find_spec("tensorflow") is None:
         raise ImportError(
             "Expected TensorFlow, which traces every exported model. Received: `tensorflow`, which "
-            "is not installed. Install it in a checkout with `pip install '.[export]'` (ONNX files) or "
-            "`pip install '.[tensorflow]'` (SavedModels). A `.keras` file that was saved "
-            "with another backend can be loaded and exported with KERAS_BACKEND=tensorflow."
+            "is not installed. Install it in a checkout: `pip install '.[export]'` (ONNX files) "
+            "or `pip install '.[tensorflow]'` (SavedModels). A `.keras` file that was saved with "
+            "another backend can be loaded and exported with KERAS_BACKEND=tensorflow."
         )
 
 

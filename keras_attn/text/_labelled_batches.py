@@ -44,6 +44,7 @@ class LabelledBatches(EpochBatches):
 
     Example:
 
+    >>> from keras_attn.text import LabelledBatches
     >>> batches = LabelledBatches([[5, 6, 7], [8], [9, 4]], [1, 0, 1], batch_size=2, shuffle=False)
     >>> batches.steps_per_epoch
     2

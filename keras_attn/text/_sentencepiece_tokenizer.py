@@ -427,6 +427,7 @@ def _import_sentencepiece():
         import sentencepiece
     except ImportError as error:
         raise ImportError(
-            "Expected sentencepiece for SentencePieceTokenizer: `pip install '.[text]'` in a checkout."
+            "Expected sentencepiece for SentencePieceTokenizer: `pip install '.[text]'` in a "
+            "checkout."
         ) from error
     return sentencepiece

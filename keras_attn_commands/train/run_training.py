@@ -77,6 +77,7 @@ def _make_tensorboard(run_dir):
         importlib.import_module("tensorboard")
     except ImportError as error:
         raise ImportError(
-            "--tensorboard needs TensorBoard. Install it: `pip install '.[tensorboard]'` in a checkout."
+            "--tensorboard needs TensorBoard. Install it: `pip install '.[tensorboard]'` in a "
+            "checkout."
         ) from error
     return keras.callbacks.TensorBoard(str(run_dir / "tensorboard"))

@@ -146,8 +146,8 @@ def _require_onnxruntime() -> None:
             return
         missing = None  # uninstalling the CPU or GPU package leaves a partial folder of the other
     raise ImportError(
-        "ONNX Runtime is not installed, or incomplete. In a checkout: `pip install './export[cpu]'`, "
-        "or `./export[gpu]` for NVIDIA GPUs (one of the two, never both)."
+        "ONNX Runtime is not installed, or incomplete. In a checkout: `pip install "
+        "'./export[cpu]'`, or `'./export[gpu]'` for NVIDIA GPUs (one of the two, never both)."
     ) from missing
 
 
