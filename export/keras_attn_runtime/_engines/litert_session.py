@@ -1,6 +1,7 @@
 """Creates LiteRT interpreters."""
 
 import importlib.metadata
+import operator
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -55,14 +56,19 @@ class LiteRTSession:
             of an input has changed.
         lock: `threading.Lock` shared by an interpreter's sessions, because it runs one signature at
             a time.
+        has_loop: bool, whether the signature is a whole search, see `_reads_unwritten_memory`.
     """
 
     engine = "LiteRT"
     supports_concurrent_runs = False
 
-    def __init__(self, runner: "SignatureRunner", lock: threading.Lock) -> None:
+    def __init__(
+        self, runner: "SignatureRunner", lock: threading.Lock, has_loop: bool = True
+    ) -> None:
         self._runner = runner
         self._lock = lock
+        self._has_loop = has_loop
+        self._sizes: list[tuple[int, ...]] = []  # of the largest inputs so far
         self.inputs = _values(runner.get_input_details())
         self.outputs = _values(runner.get_output_details())
 
@@ -89,7 +95,24 @@ class LiteRTSession:
         with self._lock:
             if call.is_stopped:
                 raise RuntimeError("The call was stopped.")
-            return self._runner(**feeds)
+            outputs = self._runner(**feeds)
+            if self._has_loop and self._reads_unwritten_memory(feeds):
+                outputs = self._runner(**feeds)
+            return outputs
+
+    def _reads_unwritten_memory(self, feeds: Mapping[str, Array]) -> bool:
+        """Returns whether the results of this run may be wrong, so that it must be repeated.
+
+        When an input becomes larger than before, the interpreter allocates more memory. With
+        LiteRT 2.3 and XNNPACK, its default, the next run of a recurrent search then reads memory
+        that was never written. The run after that is correct, and so is the very first run.
+        """
+        sizes = tuple(size for entry in self.inputs for size in feeds[entry.name].shape)
+        if any(all(map(operator.le, sizes, earlier)) for earlier in self._sizes):
+            return False
+        is_first = not self._sizes
+        self._sizes.append(sizes)
+        return not is_first
 
 
 def create_litert_sessions(
@@ -125,8 +148,10 @@ def create_litert_sessions(
         available = list(interpreter.get_signature_list())
         if set(signatures) <= set(available):
             lock = threading.Lock()
-            runners = [interpreter.get_signature_runner(name) for name in signatures]
-            return [LiteRTSession(runner, lock) for runner in runners]
+            return [
+                LiteRTSession(interpreter.get_signature_runner(name), lock, name == SIGNATURE)
+                for name in signatures
+            ]
     except Exception as error:  # LiteRT does not document which exceptions it raises
         raise ModelFileError(
             f"LiteRT cannot load {path!r}: {in_one_line(error)}. If the file is damaged, export or "
