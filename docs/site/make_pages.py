@@ -21,7 +21,6 @@ import commands_reference  # noqa: E402
 from reference import GROUPS, grouped_names, public_names  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
-GUIDES = ("docs",)
 OTHER_PAGES = {
     "ARCHITECTURE.md": "project/architecture.md",
     "CHANGELOG.md": "project/changelog.md",
@@ -40,13 +39,15 @@ LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description="Writes the sources of the site.")
     parser.add_argument("directory", type=Path, help="directory, which is replaced")
     parser.add_argument(
         "--without-results", action="store_true", help="do not run the tutorials: 3 CPU minutes"
     )
     arguments = parser.parse_args()
     directory = arguments.directory
+    if directory.exists() and not (directory / "mkdocs.yml").exists():
+        parser.error(f"{directory} is no earlier result of this script. Choose another directory.")
     shutil.rmtree(directory, ignore_errors=True)
     pages = directory / "pages"
     write_guides(pages)
@@ -89,7 +90,7 @@ def write_guides(pages: Path) -> None:
 
 def write_page(pages: Path, source: str) -> None:
     """Writes a page, with links to files of the repository turned into links to pages."""
-    page = page_of(source)
+    page = page_of(source) or source
     text = (ROOT / source).read_text(encoding="utf-8")
     if source == "LICENSE":
         text = f"# License\n\n```text\n{text}```\n"
@@ -203,7 +204,9 @@ def write_examples(pages: Path) -> list[str]:
     directory = pages / "examples"
     directory.mkdir(parents=True)
     navigation = ["- examples/index.md"]
-    overview = ["# Examples", "", "Complete programs.", "", "| program | |", "|---|---|"]
+    overview = ["# Examples", "", "Complete programs of at most 150 lines, each for itself."]
+    overview += ["`keras-attn examples DIR` copies them from the installed package.", ""]
+    overview += ["| program | |", "|---|---|"]
     for path in sorted((ROOT / "examples").glob("*.py")):
         code = path.read_text(encoding="utf-8")
         summary = code.split('"""')[1].split("\n")[0]
