@@ -83,6 +83,12 @@ def _check_paths(arguments):
                 f"{str(arguments.model)!r}, which is no run directory. Pass both files."
             )
         paths[side] = path or arguments.model / "data" / f"test.{side}"
+        if path is None and not paths[side].is_file():
+            raise ValueError(
+                f"Expected the run of a translator or a classifier. Received: {arguments.model}, "
+                f"without data/test.{side}. The errors of a forecaster are in results.json. For "
+                "another run, pass the test set with --source and --target."
+            )
         require_file(f"--{side}", paths[side])
     return paths
 

@@ -39,9 +39,8 @@ class StepDecoder(Layer):
     `step` must not change the structure, ranks and dtypes of the state. A decoder must not store
     tensors in its attributes between calls. A decoder creates all weights in `build`; the default
     implementation runs `call` with symbolic inputs, which builds all sublayers that are called as
-    layers. An attention whose methods are called instead must be built in `build`, see the second
-    example. `keras_attn.testing.check_decoder` checks these
-    rules.
+    layers. If you call methods of an attention instead, such as `attend_step`, build it in `build`,
+    as in the second example. `keras_attn.testing.check_decoder` checks these rules.
 
     A decoder can override further methods and attributes, which have defaults:
 

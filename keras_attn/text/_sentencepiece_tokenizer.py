@@ -221,6 +221,7 @@ class SentencePieceTokenizer:
             max_sentences=max_sentences,
             user_defined_symbols=([user_defined_symbols] if is_one else list(user_defined_symbols)),
         )
+        _import_sentencepiece()  # an error that says how to install it
         return cls(train_sentencepiece(files, options))
 
     @classmethod

@@ -93,7 +93,8 @@ def plot_forecast(
         raise ValueError(
             f"Expected past (past,), quantiles (horizon, {len(levels)}), actual (horizon,) and "
             "attention (horizon, past), or with D targets past (past, D), quantiles (horizon, D, "
-            f"{len(levels)}) and actual (horizon, D). Received: {shapes}. Select one series."
+            f"{len(levels)}) and actual (horizon, D). Received: {shapes}. Select one series, and "
+            "pass the level of each quantile as quantile_levels."
         )
     past, quantiles = past.reshape(len(past), -1), quantiles.reshape(horizon, -1, len(levels))
     labels = [label] * past.shape[1] if label is None or isinstance(label, str) else list(label)

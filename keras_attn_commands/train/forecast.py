@@ -399,7 +399,13 @@ def _next_commands(settings):
     """Returns the commands that use the model."""
     run_dir, column = settings.run_dir, settings.series_column
     series = f" --series-column {column}" if column else ""
+    known = ", ".join(settings.known_covariates or ())
+    rows = (
+        f"  # append {settings.horizon} rows of the future to series.csv, with {known}, then:\n"
+        if known
+        else ""
+    )
     return (
-        f"Next:\n  keras-attn export onnx {run_dir} forecaster.onnx\n  keras-attn-runtime forecast "
-        f"forecaster.onnx --input {run_dir}/data/series.csv{series}"
+        f"Next:\n  keras-attn export onnx {run_dir} forecaster.onnx\n{rows}  keras-attn-runtime "
+        f"forecast forecaster.onnx --input {run_dir}/data/series.csv{series}"
     )

@@ -9,7 +9,7 @@ import numpy as np
 from keras_attn.export._formats.file_metadata import OutputClasses, describe_functional
 from keras_attn.export._formats.text_input import TextInput, as_arrays, input_kind
 from keras_attn.export._trace.functional_function import FunctionalFunction
-from keras_attn.export._types import Arrays, Dimensions, Metadata
+from keras_attn.export._types import Arrays, Dimensions, ExportTokenizer, Metadata
 from keras_attn_checks.export_options import FunctionalOnnxOptions
 
 Batches: TypeAlias = Sequence[tuple[list[np.ndarray], Arrays]]
@@ -47,6 +47,7 @@ class FunctionalMetadata:
             sample = self._batches[0][0]
             self._text = TextInput(function, self._kinds, dimensions, sample, options.tokenizer)
             self._kinds[self._text.name] = "ids"  # Keras may declare ids as floats
+            self._check_vocabulary(options.tokenizer)
         self._classes = None if options.labels is None else self._class_output(options.labels)
 
     def describe(self) -> Metadata:
@@ -63,6 +64,17 @@ class FunctionalMetadata:
             self._classes,
             self._attention(),
         )
+
+    def _check_vocabulary(self, tokenizer: ExportTokenizer) -> None:
+        """Raises an error for a tokenizer with more ids than the embeddings of the model."""
+        layers = self._function.model.layers
+        sizes = [each.input_dim for each in layers if isinstance(each, keras.layers.Embedding)]
+        if sizes and max(sizes) < tokenizer.vocabulary_size:
+            raise ValueError(
+                f"Expected a tokenizer with at most {max(sizes)} ids, as many as the embedding of "
+                f"the model has. Received: a tokenizer with {tokenizer.vocabulary_size} ids. Pass "
+                "the tokenizer with which the model was trained."
+            )
 
     def _class_output(self, labels: Sequence[str]) -> OutputClasses:
         is_list = isinstance(labels, Sequence) and not isinstance(labels, str)
