@@ -109,7 +109,7 @@ def test_error_names_the_missing_package_or_setting(tmp_path, monkeypatch):
     with pytest.raises(ModelFileError, match="the entry 'image'. Export it with image_format"):
         read_image(tmp_path / "good.png", Input("image", "float32", ("batch", 5, 7, 3)))
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(ImportError, match=r"keras-attn-runtime\[images\]"):
+    with pytest.raises(ImportError, match=r"./export\[images\]"):
         read_image(tmp_path / "good.png", an_input())
 
 

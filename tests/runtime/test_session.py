@@ -26,7 +26,7 @@ def test_provider_that_is_not_installed_names_the_extra(model_path, monkeypatch)
     import onnxruntime
 
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
-    with pytest.raises(ProviderError, match=r"keras-attn-runtime\[gpu\]"):
+    with pytest.raises(ProviderError, match=r"./export\[gpu\]"):
         Translator(model_path, providers="cuda")
 
 
@@ -119,14 +119,14 @@ def test_threads_are_as_many_as_cores_where_a_process_may_not_use_all(model_path
 
 def test_without_onnxruntime_the_extras_are_named(model_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(ImportError, match=r"keras-attn-runtime\[cpu\]"):
+    with pytest.raises(ImportError, match=r"./export\[cpu\]"):
         Translator(model_path)
 
 
 def test_what_is_left_of_onnxruntime_is_not_onnxruntime(model_path, monkeypatch):
     # Uninstalling one of the two packages leaves their shared folder.
     monkeypatch.setitem(sys.modules, "onnxruntime", ModuleType("onnxruntime"))
-    with pytest.raises(ImportError, match=r"incomplete.*keras-attn-runtime\[cpu\]"):
+    with pytest.raises(ImportError, match=r"incomplete.*./export\[cpu\]"):
         Translator(model_path)
 
 

@@ -383,7 +383,7 @@ def test_says_what_to_install(translator, tmp_path, monkeypatch):
     # The extra with all dependencies of this export, not only TensorFlow.
     for missing in ("tensorflow", "tf2onnx"):
         monkeypatch.setitem(sys.modules, missing, None)
-        with pytest.raises(ImportError, match=f"`{missing}`.*keras-attn.export.. and ONNX Runtime"):
+        with pytest.raises(ImportError, match=f"`{missing}`.*'\\.\\[export\\]'.*and ONNX Runtime"):
             export_onnx(translator, tmp_path / "model.onnx")
 
 
