@@ -50,6 +50,8 @@ def main() -> None:
         parser.error(f"{directory} is no earlier result of this script. Choose another directory.")
     shutil.rmtree(directory, ignore_errors=True)
     pages = directory / "pages"
+    pages.mkdir(parents=True)
+    (directory / "mkdocs.yml").touch()  # marks the directory, also if the script is interrupted
     write_guides(pages)
     if not arguments.without_results:
         run_tutorials(pages / "tutorials")
