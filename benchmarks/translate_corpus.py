@@ -1,4 +1,4 @@
-"""Measures examples/translate_corpus.py: two workers, of which one is killed, against one worker.
+"""Measures examples/translate_corpus.py: one worker against two, one of which is killed.
 
     for i in $(seq 100); do cat build/demo/run/data/test.source; done > DATES
     python benchmarks/translate_corpus.py build/demo/translator.onnx DATES --name dates

@@ -9,7 +9,7 @@ from keras_attn.forecasting._compute_calendar import compute_calendar
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """One series: its times, its targets, and the covariates that are known in the future.
+    """One series: times, targets, and covariates with known future values.
 
     Args:
         times: List of the times of the past and of the known future: integers, dates or datetimes
