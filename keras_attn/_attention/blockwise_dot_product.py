@@ -245,8 +245,9 @@ def skew(columns: Tensor, heads: int, size: int | Tensor, source: int | Tensor) 
     """Expands a bias per distance to a bias per pair of positions.
 
     The element `[i, j]` of the result is `columns[size - 1 - i + j]`, so each row is the previous
-    row shifted to the right by one. The function reshapes `size` copies of `columns` to rows that
-    are one element shorter ([Huang et al., 2018](https://arxiv.org/abs/1809.04281), section 3.4.1).
+    row shifted to the right by one. The function drops the last `size` elements of `size` copies of
+    `columns`, and reshapes the rest to rows that are one element shorter
+    ([Huang et al., 2018](https://arxiv.org/abs/1809.04281), section 3.4.1).
 
     Args:
         columns: Tensor of shape `(1, heads, 1, source + size)`. Column `size - 1` is the bias of
@@ -260,9 +261,9 @@ def skew(columns: Tensor, heads: int, size: int | Tensor, source: int | Tensor) 
     """
     length = source + size
     rows = ops.broadcast_to(columns, (1, heads, size, length))
-    rows = ops.reshape(rows, (1, heads, size * length))
-    rows = rows[:, :, : size * (length - 1)]
-    rows = ops.reshape(rows, (1, heads, size, length - 1))
+    rows = ops.reshape(rows, (1, heads, length, size))
+    # JAX, for unknown sizes: whether length - 1 is negative is known, size * (length - 1) is not.
+    rows = ops.reshape(rows[:, :, : length - 1], (1, heads, size, length - 1))
     return rows[:, :, :, size - 1 :]  # (1, H, t, S)
 
 
@@ -272,8 +273,8 @@ def unskew(gradient: Tensor, heads: int, size: int | Tensor, source: int | Tenso
     rows = ops.cast(gradient, wide_dtype(gradient))
     rows = ops.sum(rows, axis=0, keepdims=True)  # (1, H, t, S)
     rows = ops.pad(rows, ((0, 0), (0, 0), (0, 0), (size - 1, 0)))  # (1, H, t, S+t-1)
-    rows = ops.reshape(rows, (1, heads, size * (length - 1)))
-    rows = ops.pad(rows, ((0, 0), (0, 0), (0, size)))
+    rows = ops.reshape(rows, (1, heads, length - 1, size))
+    rows = ops.pad(rows, ((0, 0), (0, 0), (0, 1), (0, 0)))
     rows = ops.reshape(rows, (1, heads, size, length))
     return ops.sum(rows, axis=2, keepdims=True)  # (1, H, 1, S+t)
 
