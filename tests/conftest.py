@@ -1,16 +1,19 @@
 import ctypes
 import gc
 import sys
+import tempfile
 
 import keras
 import pytest
 
 
-def pytest_configure():
-    """Speeds up the tests: fewer garbage collections, and no filtered tracebacks.
+def pytest_configure(config):
+    """Speeds up the tests: fewer garbage collections, no filtered tracebacks, a cache for JAX.
 
     Python's collector traverses all objects of TensorFlow. Keras and TensorFlow wrap each call to
-    shorten tracebacks. Each takes about a tenth of the time.
+    shorten tracebacks. Each takes about a tenth of the time. JAX compiles equal functions of
+    different tests once, which saves a fifth. A worker has its own cache, because JAX reads
+    entries that another process is writing.
     """
     gc.set_threshold(100_000, 20, 100)
     keras.config.disable_traceback_filtering()
@@ -18,6 +21,14 @@ def pytest_configure():
         import tensorflow as tf
 
         tf.debugging.disable_traceback_filtering()
+    elif keras.backend.backend() == "jax":
+        import jax
+
+        cache = tempfile.TemporaryDirectory(prefix="jax-cache-")
+        config.add_cleanup(cache.cleanup)
+        jax.config.update("jax_compilation_cache_dir", cache.name)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def pytest_collection_finish():
