@@ -41,6 +41,18 @@ DynamicSizes: TypeAlias = Mapping[str, Sequence[int | None]]
 """Shapes by the names of the inputs. `None` means the size in the sample."""
 
 _BOOL = Kind("Bool", "True or False", bool)  # accepts every truth value, such as None
+
+
+def _names(value):
+    if isinstance(value, str):
+        raise ValueError(value)
+    names = tuple(value)
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError(value)
+    return names
+
+
+_NAMES = Kind("List of strings", "a list of names", _names)
 _PRECISION = Flag("precision of the weights. Default: %(default)s")
 _SAMPLE = Flag(
     "NumPy .npz file with an array for each input, for the comparison of the export with Keras, if "
@@ -153,6 +165,19 @@ class _SearchOptions(_WeightOptions):
         "padded on the right, or the text `target_prefix` of at most 16,384 characters in files "
         "that read texts.",
         Flag("add an input with the first tokens of each output"),
+    )
+    runtime_settings: Sequence[str] = option(
+        (),
+        _NAMES,
+        "the settings of the search that are inputs of the file, so that each call can choose "
+        "them: `Search.runtime_settings` lists them for a search. Each is a scalar, whose default "
+        "in the runtime is the value of the search.",
+        Flag(
+            "settings of the search that a call can choose, for example temperature,top_p. "
+            "Default: only the maximum length and the length penalty",
+            metavar="NAME,...",
+            parse=lambda text: [name for name in text.split(",") if name],
+        ),
     )
     tolerance: float = _tolerance(1e-4)
     # `Any` is a type of Keras or NumPy, which the `TypedDict` in keras_attn.export._options names.

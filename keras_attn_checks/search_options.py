@@ -32,6 +32,7 @@ from keras_attn_checks.options import (
 
 LengthPenaltyForm: TypeAlias = Literal["average", "average_with_end", "gnmt", "none"]
 Stop: TypeAlias = Literal["collected", "heuristic", "exact"]
+Dtype: TypeAlias = Literal["int32", "float32"]
 
 _ID_ADVICE = "Pass the id of a special token of the tokenizer."
 
@@ -67,7 +68,10 @@ class SearchOptions:
         advice="Use None for no limit relative to the source.",
     )
     min_length: int = option(
-        0, LENGTH, "minimum number of tokens of a hypothesis, not counting the end token."
+        0,
+        LENGTH,
+        "minimum number of tokens of a hypothesis, not counting the end token.",
+        input_dtype="int32",
     )
     length_penalty: float = option(
         1.0,
@@ -99,6 +103,7 @@ class SearchOptions:
         "`keras_attn._search.repetition`) and therefore the `log_probs`, except for prefix tokens.",
         default_text="no penalty",
         advice="Use 1.0 for no penalty.",
+        input_dtype="float32",
     )
     no_repeat_ngram_size: int = option(
         0,
@@ -106,6 +111,7 @@ class SearchOptions:
         "size of the n-grams that a hypothesis may contain only once.",
         default_text="no limit",
         advice="Use 0 for no limit.",
+        input_dtype="int32",
     )
     forced_prefix_ids: list[int] = option(
         None,
@@ -199,6 +205,7 @@ class BeamOptions(SearchOptions):
         "finished ([Kasai et al., 2024](https://aclanthology.org/2024.lrec-main.261)). The product "
         "is rounded to an integer and is at least 1. Other values of `stop` ignore this argument.",
         advice="Use 1.0 to stop after beam_width hypotheses.",
+        input_dtype="float32",
     )
     coverage_penalty: float = option(
         0.0,
@@ -208,6 +215,7 @@ class BeamOptions(SearchOptions):
         "positions that are not masked, such as softmax attention.",
         default_text="no penalty",
         advice="Use 0.0 for no penalty.",
+        input_dtype="float32",
     )
     num_groups: int = option(
         1,
@@ -220,6 +228,7 @@ class BeamOptions(SearchOptions):
         POSITIVE_NUMBER,
         "factor of the diversity penalty, in nats.",
         advice="Use num_groups=1 for no diversity.",
+        input_dtype="float32",
     )
 
     def check_options(self) -> None:
@@ -271,12 +280,14 @@ class SamplingOptions(SearchOptions):
         ),
         "Values below 1 increase the probabilities of the most probable tokens.",
         advice="Use GreedyDecoder for a temperature of 0.",
+        input_dtype="float32",
     )
     top_k: int | None = option(
         None,
         optional(POSITIVE_INTEGER),
         "maximum number of tokens to sample from.",
         default_text="no limit",
+        input_dtype="int32",
     )
     top_p: float = option(
         1.0,
@@ -284,6 +295,7 @@ class SamplingOptions(SearchOptions):
         "total probability of the tokens to sample from.",
         default_text="all tokens",
         advice="Use 1 to keep all tokens.",
+        input_dtype="float32",
     )
     min_p: float = option(
         0.0,
@@ -291,6 +303,7 @@ class SamplingOptions(SearchOptions):
         "minimum probability relative to the most probable token.",
         default_text="all tokens",
         advice="Use 0 to keep all tokens.",
+        input_dtype="float32",
     )
     seed: int | None = option(
         None,
@@ -321,9 +334,19 @@ OPTIONS: dict[str, type[SearchOptions]] = {
 }
 """Dict from the name of each search class to its options."""
 
-INPUTS = {
-    each.name: each.metadata["input_dtype"]
-    for each in dataclasses.fields(SearchOptions)
-    if each.metadata["input_dtype"]
-}
-"""Dict from the options that an exported file has as scalar inputs to the dtypes of the inputs."""
+INPUTS: dict[str, Dtype] = {"max_length": "int32", "length_penalty": "float32"}
+"""Dict from the options that all exported files have as scalar inputs to the dtypes of the inputs.
+"""
+
+
+def runtime_settings(options: type[SearchOptions]) -> dict[str, Dtype]:
+    """Returns the other options that can be scalar inputs of an exported file.
+
+    Args:
+        options: Class, `SearchOptions` or a subclass.
+
+    Returns:
+        Dict from the names of the options to the dtypes of the inputs.
+    """
+    dtypes = {each.name: each.metadata["input_dtype"] for each in dataclasses.fields(options)}
+    return {name: dtype for name, dtype in dtypes.items() if dtype and name not in INPUTS}

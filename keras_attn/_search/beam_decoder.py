@@ -1,5 +1,6 @@
 import functools
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 import keras
 import numpy as np
@@ -20,6 +21,7 @@ from keras_attn._search.length_penalty import best_attainable, divisor
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.search import Search
 from keras_attn._types import Tensor, TensorDict
+from keras_attn_checks.number_types import is_number
 from keras_attn_checks.options import list_options
 from keras_attn_checks.search_options import BeamArguments, BeamOptions
 
@@ -105,6 +107,16 @@ class BeamDecoder(Search, BeamOptions):
         super().__init__(decoder, **options)
 
     @property
+    def runtime_settings(self) -> dict[str, str]:
+        needed = {
+            "patience": self.stop == "collected",
+            "coverage_penalty": self.coverage_penalty > 0,
+            "diversity_strength": self.num_groups > 1,
+        }
+        names = super().runtime_settings
+        return {name: dtype for name, dtype in names.items() if needed.get(name, True)}
+
+    @property
     def num_open_hypotheses(self) -> int:
         return self.beam_width
 
@@ -152,13 +164,18 @@ class BeamDecoder(Search, BeamOptions):
         return bool(self.return_alignments or self.coverage_penalty)
 
     def advance(
-        self, carry: TensorDict, memory: TensorDict, max_lengths: Tensor, length_penalty: Tensor
+        self,
+        carry: TensorDict,
+        memory: TensorDict,
+        max_lengths: Tensor,
+        settings: Mapping[str, Any],
     ) -> TensorDict:
+        length_penalty = settings["length_penalty"]
         step, beams = carry["step"], carry["beams"]
         last = ops.reshape(beams["last"], (-1,))  # (B*K,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)
         at_limit = step + 1 >= max_lengths  # (B,)
-        candidates = self._find_candidates(step_logits, carry, at_limit)
+        candidates = self._find_candidates(step_logits, carry, at_limit, settings)
         weights = None
         if self._needs_alignments:
             source = ops.shape(state["alignments"])[1]
@@ -168,7 +185,7 @@ class BeamDecoder(Search, BeamOptions):
 
         is_end = candidates.end_with(self.end_token_id)  # (B, 2K)
         pool, ended = self._collect(
-            carry, candidates, histories, is_end, at_limit, max_lengths, length_penalty
+            carry, candidates, histories, is_end, at_limit, max_lengths, settings
         )
         collected = carry["collected"] + sum_int32(ended, axis=1)
 
@@ -186,7 +203,7 @@ class BeamDecoder(Search, BeamOptions):
         best_open = ops.max(beams["log_probs"], axis=1)  # (B,)
         done = carry["done"] | at_limit | (best_open < IMPOSSIBLE / 2)
         if self.stop == "collected":
-            done = done | (collected >= max(1, int(self.beam_width * self.patience + 0.5)))
+            done = done | (collected >= self._num_collected(settings["patience"]))
         else:
             form = self.length_penalty_form
             if self.stop == "heuristic":
@@ -212,25 +229,31 @@ class BeamDecoder(Search, BeamOptions):
             open_ids = gather.gather_beams(open_ids, first)  # (B, 1, t)
         return ops.where(carry["done"][:, None], best, open_ids[:, 0])
 
-    def _find_candidates(self, step_logits, carry, at_limit):
+    def _num_collected(self, patience):
+        """Returns the number of finished hypotheses after which a search stops."""
+        if is_number(patience):
+            return max(1, int(self.beam_width * patience + 0.5))
+        return ops.maximum(1, ops.cast(ops.floor(self.beam_width * patience + 0.5), "int32"))
+
+    def _find_candidates(self, step_logits, carry, at_limit, settings):
         step, beams = carry["step"], carry["beams"]
         vocabulary_size = step_logits.shape[-1]
-        finds_dead_ends = self.may_reach_dead_end(vocabulary_size)
+        finds_dead_ends = self.may_reach_dead_end(vocabulary_size, settings)
         return find_candidates(
-            self.next_log_probs(step_logits, beams["token_ids"], step),  # (B*K, V)
+            self.next_log_probs(step_logits, beams["token_ids"], step, settings),  # (B*K, V)
             beams["log_probs"],
-            self.penalties(vocabulary_size, step),  # (V,)
-            self.penalized_token_ids,
+            self.penalties(vocabulary_size, step, settings),  # (V,)
+            self.penalized_token_ids(settings),
             self.forced_tokens(carry, step_logits),
             num_groups=self.num_groups,
-            diversity_strength=self.diversity_strength,
+            diversity_strength=settings["diversity_strength"],
             must_end=at_limit[:, None] if self.force_end_token else None,
             end_token_id=self.end_token_id,
             dead_end_token_id=self.pad_token_id if finds_dead_ends else None,
             with_token_log_probs=self.return_token_log_probs,
         )
 
-    def _collect(self, carry, candidates, histories, is_end, at_limit, max_lengths, length_penalty):
+    def _collect(self, carry, candidates, histories, is_end, at_limit, max_lengths, settings):
         """Moves the hypotheses that finish at this step to the pool.
 
         Args:
@@ -242,7 +265,7 @@ class BeamDecoder(Search, BeamOptions):
             at_limit: Boolean tensor of shape `(batch,)`, whether this step is the last step of the
                 batch entry.
             max_lengths: Int32 tensor of shape `(batch,)`, maximum lengths of the hypotheses.
-            length_penalty: Scalar float32 tensor, exponent of the length.
+            settings: Dict returned by `call_settings`.
 
         Returns:
             Tuple of the pool and a boolean tensor `(batch, candidates)`: whether a candidate is
@@ -270,22 +293,15 @@ class BeamDecoder(Search, BeamOptions):
         rows = (ops.shape(max_lengths)[0], count)
         found["num_tokens"] = ops.zeros(rows, dtype="int32") + num_tokens
         scores = found["log_probs"] / divisor(
-            num_tokens, is_end, length_penalty, self.length_penalty_form
+            num_tokens, is_end, settings["length_penalty"], self.length_penalty_form
         )
         if self.coverage_penalty:
-            scores = scores + self._coverage_penalty(carry, histories["coverage"], is_dead_end)
+            weight = settings["coverage_penalty"]
+            scores = scores + _coverage_penalty(carry, histories["coverage"], is_dead_end, weight)
         if is_dead_end is not None:
             scores = ops.where(is_dead_end, ranks_of_dead_ends(scores), scores)
         found["ranks"] = ops.where(collected, scores, NO_RANK)
         return add_to_pool(pool, found, step, rows[0]), ended
-
-    def _coverage_penalty(self, carry, coverage, is_dead_end):
-        if is_dead_end is None:
-            return coverage_penalty(coverage[:, : self.beam_width], self.coverage_penalty)
-        penalties = coverage_penalty(coverage, self.coverage_penalty)  # (B, 2K)
-        # A dead end has no new token, so exclude the attention weights of this step.
-        own = coverage_penalty(carry["beams"]["coverage"], self.coverage_penalty)  # (B, K)
-        return ops.where(is_dead_end, ops.concatenate([own, own], axis=1), penalties)
 
     def finish(self, hypotheses: TensorDict) -> TensorDict:
         hypotheses = dict(hypotheses)
@@ -293,3 +309,13 @@ class BeamDecoder(Search, BeamOptions):
             hypotheses = {name: each[:, : self.num_hypotheses] for name, each in hypotheses.items()}
         scores = ranks_to_scores(hypotheses.pop("ranks"))
         return super().finish({**hypotheses, "scores": scores})
+
+
+def _coverage_penalty(carry, coverage, is_dead_end, weight):
+    """Returns the penalties of the candidates `(batch, 2 * beams, source)` that can finish."""
+    if is_dead_end is None:
+        return coverage_penalty(coverage[:, : coverage.shape[1] // 2], weight)
+    penalties = coverage_penalty(coverage, weight)  # (B, 2K)
+    # A dead end has no new token, so exclude the attention weights of this step.
+    own = coverage_penalty(carry["beams"]["coverage"], weight)  # (B, K)
+    return ops.where(is_dead_end, ops.concatenate([own, own], axis=1), penalties)

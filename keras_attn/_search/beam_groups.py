@@ -22,7 +22,7 @@ def candidates_of_groups(
     token_log_probs: Tensor,
     log_probs: Tensor,
     num_groups: int,
-    strength: float,
+    strength: float | Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns the best continuations of the beams in each group.
 
@@ -36,7 +36,7 @@ def candidates_of_groups(
             tokens.
         log_probs: Float32 tensor of shape `(batch, beams)`, beam log probabilities.
         num_groups: Int, number of groups. It must divide the number of beams.
-        strength: Float, token penalty for each selection by a previous group.
+        strength: Float or scalar tensor, token penalty for each selection by a previous group.
 
     Returns:
         Tuple of log probabilities, parents and tokens, each of shape `(batch, 2 * beams)`, in the

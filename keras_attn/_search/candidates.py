@@ -58,7 +58,7 @@ def find_candidates(
     forced: tuple[Tensor, Tensor, Tensor] | None = None,
     *,
     num_groups: int = 1,
-    diversity_strength: float = 0.5,
+    diversity_strength: float | Tensor = 0.5,
     must_end: Tensor | None = None,
     end_token_id: int = 2,
     dead_end_token_id: int | None = None,

@@ -3,7 +3,7 @@ from keras import ops
 from keras_attn._types import Tensor
 
 
-def coverage_penalty(coverage: Tensor, weight: float) -> Tensor:
+def coverage_penalty(coverage: Tensor, weight: float | Tensor) -> Tensor:
     """Penalizes hypotheses that have paid little attention to some source positions.
 
         penalty = b sum_s log(min(sum_t a_ts, 1))
@@ -19,7 +19,7 @@ def coverage_penalty(coverage: Tensor, weight: float) -> Tensor:
     Args:
         coverage: Float tensor of shape `(..., source)`, the sum of the attention weights at each
             source position.
-        weight: Float >= 0, the weight b.
+        weight: Float >= 0 or scalar tensor, the weight b.
 
     Returns:
         Float32 tensor of shape `(...)` with values <= 0. The search adds it to the scores.

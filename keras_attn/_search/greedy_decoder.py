@@ -1,4 +1,5 @@
-from typing import Unpack
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 import keras
 from keras import ops
@@ -52,6 +53,8 @@ class GreedyDecoder(IndependentSearch):
     def __init__(self, decoder: StepDecoder, **options: Unpack[SearchArguments]) -> None:
         super().__init__(decoder, **options)
 
-    def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
+    def choose(
+        self, allowed: Tensor, carry: TensorDict, settings: Mapping[str, Any]
+    ) -> tuple[Tensor, Tensor]:
         log_probs, tokens = top_k(allowed, 1)
         return ops.cast(tokens, "int32"), log_probs

@@ -1,3 +1,6 @@
+from collections.abc import Mapping
+from typing import Any
+
 from keras import ops
 
 from keras_attn._decoding_state import growing_buffer
@@ -15,12 +18,15 @@ class IndependentSearch(Search):
     the next tokens.
     """
 
-    def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
+    def choose(
+        self, allowed: Tensor, carry: TensorDict, settings: Mapping[str, Any]
+    ) -> tuple[Tensor, Tensor]:
         """Selects the next token for each hypothesis.
 
         Args:
             allowed: Float32 tensor of shape `(batch * hypotheses, V)`, log probabilities.
             carry: The search's carry.
+            settings: Dict returned by `call_settings`.
 
         Returns:
             Tuple of tokens, int32, and their log probabilities, both of shape `(batch * hypotheses,
@@ -65,16 +71,20 @@ class IndependentSearch(Search):
         return carry
 
     def advance(
-        self, carry: TensorDict, memory: TensorDict, max_lengths: Tensor, length_penalty: Tensor
+        self,
+        carry: TensorDict,
+        memory: TensorDict,
+        max_lengths: Tensor,
+        settings: Mapping[str, Any],
     ) -> TensorDict:
         step, hypotheses = carry["step"], carry["hypotheses"]
         is_open = ops.logical_not(carry["ended"])  # (B, N)
         rows = ops.shape(is_open)
         last = ops.reshape(carry["last"], (-1,))  # (B*N,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)  # (B*N, V)
-        allowed = self.next_log_probs(step_logits, hypotheses["token_ids"], step)
-        allowed = allowed + self.penalties(step_logits.shape[-1], step)
-        chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry))
+        allowed = self.next_log_probs(step_logits, hypotheses["token_ids"], step, settings)
+        allowed = allowed + self.penalties(step_logits.shape[-1], step, settings)
+        chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry, settings))
         tokens, values = prefix.follow(self.forced_tokens(carry, step_logits), *chosen)
         at_limit = (step + 1 >= max_lengths)[:, None]  # (B, 1)
         if self.force_end_token:
@@ -88,7 +98,7 @@ class IndependentSearch(Search):
         ended = ops.logical_not(goes_on) | is_end | at_limit
         num_tokens = hypotheses["num_tokens"] + ops.cast(goes_on, "int32")
         log_probs = hypotheses["log_probs"] + values
-        scores = self.scores(log_probs, num_tokens, is_end, length_penalty)
+        scores = self.scores(log_probs, num_tokens, is_end, settings["length_penalty"])
         new_hypotheses = {
             "token_ids": growing_buffer.append(hypotheses["token_ids"], last, step),
             "num_tokens": num_tokens,

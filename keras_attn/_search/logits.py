@@ -6,6 +6,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn._types import Tensor
+from keras_attn_checks.number_types import is_number
 
 # Log probability of impossible tokens. It is finite, because the conversion to ONNX does not
 # preserve infinity.
@@ -38,7 +39,7 @@ def penalties(
     suppressed_token_ids: Sequence[int],
     end_token_id: int,
     step: int | Tensor,
-    min_length: int,
+    min_length: int | Tensor,
 ) -> Tensor:
     """Returns a penalty for each token. Searches add the penalties to log probabilities.
 
@@ -47,7 +48,7 @@ def penalties(
         suppressed_token_ids: List of ints, tokens that are always impossible.
         end_token_id: Int, token that is impossible before `min_length` tokens.
         step: Scalar int32 tensor, number of previous tokens.
-        min_length: Int, minimum number of tokens without the end token.
+        min_length: Int or scalar int32 tensor, minimum number of tokens without the end token.
 
     Returns:
         Float32 tensor of shape `(V,)`.
@@ -62,7 +63,7 @@ def penalties(
             "ids of the target vocabulary."
         )
     always = _penalty(vocabulary_size, suppressed_token_ids)
-    if not min_length:
+    if is_number(min_length) and not min_length:
         return always
     early = _penalty(vocabulary_size, [*suppressed_token_ids, end_token_id])
     return ops.where(step < min_length, early, always)

@@ -7,10 +7,11 @@ from keras_attn._backend.scatter import scatter_add
 from keras_attn._backend.top_k import top_k
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._types import Tensor
+from keras_attn_checks.number_types import is_number
 
 
 def penalize_repetition(
-    logits: Tensor, token_ids: Tensor, step: int | Tensor, penalty: float
+    logits: Tensor, token_ids: Tensor, step: int | Tensor, penalty: float | Tensor
 ) -> Tensor:
     """Makes a hypothesis's previous tokens less probable.
 
@@ -28,7 +29,7 @@ def penalize_repetition(
         logits: Float32 tensor of shape `(batch * hypotheses, V)`.
         token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
         step: Scalar int32 tensor, number of previous tokens. Later columns are ignored.
-        penalty: Positive float. Values above 1 make repetitions less probable.
+        penalty: Positive float or scalar tensor. Values above 1 make repetitions less probable.
 
     Returns:
         Float32 tensor of shape `(batch * hypotheses, V)`.
@@ -50,7 +51,11 @@ def penalize_repetition(
 
 
 def forbid_repeated_ngrams(
-    log_probs: Tensor, token_ids: Tensor, step: int | Tensor, size: int
+    log_probs: Tensor,
+    token_ids: Tensor,
+    step: int | Tensor,
+    size: int,
+    used_size: int | Tensor | None = None,
 ) -> Tensor:
     """Makes tokens impossible that would repeat an n-gram in their hypothesis.
 
@@ -62,6 +67,8 @@ def forbid_repeated_ngrams(
         token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
         step: Scalar int32 tensor, number of previous tokens. Later columns are ignored.
         size: Int >= 1, number of tokens in an n-gram.
+        used_size: Scalar int32 tensor that replaces `size`, at most `size`. With 0, nothing is
+            forbidden. Defaults to `None`: `size`.
 
     Returns:
         Float32 tensor of shape `(batch * hypotheses, V)`.
@@ -71,10 +78,14 @@ def forbid_repeated_ngrams(
     before = ops.zeros((rows, size - 1), dtype="int32") - 1  # not a token
     padded = ops.concatenate([before, tokens], axis=1)  # (rows, size - 1 + T)
     repeats = is_token
+    is_fixed = used_size is None or is_number(used_size)
+    if not is_fixed:
+        repeats = repeats & (used_size > 0)
     for index in range(size - 1):
         # Find the previous n-grams that have the same token as the newest n-gram at this index.
         newest = ops.take(padded, step + index, axis=1)[:, None]  # (rows, 1)
-        repeats = repeats & (padded[:, index : index + columns] == newest)
+        is_same = padded[:, index : index + columns] == newest
+        repeats = repeats & (is_same if is_fixed else is_same | (index < size - used_size))
     penalties = ops.cast(ops.where(repeats, IMPOSSIBLE, 0.0), log_probs.dtype)
     return scatter_add(log_probs, _places(tokens), ops.reshape(penalties, (-1,)))
 

@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 import keras
@@ -15,8 +16,9 @@ from keras_attn._random.uniform_numbers import uniform_numbers
 from keras_attn._search.independent_search import IndependentSearch
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.rows_or_one import check_rows_or_one
-from keras_attn._search.search import Search
+from keras_attn._search.search import Search, is_set
 from keras_attn._types import Tensor, TensorDict
+from keras_attn_checks.number_types import is_number
 from keras_attn_checks.options import list_options
 from keras_attn_checks.search_options import SamplingArguments, SamplingOptions
 
@@ -104,22 +106,30 @@ class SamplingDecoder(IndependentSearch, SamplingOptions):
         carry["uniforms"] = uniform_numbers(seeds, steps, self.num_hypotheses, 2)  # (B, T, N, 2)
         return carry, memory, max_lengths
 
-    def choose(self, allowed: Tensor, carry: TensorDict) -> tuple[Tensor, Tensor]:
+    @property
+    def runtime_settings(self) -> dict[str, str]:
+        names = super().runtime_settings
+        return {name: dtype for name, dtype in names.items() if name != "top_k" or self.top_k}
+
+    def choose(
+        self, allowed: Tensor, carry: TensorDict, settings: Mapping[str, Any]
+    ) -> tuple[Tensor, Tensor]:
         column = ops.mod(carry["step"], ops.shape(carry["uniforms"])[1])
         uniforms = ops.take(carry["uniforms"], column, axis=1)  # (B, N, 2)
-        return self._draw(allowed, ops.reshape(uniforms, (-1, 2)))
+        return self._draw(allowed, ops.reshape(uniforms, (-1, 2)), settings)
 
     def scores(
         self, log_probs: Tensor, num_tokens: Tensor, is_end: Tensor, length_penalty: Tensor
     ) -> Tensor:
         return log_probs
 
-    def _draw(self, allowed, uniforms):
+    def _draw(self, allowed, uniforms, settings):
         """Filters the tokens by top-k, top-p and min-p, and samples one of the remaining tokens.
 
         Args:
             allowed: Float32 tensor of shape `(rows, V)`, logits.
             uniforms: Float32 tensor of shape `(rows, 2)` with numbers in [0, 1).
+            settings: Dict returned by `call_settings`.
 
         Returns:
             Tuple of tokens, int32, and their logits, both of shape `(rows, 1)`.
@@ -127,32 +137,40 @@ class SamplingDecoder(IndependentSearch, SamplingOptions):
         tokens = None
         if self.top_k is not None:
             allowed, tokens = top_k(allowed, min(self.top_k, allowed.shape[-1]))
+            if is_set(settings["top_k"], self.top_k):
+                is_kept = ops.arange(allowed.shape[-1], dtype="int32") < settings["top_k"]
+                allowed = ops.where(is_kept, allowed, 2 * IMPOSSIBLE)
         relative = allowed - ops.max(allowed, axis=-1, keepdims=True)
         # Impossible tokens remain impossible at any temperature.
-        probs = ops.where(relative > IMPOSSIBLE / 2, ops.exp(relative / self.temperature), 0.0)
+        is_possible = relative > IMPOSSIBLE / 2
+        probs = ops.where(is_possible, ops.exp(relative / settings["temperature"]), 0.0)
         probs = probs / ops.sum(probs, axis=-1, keepdims=True)
-        if self.top_p < 1:
-            probs = self._nucleus(probs)
-        if self.min_p:
-            least = self.min_p * ops.max(probs, axis=-1, keepdims=True)
+        if is_set(settings["top_p"], 1):
+            probs = self._nucleus(probs, settings["top_p"])
+        if is_set(settings["min_p"], 0):
+            least = settings["min_p"] * ops.max(probs, axis=-1, keepdims=True)
             probs = ops.where(probs >= least, probs, 0.0)
         chosen = draw_index(probs, uniforms)
         log_probs = gather_beams(allowed, chosen)
         tokens = chosen if tokens is None else gather_beams(ops.cast(tokens, "int32"), chosen)
         return tokens, log_probs
 
-    def _nucleus(self, probs):
+    def _nucleus(self, probs, top_p):
         """Returns the probabilities `(rows, V)` with 0 outside of the nucleus."""
         most = probs.shape[-1]
         if growing_buffer.supports_growth():
             # Tokens below this bound have a total probability of less than 1 - top_p, so they are
             # outside of the nucleus and need no sorting.
-            may_be_inside = probs >= (1 - self.top_p) / most
+            may_be_inside = probs >= (1 - top_p) / most
             most = ops.max(sum_int32(may_be_inside, axis=-1), initial=1)
+            if not is_number(top_p):  # speed: nothing needs sorting if all tokens are kept
+                most = ops.where(top_p < 1, most, 1)
         best, _ = top_k(probs, most)
         # Keep tokens until the total probability reaches top_p.
-        is_kept = ops.cumsum(best, axis=-1) - best < self.top_p
+        is_kept = ops.cumsum(best, axis=-1) - best < top_p
         least = ops.min(ops.where(is_kept, best, 1.0), axis=-1, keepdims=True)
+        if not is_number(top_p):  # rounding errors must not remove tokens if all are kept
+            least = ops.where(top_p < 1, least, 0.0)
         return ops.where(probs >= least, probs, 0.0)
 
 

@@ -1,5 +1,6 @@
 import contextlib
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, Self
 
 import keras
@@ -26,7 +27,10 @@ from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, Tens
 from keras_attn_checks.number_types import is_number
 from keras_attn_checks.options import checked_options, list_options
 from keras_attn_checks.search_names import other_name_hint
-from keras_attn_checks.search_options import SearchOptions
+from keras_attn_checks.search_options import SearchOptions, runtime_settings
+
+SIZES = ("no_repeat_ngram_size", "top_k")
+"""Settings that are sizes of tensors, so that a call can only decrease them."""
 
 
 @fill_docstring(Layer)
@@ -58,6 +62,9 @@ class Search(Layer, SearchOptions):
             example on JAX. Defaults to `None`: the constructor argument.
         length_penalty: Float or scalar float32 tensor that replaces the constructor argument.
             Defaults to `None`: the constructor argument.
+        settings: Dict from names of further settings to numbers or scalar tensors, which replace
+            the constructor arguments in this call; see `runtime_settings`. Defaults to `None`: the
+            constructor arguments.
         query_features: Tensor of shape `(batch, features)`. Required by an `RNNDecoder` if its
             `AttentionRNNCell` was created with a `query` that contains `"features"`. Defaults to
             `None`.
@@ -176,6 +183,7 @@ class Search(Layer, SearchOptions):
         query_features: Any = None,
         prefix_ids: TensorLike | None = None,
         seeds: TensorLike | None = None,
+        settings: Mapping[str, Any] | None = None,
         mask: Masks | None = None,
         encoder_outputs_mask: Masks | None = None,
     ) -> TensorDict:
@@ -192,14 +200,7 @@ class Search(Layer, SearchOptions):
             )
         given = {"query_features": query_features, "seeds": seeds}
         given = {name: value for name, value in given.items() if value is not None}
-        penalty = self.length_penalty if length_penalty is None else length_penalty
-        penalty = ops.cast(penalty, "float32")
-        known_penalty = None if length_penalty is None else known_values(penalty)
-        if known_penalty is not None and not np.isfinite(known_penalty).all():
-            raise ValueError(
-                "Expected length_penalty to be a finite number. Received: "
-                f"length_penalty={length_penalty!r}. Pass 0.0 for no penalty."
-            )
+        values = self.call_settings(length_penalty, settings)
         in_blocks = is_traced_for_litert() and self.decoder.can_widen
         grow = grow_in_blocks() if in_blocks else contextlib.nullcontext()
         with grow, no_gradients():
@@ -207,7 +208,7 @@ class Search(Layer, SearchOptions):
                 encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **given
             )
             hypotheses = run_search(
-                lambda carry, memory, limits: self.advance(carry, memory, limits, penalty),
+                lambda carry, memory, limits: self.advance(carry, memory, limits, values),
                 self.decoder,
                 carry,
                 memory,
@@ -215,6 +216,68 @@ class Search(Layer, SearchOptions):
                 self.num_open_hypotheses,
             )
             return self.finish(hypotheses)
+
+    @property
+    def runtime_settings(self) -> dict[str, str]:
+        """Dict from the settings that a call can replace to their dtypes.
+
+        A call cannot turn on `coverage_penalty` or groups of beams, which need tensors that the
+        search does not have without them. `top_k` and `no_repeat_ngram_size` can only decrease,
+        because they are sizes of tensors.
+        """
+        names: dict[str, str] = dict(runtime_settings(type(self)))
+        if not self.no_repeat_ngram_size:
+            del names["no_repeat_ngram_size"]
+        return names
+
+    def call_settings(
+        self,
+        length_penalty: float | Tensor | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Returns the values of the settings in a call, the last argument of `advance`.
+
+        Args:
+            length_penalty: See the call arguments.
+            settings: See the call arguments.
+
+        Returns:
+            Dict with `length_penalty` and the names in `runtime_settings`. Given values are scalar
+            tensors, all others are Python numbers.
+
+        Raises:
+            ValueError: If a name is not in `runtime_settings`, or a value is out of range.
+        """
+        dtypes = {"length_penalty": "float32", **runtime_settings(type(self))}
+        given = dict(settings or {})
+        unknown = sorted(set(given) - set(self.runtime_settings))
+        if unknown:
+            raise ValueError(
+                f"Expected settings out of {list(self.runtime_settings)}. Received: "
+                f"settings={unknown}. Pass {unknown[0]} to the constructor of "
+                f"{type(self).__name__}, or use keras_attn.replace_search."
+            )
+        given["length_penalty"] = length_penalty
+        values = {name: getattr(self, name) for name in dtypes}
+        kinds = {field.name: field.metadata["kind"] for field in dataclasses.fields(self)}
+        for name, value in given.items():
+            if value is None:
+                continue
+            known = known_values(value)
+            if known is not None:
+                number = known.item() if known.ndim == 0 else value
+                self._check_call_setting(name, kinds[name].check(name, number))
+            values[name] = ops.cast(value, dtypes[name])
+        return values
+
+    def _check_call_setting(self, name, value):
+        """Raises a `ValueError` if a setting of a call needs larger tensors than the search has."""
+        most = getattr(self, name) if name in SIZES else None
+        if most is not None and not value <= most:
+            raise ValueError(
+                f"Expected {name} of at most {most}, the value of the search. Received: "
+                f"{name}={value}. Create the search with a larger {name}."
+            )
 
     def prepare(
         self,
@@ -330,9 +393,20 @@ class Search(Layer, SearchOptions):
         raise NotImplementedError(f"{type(self).__name__} must override `start`.")
 
     def advance(
-        self, carry: TensorDict, memory: TensorDict, max_lengths: Tensor, length_penalty: Tensor
+        self,
+        carry: TensorDict,
+        memory: TensorDict,
+        max_lengths: Tensor,
+        settings: Mapping[str, Any],
     ) -> TensorDict:
-        """Returns the carry after the next token."""
+        """Returns the carry after the next token.
+
+        Args:
+            carry: Dict returned by `prepare` or `advance`.
+            memory: Second result of `prepare`.
+            max_lengths: Third result of `prepare`.
+            settings: Dict returned by `call_settings`.
+        """
         raise NotImplementedError(f"{type(self).__name__} must override `advance`.")
 
     def finish(self, hypotheses: TensorDict) -> TensorDict:
@@ -368,23 +442,31 @@ class Search(Layer, SearchOptions):
         """
         return carry["hypotheses"]["token_ids"][:, 0]
 
-    def next_log_probs(self, step_logits: Tensor, token_ids: Tensor, step: int | Tensor) -> Tensor:
+    def next_log_probs(
+        self,
+        step_logits: Tensor,
+        token_ids: Tensor,
+        step: int | Tensor,
+        settings: Mapping[str, Any],
+    ) -> Tensor:
         """Returns the log probabilities of the next tokens, before `penalties` are added.
 
         Args:
             step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
             token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
             step: Scalar int32 tensor, number of previous tokens.
+            settings: Dict returned by `call_settings`.
 
         Returns:
             Float32 tensor of shape `(batch * hypotheses, V)`.
         """
-        if self.repetition_penalty != 1:
-            step_logits = penalize_repetition(step_logits, token_ids, step, self.repetition_penalty)
+        if is_set(settings["repetition_penalty"], 1):
+            penalty = settings["repetition_penalty"]
+            step_logits = penalize_repetition(step_logits, token_ids, step, penalty)
         log_probs = self._log_softmax(step_logits)
         if self.no_repeat_ngram_size:
-            size = self.no_repeat_ngram_size
-            log_probs = forbid_repeated_ngrams(log_probs, token_ids, step, size)
+            most, size = self.no_repeat_ngram_size, settings["no_repeat_ngram_size"]
+            log_probs = forbid_repeated_ngrams(log_probs, token_ids, step, most, size)
         return log_probs
 
     def _log_softmax(self, step_logits):
@@ -404,18 +486,21 @@ class Search(Layer, SearchOptions):
             len(self.forced_prefix_ids) if self.score_prefix else None,
         )
 
-    def penalties(self, vocabulary_size: int, step: int | Tensor) -> Tensor:
+    def penalties(
+        self, vocabulary_size: int, step: int | Tensor, settings: Mapping[str, Any]
+    ) -> Tensor:
         """Returns the penalties to add to the log probabilities, float32 `(V,)`."""
+        least = settings["min_length"]
         return logits.penalties(
-            vocabulary_size, self.suppressed_token_ids, self.end_token_id, step, self.min_length
+            vocabulary_size, self.suppressed_token_ids, self.end_token_id, step, least
         )
 
-    @property
-    def penalized_token_ids(self) -> set[int]:
-        """Set of ints, tokens that can have a negative penalty in `penalties`."""
-        return {*self.suppressed_token_ids, *([self.end_token_id] if self.min_length else [])}
+    def penalized_token_ids(self, settings: Mapping[str, Any]) -> set[int]:
+        """Returns the ids of tokens that can have a negative penalty in `penalties`."""
+        is_limited = is_set(settings["min_length"], 0)
+        return {*self.suppressed_token_ids, *([self.end_token_id] if is_limited else [])}
 
-    def may_reach_dead_end(self, vocabulary_size: int) -> bool:
+    def may_reach_dead_end(self, vocabulary_size: int, settings: Mapping[str, Any]) -> bool:
         """Returns whether a hypothesis can have no possible next token (a dead end).
 
         A beam search checks for dead ends only if this method returns `True`. The check needs about
@@ -423,11 +508,12 @@ class Search(Layer, SearchOptions):
 
         Args:
             vocabulary_size: Int, number of tokens.
+            settings: Dict returned by `call_settings`.
         """
         return (
             self.no_repeat_ngram_size > 0
             or self.decoder.forbids_tokens
-            or len(self.penalized_token_ids) == vocabulary_size
+            or len(self.penalized_token_ids(settings)) == vocabulary_size
         )
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:
@@ -449,3 +535,8 @@ class Search(Layer, SearchOptions):
     def from_config(cls, config: dict[str, Any]) -> Self:
         decoder = deserialize_shared(config["decoder"])
         return cls(**{**config, "decoder": decoder})
+
+
+def is_set(value: Any, neutral: float) -> bool:
+    """Returns whether a setting can differ from its value without effect. Tensors can."""
+    return not is_number(value) or value != neutral

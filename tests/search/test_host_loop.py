@@ -20,7 +20,7 @@ def run_on_the_host(search, tables):
     carry, memory, max_lengths = search.prepare(ops.convert_to_tensor(tables))
     shown, done = [], []
     while not np.all(numpy(carry["done"])):
-        carry = search.advance(carry, memory, max_lengths, ops.convert_to_tensor(1.0))
+        carry = search.advance(carry, memory, max_lengths, search.call_settings())
         shown.append(numpy(search.partial(carry))[:, : len(shown) + 1])
         done.append(numpy(carry["done"]))
     return numpy(search.finish(carry["hypotheses"])), shown, done
@@ -61,7 +61,7 @@ def test_groups_of_beams_show_the_likeliest_of_all():
     carry, memory, max_lengths = search.prepare(ops.convert_to_tensor(TABLES))
     groups = set()
     while not np.all(numpy(carry["done"])):
-        carry = search.advance(carry, memory, max_lengths, ops.convert_to_tensor(1.0))
+        carry = search.advance(carry, memory, max_lengths, search.call_settings())
         rows = np.flatnonzero(~numpy(carry["done"]))
         best = numpy(carry["beams"]["log_probs"])[rows].argmax(axis=1)
         expected = numpy(carry["beams"]["token_ids"])[rows, best]

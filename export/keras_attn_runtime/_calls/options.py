@@ -14,8 +14,71 @@ from keras_attn_runtime._calls.cancellation import CancelToken
 P = ParamSpec("P")
 R = TypeVar("R")
 
+SMALLEST = 1e-30
+"""Smallest value of settings that must be positive."""
 
-class CallOptions(TypedDict, total=False):
+SIZES = ("no_repeat_ngram_size", "top_k")
+"""Settings that are at most the value in the file."""
+
+
+@dataclass(frozen=True)
+class _Range:
+    """The values of a search setting: integers, or other numbers, above `least` or equal to it."""
+
+    text: str
+    least: float
+    most: float = LARGEST_INT32
+    is_integer: bool = False
+
+    def check(self, name: str, value: object) -> float:
+        """Returns a checked number; raises ValueError for other values."""
+        if self.is_integer:
+            return require_integer(name, value, int(self.least), int(self.most))
+        return float(_checked(name, value, Real, "a number", self.least, self.most))
+
+
+SETTINGS = {
+    "min_length": _Range(
+        "minimum number of output tokens, without the end token", 0, is_integer=True
+    ),
+    "repetition_penalty": _Range(
+        "values above 1 make previous tokens less probable; 1 for no penalty", SMALLEST
+    ),
+    "no_repeat_ngram_size": _Range(
+        "size of the n-grams that an output may contain once, at most the size in the file; 0 for "
+        "no limit",
+        0,
+        is_integer=True,
+    ),
+    "patience": _Range("a beam search stops after beam_width * patience hypotheses", SMALLEST),
+    "coverage_penalty": _Range("weight of the coverage penalty; 0 for no penalty", 0),
+    "diversity_strength": _Range("factor of the penalty between groups of beams", SMALLEST),
+    "temperature": _Range("values below 1 make probable tokens more probable", SMALLEST),
+    "top_k": _Range(
+        "number of tokens to sample from, at most the number in the file", 1, is_integer=True
+    ),
+    "top_p": _Range("total probability of the tokens to sample from; 1 for all", SMALLEST, 1),
+    "min_p": _Range("minimum probability relative to the most probable token; 0 for all", 0, 1),
+}
+"""Dict from the settings of a search that a file can have as inputs to their values."""
+
+
+class SearchSettings(TypedDict, total=False):
+    """The settings of a search, for type checkers. See `Options`."""
+
+    min_length: int | None
+    repetition_penalty: float | None
+    no_repeat_ngram_size: int | None
+    patience: float | None
+    coverage_penalty: float | None
+    diversity_strength: float | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+
+
+class CallOptions(SearchSettings, total=False):
     """Keyword arguments of a call, for type checkers. See `Options`."""
 
     max_length: int | None
@@ -42,6 +105,22 @@ class Options:
             file.
         length_penalty: float of at least 0, length exponent in the ranking score; 0 ranks by log
             probability. Default: the length penalty in the file.
+        min_length: int of at least 0, minimum number of output tokens, without the end token. This
+            option and the next ones, up to `min_p`, need a file that was exported with the name of
+            the option in `runtime_settings`. Default of all: the value in the file.
+        repetition_penalty: float above 0. Values above 1 make the previous tokens of an output less
+            probable; 1 is no penalty.
+        no_repeat_ngram_size: int of at least 0, size of the n-grams that an output may contain only
+            once, at most the size in the file; 0 for no limit.
+        patience: float above 0. A beam search stops after beam_width * patience hypotheses.
+        coverage_penalty: float of at least 0, weight of the coverage penalty of a beam search.
+        diversity_strength: float above 0, factor of the penalty between groups of beams.
+        temperature: float above 0, for sampling. Values below 1 make the most probable tokens more
+            probable.
+        top_k: int of at least 1, number of tokens to sample from, at most the number in the file.
+        top_p: float in (0, 1], total probability of the tokens to sample from; 1 for all tokens.
+        min_p: float in [0, 1], minimum probability of a sampled token relative to the most probable
+            one; 0 for all tokens.
         num_hypotheses: int of at least 1, number of hypotheses to return for each sentence, at most
             the number that the file returns. Default: 1.
         batch_size: int of at least 1, maximum number of sentences in a batch. A file with a fixed
@@ -71,6 +150,16 @@ class Options:
 
     max_length: int | None = None
     length_penalty: float | None = None
+    min_length: int | None = None
+    repetition_penalty: float | None = None
+    no_repeat_ngram_size: int | None = None
+    patience: float | None = None
+    coverage_penalty: float | None = None
+    diversity_strength: float | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
     num_hypotheses: int = 1
     batch_size: int = 32
     window: int | None = None
@@ -94,6 +183,8 @@ class Options:
             "alignments": require_bool("alignments", self.alignments),
             "timeout": _or_none(_require_number, "timeout", self.timeout, "a number of seconds"),
         }
+        for name, allowed in SETTINGS.items():
+            checked[name] = _or_none(allowed.check, name, getattr(self, name))
         for name in ("source_language", "target_language"):
             _require_text(name, getattr(self, name))
         _require_cancel_token(self.cancel_token)
@@ -111,6 +202,12 @@ class Options:
                 "of the search are set in the export."
             )
         return cls(**options)
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """dict from the given settings of the search to their values."""
+        values = {name: getattr(self, name) for name in SETTINGS}
+        return {name: value for name, value in values.items() if value is not None}
 
     @property
     def window_size(self) -> int:
@@ -191,8 +288,8 @@ def _checked(
     value: object,
     kind: type[Integral] | type[Real],
     expected: str,
-    least: int,
-    most: int,
+    least: float,
+    most: float,
 ) -> Any:
     """Returns a Python number in [least, most]."""
     # NumPy would compare in the value's dtype, which may be unable to represent the limits.

@@ -2,9 +2,11 @@
 
 import argparse
 import math
+from collections.abc import Callable
 from typing import TypeVar
 
 from keras_attn_runtime._array_types import LARGEST_INT32
+from keras_attn_runtime._calls.options import SETTINGS
 from keras_attn_runtime._series.table import LARGEST, PREVIOUS
 
 N = TypeVar("N", int, float)
@@ -23,6 +25,20 @@ def integer(text: str) -> int:
 def number(text: str) -> float:
     """Returns a float in [0, 2**31 - 1]."""
     return _at_least(0.0, float(text))
+
+
+def setting(name: str) -> Callable[[str], float]:
+    """Returns a function that converts the text of a search setting to a checked number."""
+    allowed = SETTINGS[name]
+
+    def convert(text: str) -> float:
+        value = int(text) if allowed.is_integer else float(text)
+        try:
+            return allowed.check(name, value)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return convert
 
 
 def key_and_value(text: str) -> tuple[str, str]:

@@ -2,7 +2,8 @@
 
 from argparse import ArgumentParser, Namespace
 
-from keras_attn_runtime._commands.argument_types import integer, positive_integer
+from keras_attn_runtime._calls.options import SETTINGS
+from keras_attn_runtime._commands.argument_types import integer, positive_integer, setting
 from keras_attn_runtime._commands.image_directory import ImageDirectory
 from keras_attn_runtime._commands.json_line import json_line
 from keras_attn_runtime._commands.line_arguments import EPILOG as EPILOG
@@ -54,6 +55,18 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="seed of a sampling search; the same seed gives the same output. Default: random",
     )
     add_translation_arguments(parser)
+    settings = parser.add_argument_group(
+        "settings of the search",
+        "Each needs a file that was exported with --runtime-settings and its name. Default: the "
+        "value in the file",
+    )
+    for name, allowed in SETTINGS.items():
+        settings.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=setting(name),
+            metavar="N" if allowed.is_integer else "X",
+            help=allowed.text,
+        )
 
 
 def run(arguments: Namespace) -> int:
@@ -74,6 +87,8 @@ def run(arguments: Namespace) -> int:
         translator = command.open()
         options = command.translation_options()
         options |= {"num_hypotheses": arguments.num_hypotheses or 1, "seed": arguments.seed}
+        for name in SETTINGS:
+            options[name] = getattr(arguments, name)
         method = translator.translate_iterable if images is None else translator.generate_iterable
         translations = method(command.read(), target_prefix=arguments.target_prefix, **options)
         for index, translation in enumerate(translations):

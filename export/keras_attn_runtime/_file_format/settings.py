@@ -48,6 +48,12 @@ class Settings:
         return self.search["inputs"]
 
     @property
+    def runtime_settings(self) -> dict[str, float]:
+        """Dict from the settings of the search that a call can choose to their values."""
+        others = ("max_length", "length_penalty", "prefix_ids", "seeds")
+        return {name: self.search[name] for name in self.search_inputs if name not in others}
+
+    @property
     def forced_prefix_ids(self) -> list[int]:
         """List of ids with which every hypothesis begins, before a call's prefix."""
         return self.search.get("forced_prefix_ids", [])
@@ -92,6 +98,9 @@ def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Set
     names = search.get("inputs", list)
     if not all(isinstance(name, str) for name in names):
         search.refuse("inputs", "that is a list of strings")
+    for name in names:
+        if name not in ("prefix_ids", "seeds"):
+            search.number(name)
     has_source = root.get("source", (dict, type(None)), None) is not None
     return Settings(
         format=number,

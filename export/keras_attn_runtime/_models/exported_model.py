@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TypeAlias, TypedDict
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from keras_attn_runtime._array_types import Arrays
 from keras_attn_runtime._calls.cancellation import Call
+from keras_attn_runtime._calls.options import SETTINGS
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._engines.fixed_sizes import fixed_batch_size, fixed_length, run_rows
 from keras_attn_runtime._engines.open_model import OpenedModel, open_model
@@ -81,6 +82,12 @@ class ExportedModel(PickledArguments):
         self.source_length = fixed_length(first, "source_ids")
         self._prefix_length = fixed_length(first, PREFIX)
         self.files = opened.files
+        unknown = sorted(set(self.settings.runtime_settings) - set(SETTINGS))
+        if unknown:
+            raise ModelFileError(
+                f"Expected settings of the search out of {list(SETTINGS)}. Received: {unknown}. "
+                "Install a newer keras-attn-runtime."
+            )
         self.supports_target_prefix = PREFIX in self.settings.search_inputs
         self.is_stochastic = SEEDS in self.settings.search_inputs
         outputs = self._check_signature()
@@ -98,6 +105,7 @@ class ExportedModel(PickledArguments):
         prefixes: Sequence[list[int]] | None = None,
         seeds: Sequence[int] | None = None,
         call: Call | None = None,
+        settings: Mapping[str, float] | None = None,
     ) -> SearchOutputs:
         """Searches for the translations of a batch.
 
@@ -112,6 +120,8 @@ class ExportedModel(PickledArguments):
             seeds: list of ints in [0, 2**31), one for each sentence. Ignored unless
                 `is_stochastic`. Default: zeros.
             call: `Call` that can stop the run. Default: none.
+            settings: dict from further inputs of the search, such as `temperature`, to numbers.
+                Default: the values in the file.
 
         Returns:
             Dict from output names to arrays: int32 `token_ids (batch, hypotheses, target_length)`
@@ -127,7 +137,7 @@ class ExportedModel(PickledArguments):
         ids, _ = _ids_and_arrays(sentences)
         longest = max(map(len, ids)) if ids else None
         with run_failures(len(sentences), longest, self.engine):
-            feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
+            feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds, settings)
             outputs = self._search(feeds, call or Call())
         return check_outputs(outputs, len(sentences), self.settings)
 
@@ -156,12 +166,17 @@ class ExportedModel(PickledArguments):
         length_penalty: float,
         prefixes: Sequence[list[int]] | None,
         seeds: Sequence[int] | None,
+        settings: Mapping[str, float] | None = None,
     ) -> Arrays:
         feeds: Arrays = {
             **self._source_feeds(sentences),
             "max_length": np.array(max_length, np.int32),
             "length_penalty": np.array(length_penalty, np.float32),
         }
+        given = settings or {}
+        for name, default in self.settings.runtime_settings.items():
+            dtype = np.int32 if SETTINGS[name].is_integer else np.float32
+            feeds[name] = np.array(given.get(name, default), dtype)
         if self.supports_target_prefix:
             nothing: list[list[int]] = [[]] * len(sentences)
             padding = self.settings.target.pad_token_id

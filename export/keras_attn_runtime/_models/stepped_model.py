@@ -43,6 +43,7 @@ class SteppedModel(ExportedModel):
         length_penalty: float,
         prefixes: Sequence[list[int]] | None = None,
         seeds: Sequence[int] | None = None,
+        settings: Mapping[str, float] | None = None,
     ) -> SteppedSearch:
         """Starts the search for one batch.
 
@@ -52,6 +53,7 @@ class SteppedModel(ExportedModel):
             length_penalty: float, length exponent in the ranking score.
             prefixes: ids that each result begins with. Default: none.
             seeds: int for each sentence, the seed for sampling. Default: none.
+            settings: see `ExportedModel.run`.
 
         Returns:
             The `SteppedSearch` before its first step.
@@ -59,7 +61,7 @@ class SteppedModel(ExportedModel):
         Raises:
             BatchError: if the engine fails.
         """
-        feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds)
+        feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds, settings)
         return SteppedSearch(self._searches.next(), feeds)
 
     def _open(
@@ -88,7 +90,9 @@ class SteppedModel(ExportedModel):
         Raises an error if a part's input is not an output of an earlier part.
         """
         start, step, finish = self._parts
-        given = {"length_penalty": "float32"} | _types(start.inputs)
+        of_step = ("length_penalty", *self.settings.runtime_settings)
+        settings = {name: kind for name, kind in _types(step.inputs).items() if name in of_step}
+        given = settings | _types(start.inputs)
         started = given | _types(start.outputs)
         stepped = {name.removeprefix(NEXT): kind for name, kind in _types(step.outputs).items()}
         _require_values("step", _types(step.inputs), started)

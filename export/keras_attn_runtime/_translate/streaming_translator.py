@@ -1,9 +1,10 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 from keras_attn_runtime._array_types import Array
 from keras_attn_runtime._calls.cancellation import Call, CancelToken
+from keras_attn_runtime._calls.options import SearchSettings
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._models.outputs import check_partial
@@ -50,6 +51,7 @@ class StreamingTranslator(Translator):
         target_language: str | None = None,
         timeout: float | None = None,
         cancel_token: CancelToken | None = None,
+        **settings: Unpack[SearchSettings],
     ) -> Iterator[str]:
         """Translates one text, token by token.
 
@@ -68,6 +70,9 @@ class StreamingTranslator(Translator):
             timeout: float of at least 0, maximum number of seconds from this call to the last
                 string. Default: no limit.
             cancel_token: `CancelToken` with which another thread can end the call. Default: none.
+            **settings: settings of the search, such as `temperature`, for a file that was exported
+                with their names in `runtime_settings`, see `Options`. Default: the values in the
+                file.
 
         Returns:
             Iterator over strings: the best translation so far after each token. The last string is
@@ -92,6 +97,7 @@ class StreamingTranslator(Translator):
                 "target_language": target_language,
                 "timeout": timeout,
                 "cancel_token": cancel_token,
+                **settings,
             }
         )
         tokenizer = self._require_target_tokenizer()
@@ -101,7 +107,8 @@ class StreamingTranslator(Translator):
             return iter([""])
 
         def start() -> SteppedSearch:
-            return self._stepped_model.start_source(source, *self._builder.limits(options), call)
+            limits = self._builder.limits(options)
+            return self._stepped_model.start_source(source, *limits, call, options.settings)
 
         prefix = [*self.settings.forced_prefix_ids, *source.prefix] if source.prefix else []
         partials = self._in_worker(start, call)
@@ -158,9 +165,14 @@ class _StoppableModel(SteppedModel):
     """A `SteppedModel` whose searches can be stopped."""
 
     def start_source(
-        self, source: Source, max_length: int, length_penalty: float, call: Call
+        self,
+        source: Source,
+        max_length: int,
+        length_penalty: float,
+        call: Call,
+        settings: Mapping[str, float],
     ) -> SteppedSearch:
         """Starts the search for one source, which `call` can stop."""
         rows, prefixes, seeds = [source.ids], [source.prefix], [source.seed]
-        feeds = self._feeds(rows, max_length, length_penalty, prefixes, seeds)
+        feeds = self._feeds(rows, max_length, length_penalty, prefixes, seeds, settings)
         return SteppedSearch(self._searches.next(), feeds, call)

@@ -47,6 +47,7 @@ class TranslationBuilder:
             [source.prefix for source in sources],
             [source.seed for source in sources],
             call,
+            options.settings,
         )
         return [self._build(outputs, row, source, options) for row, source in enumerate(sources)]
 

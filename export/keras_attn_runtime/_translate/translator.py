@@ -9,6 +9,7 @@ import numpy.typing as npt
 from keras_attn_runtime._array_types import LARGEST_INT32, Ids
 from keras_attn_runtime._calls.cancellation import Call
 from keras_attn_runtime._calls.options import (
+    SIZES,
     CallOptions,
     Options,
     list_options,
@@ -438,6 +439,8 @@ class Translator(TextModel[ExportedModel]):
                 f"that the file returns. Received: num_hypotheses={options.num_hypotheses}. Export "
                 "the model with a larger num_hypotheses."
             )
+        for name, value in options.settings.items():
+            self._check_setting(name, value)
         if options.seed is not None and not self.is_stochastic:
             raise ValueError(
                 "Expected no seed, because the search of this file does not sample. Received: "
@@ -446,6 +449,22 @@ class Translator(TextModel[ExportedModel]):
         if self._language_ids(options).target_start:
             self._require_target_prefix()
         return options
+
+    def _check_setting(self, name: str, value: float) -> None:
+        """Raises ValueError for a setting that the file does not have, or that is too large."""
+        values = self.settings.runtime_settings
+        if name not in values:
+            has = ", ".join(values) or "none"
+            raise ValueError(
+                f"Expected settings that the file has as inputs: {has}. Received: {name}={value}. "
+                f"Export the model with `--runtime-settings {name}`, or "
+                f"`runtime_settings=[{name!r}]`."
+            )
+        if name in SIZES and value > values[name]:
+            raise ValueError(
+                f"Expected {name} of at most {values[name]}, the value in the file. Received: "
+                f"{name}={value}. Export the model with a larger {name}."
+            )
 
     def _language_ids(self, options: Options) -> LanguageIds:
         """Returns a call's language ids."""

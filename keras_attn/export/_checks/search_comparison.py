@@ -78,8 +78,15 @@ class SearchComparison:
 
     def expected(self) -> Iterator[tuple[Arrays, Arrays]]:
         """Returns an iterator of pairs of inputs and outputs of Keras; see `translated_batches`."""
-        search = self._function.search
-        return translated_batches(self.keras, self.sources, search, self.budget, self.prefixes)
+        function = self._function
+        return translated_batches(
+            self.keras,
+            self.sources,
+            function.search,
+            self.budget,
+            self.prefixes,
+            function.runtime_settings,
+        )
 
     def usual_steps(self, num_sources: int, num_batches: int = 1) -> int:
         """Returns the maximum length of hypotheses for a comparison of the texts.

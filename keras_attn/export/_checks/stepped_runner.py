@@ -20,9 +20,9 @@ def stepped_runner(steps: SteppedSearch | NonemptySteps, start: Run, step: Run, 
         arrays.
     """
 
-    def run(length_penalty: np.ndarray, **inputs: np.ndarray) -> Arrays:
-        values = start(**inputs)
-        values["length_penalty"] = length_penalty
+    def run(**inputs: np.ndarray) -> Arrays:
+        names = [spec.name for spec in steps.start_signature]
+        values = {**inputs, **start(**{name: inputs[name] for name in names})}
         while not values["done"].all():
             following = step(**{spec.name: values[spec.name] for spec in steps.step_signature})
             values |= {name.removeprefix(NEXT): value for name, value in following.items()}

@@ -1,5 +1,5 @@
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -15,6 +15,21 @@ BATCH_SIZES = (1, 7, 32)
 """Sizes of successive batches, repeated in this order."""
 
 
+OTHER_VALUES: dict[str, Callable[[float], float]] = {
+    "length_penalty": lambda value: value + 0.5,
+    "min_length": lambda value: value + 3,
+    "repetition_penalty": lambda value: 1.2 * value,
+    "no_repeat_ngram_size": lambda value: value - 1,
+    "patience": lambda value: 0.5 * value,
+    "coverage_penalty": lambda value: 0.5 * value,
+    "diversity_strength": lambda value: 2 * value,
+    "temperature": lambda value: 1.5 * value,
+    "top_k": lambda value: (value + 1) // 2,
+    "top_p": lambda value: 0.8 * value,
+    "min_p": lambda value: 0.5 * value + 0.05,
+}
+"""Dict from settings to functions that return another value."""
+
 DRAWN_TOKENS = 4
 """Maximum length of sampled hypotheses when two precisions are compared."""
 
@@ -29,13 +44,15 @@ def translated_batches(
     search: Search,
     budget: TokenBudget,
     prefixes: list[list[int]] | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[tuple[Arrays, Arrays]]:
     """Runs a search in Keras or in an exported file on batches of sources.
 
     The batches have several sizes. All batches but the last have an equal share of the budget, and
     the usual length as `max_length`, or less if their share is smaller. Sources that the caller
     chose always have the usual length. Every second batch has a `max_length` that cuts some
-    hypotheses, and every third batch has a larger `length_penalty` than the search. The last batch
+    hypotheses, and every third batch has other settings than the search, such as a larger
+    `length_penalty`. The last batch
     is a single source with the `max_length` of the search, or less if the rest of the budget is
     smaller.
 
@@ -49,6 +66,8 @@ def translated_batches(
         search: `Search` with the settings.
         budget: `TokenBudget`.
         prefixes: List of lists of target ids, one for each source, or `None`.
+        settings: Dict from the run-time settings of the file to their dtypes. Defaults to `None`:
+            no run-time settings.
 
     Returns:
         Iterator of pairs (inputs, outputs), two dicts of arrays.
@@ -70,7 +89,10 @@ def translated_batches(
                 limit = min(limit, max(1, longest // 2))
         inputs |= {
             "max_length": np.array(limit, "int32"),
-            "length_penalty": np.array(search.length_penalty + 0.5 * (number % 3 == 2), "float32"),
+            **{
+                name: _setting(search, name, dtype, is_other=number % 3 == 2)
+                for name, dtype in {"length_penalty": "float32", **(settings or {})}.items()
+            },
         }
         outputs = run(**inputs)
         steps = outputs["token_ids"].shape[2]
@@ -147,6 +169,12 @@ def precision_batches(batches: Iterable[Arrays], search: Search) -> Iterator[Arr
             limit = min(int(inputs["max_length"]), DRAWN_TOKENS)
             inputs = {**inputs, "max_length": np.array(limit, "int32")}
         yield inputs
+
+
+def _setting(search: Search, name: str, dtype: str, is_other: bool) -> np.ndarray:
+    """Returns the value of a setting in a batch: that of the search, or another one."""
+    value = getattr(search, name)
+    return np.array(OTHER_VALUES[name](value) if is_other else value, dtype)
 
 
 def _share(values: "np.ndarray | np.bool") -> float:

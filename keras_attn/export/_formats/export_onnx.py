@@ -87,7 +87,12 @@ def export_onnx(
     require("tensorflow", "tf2onnx", "onnx", "onnxruntime")
     report_phase("Copying the layers")
     function = SearchFunction(
-        model, source_tokenizer, target_tokenizer, chosen.alignments, chosen.accept_target_prefix
+        model,
+        source_tokenizer,
+        target_tokenizer,
+        chosen.alignments,
+        chosen.accept_target_prefix,
+        chosen.runtime_settings,
     )
     check_finite(function.weights, chosen.allow_nonfinite)
     comparison = SearchComparison(

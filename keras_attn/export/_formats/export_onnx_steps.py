@@ -89,7 +89,12 @@ def export_onnx_steps(
     require_utf8(path)
     report_phase("Copying the layers")
     function = SearchFunction(
-        model, source_tokenizer, target_tokenizer, chosen.alignments, chosen.accept_target_prefix
+        model,
+        source_tokenizer,
+        target_tokenizer,
+        chosen.alignments,
+        chosen.accept_target_prefix,
+        chosen.runtime_settings,
     )
     require_one_file(function.weights)
     check_finite(function.weights, chosen.allow_nonfinite)

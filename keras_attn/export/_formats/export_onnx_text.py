@@ -136,11 +136,15 @@ def export_onnx_text(
             parity_sentences=chosen.parity_sentences,
             precision=chosen.precision,
             accept_target_prefix=chosen.accept_target_prefix,
+            runtime_settings=chosen.runtime_settings,
             allow_nonfinite=chosen.allow_nonfinite,
             tolerance=chosen.tolerance,
         )
         function = SearchFunction(
-            model, *tokenizers, accept_target_prefix=chosen.accept_target_prefix
+            model,
+            *tokenizers,
+            accept_target_prefix=chosen.accept_target_prefix,
+            runtime_settings=chosen.runtime_settings,
         )
         comparison = SearchComparison(function, source_tokenizer, chosen.parity_sentences)
         # Byte fallback may decode a NUL character, at which the operators would end the text.
@@ -238,6 +242,10 @@ def _translate(
             ),
             max_length=np.array(batch.get("max_length", search.max_length), "int32"),
             length_penalty=np.array(search.length_penalty, "float32"),
+            **{
+                name: np.array(getattr(search, name), dtype)
+                for name, dtype in function.runtime_settings.items()
+            },
             **others,
         )
         yield [

@@ -136,6 +136,7 @@ def export_saved_model(
         target_tokenizer,
         chosen.alignments,
         chosen.accept_target_prefix,
+        chosen.runtime_settings,
         keep_precision=True,
     )
     source, max_characters = function.source, 0

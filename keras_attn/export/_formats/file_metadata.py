@@ -13,7 +13,7 @@ import keras
 
 from keras_attn._models.side import Side
 from keras_attn.export._checks.parity_report import ParityReport
-from keras_attn.export._trace.search_function import SEARCH_INPUTS, SearchFunction
+from keras_attn.export._trace.search_function import SearchFunction
 from keras_attn.export._types import Dimensions, ExportTokenizer, Metadata
 from keras_attn.forecasting._path_sampler import PathSampler
 from keras_attn.text._language import Language
@@ -23,8 +23,9 @@ from keras_attn.training._image_format import ImageFormat
 from keras_attn.training._model_card import ModelCard
 
 FORMAT = "2"
-TOKENIZER_OPTIONS_FORMAT = "3"
-"""Format of files whose tokenizers have options that a reader of format 2 would ignore."""
+NEW_FORMAT = "3"
+"""Format of files with options of tokenizers or run-time settings, which a reader of format 2 would
+ignore."""
 
 PREFIX = "keras_attn."
 LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast")
@@ -72,7 +73,7 @@ def describe(
         "versions": _versions(),
     }
     has_options = any(map(_has_options, (source_tokenizer, target_tokenizer)))
-    number = TOKENIZER_OPTIONS_FORMAT if has_options else FORMAT
+    number = NEW_FORMAT if has_options or function.runtime_settings else FORMAT
     entries = {f"{PREFIX}format": number, f"{PREFIX}settings": _json(settings)}
     if source_tokenizer is not None:
         entries[f"{PREFIX}source_tokenizer"] = _base64(source_tokenizer)
@@ -188,7 +189,7 @@ def describe_functional(
         "attention": attention,
         "versions": _versions(),
     }
-    number = TOKENIZER_OPTIONS_FORMAT if _has_options(tokenizer) else FORMAT
+    number = NEW_FORMAT if _has_options(tokenizer) else FORMAT
     entries = {f"{PREFIX}format": number, f"{PREFIX}settings": _json(settings)}
     if tokenizer is not None:
         entries[f"{PREFIX}source_tokenizer"] = _base64(tokenizer)
@@ -337,10 +338,10 @@ def _tokenizer_size(tokenizer: ExportTokenizer | None) -> dict[str, int]:
 def _search(function: SearchFunction) -> dict[str, object]:
     """Returns the settings of the search, with the names of its inputs under `"inputs"`."""
     config = function.search.get_config()
-    names = {spec.name for spec in function.signature}
+    names = [spec.name for spec in function.signature if spec.name not in function.inputs]
     return {
         "class": type(function.search).__name__,
-        "inputs": [name for name in SEARCH_INPUTS if name in names],
+        "inputs": names,
         **{name: value for name, value in config.items() if name not in LEFT_OUT},
         "beam_width": function.search.beam_width,
         "num_hypotheses": function.search.num_hypotheses,

@@ -63,7 +63,11 @@ class LiteRTSearch:
         report_phase("Copying the layers")
         tokenizers = source_tokenizer, target_tokenizer
         self.function = SearchFunction(
-            model, *tokenizers, options.alignments, options.accept_target_prefix
+            model,
+            *tokenizers,
+            options.alignments,
+            options.accept_target_prefix,
+            options.runtime_settings,
         )
         require_small(self.function.weights)
         check_finite(self.function.weights, options.allow_nonfinite)

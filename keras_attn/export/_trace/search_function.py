@@ -1,6 +1,6 @@
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Self
 
 import keras
@@ -12,12 +12,14 @@ from keras_attn._masks import join
 from keras_attn._models.generation_model import GenerationModel, check_generation_model
 from keras_attn._models.model_inputs import SymbolicInputs, call_encoder, reads_ids
 from keras_attn._models.side import Side, source_side
+from keras_attn._search.search import Search
 from keras_attn._types import TensorDict
 from keras_attn.export._preconditions import check_dense_numbers, check_stateless
 from keras_attn.export._trace.fold_time import fold_time
 from keras_attn.export._trace.functional_names import axis_names
 from keras_attn.export._trace.portable_copy import portable_copy, traceable_copy
 from keras_attn.export._types import Arrays, Dimensions, ExportTokenizer, Run
+from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.search_options import INPUTS
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ SOURCE_IDS = "source_ids"
 """Name of the input of an exported file for a model that reads token ids."""
 
 SEARCH_INPUTS = (*INPUTS, "prefix_ids", "seeds")
-"""Inputs of a file that belong to the search, not to the encoder."""
+"""Inputs of a file that belong to the search, not to the encoder, besides run-time settings."""
 
 OUTPUTS = {
     "token_ids": ("batch", "hypotheses", "length"),
@@ -45,9 +47,10 @@ class SearchFunction:
 
         (source_ids, max_length, length_penalty) -> {token_ids, lengths, scores, log_probs}
 
-    The inputs also include `prefix_ids` if `accept_target_prefix` is set, and `seeds` if the search
-    samples. The outputs also include `alignments` and `token_log_probs` if the search returns them.
-    A model with other inputs than ids, such as an image, has these inputs instead of `source_ids`.
+    The inputs also include the run-time settings, `prefix_ids` if `accept_target_prefix` is set,
+    and `seeds` if the search samples. The outputs also include `alignments` and `token_log_probs`
+    if the search returns them. A model with other inputs than ids, such as an image, has these
+    inputs instead of `source_ids`.
 
     Args:
         model: `GenerationModel`.
@@ -58,6 +61,8 @@ class SearchFunction:
         accept_target_prefix: Bool, whether the function has the input `prefix_ids`: tokens with
             which each hypothesis must begin. If the target tokenizer has languages with
             `target_start`, the function always has this input. Defaults to `False`.
+        runtime_settings: List of settings of the search that are inputs of the function, see
+            `Search.runtime_settings`. Defaults to `()`.
         keep_precision: Bool, whether layers keep mixed precision. If `False`, all layers with mixed
             precision compute in float32. Defaults to `False`.
 
@@ -66,6 +71,7 @@ class SearchFunction:
             encoder, and its results do not depend on the machine.
         search: Copy of the search, also from `portable_copy`.
         inputs: Dict from the names of the inputs of the encoder to their symbolic tensors.
+        runtime_settings: Dict from the run-time settings to their dtypes.
         is_stochastic: Bool, whether the search samples at random. If it does, `seeds` is an input.
         source: `Side` of the source. Its special ids come from attributes of the encoder, or from
             the source tokenizer if the encoder lacks these attributes. `None` if the inputs are not
@@ -91,6 +97,7 @@ class SearchFunction:
         target_tokenizer: ExportTokenizer | None = None,
         alignments: bool | None = None,
         accept_target_prefix: bool = False,
+        runtime_settings: Sequence[str] = (),
         keep_precision: bool = False,
     ) -> None:
         for tokenizer in (source_tokenizer, target_tokenizer):
@@ -101,7 +108,8 @@ class SearchFunction:
                     "SentencePieceTokenizer.load(path) or HuggingFaceTokenizer.load(path)."
                 )
         check_generation_model(model)
-        self.inputs = _inputs(model.source)
+        self.runtime_settings = _runtime_settings(model.search, runtime_settings)
+        self.inputs = _inputs(model.source, [*SEARCH_INPUTS, *self.runtime_settings])
         has_ids = reads_ids(model.source)
         if has_ids and target_tokenizer is not None and source_tokenizer is None:
             raise ValueError(
@@ -150,16 +158,16 @@ class SearchFunction:
         Args:
             *values: A tensor for each input in `signature`: the inputs of the encoder, such as
                 `source_ids` int32 `(batch, source)`, then `max_length` int32 `()`, `length_penalty`
-                float32 `()`, and optionally `prefix_ids` int32 `(batch, prefix)` and `seeds` int32
-                `(batch,)`.
+                float32 `()`, a scalar for each run-time setting, and optionally `prefix_ids` int32
+                `(batch, prefix)` and `seeds` int32 `(batch,)`.
 
         Returns:
             Dict of tensors with the axes of `OUTPUTS`.
         """
         count = len(self.inputs)
-        results = self.search(
-            **self.encode(*values[:count]), **named(self.signature[count:], values[count:])
-        )
+        given = named(self.signature[count:], values[count:])
+        settings = {name: given.pop(name) for name in self.runtime_settings}
+        results = self.search(**self.encode(*values[:count]), **given, settings=settings)
         return {name: results[name] for name in OUTPUTS if name in results}
 
     def encode(self, *values: "tf.Tensor | np.ndarray") -> TensorDict:
@@ -208,7 +216,7 @@ class SearchFunction:
 
         specs = [
             *(tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in self.inputs.items()),
-            *(tf.TensorSpec((), dtype, name) for name, dtype in INPUTS.items()),
+            *(tf.TensorSpec((), dtype, name) for name, dtype in self._scalars.items()),
         ]
         if self.accept_target_prefix:
             specs.append(tf.TensorSpec((None, None), tf.int32, name="prefix_ids"))
@@ -220,7 +228,7 @@ class SearchFunction:
     def dimensions(self) -> Dimensions:
         """Dictionary from the name of each input and output to the names or sizes of its axes."""
         number = self.search.num_hypotheses
-        options: Dimensions = dict.fromkeys(INPUTS, ())
+        options: Dimensions = dict.fromkeys(self._scalars, ())
         return {
             **{name: axis_names(name, spec.shape) for name, spec in self.inputs.items()},
             SOURCE_IDS: ("batch", "source_length"),
@@ -236,7 +244,12 @@ class SearchFunction:
     @property
     def defaults(self) -> dict[str, float | list[int]]:
         """Dictionary of the default values of the search inputs: the settings of the search."""
-        return {**{name: getattr(self.search, name) for name in INPUTS}, "seeds": [0]}
+        return {**{name: getattr(self.search, name) for name in self._scalars}, "seeds": [0]}
+
+    @property
+    def _scalars(self):
+        """Dictionary from the scalar inputs to their dtypes."""
+        return {**INPUTS, **self.runtime_settings}
 
 
 def named(
@@ -246,17 +259,34 @@ def named(
     return {spec.name: value for spec, value in zip(signature, values, strict=True)}
 
 
-def _inputs(source: SymbolicInputs) -> dict[str, keras.KerasTensor]:
+def _runtime_settings(search: Search, names: Iterable[str]) -> dict[str, str]:
+    """Returns a dictionary from the chosen settings to their dtypes."""
+    allowed, chosen = search.runtime_settings, list(names)
+    wrong = [name for name in chosen if name not in allowed]
+    if wrong:
+        raise ValueError(
+            Message(
+                "Expected ",
+                Argument("runtime_settings"),
+                f" out of {list(allowed)} for this {type(search).__name__}. Received: {wrong}. "
+                "`top_k`, `no_repeat_ngram_size`, `coverage_penalty` and `diversity_strength` can "
+                "only be chosen at run time if the search has them.",
+            )
+        )
+    return {name: dtype for name, dtype in allowed.items() if name in chosen}
+
+
+def _inputs(source: SymbolicInputs, of_search: list[str]) -> dict[str, keras.KerasTensor]:
     """Returns a dictionary from the names in the file to the symbolic inputs of a model."""
     if reads_ids(source):
         return {SOURCE_IDS: keras.KerasTensor((None, None), "int32")}
     inputs = source if isinstance(source, dict) else {source.name: source}
     check_dense_numbers(inputs)
-    taken = [name for name in inputs if name in (*SEARCH_INPUTS, *OUTPUTS)]
+    taken = [name for name in inputs if name in (*of_search, *OUTPUTS)]
     if taken:
         raise ValueError(
             "Expected inputs with other names than those of the search, "
-            f"{[*SEARCH_INPUTS, *OUTPUTS]}. Received: {taken}. Create each with keras.Input(..., "
+            f"{[*of_search, *OUTPUTS]}. Received: {taken}. Create each with keras.Input(..., "
             "name=...) of another name."
         )
     fixed = {name: spec.shape for name, spec in inputs.items() if spec.shape[0] is not None}

@@ -18,14 +18,15 @@ class SteppedSearch:
     """A search as three functions, for a program (the host) that runs the loop itself.
 
     `start` takes the inputs of the encoder, such as `source_ids`, and all inputs of the search
-    except the length penalty. It returns the *values* of the search: the carry of the search loop,
-    the memory of the decoder and the maximum lengths. The values are a flat dict with names such as
-    `beams/log_probs`.
+    except the length penalty and the run-time settings. It returns the *values* of the search: the
+    carry of the search loop, the memory of the decoder and the maximum lengths. The values are a
+    flat dict with names such as `beams/log_probs`.
 
-    `step` takes the length penalty and the values. It returns the values that change, with names
-    such as `next/beams/log_probs`, and `partial`, the result of `Search.partial`. The host passes
-    the changed values to the next step, until all elements of the value `done` are true. Then
-    `finish` takes the values whose names begin with `hypotheses/`, and returns the results.
+    `step` takes the length penalty, the run-time settings and the values. It returns the values
+    that change, with names such as `next/beams/log_probs`, and `partial`, the result of
+    `Search.partial`. The host passes the changed values to the next step, until all elements of the
+    value `done` are true. Then `finish` takes the values whose names begin with `hypotheses/`, and
+    returns the results.
 
     Args:
         function: `SearchFunction` to split into steps.
@@ -47,15 +48,20 @@ class SteppedSearch:
         self._function = function
         count = len(function.inputs)
         signature = function.signature if signature is None else signature
-        max_length, length_penalty, *more_specs = signature[count:]
-        self.start_signature = [*signature[:count], max_length, *more_specs]
+        of_step = ("length_penalty", *function.runtime_settings)
+        settings = [spec for spec in signature[count:] if spec.name in of_step]
+        self._num_settings = len(settings)
+        self.start_signature = [
+            *signature[:count],
+            *(spec for spec in signature[count:] if spec.name not in of_step),
+        ]
         traced = tf.function(self._prepare, input_signature=self.start_signature, autograph=False)
         self._structure = traced.get_concrete_function().structured_outputs
         specs = [
             tf.TensorSpec(value.shape, value.dtype, name=name)
             for name, value in _flat(self._structure).items()
         ]
-        self.step_signature = [length_penalty, *specs]
+        self.step_signature = [*settings, *specs]
         taken = {spec.name for spec in specs} & set(function.inputs)
         if taken:
             raise ValueError(
@@ -73,15 +79,16 @@ class SteppedSearch:
         """Returns the values before the first token, by name."""
         return _flat(self._prepare(*inputs))
 
-    def step(
-        self, length_penalty: "tf.Tensor", *flat_values: "tf.Tensor"
-    ) -> "dict[str, tf.Tensor]":
+    def step(self, *inputs: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns the values that the next token changes, with the prefix `NEXT`, and `partial`."""
-        values = keras.tree.pack_sequence_as(self._structure, flat_values)
+        count = self._num_settings
+        settings = named(self.step_signature[:count], inputs[:count])
+        values = keras.tree.pack_sequence_as(self._structure, inputs[count:])
         given = _flat(values)
         memory, max_lengths = values.pop("memory"), values.pop("max_lengths")
         search = self._function.search
-        carry = search.advance(values, memory, max_lengths, length_penalty)
+        chosen = search.call_settings(settings.pop("length_penalty"), settings)
+        carry = search.advance(values, memory, max_lengths, chosen)
         following = {
             NEXT + name: value
             for name, value in _flat(carry).items()
