@@ -192,6 +192,7 @@ class GenerationModel(ModelOfParts):
         source_language: str | None = None,
         target_language: str | None = None,
         target_prefix: TargetPrefix | None = None,
+        **settings: Any,
     ) -> list[Any]:
         """Generates a sequence for each source. By default, texts result in texts, and ids in ids.
 
@@ -222,6 +223,9 @@ class GenerationModel(ModelOfParts):
             target_prefix: Prefix for every result, as a text or a list of ids; or a list with one
                 prefix for each source. The results include the prefix. Defaults to `None`: no
                 prefix.
+            **settings: Arguments of the search to replace in this call, such as `beam_width=2` or
+                `temperature=0.7`, see `with_search`. The model compiles its search once for each
+                combination of values.
 
         Returns:
             List with the best hypothesis for each source: a string if there is a target tokenizer,
@@ -232,8 +236,9 @@ class GenerationModel(ModelOfParts):
         Raises:
             ValueError: If texts are passed without a tokenizer, a tokenizer has more ids than the
                 model, the inputs do not fit the model, a list of ids is longer than the learned
-                positions, a language is unknown or missing, or a prefix contains padding, has
-                tokens after the end token, or is longer than a result can be.
+                positions, a language is unknown or missing, a prefix contains padding, has tokens
+                after the end token, or is longer than a result can be, or the search has no
+                argument of a name in `settings`.
 
         Example:
 
@@ -242,9 +247,13 @@ class GenerationModel(ModelOfParts):
         >>> model = GenerationModel(encoder, GreedyDecoder(decoder, max_length=5))
         >>> len(model.generate([[5, 6, 7, 2], [8, 2]]))
         2
+        >>> len(model.generate([[5, 6, 7, 2]], max_length=2)[0]) <= 2
+        True
         """
+        from keras_attn._models.with_search import kept_with_search  # it imports this module
+
         return generate(
-            self,
+            kept_with_search(self, settings),
             inputs,
             source_tokenizer,
             target_tokenizer,

@@ -1,10 +1,17 @@
 import inspect
+from collections.abc import Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from keras_attn._layer.argument_checks import accepts_numpy_numbers
 from keras_attn._models.generation_model import GenerationModel, check_generation_model
 from keras_attn._search.search import Search
 from keras_attn_checks.search_names import unknown_arguments_problem
+
+MOST_KEPT = 8
+"""Number of models with other settings that are kept for each model, because each compiles."""
+
+_KEPT: WeakKeyDictionary[GenerationModel, dict[str, GenerationModel]] = WeakKeyDictionary()
 
 
 @accepts_numpy_numbers
@@ -77,6 +84,20 @@ def with_search(
         source_start_token_id=model.source_start_token_id,
         name=model.name,
     )
+
+
+def kept_with_search(model: GenerationModel, settings: Mapping[str, Any]) -> GenerationModel:
+    """Returns a model with other settings of the search, and keeps it for the next calls."""
+    if not settings:
+        return model
+    kept = _KEPT.setdefault(model, {})
+    key = repr(sorted(settings.items()))
+    if key not in kept:
+        new = with_search(model, **settings)
+        if len(kept) == MOST_KEPT:
+            del kept[next(iter(kept))]
+        kept[key] = new
+    return kept[key]
 
 
 def _arguments(search_class: type[Search]) -> set[str]:

@@ -1,0 +1,237 @@
+"""An exported file with run-time settings equals files and searches that were made with them."""
+
+import json
+
+import keras
+import numpy as np
+import onnx
+import pytest
+from keras_attn_runtime import StreamingTranslator, Translator
+from keras_attn_runtime._calls.options import SETTINGS, SIZES
+
+from keras_attn import BeamDecoder, SamplingDecoder, with_search
+from keras_attn._search import search as base
+from keras_attn.export import (
+    export_litert,
+    export_onnx,
+    export_onnx_steps,
+    export_onnx_text,
+    export_saved_model,
+)
+from keras_attn.export._checks.verify import OTHER_VALUES
+from keras_attn_checks.search_options import BeamOptions, SamplingOptions, runtime_settings
+from tests.contracts import assert_close, numpy
+from tests.export.small_translator import SOURCE, make_translator, session
+from tests.search.test_call_settings import SEED
+from tests.slow_cases import all_slow_but
+
+SEARCHES = {
+    "beam": (BeamDecoder, {"coverage_penalty": 0.3, "no_repeat_ngram_size": 3}),
+    "groups": (BeamDecoder, {"beam_width": 4, "num_groups": 2}),
+    "sampling": (SamplingDecoder, {"top_k": 12, "no_repeat_ngram_size": 3}),
+}
+VALUES = {
+    "min_length": [0, 3, 9],
+    "repetition_penalty": [0.9, 1.0, 1.5],
+    "no_repeat_ngram_size": [0, 1, 2, 3],
+    "patience": [0.4, 1.0, 2.0],
+    "coverage_penalty": [0.0, 0.3, 5.0],
+    "diversity_strength": [0.1, 0.5, 3.0],
+    "temperature": [0.3, 1.0, 2.0],
+    "top_p": [0.3, 0.9, 1.0],
+    "min_p": [0.0, 0.05, 0.4],
+}
+"""Values of each setting. Other values of `top_k` select other samples, see `Search`."""
+IDS = np.random.default_rng(SEED).integers(3, 45, (8, 9)).astype("int32")
+
+
+def model_of(name):
+    search_class, settings = SEARCHES[name]
+    return with_search(make_translator(max_length=12), search_class, **settings)
+
+
+@pytest.fixture(scope="module", params=SEARCHES)
+def exported(request, tmp_path_factory):
+    model = model_of(request.param)
+    path = tmp_path_factory.mktemp(request.param) / "model.onnx"
+    names = list(model.search.runtime_settings)
+    report = export_onnx(model, path, runtime_settings=names)
+    assert report.best_tied > 0.99
+    return model, path
+
+
+def outputs(model, path, chosen):
+    opened = session(path)
+    feeds = {"source_ids": IDS, "max_length": np.array(12, "int32")}
+    feeds["length_penalty"] = np.array(1, "float32")
+    for name, dtype in model.search.runtime_settings.items():
+        feeds[name] = np.array(chosen.get(name, getattr(model.search, name)), dtype)
+    if model.search.is_stochastic:
+        feeds["seeds"] = np.arange(len(IDS), dtype="int32")
+    names = [each.name for each in opened.get_outputs()]
+    return dict(zip(names, opened.run(None, feeds), strict=True))
+
+
+def assert_equals_a_search(model, path, chosen):
+    received = outputs(model, path, chosen)
+    search = with_search(model, **chosen).search
+    seeds = {"seeds": np.arange(len(IDS), dtype="int32")} if search.is_stochastic else {}
+    expected = numpy(search(**model.encoder(IDS), max_length=12, **seeds))
+    assert received["token_ids"].tolist() == expected["token_ids"].tolist(), chosen
+    assert_close(received["scores"], expected["scores"], 1e-4)
+
+
+@pytest.mark.parametrize("number", all_slow_but(0, 1, 2, cases=range(100)))
+def test_a_file_equals_searches_of_random_settings(exported, number):
+    model, path = exported
+    generator = np.random.default_rng(number)
+    chosen = {
+        name: generator.choice(VALUES[name]).item()
+        for name in model.search.runtime_settings
+        if name in VALUES
+    }
+    assert_equals_a_search(model, path, chosen)
+
+
+def test_each_setting_changes_the_results(exported):
+    model, path = exported
+    usual = outputs(model, path, {})
+    for name in model.search.runtime_settings:
+        values = [8] * (name == "min_length") or VALUES.get(name, [1])
+        found = [outputs(model, path, {name: value}) for value in values]
+        assert any(
+            each["token_ids"].tolist() != usual["token_ids"].tolist()
+            or each["scores"].tolist() != usual["scores"].tolist()
+            for each in found
+        ), name
+
+
+def test_metadata(exported):
+    model, path = exported
+    entries = {each.key: each.value for each in onnx.load(path).metadata_props}
+    settings = json.loads(entries["keras_attn.settings"])["search"]
+    names = list(model.search.runtime_settings)
+    assert entries["keras_attn.format"] == "3"
+    assert settings["inputs"][: 2 + len(names)] == ["max_length", "length_penalty", *names]
+    assert {name: settings[name] for name in names} == {
+        name: getattr(model.search, name) for name in names
+    }
+
+
+def test_without_settings_the_file_keeps_its_format(tmp_path):
+    export_onnx(model_of("beam"), tmp_path / "model.onnx")
+    model = onnx.load(tmp_path / "model.onnx")
+    entries = {each.key: each.value for each in model.metadata_props}
+    assert entries["keras_attn.format"] == "2"
+    names = [each.name for each in model.graph.input]
+    assert names == ["source_ids", "max_length", "length_penalty"]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, tokenizers):
+    """Files of all formats, with a sampler of run-time settings."""
+    folder = tmp_path_factory.mktemp("formats")
+    search_class, settings = SEARCHES["sampling"]
+    sizes = [each.vocabulary_size for each in tokenizers]
+    translator = make_translator(vocabulary_sizes=sizes, max_length=12)
+    model = with_search(translator, search_class, **settings)
+    names = {"runtime_settings": ["temperature", "top_k", "min_length"]}
+    export_onnx(model, folder / "model.onnx", *tokenizers, **names)
+    export_onnx_steps(model, folder / "steps", *tokenizers, **names)
+    export_litert(model, folder / "model.tflite", *tokenizers, **names)
+    export_saved_model(model, folder / "saved", *tokenizers, **names)
+    export_onnx_text(model, folder / "text.onnx", *tokenizers, **names)
+    return folder
+
+
+CHOSEN = {"temperature": 0.4, "top_k": 3, "min_length": 5}
+
+
+@pytest.mark.parametrize("chosen", [{}, CHOSEN], ids=str)
+def test_all_formats_agree(files, chosen):
+    import tensorflow as tf
+
+    expected = Translator(files / "model.onnx").translate(SOURCE, seed=5, **chosen)
+    expected = [each.token_ids for each in expected]
+    for path, translator in (("steps", StreamingTranslator), ("model.tflite", Translator)):
+        received = translator(files / path).translate(SOURCE, seed=5, **chosen)
+        assert [each.token_ids for each in received] == expected, path
+    loaded = tf.saved_model.load(files / "saved")
+    seeds = _seeds(files)
+    given = {name: tf.constant(value) for name, value in chosen.items()}
+    found = loaded.translate_texts(tf.constant(SOURCE), seeds=tf.constant(seeds), **given)
+    ids = [text[0].decode() for text in found["text"].numpy()]
+    texts = Translator(files / "model.onnx")(SOURCE, seed=5, **chosen)
+    assert ids == texts
+
+
+def _seeds(files):
+    """Returns the seeds that the runtime derives from `seed=5`."""
+    recorded = []
+    translator = Translator(files / "model.onnx")
+    run = translator._model._search
+    translator._model._search = lambda feeds, call: (recorded.append(feeds), run(feeds, call))[1]
+    translator.translate(SOURCE, seed=5)
+    return np.concatenate([feeds["seeds"] for feeds in recorded])
+
+
+def test_streaming_takes_settings(files):
+    translator = StreamingTranslator(files / "steps")
+    *_, last = translator.stream(SOURCE[1], seed=5, **CHOSEN)
+    (whole,) = translator.translate(SOURCE[1:2], seed=5, **CHOSEN)
+    assert last == whole.text
+    with pytest.raises(ValueError, match="Expected settings that the file has as inputs"):
+        translator.stream(SOURCE[1], top_p=0.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top_p": 0.5}, "temperature, top_k. Received: top_p=0.5.*--runtime-settings top_p"),
+        ({"top_k": 13}, "Expected top_k of at most 12"),
+        ({"temperature": 0}, "Expected temperature to be a number in"),
+        ({"min_length": 1.5}, "Expected min_length to be an integer in"),
+    ],
+    ids=str,
+)
+def test_the_runtime_refuses(files, options, message):
+    with pytest.raises(ValueError, match=message):
+        Translator(files / "model.onnx").translate(SOURCE, **options)
+
+
+@pytest.mark.parametrize(
+    ("search", "names", "message"),
+    [
+        ("beam", ["temperature"], r"runtime_settings out of \['min_length'.*BeamDecoder"),
+        ("groups", ["coverage_penalty"], "coverage_penalty"),
+        ("beam", "min_length", "a list of names"),
+        ("beam", ["min_length", 3], "a list of names"),
+    ],
+)
+def test_an_export_refuses(tmp_path, search, names, message):
+    with pytest.raises(ValueError, match=message):
+        export_onnx(model_of(search), tmp_path / "model.onnx", runtime_settings=names)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_lists_of_settings_agree():
+    names = {**runtime_settings(BeamOptions), **runtime_settings(SamplingOptions)}
+    assert set(names) == set(SETTINGS)
+    assert {name for name, dtype in names.items() if dtype == "int32"} == {
+        name for name, each in SETTINGS.items() if each.is_integer
+    }
+    assert set(OTHER_VALUES) == {"length_penalty", *names}
+    assert set(SIZES) == set(base.SIZES)
+
+
+def test_one_file_of_a_transformer(tmp_path):
+    from keras_attn import GenerationModel, transformer_seq2seq
+
+    keras.utils.set_random_seed(3)
+    encoder, decoder = transformer_seq2seq(45, 46, num_layers=1, num_heads=2, embedding_dim=16)
+    search = BeamDecoder(decoder, beam_width=3, num_hypotheses=3, max_length=12)
+    model = GenerationModel(encoder, search)
+    names = list(search.runtime_settings)
+    export_onnx(model, tmp_path / "model.onnx", runtime_settings=names)
+    for chosen in ({}, {"min_length": 4, "patience": 0.4, "repetition_penalty": 1.4}):
+        assert_equals_a_search(model, tmp_path / "model.onnx", chosen)
