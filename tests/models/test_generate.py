@@ -15,8 +15,10 @@ from keras_attn import (
     TransformerEncoder,
     TransformerEncoderBlock,
     rnn_seq2seq,
+    with_search,
 )
 from keras_attn._models.generation_result import GenerationResult
+from keras_attn._models.with_search import MOST_KEPT, kept_with_search
 from keras_attn.text import Language
 from tests.contracts import assert_close, numpy, randomize
 from tests.models.mean_decoder import MeanDecoder
@@ -265,3 +267,18 @@ def test_generate_refuses_wrong_languages_and_prefixes(model, sources, arguments
     given = tokenizer if isinstance(sources[0], str) else None
     with pytest.raises(ValueError, match=message):
         model.generate(sources, given, **arguments)
+
+
+def test_settings_of_a_call_replace_those_of_the_search(model):
+    expected = with_search(model, beam_width=1, max_length=3).generate(SOURCES)
+    assert model.generate(SOURCES, beam_width=1, max_length=3) == expected
+    assert model.generate(SOURCES) != expected
+    first = kept_with_search(model, {"beam_width": 1, "max_length": 3})
+    assert kept_with_search(model, {"max_length": 3, "beam_width": 1}) is first  # compiled once
+    for width in range(2, 2 + MOST_KEPT):
+        kept_with_search(model, {"beam_width": width})
+    assert kept_with_search(model, {"beam_width": 1, "max_length": 3}) is not first
+    with pytest.raises(ValueError, match="beam_with"):
+        model.generate(SOURCES, beam_with=2)
+    with pytest.raises(ValueError, match="num_beams.*beam_width"):
+        model.generate(SOURCES, num_beams=2)

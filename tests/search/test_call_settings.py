@@ -29,7 +29,7 @@ def parts():
 
 def results(parts, search_class, settings=None, **arguments):
     decoder, encoded = parts
-    search = search_class(decoder, max_length=10, **arguments)
+    search = search_class(decoder, **{"max_length": 10, **arguments})
     seeds = {"seeds": SEEDS} if search.is_stochastic else {}
     return numpy(search(**encoded, **seeds, settings=settings))
 
@@ -46,7 +46,7 @@ def results(parts, search_class, settings=None, **arguments):
         (SamplingDecoder, SAMPLER, {"min_p": 0.3, "min_length": 7}),
         (BeamDecoder, BEAM, {"min_length": 6}),
         (BeamDecoder, BEAM, {"patience": 0.25}),
-        (BeamDecoder, BEAM, {"coverage_penalty": 50.0}),
+        (BeamDecoder, {**BEAM, "max_length": 4}, {"coverage_penalty": 50.0}),
         (BeamDecoder, BEAM, {"repetition_penalty": 3.0}),
         (BeamDecoder, BEAM, {"no_repeat_ngram_size": 2}),
         (BeamDecoder, BEAM, {"no_repeat_ngram_size": 0}),
