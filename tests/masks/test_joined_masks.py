@@ -32,6 +32,7 @@ from keras_attn._layer.attach_mask import AttachMask
 from keras_attn.training import ScheduledSampling
 from tests.contracts import assert_close, assert_identical, numpy, tensor
 from tests.search.table_decoder import TableDecoder
+from tests.slow_cases import slow_on_jax
 
 
 @pytest.mark.parametrize("shape", [(2, 4), (2, 3, 4)])
@@ -109,6 +110,7 @@ TAKES_MASKS = {
 }
 
 
+@slow_on_jax
 @pytest.mark.parametrize(
     ("name", "number"), [(name, i) for name, each in TAKES_MASKS.items() for i in range(len(each))]
 )

@@ -20,7 +20,7 @@ from tests.contracts import assert_close, assert_found, assert_identical, numpy
 from tests.search.constrained_oracles import without_repetition
 from tests.search.table_decoder import TableDecoder, node_after, random_tables
 from tests.search.test_host_loop import run_on_the_host
-from tests.slow_cases import slow_on_jax
+from tests.slow_cases import all_slow_but, slow_on_jax
 
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of the oracles
 LIMIT = 6
@@ -131,10 +131,13 @@ BEAMS = [
 ]
 
 
+OF_BEAMS = [(case, BEAMS[0]) for case in CASES]
+OF_BEAMS += [("the model forbids tokens", settings) for settings in BEAMS[1:]]
+
+
 @pytest.mark.parametrize(
     ("case", "settings"),
-    [(case, BEAMS[0]) for case in CASES]
-    + [("the model forbids tokens", settings) for settings in BEAMS[1:]],
+    all_slow_but(*OF_BEAMS, cases=OF_BEAMS, on_jax=[*OF_BEAMS[:2], *OF_BEAMS[-4:]]),
     ids=str,
 )
 def test_dead_ends_of_a_beam_equal_a_slow_search(case, settings):

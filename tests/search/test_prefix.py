@@ -8,6 +8,7 @@ from tests.backend import requires_tensorflow
 from tests.contracts import assert_close, assert_found, assert_identical, numpy
 from tests.search.constrained_oracles import with_prefix, without_repetition
 from tests.search.table_decoder import TableDecoder, log_probs_of, node_after, random_tables
+from tests.slow_cases import all_slow_but
 
 LIMIT = 7
 TABLES = random_tables(9, batch=6, end_logit=0.5)
@@ -89,15 +90,16 @@ def expected_tables(forced):
     ]
 
 
+FORCED_BEAMS = [
+    {"beam_width": 1},
+    {"beam_width": 3, "num_hypotheses": 3},
+    {"beam_width": 4, "num_hypotheses": 2, "num_groups": 2, "stop": "exact"},
+]
+
+
 @pytest.mark.parametrize("forced", FORCED, ids=str)
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {"beam_width": 1},
-        {"beam_width": 3, "num_hypotheses": 3},
-        {"beam_width": 4, "num_hypotheses": 2, "num_groups": 2, "stop": "exact"},
-    ],
-    ids=str,
+    "settings", all_slow_but(*FORCED_BEAMS, cases=FORCED_BEAMS, on_jax=FORCED_BEAMS[1:2]), ids=str
 )
 def test_forced_tokens_have_probability_one_in_a_beam_search(forced, settings):
     expected = [

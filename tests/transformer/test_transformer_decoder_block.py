@@ -14,6 +14,7 @@ from keras_attn import (
 from keras_attn.testing import check_layer
 from tests import position_oracles
 from tests.contracts import assert_close, assert_identical, numpy, randomize, tensor
+from tests.slow_cases import all_slow_but
 from tests.transformer_oracles import decoder_block, weights_of
 
 GENERATOR = np.random.default_rng(0)
@@ -125,7 +126,11 @@ STEPS = {
 }
 
 
-@pytest.mark.parametrize("growing", [True, False], ids=["growing", "fixed"])
+@pytest.mark.parametrize(
+    "growing",
+    all_slow_but(True, False, cases=[True, False], on_jax=[False]),
+    ids=["growing", "fixed"],
+)
 @pytest.mark.parametrize("name", STEPS)
 def test_cached_steps_equal_the_full_pass(name, growing):
     arguments, make_bias = STEPS[name]
