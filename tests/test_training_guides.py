@@ -18,8 +18,8 @@ from keras_attn_checks.search_options import OPTIONS
 from tests.test_documentation import ROOT, run_blocks
 
 GUIDES = (
-    "custom-training devices evaluate fine-tune generate language-models memory run-directory "
-    "search search-names small-corpora train-translator training"
+    "custom-training devices evaluate fine-tune generate language-models run-directory "
+    "search search-names small-corpora train-translator training training-speed"
 ).split()
 COMMANDS = re.compile(r"^    (keras-attn(?:-runtime)? .*(?:\\\n.*)*)", re.MULTILINE)
 
@@ -79,7 +79,7 @@ def test_language_models(files, tmp_path, monkeypatch):
     assert sorted(Path("windows").iterdir())
 
 
-@pytest.mark.parametrize("page", ["devices", "memory", "custom-training", "search-names"])
+@pytest.mark.parametrize("page", ["devices", "training-speed", "custom-training", "search-names"])
 def test_other_guides(page, files, tmp_path, monkeypatch):
     run_page(page, files, tmp_path, monkeypatch)
 
