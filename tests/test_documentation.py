@@ -116,3 +116,5 @@ def test_the_guide_of_conversions(tmp_path, monkeypatch, capsys):
     names = run_blocks("docs/convert.md", {}, 2, 3)
     assert len(names["texts"]) == 1 and Path("RUN/model.keras").is_file()
     assert "architecture: MarianMTModel" in capsys.readouterr().out
+    run_blocks("docs/export-checkpoints.md", {})
+    assert Path("tuned/model.safetensors").is_file()
