@@ -91,7 +91,7 @@ def test_the_guide_of_attention():
 def test_the_guide_of_forecasting(tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     monkeypatch.chdir(tmp_path)
-    names = run_blocks("docs/forecasting.md", {})
+    names = run_blocks("docs/forecasting-models.md", {})
     assert names["results"]["attention_scores"].shape == (2, 12, 36)
     assert Path("forecast.png").exists() and Path("forecaster.keras").exists()
 
