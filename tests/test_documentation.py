@@ -58,7 +58,7 @@ def test_the_guide_of_captioning(tmp_path, monkeypatch):
     assert Path("attention.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("page", ["add-attention", "custom-layers", "quickstart"])
+@pytest.mark.parametrize("page", ["add-attention", "custom-layers", "masks", "quickstart"])
 def test_guides_for_layers(page, tmp_path, monkeypatch):
     pytest.importorskip("tf2onnx")
     pytest.importorskip("matplotlib").use("Agg")
