@@ -31,6 +31,9 @@ def test_the_reference_lists_each_public_name_once():
     reference = load("reference")
     listed = [entry for entries in reference.grouped_names().values() for entry in entries]
     assert sorted(listed) == sorted(set(reference.public_names()))
+    names = {name for _, name in listed}
+    for (file, _), pages in reference.PICTURES.items():
+        assert (ROOT / "docs" / file).exists() and names.issuperset(pages.split())
 
 
 def test_griffe_has_no_warnings(caplog):

@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent)]
 
 import commands_reference  # noqa: E402
-from reference import GROUPS, grouped_names, public_names  # noqa: E402
+from reference import GROUPS, grouped_names, picture, public_names  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 OTHER_PAGES = {
@@ -182,7 +182,8 @@ def write_reference(pages: Path) -> list[str]:
             navigation.append(f"    - {name}: reference/{page}")
             (directory / package).mkdir(exist_ok=True)
             (directory / page).write_text(
-                f"---\ntitle: {name}\ndescription: {summary!r}\n---\n\n::: {package}.{name}\n",
+                f"---\ntitle: {name}\ndescription: {summary!r}\n---\n\n::: {package}.{name}\n"
+                + picture(name),
                 encoding="utf-8",
             )
         body = "\n".join([f"# {title}", "", text, "", *table, ""])
