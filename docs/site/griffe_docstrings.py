@@ -79,7 +79,8 @@ def show_parameters(item: Any, value: Any) -> None:
     names = [parameter.name for parameter in item.parameters]
     own = ["self"] if names[:1] == ["self"] and "self" not in signature.parameters else []
     parameters = [item.parameters["self"]] if own else []
-    for each in [*signature.parameters.values(), *passed_on(value, signature)]:
+    arguments = [*signature.parameters.values(), *passed_on(value, signature)]
+    for each in sorted(arguments, key=lambda each: each.kind):  # `**kwargs` is last
         parameters.append(
             griffe.Parameter(
                 each.name,
