@@ -124,7 +124,8 @@ def run_tutorials(directory: Path) -> None:
 
     for path in sorted(directory.glob("*.md")):
         notebook = jupytext.read(path)
-        ExecutePreprocessor(timeout=600, kernel_name="python3").preprocess(notebook)
+        options = {"kernel_name": "python3", "coalesce_streams": True}
+        ExecutePreprocessor(timeout=600, **options).preprocess(notebook)
         for cell in notebook.cells:  # standard error is the log of TensorFlow
             outputs = cell.get("outputs", [])
             cell["outputs"] = [each for each in outputs if each.get("name") != "stderr"]
