@@ -35,6 +35,9 @@ OTHER_PAGES = {
 }
 """Pages by their files in the repository. Files in docs/ have the same path without docs/."""
 
+NO_PAGES = ("README.md", "ruff.toml")
+"""Names of files in docs/ that are not part of the site."""
+
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
@@ -77,7 +80,7 @@ def main() -> None:
 def write_guides(pages: Path) -> None:
     for path in sorted((ROOT / "docs").rglob("*")):
         relative = path.relative_to(ROOT / "docs")
-        if path.is_dir() or relative.parts[0] == "site" or relative.name == "README.md":
+        if path.is_dir() or relative.parts[0] == "site" or path.name in NO_PAGES:
             continue
         if path.suffix == ".md":
             write_page(pages, path.relative_to(ROOT).as_posix())
