@@ -147,7 +147,7 @@ def picture(name: str) -> str:
     """Returns the picture on the page of a name as Markdown, or an empty string."""
     for (file, alternative_text), names in PICTURES.items():
         if name in names.split():
-            return f"\n![{alternative_text}](../../{file})\n"
+            return f'\n![{alternative_text}](../../{file}){{ width="560" }}\n'
     return ""
 
 
