@@ -18,10 +18,12 @@ from keras_attn_checks.search_options import OPTIONS
 from tests.test_documentation import ROOT, run_blocks
 
 GUIDES = (
-    "custom-training devices evaluate fine-tune generate language-models run-directory "
-    "sampling search search-names small-corpora train-translator training training-speed"
+    "captioning classify-texts convert convert-opennmt convert-tokenizers custom-training devices "
+    "evaluate export-checkpoints fine-tune forecasting generate language-models run-directory "
+    "sampling search search-names small-corpora supported-checkpoints train-translator training "
+    "training-speed"
 ).split()
-COMMANDS = re.compile(r"^    (keras-attn(?:-runtime)? .*(?:\\\n.*)*)", re.MULTILINE)
+COMMANDS = re.compile(r"^    (keras-attn(?:-runtime)? .*(?:(?<=\\)\n.*)*)", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
