@@ -58,7 +58,7 @@ def test_the_guide_of_captioning(tmp_path, monkeypatch):
     assert Path("attention.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("page", ["add-attention", "custom-layers", "quickstart"])
+@pytest.mark.parametrize("page", ["add-attention", "custom-layers", "masks", "quickstart"])
 def test_guides_for_layers(page, tmp_path, monkeypatch):
     pytest.importorskip("tf2onnx")
     pytest.importorskip("matplotlib").use("Agg")
@@ -91,7 +91,7 @@ def test_the_guide_of_attention():
 def test_the_guide_of_forecasting(tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     monkeypatch.chdir(tmp_path)
-    names = run_blocks("docs/forecasting.md", {})
+    names = run_blocks("docs/forecasting-models.md", {})
     assert names["results"]["attention_scores"].shape == (2, 12, 36)
     assert Path("forecast.png").exists() and Path("forecaster.keras").exists()
 
@@ -116,3 +116,5 @@ def test_the_guide_of_conversions(tmp_path, monkeypatch, capsys):
     names = run_blocks("docs/convert.md", {}, 2, 3)
     assert len(names["texts"]) == 1 and Path("RUN/model.keras").is_file()
     assert "architecture: MarianMTModel" in capsys.readouterr().out
+    run_blocks("docs/export-checkpoints.md", {})
+    assert Path("tuned/model.safetensors").is_file()

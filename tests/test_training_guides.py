@@ -18,10 +18,12 @@ from keras_attn_checks.search_options import OPTIONS
 from tests.test_documentation import ROOT, run_blocks
 
 GUIDES = (
-    "custom-training devices evaluate fine-tune generate language-models memory run-directory "
-    "search search-names small-corpora train-translator training"
+    "captioning classify-texts convert convert-opennmt convert-tokenizers custom-training devices "
+    "evaluate export-checkpoints fine-tune forecasting generate language-models run-directory "
+    "sampling search search-names small-corpora supported-checkpoints train-translator training "
+    "training-speed"
 ).split()
-COMMANDS = re.compile(r"^    (keras-attn(?:-runtime)? .*(?:\\\n.*)*)", re.MULTILINE)
+COMMANDS = re.compile(r"^    (keras-attn(?:-runtime)? .*(?:(?<=\\)\n.*)*)", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +81,7 @@ def test_language_models(files, tmp_path, monkeypatch):
     assert sorted(Path("windows").iterdir())
 
 
-@pytest.mark.parametrize("page", ["devices", "memory", "custom-training", "search-names"])
+@pytest.mark.parametrize("page", ["devices", "training-speed", "custom-training", "search-names"])
 def test_other_guides(page, files, tmp_path, monkeypatch):
     run_page(page, files, tmp_path, monkeypatch)
 
@@ -90,20 +92,26 @@ def test_run_directories(page, files, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
-def test_search_outputs():
-    """Each block of docs/search.md prints what the page shows."""
-    text = (ROOT / "docs/search.md").read_text(encoding="utf-8")
-    pairs = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", text, re.DOTALL)
-    assert sum(bool(shown) for _, shown in pairs) >= 12
-    names = {}
-    for code, shown in pairs:
+@pytest.mark.parametrize(("page", "shown_outputs"), [("search", 10), ("sampling", 2)])
+def test_search_outputs(page, shown_outputs):
+    """Each block prints what the page shows. Both pages use the model of the first block."""
+    names, shown = {}, 0
+    pairs = code_and_outputs("search")[:1] + code_and_outputs(page)[page == "search" :]
+    for code, output in pairs:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(compile(code, "docs/search.md", "exec"), names)
-        assert printed.getvalue() == shown
+            exec(compile(code, f"docs/{page}.md", "exec"), names)
+        assert printed.getvalue() == output
+        shown += bool(output)
+    assert shown >= shown_outputs
+
+
+def code_and_outputs(page):
+    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", text, re.DOTALL)
 
 
 def test_search_options_are_all_shown():
-    text = (ROOT / "docs/search.md").read_text(encoding="utf-8")
+    text = "".join((ROOT / f"docs/{page}.md").read_text("utf-8") for page in ("search", "sampling"))
     not_shown = {"start_token_id", "end_token_id", "pad_token_id", "seed"}
     for options in OPTIONS.values():
         names = set(option_names(options)) - not_shown

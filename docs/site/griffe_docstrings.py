@@ -79,13 +79,14 @@ def show_parameters(item: Any, value: Any) -> None:
     names = [parameter.name for parameter in item.parameters]
     own = ["self"] if names[:1] == ["self"] and "self" not in signature.parameters else []
     parameters = [item.parameters["self"]] if own else []
-    for each in [*signature.parameters.values(), *passed_on(value, signature)]:
+    arguments = [*signature.parameters.values(), *passed_on(value, signature)]
+    for each in sorted(arguments, key=lambda each: each.kind):  # `**kwargs` is last
         parameters.append(
             griffe.Parameter(
                 each.name,
                 annotation=None if each.annotation is each.empty else type_text(each.annotation),
                 kind=KINDS[each.kind],
-                default=None if each.default is each.empty else default_text(each.default),
+                default=default_text(each),
             )
         )
     item.parameters = griffe.Parameters(*parameters)
@@ -143,10 +144,12 @@ def union(annotation: Any) -> str:
     return " | ".join(type_text(each) for each in typing.get_args(annotation))
 
 
-def default_text(value: Any) -> str:
-    if inspect.isclass(value) or inspect.isfunction(value):
-        return value.__name__
-    return repr(value)
+def default_text(parameter: inspect.Parameter) -> str | None:
+    """Returns the default as it is written in code, or `None` for a required parameter."""
+    value = parameter.default
+    if value is parameter.empty:
+        return {parameter.VAR_POSITIONAL: "()", parameter.VAR_KEYWORD: "{}"}.get(parameter.kind)
+    return value.__name__ if inspect.isclass(value) or inspect.isfunction(value) else repr(value)
 
 
 def call_arguments(text: str, value: Any) -> str:

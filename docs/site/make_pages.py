@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent)]
 
 import commands_reference  # noqa: E402
-from reference import GROUPS, grouped_names, public_names  # noqa: E402
+from reference import GROUPS, grouped_names, picture, public_names  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 OTHER_PAGES = {
@@ -34,6 +34,9 @@ OTHER_PAGES = {
     "README.md": "index.md",
 }
 """Pages by their files in the repository. Files in docs/ have the same path without docs/."""
+
+NO_PAGES = ("README.md", "ruff.toml")
+"""Names of files in docs/ that are not part of the site."""
 
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
@@ -77,7 +80,7 @@ def main() -> None:
 def write_guides(pages: Path) -> None:
     for path in sorted((ROOT / "docs").rglob("*")):
         relative = path.relative_to(ROOT / "docs")
-        if path.is_dir() or relative.parts[0] == "site" or relative.name == "README.md":
+        if path.is_dir() or relative.parts[0] == "site" or path.name in NO_PAGES:
             continue
         if path.suffix == ".md":
             write_page(pages, path.relative_to(ROOT).as_posix())
@@ -124,7 +127,8 @@ def run_tutorials(directory: Path) -> None:
 
     for path in sorted(directory.glob("*.md")):
         notebook = jupytext.read(path)
-        ExecutePreprocessor(timeout=600, kernel_name="python3").preprocess(notebook)
+        options = {"kernel_name": "python3", "coalesce_streams": True}
+        ExecutePreprocessor(timeout=600, **options).preprocess(notebook)
         for cell in notebook.cells:  # standard error is the log of TensorFlow
             outputs = cell.get("outputs", [])
             cell["outputs"] = [each for each in outputs if each.get("name") != "stderr"]
@@ -182,7 +186,8 @@ def write_reference(pages: Path) -> list[str]:
             navigation.append(f"    - {name}: reference/{page}")
             (directory / package).mkdir(exist_ok=True)
             (directory / page).write_text(
-                f"---\ntitle: {name}\ndescription: {summary!r}\n---\n\n::: {package}.{name}\n",
+                f"---\ntitle: {name}\ndescription: {summary!r}\n---\n\n::: {package}.{name}\n"
+                + picture(name),
                 encoding="utf-8",
             )
         body = "\n".join([f"# {title}", "", text, "", *table, ""])

@@ -117,6 +117,39 @@ GROUPS = {
     ),
 }
 
+PICTURES = {
+    ("dates.png", "Attention weights of a date translator, one row per character"): (
+        "plot_alignments write_alignment_html AttentionRNNCell"
+    ),
+    ("translation-bahdanau.png", "Attention weights of a translator from English to German"): (
+        "BahdanauAttention"
+    ),
+    ("translation-coverage.png", "Attention weights of a translator from English to German"): (
+        "CoverageAttention"
+    ),
+    ("translation-multi-head.png", "Mean weights of four heads in a translator"): (
+        "MultiHeadAttention"
+    ),
+    ("attention.png", "Attention weights of 22 mechanisms, each on a task with letters"): (
+        "AttentionMechanism LuongAttention LocalAttention MonotonicAttention CosineAttention"
+    ),
+    ("captioning.png", "The part of an image that each word of a caption attends to"): (
+        "plot_attention_over_image"
+    ),
+    ("forecast.png", "A forecast with intervals, and its attention over the past"): (
+        "plot_forecast PathSampler"
+    ),
+}
+"""Names whose pages show a picture of `docs/`, by its file and its alternative text."""
+
+
+def picture(name: str) -> str:
+    """Returns the picture on the page of a name as Markdown, or an empty string."""
+    for (file, alternative_text), names in PICTURES.items():
+        if name in names.split():
+            return f'\n![{alternative_text}](../../{file}){{ width="560" }}\n'
+    return ""
+
 
 def grouped_names() -> dict[str, list[tuple[str, str]]]:
     """Returns `(package, name)` of each entry by the title of its group."""

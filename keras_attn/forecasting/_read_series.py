@@ -30,7 +30,7 @@ def read_series(
     A file is wide (a column for each target), long (a column names the series of each row), or
     both. The rows of all files are joined and sorted by time. Empty cells of targets and values
     outside of `valid_ranges` become NaN. The rows at the end of a series without any target are its
-    future. docs/forecasting.md lists the accepted forms of files and times.
+    future. docs/forecasting-csv.md lists the accepted forms of files and times.
 
     Args:
         paths: Path, or list of paths, of files with the same columns.

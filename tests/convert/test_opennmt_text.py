@@ -238,7 +238,7 @@ def test_opennmt_part_of_the_guide(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_opennmt(folder / "avg", opennmt_variables(5, **ONE_LAYER), description=False)
     (folder / "data.yml").rename(tmp_path / "data.yml")
-    names = run_blocks("docs/convert.md", {}, first=4)
+    names = run_blocks("docs/convert-opennmt.md", {})
     assert names["converted"].architecture == "Transformer of OpenNMT-tf"
     assert (tmp_path / "RUN" / "model.keras").is_file()
 

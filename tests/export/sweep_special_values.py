@@ -538,8 +538,8 @@ Reasons:
 
 These operators are rewritten, because the converters or runtimes compute them wrongly at special
 values: in ONNX `FloorMod`, `Log1p`, `Expm1`, `Select`, `SparseSoftmaxCrossEntropyWithLogits` and
-others (`trace/operators/`), in LiteRT `Softplus`, `Log1p`, `Expm1`, `Rsqrt`, `FloorDiv`,
-`FloorMod`, comparisons of bytes, and infinite constants (`trace/litert_operators.py`)."""
+others (`_trace/operators/`), in LiteRT `Softplus`, `Log1p`, `Expm1`, `Rsqrt`, `FloorDiv`,
+`FloorMod`, comparisons of bytes, and infinite constants (`_trace/litert_operators.py`)."""
 
 REFUSED = """\
 ## Operations that LiteRT refuses

@@ -7,6 +7,7 @@ import sys
 import warnings
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -20,9 +21,13 @@ from keras_attn.export._checks.parity_report import ParityReport
 from keras_attn.export._checks.precision_report import PrecisionReport
 from keras_attn.export._require import require, require_tensorflow
 from keras_attn.text import ParallelCorpus, SentencePieceTokenizer
-from keras_attn.training import BestCheckpoint, compile_for_training
+from keras_attn.training import BestCheckpoint, compile_for_training, enable_lora
 from keras_attn.visualize import plot_alignments
-from tests.page_blocks import blocks
+from keras_attn_commands import evaluate
+from keras_attn_commands.train.run_files import check_earlier_training
+from keras_attn_commands.train.settings import TrainingSettings
+from keras_attn_commands.translation_scores import score_translations
+from tests.page_blocks import ROOT, blocks
 from tests.runtime.fake_classifier import write_classifier
 from tests.runtime.fake_model import build_model, metadata, train_tokenizer
 
@@ -71,6 +76,20 @@ def test_page_has_no_empty_and_no_repeated_message():
     assert len(set(LISTED)) == len(LISTED) >= 25 and all(len(each) > 25 for each in LISTED)
 
 
+def test_each_message_is_on_one_page():
+    """Other guides link to a message, they do not repeat it."""
+    pages = [each for each in (ROOT / "docs").glob("*.md") if each.name != "errors.md"]
+    texts = {page.name: " ".join(page.read_text(encoding="utf-8").split()) for page in pages}
+    beginnings = [each.split("...")[0][:40] for each in LISTED]
+    repeated = [
+        (name, beginning)
+        for beginning in beginnings
+        for name, text in texts.items()
+        if len(beginning) > 20 and beginning in text and name != "exported_operations.md"
+    ]
+    assert not repeated
+
+
 def test_messages_of_missing_packages(files, monkeypatch):
     model = build_model(metadata(train_tokenizer(), source__tokenizer="tokenizers"))
     onnx.save(model, "hugging_face.onnx")
@@ -104,6 +123,7 @@ def test_messages_of_layers_and_searches(model, tokenizer):
     call(keras_attn.BahdanauAttention(4), [rows, rows])
     call(keras_attn.BeamDecoder, translator.search.decoder, num_beams=3)
     call(translator.generate, ["the cat"])
+    call(translator.generate, "the cat")
     encoder, decoder = keras_attn.rnn_seq2seq(9, 9, units=4, embedding_dim=4)
     small = keras_attn.GenerationModel(encoder, keras_attn.GreedyDecoder(decoder))
     call(small.generate, ["the cat"], source_tokenizer=tokenizer, target_tokenizer=tokenizer)
@@ -120,6 +140,30 @@ def test_messages_of_training(model, tokenizer):
     ParallelCorpus.encode("text", "text", tokenizer, tokenizer, 30, 30, "corpus")
     arguments = ("other", "other", tokenizer, tokenizer, 30, 30, "corpus")
     call(ParallelCorpus.encode, *arguments, error=FileExistsError)
+    call(enable_lora, trainer)
+    with_attention = keras.Sequential([keras.layers.Dense(1)])
+    with_attention.compile()
+    call(enable_lora, with_attention)
+
+
+def test_messages_of_run_directories(tmp_path):
+    settings = TrainingSettings(run_dir=tmp_path)
+    (tmp_path / "history.json").write_text("{}", encoding="utf-8")
+    call(check_earlier_training, settings, {}, (), ())
+    (tmp_path / "settings.toml").write_text("[data_sha256]\ntrain = 'a'\n", encoding="utf-8")
+    (tmp_path / "model.keras").touch()
+    call(check_earlier_training, settings, {"train": "b"}, (), ())
+
+
+def test_messages_of_evaluations(tmp_path, monkeypatch):
+    files = {"source": tmp_path / "test.en", "target": tmp_path / "test.de"}
+    for lines, path in enumerate(files.values(), 1):
+        path.write_text("a\n" * lines, encoding="utf-8")
+    call(evaluate._read, files)
+    model = SimpleNamespace(model=files["source"], source=None, target=None)
+    call(evaluate._check_paths, model)
+    monkeypatch.setitem(sys.modules, "sacrebleu", None)
+    call(score_translations, ["a"], ["a"], error=ImportError)
 
 
 def test_messages_of_exports(model, tokenizer, monkeypatch):

@@ -115,7 +115,7 @@ def test_guide_of_export(translator, tokenizers, onnx_model, folder, monkeypatch
 
 
 @pytest.mark.parametrize(
-    "page", ["export", "runtime", "performance", "other-hosts", "litert", "phones"]
+    "page", ["export", "runtime", "runtime-speed", "other-hosts", "litert", "phones"]
 )
 def test_commands_have_the_options_in_the_guides(page):
     calls = commands(f"{page}.md", "keras-attn")

@@ -11,7 +11,7 @@ from keras_attn_runtime._commands.main import build_parser, main
 from tests.page_blocks import blocks, commands, run_block, run_page
 from tests.runtime.fake_model import build_model, metadata
 
-PAGES = ("runtime-command", "performance", "javascript")
+PAGES = ("runtime-command", "runtime-speed", "javascript")
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def test_readme_of_the_runtime(files):
     assert run_page("../export/README.md", {})["result"].text == "some text"
 
 
-def test_guide_of_performance(files):
-    assert len(run_page("performance.md", {})["results"]) == 100
+def test_guide_of_runtime_speed(files):
+    assert len(run_page("runtime-speed.md", {})["results"]) == 100
 
 
 def test_guide_of_other_hosts(files, capsys):

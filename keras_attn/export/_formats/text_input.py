@@ -157,7 +157,7 @@ class TextInput:
 
 
 def input_kind(name: str, tensor: keras.KerasTensor) -> str:
-    """Returns the kind of an input of a functional model, see docs/file-format.md."""
+    """Returns the kind of an input of a functional model, see docs/file-format-kinds.md."""
     if len(tensor.shape) == 2 and name.endswith("type_ids"):
         return "token_types"
     if len(tensor.shape) == 2 and (tensor.dtype == "bool" or name.endswith("mask")):
