@@ -233,7 +233,7 @@ class BeamDecoder(Search, BeamOptions):
         """Returns the number of finished hypotheses after which a search stops."""
         if is_number(patience):
             return max(1, int(self.beam_width * patience + 0.5))
-        return ops.maximum(1, ops.cast(ops.floor(self.beam_width * patience + 0.5), "int32"))
+        return ops.maximum(1, ops.cast(self.beam_width * patience + 0.5, "int32"))
 
     def _find_candidates(self, step_logits, carry, at_limit, settings):
         step, beams = carry["step"], carry["beams"]

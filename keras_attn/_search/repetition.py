@@ -78,7 +78,8 @@ def forbid_repeated_ngrams(
     before = ops.zeros((rows, size - 1), dtype="int32") - 1  # not a token
     padded = ops.concatenate([before, tokens], axis=1)  # (rows, size - 1 + T)
     repeats = is_token
-    is_fixed = used_size is None or is_number(used_size)
+    used_size = size if used_size is None else used_size
+    is_fixed = is_number(used_size)
     if not is_fixed:
         repeats = repeats & (used_size > 0)
     for index in range(size - 1):

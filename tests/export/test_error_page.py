@@ -213,6 +213,7 @@ def test_messages_of_calls(files, monkeypatch):
     call(translator, "two dogs")
     call(translator.translate, ["two dogs"], num_hypotheses=9)
     call(translator.translate, ["two dogs"], num_beams=9, error=TypeError)
+    call(translator.translate, ["two dogs"], temperature=0.7)
     call(translator, ["two dogs"], target_prefix="a")
     call(translator, ["two dogs"], timeout=0, error=DeadlineExceeded)
     call(Translator, "model.onnx", providers="cuda")

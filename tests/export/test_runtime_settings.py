@@ -1,5 +1,6 @@
 """An exported file with run-time settings equals files and searches that were made with them."""
 
+import io
 import json
 
 import keras
@@ -8,6 +9,7 @@ import onnx
 import pytest
 from keras_attn_runtime import StreamingTranslator, Translator
 from keras_attn_runtime._calls.options import SETTINGS, SIZES
+from keras_attn_runtime._commands.main import main
 
 from keras_attn import BeamDecoder, SamplingDecoder, with_search
 from keras_attn._search import search as base
@@ -197,6 +199,16 @@ def test_streaming_takes_settings(files):
 def test_the_runtime_refuses(files, options, message):
     with pytest.raises(ValueError, match=message):
         Translator(files / "model.onnx").translate(SOURCE, **options)
+
+
+def test_the_command_takes_settings(files, capsys, monkeypatch):
+    lines = io.TextIOWrapper(io.BytesIO("\n".join(SOURCE).encode()))
+    monkeypatch.setattr("sys.stdin", lines)
+    options = [f"--{name.replace('_', '-')}={value}" for name, value in CHOSEN.items()]
+    command = ["translate", str(files / "model.onnx"), "--seed=5", *options]
+    assert main(command) == 0
+    expected = Translator(files / "model.onnx")(SOURCE, seed=5, **CHOSEN)
+    assert capsys.readouterr().out.splitlines() == expected
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,9 @@ def test_every_option_reaches_the_translator(monkeypatch):
     options = {
         **{"threads": 3, "workers": 2, "batch-size": 5, "window": 7, "max-length": 9},
         **{"length-penalty": 0.5, "num-hypotheses": 2, "max-source-length": 11},
+        **{"min-length": 3, "repetition-penalty": 1.2, "no-repeat-ngram-size": 4, "patience": 0.5},
+        **{"coverage-penalty": 0.1, "diversity-strength": 2.0, "temperature": 0.7},
+        **{"top-k": 6, "top-p": 0.8, "min-p": 0.2},
         "max-source-characters": 400,
         "timeout": 50,
         "target-prefix": "<2de>",
@@ -83,6 +86,16 @@ def test_every_option_reaches_the_translator(monkeypatch):
         "window": 7,
         "max_length": 9,
         "length_penalty": 0.5,
+        "min_length": 3,
+        "repetition_penalty": 1.2,
+        "no_repeat_ngram_size": 4,
+        "patience": 0.5,
+        "coverage_penalty": 0.1,
+        "diversity_strength": 2.0,
+        "temperature": 0.7,
+        "top_k": 6,
+        "top_p": 0.8,
+        "min_p": 0.2,
         "num_hypotheses": 2,
         "max_source_length": 11,
         "max_source_characters": 400,
@@ -151,6 +164,9 @@ def test_invalid_utf8_is_replaced_on_request(start_command, model_path):
         ["model.onnx", "--window", "-1"],
         ["model.onnx", "--max-length", "many"],
         ["model.onnx", "--length-penalty", "nan"],
+        ["model.onnx", "--temperature", "0"],
+        ["model.onnx", "--top-p", "1.5"],
+        ["model.onnx", "--top-k", "2.5"],
         ["model.onnx", "--long-lines", "lose"],
         ["model.onnx", "--unknown"],
         ["model.onnx", "--num-hypotheses", "2"],
@@ -507,3 +523,11 @@ def test_numbers_that_are_too_large_name_both_limits(option, capsys):
     with pytest.raises(SystemExit):
         main(["model.onnx", option, "9999999999"])
     assert "in [0" in capsys.readouterr().err
+
+
+def test_a_setting_that_the_file_lacks_is_one_line(start_command, model_path):
+    status, output, messages = run(
+        start_command, model_path, "--temperature", "0.7", text=b"two dogs\n"
+    )
+    assert (status, output) == (1, b"")
+    assert messages.count("\n") == 1 and "`--runtime-settings temperature`" in messages
