@@ -33,7 +33,7 @@ def main():
     parser.add_argument(
         "--side-by-side",
         action="store_true",
-        help="the members of the ensemble were trained in parallel: minutes of the longest training",
+        help="the members of an ensemble were trained in parallel: minutes of the longest one",
     )
     args = parser.parse_args()
 

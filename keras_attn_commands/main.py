@@ -1,26 +1,24 @@
 """`keras-attn`: parses the command line and runs one command."""
 
 import argparse
+import importlib
 import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from keras_attn_commands import convert, evaluate, examples, export, launch
-from keras_attn_commands.export_parser import format_first
-from keras_attn_commands.train import command as train
+from keras_attn_commands.interruption import INTERRUPTED
 
 COMMANDS = {
-    "train": train,
-    "evaluate": evaluate,
-    "convert": convert,
-    "export": export,
-    "launch": launch,
-    "examples": examples,
+    "train": "keras_attn_commands.train.command",
+    "evaluate": "keras_attn_commands.evaluate",
+    "convert": "keras_attn_commands.convert",
+    "export": "keras_attn_commands.export",
+    "launch": "keras_attn_commands.launch",
+    "examples": "keras_attn_commands.examples",
 }
-INTERRUPTED = 130
-"""Exit status after Ctrl-C, as in a shell."""
+"""Dict from commands to their modules, which are imported when Ctrl-C is already handled."""
 CLOSED_PIPE = 141
 """Exit status if the program that reads the output has ended, as in a shell."""
 
@@ -50,20 +48,26 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=PrintVersion)
     commands = parser.add_subparsers(metavar="COMMAND", dest="command", required=True)
-    for name, module in COMMANDS.items():
+    for name, path in COMMANDS.items():
+        module: Any = importlib.import_module(path)
         command = commands.add_parser(name, help=module.HELP, description=module.DESCRIPTION)
         module.add_arguments(command)
-        command.set_defaults(run=module.run, parser=command)
+        command.set_defaults(run=module.run, parser=command, stopped=module.STOPPED)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments[:1] == ["export"]:
-        arguments[1:] = format_first(arguments[1:])
-    options = build_parser().parse_args(arguments)
+    stopped = "Stopped. Run the same command to start again."
     try:
+        parser = build_parser()
+        if arguments[:1] == ["export"]:
+            from keras_attn_commands.export_parser import format_first
+
+            arguments[1:] = format_first(arguments[1:])
+        options = parser.parse_args(arguments)
+        stopped = options.stopped
         status = options.run(options)
         sys.stdout.flush()
         return status
@@ -71,7 +75,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader closed the pipe, as in `| head`. Python would write the rest at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interruption:
+        is_terminal = sys.stderr is not None and sys.stderr.isatty()  # which shows ^C
+        print(f"{chr(10) if is_terminal else ''}{str(interruption) or stopped}", file=sys.stderr)
         return INTERRUPTED
 
 

@@ -47,6 +47,7 @@ from keras_attn_commands.train.translation_settings import (
     OF_MODELS,
     TranslationSettings,
 )
+from keras_attn_commands.translation_scores import evenly_spaced
 
 DATES: dict[Split, int] = {"train": 30_000, "valid": 1000, "test": 2000}
 """Dict from splits to the numbers of generated dates."""
@@ -198,7 +199,7 @@ def _train_model(settings, prepared, command, warn):
     _warn_of_memory(settings, trainer, tokenizers[1].vocabulary_size, warn)
     if settings.dry_run:
         epoch = steps, prepared.validation.steps_per_epoch
-        print_estimate(trainer, prepared.training.stream(), *epoch, settings.epochs)
+        print_estimate(trainer, prepared.training.stream(), *epoch, settings.epochs, evaluates=True)
         return
     card = None
     if settings.data is not None:
@@ -310,8 +311,7 @@ def _make_bleu(settings, translator, tokenizers):
     """Returns the callback that evaluates a part of the validation pairs, evenly distributed."""
     folder = settings.run_dir / "data"
     sides = [list(read_lines(folder / f"valid.{side}")) for side in ("source", "target")]
-    count = min(settings.evaluated, len(sides[0]))
-    rows = [index * len(sides[0]) // count for index in range(count)]
+    rows = evenly_spaced(settings.evaluated, len(sides[0]))
     sources, references = ([side[row] for row in rows] for side in sides)
     return BleuCallback(
         lambda texts: translator.generate(texts, *tokenizers),

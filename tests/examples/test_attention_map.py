@@ -9,6 +9,8 @@ from keras_attn.training import RunDirectory
 from tests.export.small_translator import SOURCE, TARGET, make_translator
 from tests.runtime.fake_model import train_tokenizer
 
+TEXT = "\n".join(SOURCE[:2])
+
 
 @pytest.fixture(scope="module")
 def tokenizers():
@@ -22,7 +24,7 @@ def tokenizers():
 def draw(tmp_path, tokenizers, monkeypatch):
     """Runs the program in a folder with a run directory and a file of sentences."""
 
-    def run(translator, out, text="\n".join(SOURCE[:2])):
+    def run(translator, out, text=TEXT):
         pytest.importorskip("matplotlib").use("Agg")
         monkeypatch.chdir(tmp_path)
         RunDirectory.create("run", "generation", *tokenizers).save_model(translator)
