@@ -10,6 +10,8 @@ from types import FrameType
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as in a shell."""
+_DELAY = 0.01
+"""Seconds after which an ignored `KeyboardInterrupt` is raised again."""
 
 
 @contextlib.contextmanager
@@ -26,9 +28,11 @@ def interruptible() -> Iterator[None]:
         received.append(number)
         raise KeyboardInterrupt
 
-    def repeat(ignored: sys.UnraisableHookArgs) -> None:
+    def repeat(ignored: "sys.UnraisableHookArgs") -> None:
         if received and issubclass(ignored.exc_type, KeyboardInterrupt):
-            _thread.interrupt_main()
+            timer = threading.Timer(_DELAY, _thread.interrupt_main)
+            timer.daemon = True
+            timer.start()
         else:
             show_ignored(ignored)
 

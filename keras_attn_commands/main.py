@@ -2,9 +2,9 @@
 
 import argparse
 import importlib
-import importlib.metadata
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +30,8 @@ class PrintVersion(argparse.Action):
         super().__init__(option_strings, dest, nargs=0, help="show the version and exit")
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        import importlib.metadata
+
         try:
             version = importlib.metadata.version("keras-attn")
         except importlib.metadata.PackageNotFoundError:  # not installed
@@ -83,4 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run() -> None:
     """Runs the command line of the process and ends the process."""
+    warnings.showwarning = show_warning
     sys.exit(main())
+
+
+def show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Prints a warning of Python in one line, without the place in the code."""
+    print(f"Warning: {' '.join(str(message).split())}", file=sys.stderr, flush=True)

@@ -68,6 +68,7 @@ class ShowProgress(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         self._epoch = epoch
+        self.position = f"in epoch {epoch + 1}"
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         self._steps_done += 1

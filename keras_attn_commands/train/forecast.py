@@ -50,6 +50,7 @@ from keras_attn_commands.train.forecast_settings import (
     parse_fill,
     parse_range,
 )
+from keras_attn_commands.train.memory import report_memory
 from keras_attn_commands.train.run_training import make_schedule, run_training
 from keras_attn_commands.train.settings import Warn
 
@@ -247,6 +248,7 @@ def _train_model(settings, series, warn):
             jit_compile=False,
         )
     print(f"{trainer.count_params():,} weights, {windows:,} windows, {steps:,} steps in an epoch")
+    report_memory(trainer, 0, "fewer --units", warn)
     if settings.dry_run:
         order = np.random.default_rng(settings.seed).permutation(windows)
         rows = np.array_split(order, steps)

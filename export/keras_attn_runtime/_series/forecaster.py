@@ -58,7 +58,12 @@ class Forecaster(PickledArguments):
             may use.
 
     Attributes:
-        settings: `SeriesSettings`: column names, horizon, window, quantile levels.
+        settings: the metadata of the file, an object with the attributes `targets`,
+            `past_covariates`, `future_covariates` and `calendar_columns` (lists of column names),
+            `time_column` and `series_column` (strings or `None`), `horizon` (int, number of time
+            steps in a forecast), `window` (int, number of past time steps, or `None` for any),
+            `min_window` and `num_paths` (ints), `quantile_levels` (list of floats in (0, 1)), and
+            `versions` (dict).
 
     Raises:
         IsADirectoryError: if the directory contains no `model.onnx`.
@@ -71,6 +76,7 @@ class Forecaster(PickledArguments):
     forecaster = Forecaster("forecaster.onnx")
     results = forecaster({"past_targets": series[None, -48:, None]}, seed=1)
     results["quantiles"]  # (batch, horizon, targets, quantiles)
+    forecaster.settings.quantile_levels  # [0.05, 0.25, 0.5, 0.75, 0.95]
     ```
     """
 
