@@ -60,7 +60,27 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command and returns its exit status."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        return _run_command(sys.argv[1:] if arguments is None else list(arguments))
+    except KeyboardInterrupt as interruption:
+        _report(interruption)
+        return INTERRUPTED
+
+
+def run() -> None:
+    """Runs the command line of the process and ends the process."""
+    warnings.showwarning = show_warning
+    try:
+        sys.exit(_run_command(sys.argv[1:]))
+    except KeyboardInterrupt as interruption:
+        _report(interruption)
+        sys.stdout.flush()
+        # End here: at a normal exit, TensorFlow logs errors about objects that were never used.
+        os._exit(INTERRUPTED)
+
+
+def _run_command(arguments: list[str]) -> int:
+    """Runs a command and returns its exit status. A `KeyboardInterrupt` has a line as its text."""
     stopped = "Stopped. Run the same command to start again."
     try:
         parser = build_parser()
@@ -78,15 +98,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
     except KeyboardInterrupt as interruption:
-        is_terminal = sys.stderr is not None and sys.stderr.isatty()  # which shows ^C
-        print(f"{chr(10) if is_terminal else ''}{str(interruption) or stopped}", file=sys.stderr)
-        return INTERRUPTED
+        raise KeyboardInterrupt(str(interruption) or stopped) from interruption
 
 
-def run() -> None:
-    """Runs the command line of the process and ends the process."""
-    warnings.showwarning = show_warning
-    sys.exit(main())
+def _report(interruption: KeyboardInterrupt) -> None:
+    """Prints the line of an interrupted command, on a terminal below the ^C that it shows."""
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    print(f"{chr(10) if is_terminal else ''}{interruption}", file=sys.stderr, flush=True)
 
 
 def show_warning(message: Warning | str, *_: object, **__: object) -> None:
