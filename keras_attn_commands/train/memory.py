@@ -23,7 +23,8 @@ def report_memory(trainer: keras.Model, logits: int, advice: str, warn: Warn) ->
     """
     weights = sum(math.prod(weight.shape) for weight in trainer.trainable_variables)
     least = 4 * (4 * weights + 3 * logits)
-    print(f"At least {least / 2**20:,.0f} MiB of memory for weights, optimizer and logits")
+    mebibytes = math.ceil(least / 2**20)
+    print(f"At least {mebibytes:,} MiB of memory for weights, optimizer and logits")
     available = _available_memory()
     if available is not None and available < least:
         warn(f"Only {available / 2**20:,.0f} MiB of memory are available. Use {advice}.")
