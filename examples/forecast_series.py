@@ -3,8 +3,7 @@
     python examples/forecast_series.py
     keras-attn-runtime forecast build/forecast/forecaster.onnx --input build/forecast/series.csv
 
-For your own CSV file, replace `generate_series` by `read_series`, or run `keras-attn train
-forecast`.
+For your own CSV file, use `read_series` for `generate_series`, or run `keras-attn train forecast`.
 """
 
 import argparse
@@ -120,10 +119,11 @@ inputs = {
     "future_covariates": compute_calendar(calendar, months[1:])[None],
     "seeds": np.array([1], "int32"),
 }
-forecast = {name: each[0] for name, each in model.predict(inputs, verbose=0).items()}
+results = model.predict(inputs, verbose=0)
 figure = plot_forecast(
-    *(inputs["past_targets"][0], forecast["quantiles"]),
-    attention=forecast["attention_scores"],
+    inputs["past_targets"][0],
+    results["quantiles"][0],
+    attention=results["attention_scores"][0],
     quantile_levels=LEVELS,
     label="value",
     times=[*first.times[-window:], *months[1:]],
