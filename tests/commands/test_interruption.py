@@ -23,6 +23,13 @@ class Finalizer:
         press_ctrl_c()
 
 
+def ignore_the_error():
+    try:
+        press_ctrl_c()
+    except:  # noqa: E722
+        time.sleep(0.5)  # longer than until the first repetition
+
+
 def replace_the_error():
     try:
         press_ctrl_c()
@@ -30,7 +37,7 @@ def replace_the_error():
         raise ImportError("cannot import name 'dtypes'") from None
 
 
-@pytest.mark.parametrize("work", [press_ctrl_c, Finalizer, replace_the_error])
+@pytest.mark.parametrize("work", [press_ctrl_c, Finalizer, ignore_the_error, replace_the_error])
 def test_ctrl_c_is_a_keyboard_interrupt(work):
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), interruptible():
@@ -38,6 +45,18 @@ def test_ctrl_c_is_a_keyboard_interrupt(work):
         for _ in range(500):
             time.sleep(0.01)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_cleaning_up_is_not_interrupted():
+    cleaned = []
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        try:
+            press_ctrl_c()
+        finally:
+            for number in range(100):
+                time.sleep(0.01)
+                cleaned.append(number)
+    assert len(cleaned) == 100
 
 
 def test_other_errors_are_unchanged():
