@@ -15,7 +15,7 @@ class Classified(NamedTuple):
     probabilities: np.ndarray
     pieces: list[str]
     weights: np.ndarray
-    truncated: bool
+    truncated: bool = False
 
 
 def classify_texts(
