@@ -19,7 +19,6 @@ import keras_attn
 from keras_attn.files import atomic_replace, separate_paths_problem
 from keras_attn.training import RunDirectory
 
-AVERAGES = ("arithmetic", "geometric")
 TEST_SET = ("data/test.source", "data/test.target")
 
 
@@ -27,21 +26,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
     parser.add_argument("--run-dir", type=Path, required=True, help="output directory")
-    parser.add_argument("--weights", type=float, nargs="+", help="weight of each run")
-    parser.add_argument("--average", choices=AVERAGES, default="arithmetic")
-    parser.add_argument(
-        "--side-by-side",
-        action="store_true",
-        help="the runs were trained in parallel: record the minutes of the longest, not the sum",
-    )
     args = parser.parse_args()
     runs = check_runs(args.runs, args.run_dir)
 
-    translators = [run.load_model() for run in runs]
-    try:
-        ensemble = keras_attn.ensemble_model(translators, args.weights, average=args.average)
-    except ValueError as error:
-        raise SystemExit(str(error)) from error
+    # The mean of the probabilities. member_weights=[...] and average="geometric" are alternatives.
+    ensemble = keras_attn.ensemble_model([run.load_model() for run in runs])
     first = runs[0]
     tokenizers = first.source_tokenizer, first.target_tokenizer
     for name in (*TEST_SET, "history.json"):
@@ -52,10 +41,10 @@ def main():
         if (first.path / name).exists():
             (args.run_dir / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(first.path / name, args.run_dir / name)
-    report = history(args, beam_width=ensemble.search.beam_width)
+    report = history(args.runs, beam_width=ensemble.search.beam_width)
     with atomic_replace(args.run_dir / "history.json") as partial:
-        partial.write_text(json.dumps(report, indent=2, default=str))
-    print(f"{ensemble.count_params():,} weights: {run.model_path}")
+        partial.write_text(json.dumps(report, indent=2))
+    print(f"Wrote {run.model_path}, with {ensemble.count_params():,} weights")
 
 
 def check_runs(runs, run_dir):
@@ -80,17 +69,17 @@ def check_runs(runs, run_dir):
     return opened
 
 
-def history(args, beam_width):
+def history(runs, beam_width):
     """Returns the content of `history.json` for the ensemble: sums over all runs."""
-    paths = [run / "history.json" for run in args.runs]
+    paths = [run / "history.json" for run in runs]
     members = [json.loads(path.read_text()) for path in paths if path.exists()]
     minutes = [each["minutes"] for each in members]
     arguments = [each.get("arguments", {}) for each in members]  # only `keras-attn train` has them
     return {
-        "minutes": max(minutes, default=0) if args.side_by_side else sum(minutes),
+        "minutes": sum(minutes),
+        "member_minutes": minutes,
         "cpu_minutes": sum(each["cpu_minutes"] for each in members),
         "arguments": {
-            **vars(args),
             "beam_width": beam_width,
             "seed": [each.get("seed") for each in arguments],
             "members": arguments,

@@ -1,14 +1,13 @@
-"""Trains a forecaster on generated monthly series, scores it, plots a forecast, and exports it.
+"""Trains a forecaster on monthly series, scores it, plots the next 12 months, and exports it.
 
     python examples/forecast_series.py
-    keras-attn-runtime forecast build/forecast/forecaster.onnx --input build/forecast/series.csv \
-        --series-column series
+    keras-attn-runtime forecast build/forecast/forecaster.onnx --input build/forecast/series.csv
 
-For your own CSV file, replace `generate_series` by `read_series`, or run `keras-attn train
-forecast`, which has options for everything that is chosen here.
+For your own CSV file, use `read_series` for `generate_series`, or run `keras-attn train forecast`.
 """
 
 import argparse
+import datetime
 from pathlib import Path
 
 import keras
@@ -26,6 +25,7 @@ from keras_attn.forecasting import (
     choose_lags,
     choose_season,
     choose_window,
+    compute_calendar,
     covariate_scaling,
     forecast_model,
     forecast_training_model,
@@ -41,9 +41,7 @@ EPOCHS, BATCH_SIZE, UNITS = 10, 128, 32
 ORIGINS = 3  # forecasts of each series in the test
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)  # quantiles of the forecasts
 
-parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-)
+parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument(
     "--out", type=Path, default=Path("build/forecast"), help="run directory. Default: %(default)s"
 )
@@ -54,8 +52,7 @@ keras.utils.set_random_seed(1)
 series = generate_series()
 season = choose_season(series[0].times)  # 12 months
 horizon = choose_horizon(season)
-num_training_rows = len(series[0]) - ORIGINS * horizon
-window = choose_window(season, horizon, num_training_rows)
+window = choose_window(season, horizon, len(series[0]) - ORIGINS * horizon)
 lags = choose_lags(season, horizon, window)
 calendar = choose_calendar(series[0].times)
 print(f"season {season}, horizon {horizon}, window {window}, lags {lags}, columns {calendar}")
@@ -105,24 +102,31 @@ sampler = PathSampler(
     forecaster, num_paths=200, quantile_levels=LEVELS, return_attention_scores=True
 )
 model = forecast_model(sampler, window)
-actual = test.pop("future_targets")
-test["seeds"] = np.arange(len(actual), dtype="int32")
+test["seeds"] = np.arange(len(test.pop("future_targets")), dtype="int32")
 results = model.predict(test, batch_size=64, verbose=0)
 scores = score_forecasts(series, results, ["value"], ORIGINS, season, LEVELS)["value"]
 print(", ".join(f"{name} {score:.3g}" for name, score in scores.items()))
 
-# 5. The run directory, with a picture of the last forecast of the first series.
-columns = SeriesColumns(["value"], calendar, calendar, "month", calendar)
+# 5. The run directory, with a picture of the next 12 months of the first series, after its data.
+columns = SeriesColumns(["value"], calendar, calendar, "month", calendar, "series")
 RunDirectory.create(out, "series", series=columns).save_model(model)
-last = ORIGINS - 1
+first, months = series[0], [series[0].times[-1]]
+while len(months) <= horizon:
+    months.append((months[-1] + datetime.timedelta(days=31)).replace(day=1))
+inputs = {
+    "past_targets": first.targets[None, -window:],
+    "past_covariates": first.covariates[None, -window:],
+    "future_covariates": compute_calendar(calendar, months[1:])[None],
+    "seeds": np.array([1], "int32"),
+}
+results = model.predict(inputs, verbose=0)
 figure = plot_forecast(
-    test["past_targets"][last],
-    results["quantiles"][last],
-    actual[last],
-    results["attention_scores"][last],
-    LEVELS,
+    inputs["past_targets"][0],
+    results["quantiles"][0],
+    attention=results["attention_scores"][0],
+    quantile_levels=LEVELS,
     label="value",
-    times=series[0].times[-window - horizon :],
+    times=[*first.times[-window:], *months[1:]],
 )
 with atomic_replace(out / "forecast.png") as partial:
     figure.savefig(partial, dpi=120)
@@ -141,6 +145,6 @@ if keras.backend.backend() == "tensorflow":
         future_covariate_names=calendar,
         time_column="month",
         calendar_columns=calendar,
-        parity_inputs={name: each[:2] for name, each in test.items()},
+        series_column="series",
     )
     print(f"Wrote {out}/forecaster.onnx. {report.summary()}")

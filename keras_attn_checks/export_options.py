@@ -434,6 +434,12 @@ class ForecasterOnnxOptions(ExportOptions):
         'such as `"week_sin1"`. `keras-attn-runtime` computes them too, so CSV files do not need '
         "them. `None` means no calendar columns.",
     )
+    series_column: str | None = option(
+        None,
+        unchecked("String"),
+        "name of the column that names the series of each row in CSV files. The command "
+        "`keras-attn-runtime forecast` reads this column by default.",
+    )
     parity_inputs: Any = option(
         None,
         unchecked("Dict of arrays as for `model.predict`"),

@@ -10,11 +10,12 @@ from keras_attn.text import HuggingFaceTokenizer, LabelledBatches, SentencePiece
 
 
 class Classified(NamedTuple):
-    """A classified text: class probabilities, pieces and their attention weights."""
+    """A classified text: class probabilities, pieces and their weights, and whether it was cut."""
 
     probabilities: np.ndarray
     pieces: list[str]
     weights: np.ndarray
+    truncated: bool = False
 
 
 def classify_texts(
@@ -31,7 +32,8 @@ def classify_texts(
         texts: Strings.
         max_length: Positive int, tokens after which a text is cut.
     """
-    rows = [ids[:max_length] for ids in tokenizer.encode(list(texts))]
+    encoded = tokenizer.encode(list(texts))
+    rows = [ids[:max_length] for ids in encoded]
     found: dict[int, Classified] = {}
     # The labels of the batches are the positions of the texts.
     batches = LabelledBatches(
@@ -48,8 +50,9 @@ def classify_texts(
         for position, *result in zip(
             positions.tolist(), probabilities, outputs["attention"], strict=True
         ):
-            row = rows[position]
-            found[position] = Classified(result[0], tokenizer.pieces(row), result[1][: len(row)])
+            row, is_cut = rows[position], len(encoded[position]) > max_length
+            weights = result[1][: len(row)]
+            found[position] = Classified(result[0], tokenizer.pieces(row), weights, is_cut)
     return [found[position] for position in range(len(rows))]
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from keras_attn_checks.progress import report_phase
 from keras_attn_commands.convert_checks import check_conversion
 from keras_attn_commands.error_text import error_text
+from keras_attn_commands.interruption import interruptible
 from keras_attn_commands.name_and_value import name_and_value
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.show_progress import show_progress
 
 HELP = "convert a checkpoint of transformers or OpenNMT-tf"
+STOPPED = "Stopped. Nothing was converted. Run the same command to start again."
 DESCRIPTION = (
     "Converts a checkpoint folder of Hugging Face's transformers, or a Transformer of OpenNMT-tf "
     "2, to a run directory, which the other commands read. The converted model returns the same "
@@ -92,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
         is_opennmt = check_conversion(arguments, OPENNMT_OPTIONS)
         with quiet_import():
             import keras_attn.convert  # noqa: F401
-        with show_progress():
+        with interruptible(), show_progress():
             conversion, verification = _convert(arguments, is_opennmt)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         paths = {"FOLDER": arguments.folder, "RUN": arguments.out}

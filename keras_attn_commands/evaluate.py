@@ -1,17 +1,26 @@
 """`keras-attn evaluate RUN|FILE`: scores the translations or the labels of a test set."""
 
 import argparse
-import itertools
 import json
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from keras_attn_checks.progress import report_count, report_phase
 from keras_attn_commands.error_text import error_text
 from keras_attn_commands.existing_paths import require_file
+from keras_attn_commands.interruption import interruptible
 from keras_attn_commands.quiet_import import quiet_import
-from keras_attn_commands.translation_scores import score_translations, translation_score_text
+from keras_attn_commands.show_progress import show_progress
+from keras_attn_commands.translation_scores import (
+    evenly_spaced,
+    score_translations,
+    translation_score_text,
+)
 
 HELP = "compute BLEU and chrF of a translator, or the accuracy of a classifier, on a test set"
+STOPPED = "Stopped. Nothing was evaluated. Run the same command to start again."
 DESCRIPTION = (
     "Translates or classifies the lines of a file and compares the results with references. For a "
     "translator: BLEU and chrF by sacreBLEU with its default settings and its signature, and the "
@@ -21,6 +30,8 @@ DESCRIPTION = (
 )
 SAMPLES = 3
 """Number of results that are printed."""
+CHUNK = 256
+"""Number of sources after which the progress is shown. They have similar lengths."""
 DEFAULT_LENGTH = 512
 """Number of tokens after which a classifier cuts a text, if its run has no settings."""
 
@@ -51,23 +62,29 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         paths = _check_paths(arguments)
         with quiet_import():
-            sources, references = _read(paths)
-            results, is_classifier = _run(arguments.model, sources)
-        score, text_of = _score_functions(is_classifier)
-        scores = score(results, references)
-        if arguments.out is not None:
             from keras_attn.files import write_lines
-
-            write_lines(arguments.out, results)
+        with interruptible(), show_progress():
+            sources, references = _read(paths)
+            report_phase(f"Reading {arguments.model}")
+            found = _run(arguments.model, sources)
+            score, text_of = _score_functions(found.is_classifier)
+            scores = score(found.texts, references)
+            if arguments.out is not None:
+                write_lines(arguments.out, found.texts)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         print(f"Nothing was evaluated. {error_text(error, {}, {})}", file=sys.stderr)
         return 1
+    if found.num_cut:
+        print(
+            f"Warning: {found.num_cut:,} of {len(sources):,} sources have more tokens than the "
+            "model reads and were cut.",
+            file=sys.stderr,
+        )
     if arguments.json:
         print(json.dumps(scores))
         return 0
-    rows = zip(sources, results, references, strict=True)
-    for source, result, reference in itertools.islice(rows, SAMPLES):
-        print(f"  {source} -> {result}   (reference: {reference})")
+    for row in evenly_spaced(SAMPLES, len(sources)):
+        print(f"  {sources[row]} -> {found.texts[row]}   (reference: {references[row]})")
     print(text_of(scores))
     return 0
 
@@ -112,8 +129,16 @@ def _read(paths):
     return [list(side) for side in zip(*pairs, strict=True)]
 
 
-def _run(model, sources):
-    """Returns the results of a run directory or an exported file, and whether it classifies."""
+class Results(NamedTuple):
+    """Translations or labels, and the number of sources that were cut."""
+
+    texts: list[str]
+    is_classifier: bool
+    num_cut: int
+
+
+def _run(model: Path, sources: list[str]) -> Results:
+    """Translates or classifies sources with a run directory or an exported file."""
     if not (model.is_dir() and (model / "run.json").is_file()):
         return _run_file(model, sources)
     from keras_attn.training import RunDirectory
@@ -125,10 +150,22 @@ def _run(model, sources):
         from keras_attn_commands.train.run_files import stored_settings
 
         length = stored_settings(model).get("max_length", DEFAULT_LENGTH)
-        found = classify_texts(run.load_model(), tokenizer, sources, length)
-        return [run.labels[int(each.probabilities.argmax())] for each in found], True
-    translator = run.load_model("generation")
-    return translator.generate(sources, run.source_tokenizer, run.target_tokenizer), False
+        classifier, labels = run.load_model(), run.labels
+        found = _in_chunks(
+            "Classifying",
+            sources,
+            lambda texts: classify_texts(classifier, tokenizer, texts, length),
+            lambda each: labels[int(each.probabilities.argmax())],
+        )
+        return Results(**found, is_classifier=True)
+    translator, target_tokenizer = run.load_model("generation"), run.target_tokenizer
+    found = _in_chunks(
+        "Translating",
+        sources,
+        lambda texts: translator.generate(texts, tokenizer, target_tokenizer, return_details=True),
+        lambda each: each.text,
+    )
+    return Results(**found, is_classifier=False)
 
 
 def _run_file(path, sources):
@@ -140,14 +177,47 @@ def _run_file(path, sources):
             "install './export[cpu]'`."
         ) from error
     try:
-        translator = Translator(str(path))
+        translator = Translator(str(path), truncate=True)
     except ModelFileError as error:
         try:
             classifier = Classifier(str(path), truncate=True)
         except ModelFileError:
             raise error from None
-        return [label or "" for label in classifier(sources)], True
-    return translator(sources), False
+        found = _in_chunks(
+            "Classifying", sources, classifier.classify, lambda each: each.label or ""
+        )
+        return Results(**found, is_classifier=True)
+    found = _in_chunks("Translating", sources, translator.translate, lambda each: each.text)
+    return Results(**found, is_classifier=False)
+
+
+def _in_chunks(
+    phase: str,
+    sources: Sequence[str],
+    function: Callable[[list[str]], Sequence[Any]],
+    text_of: Callable[[Any], str],
+) -> dict[str, Any]:
+    """Calls a function with sources of similar lengths, and shows the progress.
+
+    Args:
+        phase: String, name of the work.
+        sources: List of strings.
+        function: Function from sources to results, which have the attribute `truncated`.
+        text_of: Function from a result to a string.
+
+    Returns:
+        Dict with `texts`, the strings in the order of the sources, and `num_cut`.
+    """
+    report_phase(f"{phase} {len(sources):,} sources")
+    order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
+    texts, num_cut = [""] * len(sources), 0
+    for start in range(0, len(order), CHUNK):
+        rows = order[start : start + CHUNK]
+        for row, result in zip(rows, function([sources[row] for row in rows]), strict=True):
+            texts[row] = text_of(result)
+            num_cut += result.truncated
+        report_count(start + len(rows), len(order))
+    return {"texts": texts, "num_cut": num_cut}
 
 
 def _score_functions(is_classifier):

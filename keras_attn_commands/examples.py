@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 HELP = "copy the example programs to a directory"
+STOPPED = "Stopped. Run the same command to copy all programs."
 DESCRIPTION = (
     "Copies the example programs of this release to DIR. Each is one short file with the public "
     "API, to read, run and change. A program that you changed in DIR is kept, unless --overwrite "

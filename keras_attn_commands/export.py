@@ -8,11 +8,13 @@ from keras_attn_checks.progress import report_phase
 from keras_attn_commands.error_text import error_text
 from keras_attn_commands.export_checks import check_export
 from keras_attn_commands.export_parser import FLAGS, add_formats
+from keras_attn_commands.interruption import interruptible
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.show_progress import show_progress
 from keras_attn_commands.train.run_files import unfinished_note
 
 HELP = "export the model of a training run"
+STOPPED = "Stopped. Nothing was exported. Run the same command to start again."
 DESCRIPTION = (
     "Exports the model of a training run to a file or directory that runs without Keras, or that "
     "CTranslate2 or transformers reads. `keras-attn export FORMAT --help` lists the options of a "
@@ -34,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         options = check_export(arguments)
         with quiet_import():
             import keras_attn.export  # noqa: F401
-        with show_progress():
+        with interruptible(), show_progress():
             report = _export(arguments, options)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         names = {field.name: flag for flag, field in FLAGS.items()}
@@ -129,5 +131,6 @@ def _export_forecaster(arguments, run, options):
         future_covariate_names=columns.future_covariates,
         time_column=columns.time_column,
         calendar_columns=columns.calendar_columns,
+        series_column=columns.series_column,
         **options,
     )

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 HELP = "start several workers that train one model"
+STOPPED = "Stopped, with all workers. Run the same command to start them again."
 DESCRIPTION = """\
 Starts a Python program once for each worker and waits for all workers. Sets the environment
 variables that keras_attn.training.make_strategy("multi_worker") reads. If a worker fails, the other

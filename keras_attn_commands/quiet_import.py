@@ -6,6 +6,8 @@ import re
 import tempfile
 from collections.abc import Iterator
 
+from keras_attn_commands.interruption import interruptible
+
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 """Environment variable of TensorFlow: 0 shows all log lines, 1 hides information, 2 also hides
 warnings, 3 also hides errors."""
@@ -25,7 +27,7 @@ def quiet_import() -> Iterator[None]:
     because TensorFlow logs an error about CUDA on machines without a GPU. Errors of a command are
     not affected: they are Python exceptions. TensorFlow 2.21 logs some lines before it reads the
     log level, so the standard error of the block is collected and filtered. All other lines, such
-    as tracebacks, appear at the end of the block; if the block raises an exception, all lines do.
+    as tracebacks, appear at the end of the block; if the block raises an error, all lines do.
     With the log level 0 in the environment, nothing is hidden.
     """
     if os.environ.get(LOG_LEVEL) == "0":
@@ -41,8 +43,12 @@ def quiet_import() -> Iterator[None]:
         os.dup2(log.fileno(), _STDERR)
         hidden = re.compile(rb"(?!)")
         try:
-            yield
+            with interruptible():
+                yield
             hidden = _HIDDEN
+        except KeyboardInterrupt:
+            hidden = _HIDDEN
+            raise
         finally:
             os.dup2(stderr, _STDERR)
             os.close(stderr)

@@ -106,6 +106,7 @@ class ForecasterOnnxArguments(TypedDict, total=False):
     future_covariate_names: Sequence[str] | None
     time_column: str | None
     calendar_columns: Sequence[str] | None
+    series_column: str | None
     parity_inputs: ParityInputs | None
     tolerance: float
 

@@ -33,7 +33,7 @@ class BleuCallback(keras.callbacks.Callback):
             An epoch is not evaluated, and logs nothing, if this would exceed the share. The last
             epoch is always evaluated. Defaults to `1.0`: every epoch is evaluated.
         num_samples: Int >= 0, number of translations that are printed with source and reference
-            after each evaluation. Defaults to `0`.
+            after each evaluation. They are evenly distributed over the sources. Defaults to `0`.
         write: Function that takes a printed line. Defaults to `print`.
 
     Attributes:
@@ -127,9 +127,11 @@ class BleuCallback(keras.callbacks.Callback):
         self._show(translations)
 
     def _show(self, translations: list[str]) -> None:
-        rows = zip(self.sources, translations, self.references, strict=True)
-        for source, translation, reference in list(rows)[: self.num_samples]:
-            self.write(f"  {source} -> {translation}   (reference: {reference})")
+        total = len(self.sources)
+        count = min(self.num_samples, total)
+        for row in (index * total // count for index in range(count)):
+            source, reference = self.sources[row], self.references[row]
+            self.write(f"  {source} -> {translations[row]}   (reference: {reference})")
 
     def get_state(self) -> TensorDict:
         """Returns the times of training and evaluation, which `fit` saves."""

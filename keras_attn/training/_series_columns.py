@@ -24,6 +24,8 @@ class SeriesColumns:
         time_column: String, name of the column with the times. Defaults to `None`.
         calendar_columns: Sequence of strings, the covariates that are computed from the times, see
             `keras_attn.forecasting.compute_calendar`. Defaults to `None`: none.
+        series_column: String, name of the column that names the series of each row. Defaults to
+            `None`: all rows are one series.
 
     Raises:
         ValueError: If a value has a wrong type, or a sequence contains a name twice.
@@ -40,6 +42,7 @@ class SeriesColumns:
     future_covariates: Sequence[str] | None = None
     time_column: str | None = None
     calendar_columns: Sequence[str] | None = None
+    series_column: str | None = None
 
     def __post_init__(self) -> None:
         for name in LISTS:
@@ -58,10 +61,10 @@ class SeriesColumns:
             object.__setattr__(self, name, list(value))
         covariates = [*(self.past_covariates or ()), *(self.future_covariates or ())]
         check_calendar_columns(self.calendar_columns or (), covariates)
-        if not isinstance(self.time_column, (str, type(None))):
-            raise ValueError(
-                f"Expected time_column to be a string. Received: time_column={self.time_column!r}."
-            )
+        for name in ("time_column", "series_column"):
+            value = getattr(self, name)
+            if not isinstance(value, (str, type(None))):
+                raise ValueError(f"Expected {name} to be a string. Received: {name}={value!r}.")
 
     @classmethod
     def from_entries(cls, entries: Mapping[str, Any]) -> "SeriesColumns":

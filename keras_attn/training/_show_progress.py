@@ -68,16 +68,22 @@ class ShowProgress(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         self._epoch = epoch
+        self.position = f"in epoch {epoch + 1}"
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         self._steps_done += 1
         self.position = f"in epoch {self._epoch + 1}, step {batch + 1}"
         now = time.monotonic()
+        params = self.params or {}
+        epochs, steps = params.get("epochs"), params.get("steps")
+        if batch + 1 == steps and self._has_line:
+            # Other callbacks, such as BleuCallback, print at the end of an epoch.
+            self._stream.write(_ERASE)
+            self._has_line = False
+            return
         if now - self._last < _SECONDS[self._is_terminal]:
             return
         self._last = now
-        params = self.params or {}
-        epochs, steps = params.get("epochs"), params.get("steps")
         parts = [f"epoch {self._epoch + 1} of {epochs}", f"{batch + 1:,} of {steps or '?'} steps"]
         if logs and "loss" in logs:
             parts.append(f"loss {_number(logs['loss'])}")

@@ -34,6 +34,7 @@ from keras_attn_checks.message import Argument, Message
 from keras_attn_commands.train import run_files, scene_captions, scenes
 from keras_attn_commands.train.captions_settings import MAY_CHANGE, CaptionSettings
 from keras_attn_commands.train.dry_run import print_estimate
+from keras_attn_commands.train.memory import report_memory
 from keras_attn_commands.train.run_training import make_schedule, run_training
 from keras_attn_commands.train.scenes import Scene
 from keras_attn_commands.train.setting_warnings import warn_of_vocabulary
@@ -293,6 +294,12 @@ def train_model(
         )
         captioner = keras_attn.GenerationModel(encoder, search)
     print(f"{trainer.count_params():,} weights, {steps:,} steps in an epoch")
+    report_memory(
+        trainer,
+        training.batch_size * training.max_length * vocabulary_size,
+        "a smaller --batch-size, --vocabulary-size or model",
+        warn,
+    )
     if settings.dry_run:
         print_estimate(trainer, training.stream(), steps, len(batches["valid"]), settings.epochs)
         return

@@ -43,6 +43,7 @@ from keras_attn_commands.train.classifier_settings import (
     ClassifierSettings,
 )
 from keras_attn_commands.train.dry_run import print_estimate
+from keras_attn_commands.train.memory import report_memory
 from keras_attn_commands.train.run_training import make_schedule, run_training
 from keras_attn_commands.train.setting_checks import (
     check_heads,
@@ -256,6 +257,8 @@ def train_model(
             jit_compile=keras.backend.backend() == "jax",
         )
     print(f"{trainer.count_params():,} weights, {steps:,} steps in an epoch")
+    logits = settings.batch_size * len(prepared.labels)
+    report_memory(trainer, logits, "a smaller --vocabulary-size or a smaller model", warn)
     if settings.dry_run:
         stream = prepared.training.stream()
         print_estimate(trainer, stream, steps, len(prepared.validation), settings.epochs)

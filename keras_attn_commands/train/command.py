@@ -12,13 +12,14 @@ from typing import Any
 from keras_attn_checks.options import flag_name, option_fields, option_names
 from keras_attn_checks.separate_paths import separate_paths_problem
 from keras_attn_commands.error_text import error_text
+from keras_attn_commands.interruption import interruptible
 from keras_attn_commands.option_arguments import add_option
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.train.captions_settings import CaptionSettings
 from keras_attn_commands.train.classifier_settings import ClassifierSettings
 from keras_attn_commands.train.forecast_settings import ForecastSettings
 from keras_attn_commands.train.language_model_settings import LanguageModelSettings
-from keras_attn_commands.train.run_files import GENERATED
+from keras_attn_commands.train.run_files import GENERATED, finished_epochs
 from keras_attn_commands.train.settings import (
     check_settings,
     groups,
@@ -29,6 +30,7 @@ from keras_attn_commands.train.settings import (
 from keras_attn_commands.train.translation_settings import TranslationSettings
 
 HELP = "train a model on your own data"
+STOPPED = "Stopped before the first epoch. Run the same command to start again."
 DESCRIPTION = (
     "Trains a model and writes a run directory, which `keras-attn export` and `keras-attn "
     "evaluate` read. Settings that are not given are chosen by the data, and printed with the "
@@ -114,14 +116,24 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         with quiet_import():
             train = importlib.import_module(program.module).train
-        train(settings, " ".join(map(shlex.quote, ["keras-attn", *sys.argv[1:]])), _warn)
+        command = " ".join(map(shlex.quote, ["keras-attn", *sys.argv[1:]]))
+        try:
+            with interruptible():
+                train(settings, command, _warn)
+        except KeyboardInterrupt as interruption:
+            raise KeyboardInterrupt(str(interruption) or _stopped(settings)) from None
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         print(f"Stopped. {error_text(error, flags, {})}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt as interruption:
-        print(f"\n{interruption or 'Stopped.'}", file=sys.stderr)
-        return 130
     return 0
+
+
+def _stopped(settings: Any) -> str:
+    """Returns the line after Ctrl-C before the first step, or after the last one."""
+    if settings.dry_run:
+        return "Stopped. Nothing was trained."
+    epochs = finished_epochs(settings.run_dir)
+    return f"Stopped after epoch {epochs}. Run the same command to continue." if epochs else STOPPED
 
 
 def _settings(arguments: argparse.Namespace, program: Program) -> Any:

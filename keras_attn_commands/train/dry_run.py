@@ -19,6 +19,7 @@ def print_estimate(
     steps: int,
     validation_steps: int,
     epochs: int,
+    evaluates: bool = False,
 ) -> None:
     """Runs some steps twice, because the first time compiles, and prints the expected duration.
 
@@ -28,6 +29,8 @@ def print_estimate(
         steps: Int, number of steps in an epoch.
         validation_steps: Int, number of validation batches in an epoch.
         epochs: Int, number of epochs.
+        evaluates: Bool, whether the program evaluates between the epochs, for at most a tenth of
+            the time. Defaults to `False`.
     """
     sample = list(islice(batches, STEPS))
     seconds = 0.0
@@ -37,8 +40,8 @@ def print_estimate(
             model.train_on_batch(*batch)
         seconds = (time.monotonic() - start) / len(sample)
     epoch = seconds * (steps + _OF_A_TRAINING_STEP * validation_steps)
+    evaluation = ", plus up to a tenth for the evaluation" if evaluates else ""
     print(
         f"Dry run: {seconds:.3g} seconds a step, {epochs * steps:,} steps, about "
-        f"{epochs * epoch / 60:.3g} minutes, without the evaluation between the epochs. Nothing "
-        "was trained."
+        f"{epochs * epoch / 60:.3g} minutes{evaluation}. Nothing was trained."
     )

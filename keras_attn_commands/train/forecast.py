@@ -50,6 +50,7 @@ from keras_attn_commands.train.forecast_settings import (
     parse_fill,
     parse_range,
 )
+from keras_attn_commands.train.memory import report_memory
 from keras_attn_commands.train.run_training import make_schedule, run_training
 from keras_attn_commands.train.settings import Warn
 
@@ -247,6 +248,7 @@ def _train_model(settings, series, warn):
             jit_compile=False,
         )
     print(f"{trainer.count_params():,} weights, {windows:,} windows, {steps:,} steps in an epoch")
+    report_memory(trainer, 0, "fewer --units", warn)
     if settings.dry_run:
         order = np.random.default_rng(settings.seed).permutation(windows)
         rows = np.array_split(order, steps)
@@ -316,7 +318,14 @@ def _evaluate(settings, series, forecaster, command, warn):
     )
     model: Any = forecast_model(sampler, settings.window)
     names = [*settings.calendar, *settings.known_covariates]
-    columns = SeriesColumns(settings.targets, names, names, settings.time_column, settings.calendar)
+    columns = SeriesColumns(
+        settings.targets,
+        names,
+        names,
+        settings.time_column,
+        settings.calendar,
+        settings.series_column,
+    )
     run = RunDirectory.create(run_dir, "series", series=columns)
     run.save_model(model)
     _, _, test = split_windows(series, settings.window, settings.horizon, settings.origins)
@@ -397,8 +406,7 @@ def _write_pictures(settings, series, test, results, actual):
 
 def _next_commands(settings):
     """Returns the commands that use the model."""
-    run_dir, column = settings.run_dir, settings.series_column
-    series = f" --series-column {column}" if column else ""
+    run_dir = settings.run_dir
     known = ", ".join(settings.known_covariates or ())
     rows = (
         f"  # append {settings.horizon} rows of the future to series.csv, with {known}, then:\n"
@@ -407,5 +415,5 @@ def _next_commands(settings):
     )
     return (
         f"Next:\n  keras-attn export onnx {run_dir} forecaster.onnx\n{rows}  keras-attn-runtime "
-        f"forecast forecaster.onnx --input {run_dir}/data/series.csv{series}"
+        f"forecast forecaster.onnx --input {run_dir}/data/series.csv"
     )

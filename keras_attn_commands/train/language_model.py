@@ -36,6 +36,7 @@ from keras_attn_commands.train.language_model_settings import (
     LanguageModelSettings,
     reject_settings_without_data,
 )
+from keras_attn_commands.train.memory import report_memory
 from keras_attn_commands.train.run_training import make_schedule, run_training
 from keras_attn_commands.train.setting_checks import check_heads
 from keras_attn_commands.train.setting_warnings import warn_of_vocabulary, warn_of_warmup
@@ -278,6 +279,12 @@ def train_model(
             None, search, source_start_token_id=prepared.start_token_id, name="generator"
         )
     print(f"{trainer.count_params():,} weights, {steps:,} steps in an epoch")
+    report_memory(
+        trainer,
+        settings.batch_size * settings.window * vocabulary_size,
+        "a smaller --batch-size, --window or --vocabulary-size, or a smaller model",
+        warn,
+    )
     if settings.dry_run:
         validation_steps = math.ceil(len(prepared.inputs) / settings.batch_size)
         stream = prepared.windows.stream()

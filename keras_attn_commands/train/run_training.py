@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_attn.training import HistoryFile, ShowProgress, fit
 from keras_attn_commands.train import run_files
@@ -34,6 +35,7 @@ def run_training(
 
     Raises:
         KeyboardInterrupt: If the user interrupts the training. The message says how to continue.
+        ValueError: If the loss is NaN or infinite in every epoch.
     """
     run_dir = settings.run_dir
     started = run_files.finished_epochs(run_dir)
@@ -46,7 +48,7 @@ def run_training(
     if settings.tensorboard:
         callbacks.append(_make_tensorboard(run_dir))
     try:
-        return fit(
+        fitted = fit(
             trainer,
             batches,
             epochs=settings.epochs,
@@ -59,6 +61,14 @@ def run_training(
         raise KeyboardInterrupt(
             f"Stopped {progress.position}. Run the same command to continue."
         ) from error
+    losses = fitted.history.get("loss", [])
+    if losses and not np.isfinite(losses).any():
+        raise ValueError(
+            f"Expected a finite loss. Received: loss={losses[-1]} in every epoch, and weights that "
+            "no model can use. Train again with --overwrite and a lower --learning-rate, or look "
+            "for NaN in the data."
+        )
+    return fitted
 
 
 def make_schedule(learning_rate: float, steps: int, warmup_steps: int) -> Any:

@@ -11,10 +11,10 @@ def warn_of_warmup(warmup_steps: int, steps: int, warn: Warn) -> None:
         steps: Int, number of all steps.
         warn: Function that shows the text of a warning.
     """
-    if warmup_steps > steps / 2:
+    if warmup_steps > max(1, steps / 2):
         warn(
             f"The warm-up of {warmup_steps:,} steps is more than half of the training of "
-            f"{steps:,} steps. Use --warmup-steps {steps // 10} or more --epochs."
+            f"{steps:,} steps. Use --warmup-steps {max(1, steps // 10)} or more --epochs."
         )
 
 

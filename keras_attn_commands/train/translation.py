@@ -36,6 +36,7 @@ from keras_attn.training import (
 )
 from keras_attn_commands.train import run_files
 from keras_attn_commands.train.dry_run import print_estimate
+from keras_attn_commands.train.memory import report_memory
 from keras_attn_commands.train.run_training import run_training
 from keras_attn_commands.train.setting_checks import reject_settings_of_other_models
 from keras_attn_commands.train.setting_warnings import warn_of_vocabulary, warn_of_warmup
@@ -47,6 +48,7 @@ from keras_attn_commands.train.translation_settings import (
     OF_MODELS,
     TranslationSettings,
 )
+from keras_attn_commands.translation_scores import evenly_spaced
 
 DATES: dict[Split, int] = {"train": 30_000, "valid": 1000, "test": 2000}
 """Dict from splits to the numbers of generated dates."""
@@ -195,10 +197,15 @@ def _train_model(settings, prepared, command, warn):
         trainer, translator = _make_models(settings, prepared)
     steps = prepared.training.steps_per_epoch
     print(f"{trainer.count_params():,} weights, {steps:,} steps in an epoch")
-    _warn_of_memory(settings, trainer, tokenizers[1].vocabulary_size, warn)
+    report_memory(
+        trainer,
+        settings.tokens_per_batch * tokenizers[1].vocabulary_size,
+        "fewer --tokens-per-batch, a smaller --vocabulary-size or a smaller model",
+        warn,
+    )
     if settings.dry_run:
         epoch = steps, prepared.validation.steps_per_epoch
-        print_estimate(trainer, prepared.training.stream(), *epoch, settings.epochs)
+        print_estimate(trainer, prepared.training.stream(), *epoch, settings.epochs, evaluates=True)
         return
     card = None
     if settings.data is not None:
@@ -310,8 +317,7 @@ def _make_bleu(settings, translator, tokenizers):
     """Returns the callback that evaluates a part of the validation pairs, evenly distributed."""
     folder = settings.run_dir / "data"
     sides = [list(read_lines(folder / f"valid.{side}")) for side in ("source", "target")]
-    count = min(settings.evaluated, len(sides[0]))
-    rows = [index * len(sides[0]) // count for index in range(count)]
+    rows = evenly_spaced(settings.evaluated, len(sides[0]))
     sources, references = ([side[row] for row in rows] for side in sides)
     return BleuCallback(
         lambda texts: translator.generate(texts, *tokenizers),
@@ -320,30 +326,6 @@ def _make_bleu(settings, translator, tokenizers):
         time_share=0.1,
         num_samples=3,
     )
-
-
-def _warn_of_memory(settings, trainer, vocabulary_size, warn):
-    """Warns if less memory is available than weights, optimizer and logits take."""
-    weights = sum(math.prod(weight.shape) for weight in trainer.trainable_variables)
-    logits = settings.tokens_per_batch * vocabulary_size
-    least = 4 * (4 * weights + 3 * logits)  # float32: gradients and two moments; two more logits
-    available = _available_memory()
-    print(f"At least {least / 2**20:,.0f} MiB of memory for weights, optimizer and logits")
-    if available is not None and available < least:
-        warn(
-            f"Only {available / 2**20:,.0f} MiB of memory are available. Use fewer "
-            "--tokens-per-batch, a smaller --vocabulary-size or a smaller model."
-        )
-
-
-def _available_memory():
-    """Returns the bytes of available memory, `None` if the system does not tell."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            facts = dict(line.split(":") for line in file)
-        return int(facts["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return None
 
 
 def _multiply_in_bfloat16():

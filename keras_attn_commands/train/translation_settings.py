@@ -6,7 +6,6 @@ from typing import Literal
 
 from keras_attn_checks.options import (
     BOOL,
-    NONNEGATIVE_INTEGER,
     POSITIVE_INTEGER,
     POSITIVE_NUMBER,
     choice,
@@ -107,7 +106,7 @@ class OptimizerSettings:
     beta_2: float = setting(None, SHARE, "decay rate of the second moment of Adam", by_data=True)
     warmup_steps: int = setting(
         None,
-        NONNEGATIVE_INTEGER,
+        POSITIVE_INTEGER,
         "steps in which the rate rises to its highest value",
         by_data=True,
     )

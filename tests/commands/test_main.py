@@ -44,7 +44,8 @@ def test_help_lists_every_command(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
-    for name, module in COMMANDS.items():
+    for name, path in COMMANDS.items():
+        module = importlib.import_module(path)
         assert f"  {name} " in shown and module.HELP in " ".join(shown.split())
 
 
@@ -63,12 +64,14 @@ def test_wrong_command_line_exits_with_2(arguments, capsys):
     assert "error: " in capsys.readouterr().err
 
 
-def test_interrupt_exits_with_130(monkeypatch, tmp_path):
+def test_interrupt_exits_with_130(monkeypatch, tmp_path, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(COMMANDS["export"], "check_export", interrupt)
+    monkeypatch.setattr("keras_attn_commands.export.check_export", interrupt)
     assert main(["export", "onnx", str(tmp_path), str(tmp_path / "model.onnx")]) == 130
+    message = "Stopped. Nothing was exported. Run the same command to start again.\n"
+    assert capsys.readouterr().err == message
 
 
 @pytest.mark.parametrize("directory", [ROOT, ROOT / "export"], ids=["keras-attn", "runtime"])

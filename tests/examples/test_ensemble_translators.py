@@ -47,7 +47,7 @@ def run(monkeypatch, *arguments):
 @pytest.mark.slow
 def test_what_is_made_is_a_run(runs, tmp_path, monkeypatch):
     directory = tmp_path / "ensemble"
-    run(monkeypatch, *runs, "--run-dir", directory, "--weights", 1, 3)
+    run(monkeypatch, *runs, "--run-dir", directory)
     assert {path.name for path in directory.iterdir()} == {
         *("run.json", "model.keras", "source.spm", "target.spm", "data"),
         "history.json",
@@ -55,20 +55,20 @@ def test_what_is_made_is_a_run(runs, tmp_path, monkeypatch):
     each = [keras.models.load_model(run / "model.keras") for run in runs]
     ids = np.array([[5, 6, 7, 2]], "int32")
     loaded = keras.models.load_model(directory / "model.keras")
-    assert_close(numpy(loaded(ids)), numpy(ensemble_model(each, [1, 3])(ids)))
+    assert_close(numpy(loaded(ids)), numpy(ensemble_model(each)(ids)))
     history = json.loads((directory / "history.json").read_text())
     assert history["minutes"] == 30 and history["cpu_minutes"] == 60
     assert history["arguments"]["beam_width"] == 3 and history["arguments"]["seed"] == [1, 2]
 
 
 @pytest.mark.slow
-def test_minutes_of_trainings_side_by_side(runs, tmp_path, monkeypatch):
+def test_runs_without_a_test_set_or_arguments(runs, tmp_path, monkeypatch):
     (runs[0] / "data" / "test.source").unlink()
     history = {"minutes": 10, "cpu_minutes": 30}  # of examples/train_translation.py
     (runs[0] / "history.json").write_text(json.dumps(history))
-    run(monkeypatch, *runs, "--run-dir", tmp_path / "ensemble", "--side-by-side")
+    run(monkeypatch, *runs, "--run-dir", tmp_path / "ensemble")
     history = json.loads((tmp_path / "ensemble" / "history.json").read_text())
-    assert history["minutes"] == 20 and history["cpu_minutes"] == 60
+    assert history["minutes"] == 30 and history["member_minutes"] == [10, 20]
     assert history["arguments"]["seed"] == [None, 2]
     assert not (tmp_path / "ensemble" / "data" / "test.source").exists()
 
@@ -93,7 +93,7 @@ def test_runs_that_do_not_fit_are_refused(runs, tmp_path, monkeypatch, spoil, me
 
 
 @pytest.mark.slow
-def test_no_run_is_overwritten_and_each_has_a_weight(runs, tmp_path, monkeypatch):
+def test_no_run_is_overwritten(runs, tmp_path, monkeypatch):
     before = (runs[1] / "model.keras").read_bytes()
     with pytest.raises(SystemExit, match="Expected --run-dir outside of RUN"):
         run(monkeypatch, *runs, "--run-dir", runs[1])
@@ -101,7 +101,4 @@ def test_no_run_is_overwritten_and_each_has_a_weight(runs, tmp_path, monkeypatch
     (tmp_path / "other" / "settings.toml").write_text("")
     with pytest.raises(SystemExit, match="other contains a training. Choose a different --run-dir"):
         run(monkeypatch, *runs, "--run-dir", tmp_path / "other")
-    with pytest.raises(SystemExit, match="member_weights"):
-        run(monkeypatch, *runs, "--run-dir", tmp_path / "ensemble", "--weights", 1)
     assert (runs[1] / "model.keras").read_bytes() == before
-    assert not (tmp_path / "ensemble").exists()

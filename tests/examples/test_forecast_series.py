@@ -25,7 +25,8 @@ def test_forecast_series_writes_files_that_the_runtime_forecasts(tmp_path, capsy
     run = tmp_path / "build" / "forecast"
     assert (run / "forecast.png").stat().st_size > 10_000
     assert RunDirectory(run).series.calendar_columns[0] == "year_sin1"
+    assert RunDirectory(run).series.series_column == "series"
     command = ["forecast", str(run / "forecaster.onnx"), "--input", str(run / "series.csv")]
-    assert main([*command, "--series-column", "series"]) == 0
+    assert main(command) == 0
     rows = capsys.readouterr().out.splitlines()
     assert len(rows) == 1 + 3 * 12 and rows[1].startswith("1,2020-11-01,")

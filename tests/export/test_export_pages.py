@@ -2,6 +2,7 @@
 
 import functools
 import http.server
+import logging
 import queue
 import shutil
 import subprocess
@@ -98,10 +99,22 @@ def translation_of_page(browser, folder):
             server.shutdown()
 
 
-def test_guide_of_export(translator, tokenizers, onnx_model, folder, monkeypatch, capsys):
+@pytest.fixture
+def logger():
+    """The logger of phases, whose level is restored."""
+    logger = logging.getLogger("keras_attn")
+    yield logger
+    logger.setLevel(logging.NOTSET)
+
+
+def test_guide_of_export(
+    translator, tokenizers, onnx_model, folder, monkeypatch, capsys, caplog, logger
+):
     replace_conversion(monkeypatch, "export_onnx", onnx_model)  # the conversion is slow
     names = dict(zip(("source_tokenizer", "target_tokenizer"), tokenizers, strict=True))
+    run_block("export.md", 1, {})
     names = run_block("export.md", 0, {"translator": translator, **names})
+    assert logger.level == logging.INFO and "Comparing the file with Keras" in caplog.messages
     assert names["report"].best_equal > 0.95 and Path("translator.onnx").is_file()
     printed, page = capsys.readouterr().out, " ".join(" ".join(blocks("export.md", "")).split())
     for words in ("cut by max_length", "with ties", "largest difference of a score"):
@@ -109,7 +122,7 @@ def test_guide_of_export(translator, tokenizers, onnx_model, folder, monkeypatch
 
     Path("RUN").mkdir()
     keras_attn.GenerationModel(*small_transformer(20, 20)).save("RUN/model.keras")
-    run_block("export.md", 1, {})
+    run_block("export.md", 2, {})
     changed = keras.saving.load_model("RUN/model.keras", compile=False)
     assert changed.layers[-1].decoder.cache_block_size == 32
 

@@ -116,17 +116,22 @@ def test_wrong_seeds_raise_an_error(forecaster):
 def test_forecast_csv_returns_times_and_forecasts_of_each_series(tmp_path):
     path = tmp_path / "forecaster.onnx"
     names = ["week_sin1"]
-    write_forecaster(path, past=names, future=names, calendar_columns=names, time_column="day")
+    columns = {"calendar_columns": names, "time_column": "day", "series_column": "shop"}
+    write_forecaster(path, past=names, future=names, **columns)
     (tmp_path / "in.csv").write_text(
         "shop;day;a;b\nx;2024-01-01;1,5;2\nx;2024-01-02;3,5;4\ny;2024-03-01;5;6\ny;2024-03-02;7;8\n"
     )
-    first, second = Forecaster(path, num_threads=1).forecast_csv(
-        tmp_path / "in.csv", series_column="shop", delimiter=";", decimal=",", seed=3
-    )
+    forecaster = Forecaster(path, num_threads=1)
+    options = {"delimiter": ";", "decimal": ",", "seed": 3}
+    first, second = forecaster.forecast_csv(tmp_path / "in.csv", **options)
     assert (first.name, second.name) == ("x", "y")
     assert [str(time) for time in second.times] == ["2024-03-03", "2024-03-04", "2024-03-05"]
     np.testing.assert_array_equal(first.mean, [[3.5, 4.0]] * 3)
     np.testing.assert_array_equal(second.quantiles[2], [[6, 7, 11], [7, 8, 12]])  # seed 4
+    # Other columns than that of the file: each row is a series; and one series, with a gap.
+    for column, message in (("a", "of the series '1,5'"), ("", "Received: 2024-03-01 in line 4")):
+        with pytest.raises(ValueError, match=message):
+            forecaster.forecast_csv(tmp_path / "in.csv", series_column=column, **options)
 
 
 def test_files_of_other_kinds_name_the_class_that_runs_them(model_path, tmp_path):
@@ -144,6 +149,7 @@ def test_files_of_other_kinds_name_the_class_that_runs_them(model_path, tmp_path
         ({"quantiles": [2]}, "series.quantiles"),
         ({"past_covariates": ["c"]}, "numbers of columns"),
         ({"targets": "ab"}, "series.targets"),
+        ({"series_column": 5}, "series.series_column"),
         ({"calendar_columns": ["week_sin1"]}, "series.calendar_columns"),
     ],
 )

@@ -289,6 +289,15 @@ def test_bleu_takes_a_share_of_the_time(monkeypatch):
         BleuCallback(translate, ["a"], ["a"], time_share=0)
 
 
+def test_bleu_prints_samples_from_all_parts_of_the_set():
+    pytest.importorskip("sacrebleu")
+    sources = [str(number) for number in range(100)]
+    printed = []
+    callback = BleuCallback(list, sources, sources, num_samples=3, write=printed.append)
+    callback.on_epoch_end(0, {})
+    assert [line.split()[0] for line in printed] == ["0", "33", "66"]
+
+
 def test_bleu_of_perfect_and_of_empty_translations():
     pytest.importorskip("sacrebleu")
     references = ["The cat sat on the mat."]

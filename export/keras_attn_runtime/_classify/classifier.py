@@ -38,7 +38,9 @@ class Classifier(TextModel[ClassifierModel]):
             text, applied before tokenization. Default: 32 times the maximum number of tokens.
 
     Attributes:
-        settings: `ClassifierSettings`, the file's metadata.
+        settings: the metadata of the file, an object with the attributes `labels` (list of
+            strings), `activation` (string), `output` and `attention` (names of outputs), `inputs`
+            (dict), `source` (vocabulary and special ids) and `versions` (dict).
         labels: list of strings, all labels.
         has_attention: bool, whether the results contain attention weights.
         max_source_length, max_source_characters: ints, the limits in use.

@@ -15,6 +15,7 @@ from keras_attn_runtime._files.atomic_files import atomic_files, is_stream, requ
 from keras_attn_runtime._series.csv_rows import DELIMITERS
 from keras_attn_runtime._series.forecast_csv import (
     CsvOptions,
+    csv_keys,
     read_series,
     stack_series,
     write_forecasts,
@@ -56,7 +57,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add(
         "--series-column",
         metavar="NAME",
-        help="column that names the series of each row. Default: all rows are one series",
+        help="column that names the series of each row, or '' if all rows are one series. Default: "
+        "the series column that FILE names; if FILE names none, all rows are one series",
     )
     add(
         "--delimiter",
@@ -121,11 +123,8 @@ def run(arguments: Namespace) -> int:
         _check_paths(arguments)
         forecaster = Forecaster(arguments.model, arguments.provider, arguments.threads)
         settings = forecaster.settings
-        time = arguments.time_column
-        time = settings.time_column if time is None else time
         options = CsvOptions(
-            time,
-            arguments.series_column,
+            *csv_keys(settings, arguments.time_column, arguments.series_column),
             arguments.insert_missing_rows,
             DELIMITERS[arguments.delimiter],
             DECIMALS[arguments.decimal],

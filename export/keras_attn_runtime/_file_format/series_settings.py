@@ -21,6 +21,7 @@ class SeriesSettings:
         calendar_columns: list of strings, the covariates that `compute_calendar` computes from the
             times. CSV files do not need them.
         time_column: string, name of the time column in CSV files, or `None`.
+        series_column: string, column in CSV files that names the series of each row, or `None`.
         horizon: int, number of time steps that the file predicts.
         min_window: int, minimum number of past time steps.
         num_paths: int, number of sampled paths per series.
@@ -40,6 +41,7 @@ class SeriesSettings:
     quantile_levels: list[float]
     versions: dict[str, Any] = field(default_factory=dict)
     calendar_columns: list[str] = field(default_factory=list[str])
+    series_column: str | None = None
 
     @property
     def covariates(self) -> list[str]:
@@ -92,6 +94,7 @@ class SeriesSettings:
             quantile_levels=series.levels("quantiles"),
             versions=root.get("versions", dict, {}),
             calendar_columns=series.strings("calendar_columns"),
+            series_column=series.get("series_column", (str, type(None)), None),
         )
         if not set(settings.calendar_columns) <= set(settings.covariates):
             series.refuse("calendar_columns", f"that are covariates, {settings.covariates}")

@@ -37,6 +37,21 @@ class CsvOptions:
     fills: Mapping[str, float | str] = field(default_factory=dict[str, float | str])
 
 
+def csv_keys(
+    settings: SeriesSettings, time_column: str | None, series_column: str | None
+) -> tuple[str | None, str | None]:
+    """Returns the time column and the series column: the given ones, or those of the file.
+
+    Args:
+        settings: the model's settings.
+        time_column: string, or `None` for the column that the model's file names.
+        series_column: the same, or "" if all rows are one series.
+    """
+    time = settings.time_column if time_column is None else time_column
+    series = settings.series_column if series_column is None else series_column
+    return time, series or None
+
+
 @dataclass(frozen=True)
 class CsvSeries:
     """One series in a CSV file.

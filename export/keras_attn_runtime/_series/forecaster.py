@@ -16,7 +16,12 @@ from keras_attn_runtime._engines.session_pool import SessionPool
 from keras_attn_runtime._errors import ModelFileError, run_failures
 from keras_attn_runtime._file_format import SeriesSettings
 from keras_attn_runtime._series.csv_rows import Source
-from keras_attn_runtime._series.forecast_csv import CsvOptions, read_series, stack_series
+from keras_attn_runtime._series.forecast_csv import (
+    CsvOptions,
+    csv_keys,
+    read_series,
+    stack_series,
+)
 from keras_attn_runtime._series.times import Time
 
 SEEDS = "seeds"
@@ -53,7 +58,12 @@ class Forecaster(PickledArguments):
             may use.
 
     Attributes:
-        settings: `SeriesSettings`: column names, horizon, window, quantile levels.
+        settings: the metadata of the file, an object with the attributes `targets`,
+            `past_covariates`, `future_covariates` and `calendar_columns` (lists of column names),
+            `time_column` and `series_column` (strings or `None`), `horizon` (int, number of time
+            steps in a forecast), `window` (int, number of past time steps, or `None` for any),
+            `min_window` and `num_paths` (ints), `quantile_levels` (list of floats in (0, 1)), and
+            `versions` (dict).
 
     Raises:
         IsADirectoryError: if the directory contains no `model.onnx`.
@@ -66,6 +76,7 @@ class Forecaster(PickledArguments):
     forecaster = Forecaster("forecaster.onnx")
     results = forecaster({"past_targets": series[None, -48:, None]}, seed=1)
     results["quantiles"]  # (batch, horizon, targets, quantiles)
+    forecaster.settings.quantile_levels  # [0.05, 0.25, 0.5, 0.75, 0.95]
     ```
     """
 
@@ -172,8 +183,8 @@ class Forecaster(PickledArguments):
         Args:
             file: path, or open binary or text file. Open a text file with `newline=""`.
             time_column: string, time column. Default: `settings.time_column`.
-            series_column: string, column that names the series of each row. Default: `None`, all
-                rows are one series.
+            series_column: string, column that names the series of each row, or "" if all rows are
+                one series. Default: `settings.series_column`.
             insert_missing_rows: bool, whether a row of empty cells is inserted for each missing
                 time. Default: `False`, an error.
             fills: dict from covariate names to the content for empty cells: a number, or
@@ -196,15 +207,13 @@ class Forecaster(PickledArguments):
             (forecast,) = forecaster.forecast_csv("sales.csv")
             dict(zip(forecast.times, forecast.mean[:, 0]))
         """
-        time = self.settings.time_column if time_column is None else time_column
-        options = CsvOptions(
-            time, series_column, insert_missing_rows, delimiter, decimal, fills or {}
-        )
-        series = read_series(file, self.settings, options)
-        results = self(stack_series(series), seed, batch_size=batch_size)
+        time, series = csv_keys(self.settings, time_column, series_column)
+        options = CsvOptions(time, series, insert_missing_rows, delimiter, decimal, fills or {})
+        items = read_series(file, self.settings, options)
+        results = self(stack_series(items), seed, batch_size=batch_size)
         return [
             SeriesForecast(item.name, item.times, results["mean"][row], results["quantiles"][row])
-            for row, item in enumerate(series)
+            for row, item in enumerate(items)
         ]
 
     def _checked(self, arrays: Mapping[str, npt.ArrayLike]) -> dict[str, Floats]:

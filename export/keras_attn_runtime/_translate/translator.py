@@ -82,7 +82,10 @@ class Translator(TextModel[ExportedModel]):
             ones raise an error. Default: 32 times the maximum number of tokens.
 
     Attributes:
-        settings: `Settings`, the file's metadata.
+        settings: the metadata of the file, an object with the attributes `search` (dict, the search
+            settings), `beam_width`, `num_hypotheses` and `max_length` (ints), `length_penalty`
+            (float), `inputs` (dict from names to the inputs of the encoder), `source` and `target`
+            (vocabulary and special ids of a side), `versions` and `card` (dicts).
         has_alignments: bool, whether translations can contain alignments.
         has_token_log_probs: bool, whether translations contain `token_log_probs`.
         supports_target_prefix: bool, whether the methods take a `target_prefix`.

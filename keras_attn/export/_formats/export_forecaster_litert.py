@@ -23,6 +23,7 @@ def export_forecaster_litert(
     tolerance: float = 1e-3,
     *,
     calendar_columns: Sequence[str] | None = None,
+    series_column: str | None = None,
     batch_size: int = 1,
 ) -> ExportReport:
     """Exports a model that forecasts to one LiteRT file, for `keras_attn_runtime.Forecaster`.
@@ -60,6 +61,7 @@ def export_forecaster_litert(
         future_covariate_names=future_covariate_names,
         time_column=time_column,
         calendar_columns=calendar_columns,
+        series_column=series_column,
         parity_inputs=parity_inputs,
         tolerance=tolerance,
         batch_size=batch_size,

@@ -23,6 +23,7 @@ def export_forecaster_onnx(
     tolerance: float = 1e-4,
     *,
     calendar_columns: Sequence[str] | None = None,
+    series_column: str | None = None,
 ) -> ExportReport:
     """Exports a model that forecasts to one ONNX file, for `keras_attn_runtime.Forecaster`.
 
@@ -58,6 +59,7 @@ def export_forecaster_onnx(
         future_covariate_names=future_covariate_names,
         time_column=time_column,
         calendar_columns=calendar_columns,
+        series_column=series_column,
         parity_inputs=parity_inputs,
         tolerance=tolerance,
     )

@@ -95,7 +95,7 @@ def describe_series(
     Args:
         sampler: `PathSampler`.
         names: Dict with the lists of strings `targets`, `past_covariates`, `future_covariates` and
-            `calendar_columns`, and `time_column`, a string or `None`.
+            `calendar_columns`, and `time_column` and `series_column`, strings or `None`.
         inputs: List of symbolic inputs of the series, without `seeds`.
         dimensions: Dict from the names of inputs to their axes.
 

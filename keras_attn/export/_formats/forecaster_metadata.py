@@ -53,7 +53,12 @@ class ForecasterMetadata:
             )
         calendar = [*(options.calendar_columns or ())]
         check_calendar_columns(calendar, [*names["past_covariates"], *names["future_covariates"]])
-        self._names = {**names, "calendar_columns": calendar, "time_column": options.time_column}
+        self._names = {
+            **names,
+            "calendar_columns": calendar,
+            "time_column": options.time_column,
+            "series_column": options.series_column,
+        }
         sample = options.parity_inputs
         self.parity_inputs = self._random_inputs() if sample is None else sample
 

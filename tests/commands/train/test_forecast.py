@@ -191,6 +191,7 @@ def test_program_trains_on_a_long_file_of_two_series(tmp_path, capsys):
     assert not (run / "model.keras").exists() and not (run / "state").exists()
     assert train(*arguments) == 0
     assert (run / "forecast.png").exists() and (run / "forecast-2.png").exists()
+    assert RunDirectory(run).series.series_column == "id"
     with np.load(run / "test.npz") as test:
         assert test["series"].shape == (2, 80, 1) and test["median"].shape == (4, 4, 1)
         assert test["median"][2:].min() > 100 * test["median"][:2].max()

@@ -71,7 +71,8 @@ def test_a_transformer_is_trained(pairs, tmp_path, capsys):
 def test_a_dry_run_trains_nothing(pairs, tmp_path, capsys):
     run = tmp_path / "run"
     assert train("--data", pairs, "--run-dir", run, *SMALL, "--dry-run") == 0
-    assert "Dry run: " in capsys.readouterr().out
+    output = capsys.readouterr().out
+    assert "Dry run: " in output and " minutes, plus up to a tenth for the evaluation. " in output
     assert not any((run / name).exists() for name in ("state", "model.keras", "run.json"))
 
 
@@ -103,6 +104,18 @@ def test_an_interruption_says_where(pairs, tmp_path, monkeypatch, capsys):
     assert train("--data", pairs, "--run-dir", tmp_path / "run", *SMALL) == 130
     error = capsys.readouterr().err
     assert "Stopped in epoch 3, step 84. Run the same command to continue." in error
+
+
+def test_a_training_without_a_finite_loss_is_an_error(pairs, tmp_path, monkeypatch, capsys):
+    def diverge(*_, **__):
+        history = keras.callbacks.History()
+        history.history = {"loss": [float("nan")]}
+        return history
+
+    monkeypatch.setattr(run_training, "fit", diverge)
+    assert train("--data", pairs, "--run-dir", tmp_path / "run", *SMALL) == 1
+    error = capsys.readouterr().err
+    assert "Received: loss=nan in every epoch" in error and "lower --learning-rate" in error
 
 
 def test_a_run_directory_in_use_is_refused(pairs, tmp_path, capsys):

@@ -15,7 +15,7 @@ from tests.slow_cases import all_slow_but
 
 pytest.importorskip("ai_edge_litert", reason="needs keras-attn[litert]")
 
-COLUMNS = SeriesColumns(["t", "u"], ["c"], ["c"], "day")
+COLUMNS = SeriesColumns(["t", "u"], ["c"], ["c"], "day", series_column="shop")
 
 
 def make_model(head, **arguments):
@@ -93,6 +93,7 @@ def test_litert_settings_are_those_of_the_run(path):
     settings = Forecaster(path).settings
     assert (settings.targets, settings.past_covariates) == (["t", "u"], ["c"])
     assert settings.future_covariates == ["c"] and settings.time_column == "day"
+    assert settings.series_column == "shop"
     assert (settings.horizon, settings.min_window, settings.window) == (3, 4, None)
     found = describe_file(path)
     assert found["settings"]["kind"] == "series" and found["checksum"] == "matches the file"
@@ -105,7 +106,7 @@ def test_forecast_command_runs_a_litert_file(path, tmp_path):
     rows += [f"{day},,,{day % 2}" for day in range(9, 12)]
     (tmp_path / "in.csv").write_text("\n".join(["day,t,u,c", *rows]) + "\n")
     target = tmp_path / "out.csv"
-    arguments = ["--input", str(tmp_path / "in.csv"), "--output", str(target)]
+    arguments = ["--input", str(tmp_path / "in.csv"), "--output", str(target), "--series-column="]
     assert run_command(["forecast", str(path), *arguments]) == 0
     lines = target.read_text().splitlines()
     assert [line.split(",")[0] for line in lines] == ["day", "9", "10", "11"]
@@ -138,8 +139,9 @@ def test_export_command_refuses_what_forecasters_lack(run, tmp_path, capsys, arg
 def test_series_columns_of_wrong_types_are_refused():
     with pytest.raises(ValueError, match="targets to be a list of strings. Received: targets='t'"):
         SeriesColumns("t")
-    with pytest.raises(ValueError, match="time_column to be a string"):
-        SeriesColumns(time_column=5)
+    for name in ("time_column", "series_column"):
+        with pytest.raises(ValueError, match=f"{name} to be a string"):
+            SeriesColumns(**{name: 5})
     with pytest.raises(ValueError, match="Expected calendar_columns .*'week_sin1'"):
         SeriesColumns(["t"], ["c"], ["c"], calendar_columns=["week_sin1"])
     assert SeriesColumns.from_entries({**COLUMNS.entries(), "other": 1}) == COLUMNS

@@ -50,7 +50,7 @@ def test_exported_settings_name_the_columns(forecaster):
     settings = forecaster.settings
     assert (settings.targets, settings.past_covariates) == (["t", "u"], ["c"])
     assert settings.future_covariates == ["c"] and settings.time_column == "day"
-    assert settings.calendar_columns == []
+    assert settings.calendar_columns == [] and settings.series_column is None
     assert (settings.horizon, settings.min_window, settings.window) == (3, 4, None)
     assert settings.quantile_levels == [0.05, 0.5, 0.95] and settings.num_paths == 3
     assert "keras" in settings.versions

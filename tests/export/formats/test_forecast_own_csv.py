@@ -69,6 +69,7 @@ def folder(tmp_path_factory):
         future_covariate_names=names,
         time_column="time",
         calendar_columns=CALENDAR,
+        series_column="shop",
     )
     inputs = {
         "past_targets": np.stack([each.targets[-WINDOW:] for each in series]),
@@ -84,7 +85,7 @@ def folder(tmp_path_factory):
 def test_class_forecasts_a_long_file_as_keras(folder):
     expected = np.load(folder / "keras.npz")
     found = Forecaster(folder / "forecaster.onnx", num_threads=1).forecast_csv(
-        folder / "own.csv", series_column="shop", seed=5, **ARGUMENTS
+        folder / "own.csv", seed=5, **ARGUMENTS
     )
     assert [each.name for each in found] == ["north", "south"]
     assert str(found[1].times[-1]) == "2024-03-03 05:00:00"
@@ -97,7 +98,7 @@ def test_class_forecasts_a_long_file_as_keras(folder):
 def test_command_forecasts_a_long_file_as_keras(folder, tmp_path):
     target = tmp_path / "out.csv"
     arguments = ["--input", str(folder / "own.csv"), "--output", str(target), "--seed", "5"]
-    options = ["--series-column", "shop", "--insert-missing-rows", "--fill", "promo=0"]
+    options = ["--insert-missing-rows", "--fill", "promo=0"]
     model = str(folder / "forecaster.onnx")
     assert main(["forecast", model, *arguments, *options, "--threads", "1"]) == 0
     with open(target, newline="") as file:
@@ -114,7 +115,5 @@ def test_forecast_depends_on_the_calendar(folder, tmp_path):
     (tmp_path / "earlier.csv").write_text(earlier)
     forecaster = Forecaster(folder / "forecaster.onnx", num_threads=1)
     paths = folder / "own.csv", tmp_path / "earlier.csv"
-    means = [
-        forecaster.forecast_csv(path, series_column="shop", **ARGUMENTS)[0].mean for path in paths
-    ]
+    means = [forecaster.forecast_csv(path, **ARGUMENTS)[0].mean for path in paths]
     assert np.abs(means[0] - means[1]).max() > 1e-3
