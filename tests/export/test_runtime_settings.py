@@ -1,7 +1,8 @@
 """An exported file with run-time settings equals files and searches that were made with them."""
 
-import io
 import json
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -9,7 +10,6 @@ import onnx
 import pytest
 from keras_attn_runtime import StreamingTranslator, Translator
 from keras_attn_runtime._calls.options import SETTINGS, SIZES
-from keras_attn_runtime._commands.main import main
 
 from keras_attn import BeamDecoder, SamplingDecoder, with_search
 from keras_attn._search import search as base
@@ -158,23 +158,21 @@ def test_all_formats_agree(files, chosen):
     for path, translator in (("steps", StreamingTranslator), ("model.tflite", Translator)):
         received = translator(files / path).translate(SOURCE, seed=5, **chosen)
         assert [each.token_ids for each in received] == expected, path
+    ids = IDS % 17 + 3
+    seeds = np.arange(len(ids), dtype="int32")
+    opened = session(files / "model.onnx")
+    settings = json.loads(opened.get_modelmeta().custom_metadata_map["keras_attn.settings"])
+    feeds = {"source_ids": ids, "seeds": seeds}
+    for each in opened.get_inputs():
+        if each.name not in feeds:
+            dtype = "float32" if "float" in each.type else "int32"
+            value = chosen.get(each.name, settings["search"][each.name])
+            feeds[each.name] = np.array(value, dtype)
+    expected = opened.run(["token_ids"], feeds)[0]
     loaded = tf.saved_model.load(files / "saved")
-    seeds = _seeds(files)
-    given = {name: tf.constant(value) for name, value in chosen.items()}
-    found = loaded.translate_texts(tf.constant(SOURCE), seeds=tf.constant(seeds), **given)
-    ids = [text[0].decode() for text in found["text"].numpy()]
-    texts = Translator(files / "model.onnx")(SOURCE, seed=5, **chosen)
-    assert ids == texts
-
-
-def _seeds(files):
-    """Returns the seeds that the runtime derives from `seed=5`."""
-    recorded = []
-    translator = Translator(files / "model.onnx")
-    run = translator._model._search
-    translator._model._search = lambda feeds, call: (recorded.append(feeds), run(feeds, call))[1]
-    translator.translate(SOURCE, seed=5)
-    return np.concatenate([feeds["seeds"] for feeds in recorded])
+    given = {name: tf.constant(value) for name, value in chosen.items()}  # the rest has defaults
+    found = loaded.translate_ids(tf.constant(ids), seeds=tf.constant(seeds), **given)
+    assert found["token_ids"].numpy().tolist() == expected.tolist()
 
 
 def test_streaming_takes_settings(files):
@@ -201,14 +199,14 @@ def test_the_runtime_refuses(files, options, message):
         Translator(files / "model.onnx").translate(SOURCE, **options)
 
 
-def test_the_command_takes_settings(files, capsys, monkeypatch):
-    lines = io.TextIOWrapper(io.BytesIO("\n".join(SOURCE).encode()))
-    monkeypatch.setattr("sys.stdin", lines)
+def test_the_command_takes_settings(files):
     options = [f"--{name.replace('_', '-')}={value}" for name, value in CHOSEN.items()]
-    command = ["translate", str(files / "model.onnx"), "--seed=5", *options]
-    assert main(command) == 0
-    expected = Translator(files / "model.onnx")(SOURCE, seed=5, **CHOSEN)
-    assert capsys.readouterr().out.splitlines() == expected
+    path = files / "model.onnx"
+    command = [sys.executable, "-m", "keras_attn_runtime", "translate", path, "--seed=5", *options]
+    found = subprocess.run(
+        command, input="\n".join(SOURCE), capture_output=True, check=True, encoding="utf-8"
+    )
+    assert found.stdout.splitlines() == Translator(path)(SOURCE, seed=5, **CHOSEN)
 
 
 @pytest.mark.parametrize(

@@ -355,7 +355,8 @@ def test_ranks_sort_dead_ends_last_and_keep_scores():
 
 def test_a_search_without_such_rules_does_not_look_for_dead_ends():
     def may_reach_dead_end(forbids_tokens=False, **rules):
-        return BeamDecoder(TableDecoder(forbids_tokens), **rules).may_reach_dead_end(6)
+        search = BeamDecoder(TableDecoder(forbids_tokens), **rules)
+        return search.may_reach_dead_end(6, search.call_settings())
 
     assert not may_reach_dead_end() and not may_reach_dead_end(min_length=5)
     assert not may_reach_dead_end(suppressed_token_ids=[0, 1, 3, 4], min_length=1)
