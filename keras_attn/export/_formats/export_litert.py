@@ -32,6 +32,7 @@ def export_litert(
     - Input `source_ids`: int32 `(batch_size, source)`. The sources need at least one token.
     - Input `max_length`: int32 `()`.
     - Input `length_penalty`: float32 `()`.
+    - An input for each name in `runtime_settings`, such as `temperature`: int32 or float32 `()`.
     - Input `prefix_ids`: int32 `(batch_size, prefix)`. Only with `accept_target_prefix=True`.
     - Input `seeds`: int32 `(batch_size,)`. Only for a search with random sampling.
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and

@@ -33,7 +33,8 @@ def export_litert_steps(
     a loop. In the table, `STATE` stands for all tensors that the search keeps between two steps:
 
         start    source_ids, max_length, optionally prefix_ids and seeds -> STATE
-        step     STATE, length_penalty -> new values of STATE, partial
+        step     STATE, length_penalty, optionally the runtime_settings -> new values of STATE,
+                 partial
         finish   STATE -> token_ids, lengths, scores, log_probs, optionally alignments and
                  token_log_probs
 

@@ -38,6 +38,7 @@ def export_onnx(
     - Input `source_ids`: int32 `(batch, source)`.
     - Input `max_length`: int32 `()`.
     - Input `length_penalty`: float32 `()`.
+    - An input for each name in `runtime_settings`, such as `temperature`: int32 or float32 `()`.
     - Input `prefix_ids`: int32 `(batch, prefix)`. Only with `accept_target_prefix=True`.
     - Input `seeds`: int32 `(batch,)`. Only for a search with random sampling.
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and

@@ -45,7 +45,8 @@ def export_onnx_steps(
     two steps:
 
         start.onnx    source_ids, max_length, optionally prefix_ids and seeds -> STATE
-        step.onnx     STATE, length_penalty -> new values of STATE, partial
+        step.onnx     STATE, length_penalty, optionally the runtime_settings -> new values of STATE,
+                      partial
         finish.onnx   STATE -> token_ids, lengths, scores, log_probs, optionally alignments and
                       token_log_probs
 

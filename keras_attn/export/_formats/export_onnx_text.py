@@ -62,6 +62,7 @@ def export_onnx_text(
     - `text`: string `(batch,)`. The other inputs are optional.
     - `max_length`: int32 `()`.
     - `length_penalty`: float32 `()`.
+    - An input for each name in `runtime_settings`, such as `temperature`: int32 or float32 `()`.
     - `target_prefix`: string `(batch,)`, or `(1,)` to use one prefix for all texts. Only with
       `accept_target_prefix=True`.
     - `seeds`: int32 `(batch,)`, or `(1,)` to use one seed for all texts. Only for a search with

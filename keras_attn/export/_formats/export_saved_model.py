@@ -54,6 +54,7 @@ def export_saved_model(
     - Input `source_ids`: int32 `(batch, source)`.
     - Input `max_length`: int32 `()`.
     - Input `length_penalty`: float32 `()`.
+    - An input for each name in `runtime_settings`, such as `temperature`: int32 or float32 `()`.
     - Input `prefix_ids`: int32 `(batch, prefix)` or `(1, prefix)`. Only with
       `accept_target_prefix=True`.
     - Input `seeds`: int32 `(batch,)`, or `(1,)` to use one seed for all sources. Only for a search
@@ -83,8 +84,8 @@ def export_saved_model(
     The tokenizers are part of the SavedModel. If there are any, a process must `import
     tensorflow_text` before it loads the SavedModel.
 
-    All inputs except the inputs of the model have default values: the `max_length` and
-    `length_penalty` of the search, 0 for `seeds`, and empty prefixes. Requests to the gRPC
+    All inputs except the inputs of the model have default values: the settings of
+    the search, such as `max_length`, 0 for `seeds`, and empty prefixes. Requests to the gRPC
     interface of TensorFlow Serving may omit inputs with default values. Requests to its REST
     interface, and calls of the signatures in Python, must contain all inputs. In Python,
     `loaded.translate_ids(source_ids)` and `loaded.translate_texts(text)` use the default values.
