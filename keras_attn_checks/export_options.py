@@ -392,6 +392,13 @@ class FunctionalOnnxOptions(_WeightOptions):
         "`(batch, K)`, or `(batch, 1)` for K = 2. It contains probabilities or logits: logits if "
         "its layer has a linear activation, or if values of the sample are outside [0, 1].",
     )
+    max_length: int | None = option(
+        None,
+        optional(SIZE),
+        "maximum number of ids of a text, without start and end tokens, stored in the file. The "
+        "runtime cuts longer texts, as the training did. With `None`, only learned positions limit "
+        "the length.",
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

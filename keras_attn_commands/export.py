@@ -11,7 +11,7 @@ from keras_attn_commands.export_parser import FLAGS, add_formats
 from keras_attn_commands.interruption import interruptible
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.show_progress import show_progress
-from keras_attn_commands.train.run_files import unfinished_note
+from keras_attn_commands.train.run_files import stored_settings, unfinished_note
 
 HELP = "export the model of a training run"
 STOPPED = "Stopped. Nothing was exported. Run the same command to start again."
@@ -107,6 +107,7 @@ def _export_classifier(arguments, run, options):
         rows = [generator.choice(ids, length) for length in generator.integers(1, 30, size=32)]
     sample = keras.utils.pad_sequences(rows, padding="post", value=tokenizer.pad_token_id)
     options.setdefault("parity_inputs", sample)
+    options.setdefault("max_length", stored_settings(arguments.run_directory).get("max_length"))
     function = getattr(export, f"export_functional_{arguments.format}")
     return function(
         run.load_model("classification"),

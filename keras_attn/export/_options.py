@@ -90,6 +90,7 @@ class FunctionalOnnxArguments(_WeightArguments, total=False):
     dynamic_sizes: DynamicSizes | None
     tokenizer: ExportTokenizer | None
     labels: Sequence[str] | None
+    max_length: int | None
 
 
 class FunctionalLiteRTArguments(FunctionalOnnxArguments, total=False):

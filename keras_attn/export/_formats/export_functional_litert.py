@@ -39,6 +39,7 @@ def export_functional_litert(
     dynamic_sizes: DynamicSizes | None = None,
     tokenizer: ExportTokenizer | None = None,
     labels: Sequence[str] | None = None,
+    max_length: int | None = None,
     allow_nonfinite: bool = False,
 ) -> ExportReport:
     """Exports any functional model to a LiteRT file, for instance a classifier with attention.
@@ -83,6 +84,7 @@ def export_functional_litert(
         dynamic_sizes=dynamic_sizes,
         tokenizer=tokenizer,
         labels=labels,
+        max_length=max_length,
         allow_nonfinite=allow_nonfinite,
     )
     return write_functional_litert(model, path, options)

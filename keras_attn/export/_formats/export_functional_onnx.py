@@ -33,6 +33,7 @@ def export_functional_onnx(
     dynamic_sizes: DynamicSizes | None = None,
     tokenizer: ExportTokenizer | None = None,
     labels: Sequence[str] | None = None,
+    max_length: int | None = None,
     allow_nonfinite: bool = False,
 ) -> ExportReport:
     """Exports any functional model to an ONNX file, for instance a classifier with attention.
@@ -84,6 +85,7 @@ def export_functional_onnx(
         dynamic_sizes=dynamic_sizes,
         tokenizer=tokenizer,
         labels=labels,
+        max_length=max_length,
         allow_nonfinite=allow_nonfinite,
     )
     return write_functional_onnx(model, path, options)

@@ -45,7 +45,9 @@ class FunctionalMetadata:
         self._text = None
         if options.tokenizer is not None:
             sample = self._batches[0][0]
-            self._text = TextInput(function, self._kinds, dimensions, sample, options.tokenizer)
+            self._text = TextInput(
+                function, self._kinds, dimensions, sample, options.tokenizer, options.max_length
+            )
             self._kinds[self._text.name] = "ids"  # Keras may declare ids as floats
             self._check_vocabulary(options.tokenizer)
         self._classes = None if options.labels is None else self._class_output(options.labels)

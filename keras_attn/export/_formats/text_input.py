@@ -30,6 +30,7 @@ class TextInput:
         dimensions: Dict from the name of each input and output to its axes.
         sample: Dict from the names of the inputs to arrays.
         tokenizer: Tokenizer of the texts.
+        max_length: Int, maximum number of ids of a text, or `None`.
 
     Attributes:
         name: String, name of the input.
@@ -45,6 +46,7 @@ class TextInput:
         dimensions: Dimensions,
         sample: Arrays,
         tokenizer: ExportTokenizer,
+        max_length: int | None,
     ) -> None:
         if not isinstance(tokenizer, ExportTokenizer):
             raise ValueError(
@@ -66,6 +68,7 @@ class TextInput:
             )
         (self.name,) = ids
         self._function, self._tokenizer = function, tokenizer
+        self._max_length = max_length
         self._kinds = {**kinds, self.name: "ids"}
         self._has_fixed_length = isinstance(dimensions[self.name][1], int)
         self._ids = sample[self.name]
@@ -108,6 +111,8 @@ class TextInput:
         add_start = any(text[0] == tokenizer.start_token_id for text in texts)
         add_end = any(text[-1] == tokenizer.end_token_id for text in texts)
         limit = min((each for each in limits if isinstance(each, int)), default=None)
+        own = [] if limit is None else [max(1, limit - add_start - add_end)]
+        own += [] if self._max_length is None else [self._max_length]
         return Side(
             size,
             pad,
@@ -115,7 +120,7 @@ class TextInput:
             tokenizer.end_token_id if add_end else None,
             add_start,
             add_end,
-            None if limit is None else max(1, limit - add_start - add_end),
+            min(own, default=None),
             masks_only_trailing_padding=any(
                 getattr(layer, "masks_only_trailing_padding", False) for layer in layers
             ),

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import tomllib
 
 import numpy as np
 import pytest
@@ -92,6 +93,16 @@ def test_the_exported_file_reads_texts_and_has_the_labels(run, format, tmp_path,
     assert main(["evaluate", str(path), *sides, "--json"]) == 0
     results = json.loads((run / "results.json").read_text())
     assert json.loads(capsys.readouterr().out) == results["test"]
+    # Both cut texts at the --max-length of the training.
+    settings = tomllib.loads((run / "settings.toml").read_text())
+    text = "the ice " + "of day " * settings["max_length"]
+    (received,) = runtime.Classifier(path, truncate=True).classify([text])
+    directory = RunDirectory(run)
+    ids = directory.source_tokenizer.encode([text])[0][: settings["max_length"]]
+    logits = directory.load_model("classification").predict_on_batch(np.array([ids]))["logits"][0]
+    expected = np.exp(logits) / np.exp(logits).sum()
+    found = [received.probabilities[label] for label in file.labels]
+    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,10 @@ def test_functional_metadata_takes_special_tokens_from_the_sample(tokenizer):
     source = settings["source"]
     assert (source["add_start"], source["add_end"], source["end_token_id"]) == (False, True, 2)
     assert source["max_length"] == 30 - 1  # one position is that of the end token
+    for max_length, expected in ((7, 7), (40, 29)):
+        options["max_length"] = max_length
+        ended = rows(tokenizer, [tokenizer.end_token_id])
+        assert describe(make_transformer(), ended, **options)["source"]["max_length"] == expected
     assert settings["classes"] == {"output": "logits", "labels": LABELS, "activation": "softmax"}
 
 
