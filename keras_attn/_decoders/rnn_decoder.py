@@ -71,8 +71,8 @@ class RNNDecoder(TokenDecoder):
         return_attention_scores: Bool, whether to also return the attention weights. Defaults to
             `False`.
         query_features: Tensor of shape `(batch, features)`. Required if the `AttentionRNNCell` was
-            created with a `query` that contains `"features"`. Usually, the encoder returns this
-            tensor as one of its outputs. Defaults to `None`.
+            created with a `query_from` that contains `"features"`. Usually, the encoder returns
+            this tensor as one of its outputs. Defaults to `None`.
         training: Bool, whether dropout is active. Defaults to `False`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
             `encoder_outputs`. Keras passes this argument.

@@ -91,6 +91,9 @@ def masked_softmax(scores: Tensor, mask: Tensor, is_finite: bool = False) -> Ten
     Returns:
         Weights with the shape and dtype of `scores`.
 
+    Raises:
+        ValueError: If the shape of `mask` does not fit that of `scores`.
+
     Example:
 
     >>> import numpy as np
@@ -101,6 +104,14 @@ def masked_softmax(scores: Tensor, mask: Tensor, is_finite: bool = False) -> Ten
     >>> ops.convert_to_numpy(masked_softmax(scores, mask)).tolist()
     [[[0.5, 0.5, 0.0], [0.0, 0.0, 0.0]]]
     """
+    of_scores = tuple(scores.shape)
+    sizes = zip(mask.shape, of_scores[-2:], strict=False)
+    if len(mask.shape) == 2 and any(size not in (1, None, most) for size, most in sizes if most):
+        raise ValueError(
+            f"Expected a mask that can be broadcast to the scores, {of_scores}. Received: a mask "
+            f"of shape {tuple(mask.shape)}. Convert a mask (batch, source) with "
+            "keras_attn.masks.attention_mask."
+        )
     dtype = wide_dtype(scores)
     if is_finite:
         masked = ops.cast(scores, dtype) + scores_of_mask(mask, dtype)

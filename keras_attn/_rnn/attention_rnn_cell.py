@@ -244,7 +244,7 @@ class AttentionRNNCell(Layer):
             encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may
                 be attended to. Defaults to `None`.
             query_features: Tensor of shape `(batch, features)`. Required if the constructor
-                argument `query` contains `"features"`. Defaults to `None`.
+                argument `query_from` contains `"features"`. Defaults to `None`.
 
         Returns:
             Nested dict of tensors with shape `(batch, ...)`.

@@ -66,8 +66,8 @@ class Search(Layer, SearchOptions):
             the constructor arguments in this call; see `runtime_settings`. Defaults to `None`: the
             constructor arguments.
         query_features: Tensor of shape `(batch, features)`. Required by an `RNNDecoder` if its
-            `AttentionRNNCell` was created with a `query` that contains `"features"`. Defaults to
-            `None`.
+            `AttentionRNNCell` was created with a `query_from` that contains `"features"`. Defaults
+            to `None`.
         prefix_ids: Int tensor of shape `(batch, prefix)`, padded on the right. Every hypothesis
             begins with these tokens, for example a language tag. With the shape `(1, prefix)`, all
             batch entries share one prefix. Length limits and lengths include the prefix tokens. Log

@@ -101,3 +101,13 @@ def test_sums_of_masked_scores_are_finite(bias):
     assert np.isfinite(scores + biases * (bias == masks.MASKED_SCORE)).all()
     weights = numpy(masks.masked_softmax(scores + np.float32(1e10), mask))
     assert_close(weights, np.array([[[0.5, 0.5, 0, 0] if bias == 0 else [1.0, 0, 0, 0]]]))
+
+
+def test_a_mask_of_rows_that_does_not_fit_the_scores_is_refused():
+    """NumPy's rules would repeat the scores for each row of the mask."""
+    scores, mask = np.zeros((2, 1, 5), "float32"), np.ones((2, 5), bool)
+    with pytest.raises(ValueError, match="can be broadcast to the scores.*attention_mask"):
+        masks.masked_softmax(scores, mask)
+    assert masks.masked_softmax(scores, mask[:1]).shape == (2, 1, 5)
+    for shape in ((3, 2, 5), (3, 4, 2, 5)):
+        assert masks.masked_softmax(np.zeros(shape, "float32"), mask).shape == shape
