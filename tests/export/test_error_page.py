@@ -123,6 +123,10 @@ def test_messages_of_layers_and_searches(model, tokenizer):
     trainer, translator = model
     rows = np.ones((1, 2, 3), "float32")
     call(keras_attn.BahdanauAttention(4), [rows, rows])
+    for mask in (np.ones((1, 5), bool), np.array([[0.0, -1e9]], "float32")):
+        with pytest.raises(ValueError, match="attention_mask") as caught:
+            keras_attn.BahdanauAttention(4)(rows, rows, attention_mask=mask)
+        require_listed(re.search(r"Expected [^\x1b\n]*", str(caught.value))[0])
     call(keras_attn.BeamDecoder, translator.search.decoder, num_beams=3)
     call(translator.generate, ["the cat"])
     call(translator.generate, "the cat")
