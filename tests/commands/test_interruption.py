@@ -12,6 +12,14 @@ from keras_attn_commands.train import command
 from keras_attn_commands.train.translation_settings import TranslationSettings
 
 
+@pytest.fixture(autouse=True)
+def foreground():
+    """Handles SIGINT as in the foreground: background jobs of a shell ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def press_ctrl_c():
     signal.raise_signal(signal.SIGINT)
 
