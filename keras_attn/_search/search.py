@@ -255,7 +255,7 @@ class Search(Layer, SearchOptions):
             raise ValueError(
                 f"Expected settings out of {list(self.runtime_settings)}. Received: "
                 f"settings={unknown}. Pass {unknown[0]} to the constructor of "
-                f"{type(self).__name__}, or use keras_attn.replace_search."
+                f"{type(self).__name__}, or use keras_attn.with_search."
             )
         given["length_penalty"] = length_penalty
         values = {name: getattr(self, name) for name in dtypes}
@@ -538,5 +538,5 @@ class Search(Layer, SearchOptions):
 
 
 def is_set(value: Any, neutral: float) -> bool:
-    """Returns whether a setting can differ from its value without effect. Tensors can."""
+    """Returns whether a setting can have an effect: a tensor, or not the neutral value."""
     return not is_number(value) or value != neutral
