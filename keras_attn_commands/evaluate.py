@@ -7,17 +7,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from keras_attn_checks.evenly_spaced import evenly_spaced
 from keras_attn_checks.progress import report_count, report_phase
 from keras_attn_commands.error_text import error_text
 from keras_attn_commands.existing_paths import require_file
 from keras_attn_commands.interruption import interruptible
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.show_progress import show_progress
-from keras_attn_commands.translation_scores import (
-    evenly_spaced,
-    score_translations,
-    translation_score_text,
-)
+from keras_attn_commands.translation_scores import score_translations, translation_score_text
 
 HELP = "compute BLEU and chrF of a translator, or the accuracy of a classifier, on a test set"
 STOPPED = "Stopped. Nothing was evaluated. Run the same command to start again."

@@ -85,7 +85,7 @@ class _Interruption:
 
 
 def _is_handled() -> bool:
-    """Whether an `except`, `finally` or `with` runs because of a `KeyboardInterrupt`."""
+    """Returns whether code is running that cleans up after a `KeyboardInterrupt`."""
     error = sys.exc_info()[1]
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__

@@ -3,17 +3,6 @@
 from typing import Any
 
 
-def evenly_spaced(count: int, total: int) -> list[int]:
-    """Returns the numbers of some rows, evenly distributed over all rows.
-
-    Args:
-        count: Int, how many rows; fewer if there are fewer.
-        total: Int, number of all rows.
-    """
-    count = min(count, total)
-    return [index * total // count for index in range(count)]
-
-
 def score_translations(translations: list[str], references: list[str]) -> dict[str, Any]:
     """Returns a dict with the scores, their settings and the sentence count."""
     try:

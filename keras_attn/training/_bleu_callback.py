@@ -6,6 +6,7 @@ import keras
 
 from keras_attn._layer.argument_checks import check_number
 from keras_attn._types import TensorDict
+from keras_attn_checks.evenly_spaced import evenly_spaced
 
 
 class BleuCallback(keras.callbacks.Callback):
@@ -127,9 +128,7 @@ class BleuCallback(keras.callbacks.Callback):
         self._show(translations)
 
     def _show(self, translations: list[str]) -> None:
-        total = len(self.sources)
-        count = min(self.num_samples, total)
-        for row in (index * total // count for index in range(count)):
+        for row in evenly_spaced(self.num_samples, len(self.sources)):
             source, reference = self.sources[row], self.references[row]
             self.write(f"  {source} -> {translations[row]}   (reference: {reference})")
 

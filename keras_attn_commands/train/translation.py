@@ -34,6 +34,7 @@ from keras_attn.training import (
     compile_for_training,
     make_strategy,
 )
+from keras_attn_checks.evenly_spaced import evenly_spaced
 from keras_attn_commands.train import run_files
 from keras_attn_commands.train.dry_run import print_estimate
 from keras_attn_commands.train.memory import report_memory
@@ -48,7 +49,6 @@ from keras_attn_commands.train.translation_settings import (
     OF_MODELS,
     TranslationSettings,
 )
-from keras_attn_commands.translation_scores import evenly_spaced
 
 DATES: dict[Split, int] = {"train": 30_000, "valid": 1000, "test": 2000}
 """Dict from splits to the numbers of generated dates."""

@@ -4,20 +4,10 @@ import attention_map
 import pytest
 
 from keras_attn import BeamDecoder, GenerationModel, transformer_seq2seq
-from keras_attn.text import SentencePieceTokenizer
 from keras_attn.training import RunDirectory
-from tests.export.small_translator import SOURCE, TARGET, make_translator
-from tests.runtime.fake_model import train_tokenizer
+from tests.export.small_translator import SOURCE, make_translator
 
 TEXT = "\n".join(SOURCE[:2])
-
-
-@pytest.fixture(scope="module")
-def tokenizers():
-    return [
-        SentencePieceTokenizer(train_tokenizer(sentences=sentences))
-        for sentences in (SOURCE, TARGET)
-    ]
 
 
 @pytest.fixture

@@ -7,19 +7,9 @@ import numpy as np
 import pytest
 
 from keras_attn import ensemble_model
-from keras_attn.text import SentencePieceTokenizer
 from keras_attn.training import RunDirectory
 from tests.contracts import assert_close, numpy
-from tests.export.small_translator import SOURCE, TARGET, make_translator
-from tests.runtime.fake_model import train_tokenizer
-
-
-@pytest.fixture(scope="module")
-def tokenizers():
-    return [
-        SentencePieceTokenizer(train_tokenizer(sentences=sentences))
-        for sentences in (SOURCE, TARGET)
-    ]
+from tests.export.small_translator import make_translator
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from keras_attn_runtime import StreamingTranslator, Translator
-from keras_attn_runtime._calls.options import SETTINGS, SIZES
+from keras_attn_runtime._calls.search_settings import SETTINGS, SIZES
 
 from keras_attn import BeamDecoder, SamplingDecoder, with_search
 from keras_attn._search import search as base

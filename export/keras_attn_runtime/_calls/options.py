@@ -3,79 +3,18 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from numbers import Integral, Real
-from typing import Any, ParamSpec, Self, TypedDict, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
-import numpy as np
-
-from keras_attn_runtime._array_types import LARGEST_INT32
+from keras_attn_runtime._calls.argument_checks import (
+    require_bool,
+    require_integer,
+    require_number,
+)
 from keras_attn_runtime._calls.cancellation import CancelToken
+from keras_attn_runtime._calls.search_settings import SETTINGS, SearchSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-SMALLEST = 1e-30
-"""Smallest value of settings that must be positive."""
-
-SIZES = ("no_repeat_ngram_size", "top_k")
-"""Settings that are at most the value in the file."""
-
-
-@dataclass(frozen=True)
-class _Range:
-    """The values of a search setting: integers, or other numbers, above `least` or equal to it."""
-
-    text: str
-    least: float
-    most: float = LARGEST_INT32
-    is_integer: bool = False
-
-    def check(self, name: str, value: object) -> float:
-        """Returns a checked number; raises ValueError for other values."""
-        if self.is_integer:
-            return require_integer(name, value, int(self.least), int(self.most))
-        return float(_checked(name, value, Real, "a number", self.least, self.most))
-
-
-SETTINGS = {
-    "min_length": _Range(
-        "minimum number of output tokens, without the end token", 0, is_integer=True
-    ),
-    "repetition_penalty": _Range(
-        "values above 1 make previous tokens less probable; 1 for no penalty", SMALLEST
-    ),
-    "no_repeat_ngram_size": _Range(
-        "size of the n-grams that an output may contain once, at most the size in the file; 0 for "
-        "no limit",
-        0,
-        is_integer=True,
-    ),
-    "patience": _Range("a beam search stops after beam_width * patience hypotheses", SMALLEST),
-    "coverage_penalty": _Range("weight of the coverage penalty; 0 for no penalty", 0),
-    "diversity_strength": _Range("factor of the penalty between groups of beams", SMALLEST),
-    "temperature": _Range("values below 1 make probable tokens more probable", SMALLEST),
-    "top_k": _Range(
-        "number of tokens to sample from, at most the number in the file", 1, is_integer=True
-    ),
-    "top_p": _Range("total probability of the tokens to sample from; 1 for all", SMALLEST, 1),
-    "min_p": _Range("minimum probability relative to the most probable token; 0 for all", 0, 1),
-}
-"""Dict from the settings of a search that a file can have as inputs to their values."""
-
-
-class SearchSettings(TypedDict, total=False):
-    """The settings of a search, for type checkers. See `Options`."""
-
-    min_length: int | None
-    repetition_penalty: float | None
-    no_repeat_ngram_size: int | None
-    patience: float | None
-    coverage_penalty: float | None
-    diversity_strength: float | None
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
 
 
 class CallOptions(SearchSettings, total=False):
@@ -174,14 +113,14 @@ class Options:
         checked = {
             "max_length": _or_none(require_integer, "max_length", self.max_length, 0),
             "length_penalty": _or_none(
-                _require_number, "length_penalty", self.length_penalty, "a number"
+                require_number, "length_penalty", self.length_penalty, "a number"
             ),
             "num_hypotheses": require_integer("num_hypotheses", self.num_hypotheses, least=1),
             "batch_size": require_integer("batch_size", self.batch_size, least=1),
             "window": _or_none(require_integer, "window", self.window, 1),
             "seed": _or_none(require_integer, "seed", self.seed, 0),
             "alignments": require_bool("alignments", self.alignments),
-            "timeout": _or_none(_require_number, "timeout", self.timeout, "a number of seconds"),
+            "timeout": _or_none(require_number, "timeout", self.timeout, "a number of seconds"),
         }
         for name, allowed in SETTINGS.items():
             checked[name] = _or_none(allowed.check, name, getattr(self, name))
@@ -239,33 +178,6 @@ def list_options(function: Callable[P, R]) -> Callable[P, R]:
     return function
 
 
-def require_integer(name: str, value: object, least: int, most: int = LARGEST_INT32) -> int:
-    """Returns a Python or NumPy integer as an int.
-
-    Products of NumPy integers can overflow, and some functions do not accept them.
-
-    Raises:
-        ValueError: if `value` is not an integer in [least, most].
-    """
-    return int(_checked(name, value, Integral, "an integer", least, most))
-
-
-def require_bool(name: str, value: object) -> bool:
-    """Returns a Python or NumPy bool as a bool.
-
-    Raises:
-        ValueError: if `value` is neither True nor False.
-    """
-    if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"Expected {name} to be True or False. Received: {name}={value!r}.")
-    return bool(value)
-
-
-def _require_number(name: str, value: object, expected: str) -> float:
-    """Returns a Python or NumPy number as a float; raises ValueError for other values."""
-    return float(_checked(name, value, Real, expected, 0, LARGEST_INT32))
-
-
 def _or_none(require: Callable[..., R], name: str, value: object, *rest: object) -> R | None:
     """Returns `require(name, value, *rest)`, or `None` if the value is `None`."""
     return None if value is None else require(name, value, *rest)
@@ -281,25 +193,3 @@ def _require_cancel_token(value: object) -> None:
         raise ValueError(
             f"Expected cancel_token to be a CancelToken. Received: type={type(value).__name__}."
         )
-
-
-def _checked(
-    name: str,
-    value: object,
-    kind: type[Integral] | type[Real],
-    expected: str,
-    least: float,
-    most: float,
-) -> Any:
-    """Returns a Python number in [least, most]."""
-    # NumPy would compare in the value's dtype, which may be unable to represent the limits.
-    plain: Any = value.item() if isinstance(value, np.generic) else value
-    if not _is_number(plain, kind) or not least <= plain <= most:  # nan is in no range
-        raise ValueError(
-            f"Expected {name} to be {expected} in [{least}, {most}]. Received: {name}={value!r}."
-        )
-    return plain
-
-
-def _is_number(value: object, kind: type[Integral] | type[Real]) -> bool:
-    return not isinstance(value, bool) and isinstance(value, kind)  # Python counts True as 1

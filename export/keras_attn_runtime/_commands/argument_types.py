@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from keras_attn_runtime._array_types import LARGEST_INT32
-from keras_attn_runtime._calls.options import SETTINGS
+from keras_attn_runtime._calls.search_settings import SETTINGS
 from keras_attn_runtime._series.table import LARGEST, PREVIOUS
 
 N = TypeVar("N", int, float)

@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
-from keras_attn_runtime._calls.options import SETTINGS
+from keras_attn_runtime._calls.search_settings import SETTINGS
 from keras_attn_runtime._commands.argument_types import integer, positive_integer, setting
 from keras_attn_runtime._commands.image_directory import ImageDirectory
 from keras_attn_runtime._commands.json_line import json_line

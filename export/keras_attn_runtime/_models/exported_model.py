@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_attn_runtime._array_types import Arrays
 from keras_attn_runtime._calls.cancellation import Call
-from keras_attn_runtime._calls.options import SETTINGS
+from keras_attn_runtime._calls.search_settings import SETTINGS
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._engines.fixed_sizes import fixed_batch_size, fixed_length, run_rows
 from keras_attn_runtime._engines.open_model import OpenedModel, open_model

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from keras_attn_runtime._array_types import Arrays, Floats, masked_to_nan
+from keras_attn_runtime._calls.argument_checks import require_integer
 from keras_attn_runtime._calls.cancellation import Call
-from keras_attn_runtime._calls.options import require_integer
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._engines.fixed_sizes import fixed_batch_size, run_rows
 from keras_attn_runtime._engines.open_model import open_model

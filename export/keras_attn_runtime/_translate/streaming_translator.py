@@ -4,7 +4,7 @@ from typing import TypeVar, Unpack
 
 from keras_attn_runtime._array_types import Array
 from keras_attn_runtime._calls.cancellation import Call, CancelToken
-from keras_attn_runtime._calls.options import SearchSettings
+from keras_attn_runtime._calls.search_settings import SearchSettings
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._models.outputs import check_partial

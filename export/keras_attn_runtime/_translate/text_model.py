@@ -5,8 +5,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, Literal, Protocol, TypeVar
 
+from keras_attn_runtime._calls.argument_checks import require_bool, require_integer
 from keras_attn_runtime._calls.cancellation import Call
-from keras_attn_runtime._calls.options import require_bool, require_integer
 from keras_attn_runtime._calls.reading import read
 from keras_attn_runtime._engines.create_session import MOST_THREADS, Providers, default_num_threads
 from keras_attn_runtime._engines.pickled_arguments import PickledArguments

@@ -7,15 +7,11 @@ from typing import Unpack
 import numpy.typing as npt
 
 from keras_attn_runtime._array_types import LARGEST_INT32, Ids
+from keras_attn_runtime._calls.argument_checks import require_bool
 from keras_attn_runtime._calls.cancellation import Call
-from keras_attn_runtime._calls.options import (
-    SIZES,
-    CallOptions,
-    Options,
-    list_options,
-    require_bool,
-)
+from keras_attn_runtime._calls.options import CallOptions, Options, list_options
 from keras_attn_runtime._calls.reading import read
+from keras_attn_runtime._calls.search_settings import SIZES
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._generation_result import GenerationResult, Unfinished

@@ -1,0 +1,70 @@
+"""The settings of a search that a file can have as inputs."""
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from keras_attn_runtime._array_types import LARGEST_INT32
+from keras_attn_runtime._calls.argument_checks import require_integer, require_number
+
+SMALLEST = 1e-30
+"""Smallest value of settings that must be positive."""
+
+SIZES = ("no_repeat_ngram_size", "top_k")
+"""Settings that are at most the value in the file."""
+
+
+@dataclass(frozen=True)
+class _Range:
+    """The values of a search setting: integers, or other numbers, above `least` or equal to it."""
+
+    text: str
+    least: float
+    most: float = LARGEST_INT32
+    is_integer: bool = False
+
+    def check(self, name: str, value: object) -> float:
+        """Returns a checked number; raises ValueError for other values."""
+        if self.is_integer:
+            return require_integer(name, value, int(self.least), int(self.most))
+        return require_number(name, value, least=self.least, most=self.most)
+
+
+SETTINGS = {
+    "min_length": _Range(
+        "minimum number of output tokens, without the end token", 0, is_integer=True
+    ),
+    "repetition_penalty": _Range(
+        "values above 1 make previous tokens less probable; 1 for no penalty", SMALLEST
+    ),
+    "no_repeat_ngram_size": _Range(
+        "size of the n-grams that an output may contain once, at most the size in the file; 0 for "
+        "no limit",
+        0,
+        is_integer=True,
+    ),
+    "patience": _Range("a beam search stops after beam_width * patience hypotheses", SMALLEST),
+    "coverage_penalty": _Range("weight of the coverage penalty; 0 for no penalty", 0),
+    "diversity_strength": _Range("factor of the penalty between groups of beams", SMALLEST),
+    "temperature": _Range("values below 1 make probable tokens more probable", SMALLEST),
+    "top_k": _Range(
+        "number of tokens to sample from, at most the number in the file", 1, is_integer=True
+    ),
+    "top_p": _Range("total probability of the tokens to sample from; 1 for all", SMALLEST, 1),
+    "min_p": _Range("minimum probability relative to the most probable token; 0 for all", 0, 1),
+}
+"""Dict from the settings of a search that a file can have as inputs to their values."""
+
+
+class SearchSettings(TypedDict, total=False):
+    """The settings of a search, for type checkers. See `Options`."""
+
+    min_length: int | None
+    repetition_penalty: float | None
+    no_repeat_ngram_size: int | None
+    patience: float | None
+    coverage_penalty: float | None
+    diversity_strength: float | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
