@@ -192,7 +192,7 @@ class GenerationModel(ModelOfParts):
         source_language: str | None = None,
         target_language: str | None = None,
         target_prefix: TargetPrefix | None = None,
-        **settings: Any,
+        **settings: object,
     ) -> list[Any]:
         """Generates a sequence for each source. By default, texts result in texts, and ids in ids.
 

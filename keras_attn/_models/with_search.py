@@ -86,14 +86,14 @@ def with_search(
     )
 
 
-def kept_with_search(model: GenerationModel, settings: Mapping[str, Any]) -> GenerationModel:
+def kept_with_search(model: GenerationModel, settings: Mapping[str, object]) -> GenerationModel:
     """Returns a model with other settings of the search, and keeps it for the next calls."""
     if not settings:
         return model
     kept = _KEPT.setdefault(model, {})
     key = repr(sorted(settings.items()))
     if key not in kept:
-        new = with_search(model, **settings)
+        new = with_search(model, None, **settings)
         if len(kept) == MOST_KEPT:
             del kept[next(iter(kept))]
         kept[key] = new
