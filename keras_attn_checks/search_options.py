@@ -193,6 +193,7 @@ class BeamOptions(SearchOptions):
         integers(1, 4096),
         "number of open hypotheses per batch entry.",
         advice="For more than 4096 hypotheses, use a SamplingDecoder.",
+        input_dtype="int32",
     )
     num_hypotheses: int = option(
         1, POSITIVE_INTEGER, "number of returned hypotheses per batch entry, at most `beam_width`."

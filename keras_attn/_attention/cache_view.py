@@ -29,6 +29,8 @@ class CacheView:
             slots come before the slots of the growing cache. Defaults to `None`: no second cache.
         growing: Bool, whether the cache grows. Defaults to `None`: `True` on TensorFlow, `False` on
             other backends.
+        num_beams: Int or scalar int32 tensor, number of beams that share the cache. Defaults to
+            `1`: no beams.
 
     Example:
 
@@ -51,16 +53,12 @@ class CacheView:
     ancestor_bias: Tensor | None = None
     archive: TensorDict | None = None
     growing: bool | None = None
+    num_beams: int | Tensor = 1
 
     @property
     def first_position(self) -> int | Tensor:
         """Position of the first new token."""
         return self.slot if self.start_index is None else self.start_index
-
-    @property
-    def num_beams(self) -> int:
-        """Int, number of beams that share the cache, 1 without beams."""
-        return 1 if self.ancestor_bias is None else self.ancestor_bias.shape[2]
 
     def positions(self, cache: TensorDict, num_new: int | Tensor) -> tuple[Tensor, Tensor]:
         """Returns query positions `(1 or batch, new)` and key positions `(1 or batch, slots)`.

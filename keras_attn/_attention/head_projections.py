@@ -6,6 +6,7 @@ from typing import Any
 from keras import ops
 
 from keras_attn._types import Tensor
+from keras_attn_checks.number_types import is_integer
 
 
 def project_heads(
@@ -32,7 +33,7 @@ def split_heads(
     leading: tuple[Any, ...],
     counts: list[int],
     head_dims: list[int],
-    beams: int = 1,
+    beams: int | Tensor = 1,
 ) -> list[Tensor]:
     """Splits concatenated projections into heads.
 
@@ -45,7 +46,8 @@ def split_heads(
             beams,)`.
         counts: List of ints, number of heads in each projection.
         head_dims: List of ints, head size in each projection.
-        beams: Int, number of beams per batch entry, if `projected` has no time axis.
+        beams: Int or scalar int32 tensor, number of beams per batch entry, if `projected` has no
+            time axis.
 
     Returns:
         List of tensors of shape `(batch, heads, time or beams, head_dim)`, one for each projection.
@@ -78,7 +80,7 @@ def _joined(weights):
 def _heads_first(projected, leading, num_heads, head_dim, beams):
     """Transposes `(B, T, heads * size)` or `(B*K, heads * size)` to `(B, heads, T or K, size)`."""
     rows, *time = leading
-    if not time and beams == 1:
+    if not time and is_integer(beams) and beams == 1:
         return ops.reshape(projected, (rows, num_heads, 1, head_dim))
     if not time:
         rows, time = rows // beams if isinstance(rows, int) else -1, (beams,)

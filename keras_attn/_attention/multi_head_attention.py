@@ -493,9 +493,9 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
 
         Their shape is `(batch, heads, positions or beams, size)`.
         """
-        turn = self._turn if view.num_beams == 1 else self._turn_beams
-        heads = self._project(query, "query", "key", "value", beams=view.num_beams)
-        queries, keys = (turn(head, view.first_position) for head in heads[:2])
+        beams = view.num_beams
+        heads = self._project(query, "query", "key", "value", beams=beams)
+        queries, keys = (self._turn(head, view.first_position, beams) for head in heads[:2])
         return queries, keys, heads[2]
 
     def _project(self, inputs, *names, beams=1):
@@ -544,19 +544,20 @@ class MultiHeadAttention(LowRankAdaptation, AttentionSteps, Layer):
             heads = heads * ops.sigmoid(self._multiply(query, "gate"))  # (B, T, H * dv)
         return self._multiply(heads, "output")  # (B, T, E)
 
-    def _turn(self, heads, start_index):
-        if self.rotary is None:
-            return heads
-        return ops.cast(self.rotary(heads, start_index=start_index), self.compute_dtype)
+    def _turn(self, heads, start_index, beams=1):
+        """Applies the rotary positions to heads `(batch, heads, time, size)`.
 
-    def _turn_beams(self, heads, start_index):
-        """Applies `_turn` to heads `(batch, heads, beams, size)`, which have the same position."""
+        With beams, `time` is the number of beams, which have the same position.
+        """
         if self.rotary is None:
             return heads
-        batch, num_heads, beams, size = ops.shape(heads)
+        if is_integer(beams) and beams == 1:
+            return ops.cast(self.rotary(heads, start_index=start_index), self.compute_dtype)
+        batch, num_heads, _, size = ops.shape(heads)
         batch = batch if isinstance(batch, int) else -1
         turned = ops.reshape(heads, (batch, num_heads * beams, 1, size))
-        return ops.reshape(self._turn(turned, start_index), (batch, num_heads, beams, size))
+        turned = self._turn(turned, start_index)
+        return ops.reshape(turned, (batch, num_heads, beams, size))
 
     def _dropout(self, training):
         if not self.dropout:

@@ -6,6 +6,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn._types import Tensor, TensorDict
+from keras_attn_checks.number_types import is_integer
 
 
 def true_indices(mask: Tensor) -> Tensor:
@@ -106,6 +107,22 @@ def gather_leaves(nested: Any, rows: Tensor) -> Any:
     return tree.map_structure(
         lambda leaf: gather_rows(leaf, rows) if len(leaf.shape) else leaf, nested
     )
+
+
+def repeat_rows(tensor: Tensor, times: int | Tensor) -> Tensor:
+    """Repeats each row of a tensor.
+
+    Args:
+        tensor: Tensor of shape `(rows, ...)`.
+        times: Int or scalar int32 tensor.
+
+    Returns:
+        Tensor of shape `(rows * times, ...)`.
+    """
+    if is_integer(times):
+        return tensor if times == 1 else ops.repeat(tensor, times, axis=0)
+    rows = ops.arange(ops.shape(tensor)[0] * times, dtype="int32") // times
+    return gather_rows(tensor, rows)
 
 
 def flat_rows(beams: Tensor, batch: int | Tensor, beam_width: int | Tensor) -> Tensor:

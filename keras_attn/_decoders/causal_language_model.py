@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attn import _masks as masks
 from keras_attn._attention.cache_view import CacheView
+from keras_attn._backend.gather import repeat_rows
 from keras_attn._backend.integers import sum_int32
 from keras_attn._decoders.transformer_token_decoder import TransformerTokenDecoder
 from keras_attn._decoding_state import growing_buffer, kv_cache
@@ -187,25 +188,26 @@ class CausalLanguageModel(TransformerTokenDecoder):
     def initial_state(
         self,
         memory: TensorDict,
-        beam_width: int = 1,
+        beam_width: int | Tensor = 1,
         alignments: bool = False,
         max_length: int | None = None,
     ) -> TensorDict:
         batch = ops.shape(memory["lengths"])[0]
         slots = (self.capacity(max_length, beam_width), self.growing_cache)
-        own = kv_cache.own_slots(batch, beam_width)
+        of_beams = kv_cache.own_slots(batch, beam_width)
         empty = [block.initial_state(batch, *slots) for block in self.stack.blocks]
         # Concatenate even an empty cache: a loop that adds slots needs a dynamic number of slots.
         joined = [
             kv_cache.join(prompt, cache)
             for prompt, cache in zip(memory["caches"], empty, strict=True)
         ]
-        shared = {**_after_prompt(memory, joined), "own": own}
+        shared = {**_after_prompt(memory, joined), **of_beams}
         if self.cache_block_size is not None and growing_buffer.grows_each_step(self.growing_cache):
             shared |= {"archives": joined, "caches": empty}
         prompt_slots = _prompt_slots(memory)
         used = _key_positions(shared["position"], prompt_slots, prompt_slots, prompt_slots) >= 0
-        return {"ancestor_bias": kv_cache.new_ancestor_bias(own, *slots, used), "shared": shared}
+        ancestor_bias = kv_cache.new_ancestor_bias(of_beams, *slots, used)
+        return {"ancestor_bias": ancestor_bias, "shared": shared}
 
     def max_tokens(self, memory: TensorDict) -> int | Tensor | None:
         if self.stack.max_length is None:
@@ -220,11 +222,10 @@ class CausalLanguageModel(TransformerTokenDecoder):
         self, token_ids: Tensor, state: TensorDict, memory: TensorDict
     ) -> tuple[Tensor, TensorDict]:
         shared, growing = state["shared"], self.growing_cache
-        own = shared["own"]
         ancestor_bias = kv_cache.extend_ancestor_bias(
-            state["ancestor_bias"], own, shared["slot"], growing
+            state["ancestor_bias"], shared, shared["slot"], growing
         )
-        scores = kv_cache.reshape_ancestor_bias(ancestor_bias, own)
+        scores = kv_cache.reshape_ancestor_bias(ancestor_bias, shared)
         vectors, shared = self._extend(token_ids, shared, memory, growing, scores)
         return self.project(vectors), {"ancestor_bias": ancestor_bias, "shared": shared}  # (B*K, V)
 
@@ -247,8 +248,8 @@ class CausalLanguageModel(TransformerTokenDecoder):
             beams, time = 1, ops.shape(token_ids)[1]
             vectors = self.stack.embed(token_ids, position)  # (B, T, D)
         else:
-            beams, time = ancestor_bias.shape[2], 1
-            rows = ops.repeat(position, beams, axis=0)  # (B*K,)
+            beams, time = kv_cache.num_beams(shared), 1
+            rows = repeat_rows(position, beams)  # (B*K,)
             vectors = ops.squeeze(self.stack.embed(token_ids[:, None], rows), axis=1)  # (B*K, D)
         archive = shared["archives"][0] if "archives" in shared else None
         slots = kv_cache.num_slots(shared["caches"][0], time * beams, growing, archive)
@@ -260,6 +261,7 @@ class CausalLanguageModel(TransformerTokenDecoder):
             key_positions=key_positions,
             ancestor_bias=ancestor_bias,
             growing=growing,
+            num_beams=beams,
         )
         memories = [{}] * len(self.stack.blocks)
         vectors, _, shared = self.stack.step(vectors, shared, memories, view, bias)

@@ -189,7 +189,7 @@ class EnsembleDecoder(StepDecoder):
     def initial_state(
         self,
         memory: TensorDict,
-        beam_width: int = 1,
+        beam_width: int | Tensor = 1,
         alignments: bool = False,
         max_length: int | None = None,
     ) -> TensorDict:

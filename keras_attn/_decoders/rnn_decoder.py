@@ -4,6 +4,7 @@ import keras
 from keras import ops, tree
 
 from keras_attn._attention.attention_losses import coverage_loss, doubly_stochastic_loss
+from keras_attn._backend.gather import repeat_rows
 from keras_attn._decoders.token_decoder import TokenDecoder
 from keras_attn._drop_ins.dropout import Dropout
 from keras_attn._layer.argument_checks import (
@@ -245,13 +246,10 @@ class RNNDecoder(TokenDecoder):
     def initial_state(
         self,
         memory: TensorDict,
-        beam_width: int = 1,
+        beam_width: int | Tensor = 1,
         alignments: bool = False,
         max_length: int | None = None,
     ) -> TensorDict:
-        def for_each_beam(leaf):
-            return leaf if beam_width == 1 else ops.repeat(leaf, beam_width, axis=0)
-
         if (
             alignments
             and self.cell.attention is not None
@@ -262,7 +260,7 @@ class RNNDecoder(TokenDecoder):
                 f"{type(self.cell.attention).__name__}, which attends to previous steps. Use a "
                 "CombinedAttention, and pass a layer that attends to the source as its first layer."
             )
-        cell_state = tree.map_structure(for_each_beam, memory["cell"])
+        cell_state = tree.map_structure(lambda leaf: repeat_rows(leaf, beam_width), memory["cell"])
         rows = ops.shape(tree.flatten(cell_state)[0])[0]
         return self.cell.get_initial_state(
             rows, cell_state, memory.get("attention"), alignments, max_length

@@ -206,7 +206,7 @@ class StepDecoder(Layer):
     def initial_state(
         self,
         memory: TensorDict,
-        beam_width: int = 1,
+        beam_width: int | Tensor = 1,
         alignments: bool = False,
         max_length: int | None = None,
     ) -> TensorDict:
@@ -214,7 +214,7 @@ class StepDecoder(Layer):
 
         Args:
             memory: Result of `prepare_memory`.
-            beam_width: Int, number K of beams.
+            beam_width: Int or scalar int32 tensor, number K of beams.
             alignments: Bool, whether each step stores its attention weights `(B * K, S)` in
                 `state["alignments"]`. A decoder without attention ignores this argument. Defaults
                 to `False`.

@@ -157,19 +157,19 @@ class TransformerDecoder(TransformerTokenDecoder):
     def initial_state(
         self,
         memory: TensorDict,
-        beam_width: int = 1,
+        beam_width: int | Tensor = 1,
         alignments: bool = False,
         max_length: int | None = None,
     ) -> TensorDict:
         mask = memory["blocks"][-1]["mask"]  # (B, 1, S)
         batch = ops.shape(mask)[0]
         slots = (self.capacity(max_length, beam_width), self.growing_cache)
-        own = kv_cache.own_slots(batch, beam_width)
+        of_beams = kv_cache.own_slots(batch, beam_width)
         state = {
-            "ancestor_bias": kv_cache.new_ancestor_bias(own, *slots),
+            "ancestor_bias": kv_cache.new_ancestor_bias(of_beams, *slots),
             "shared": {
                 "position": ops.zeros((), dtype="int32"),
-                "own": own,
+                **of_beams,
                 "caches": [block.initial_state(batch, *slots) for block in self.stack.blocks],
             },
         }
@@ -188,10 +188,9 @@ class TransformerDecoder(TransformerTokenDecoder):
         self, token_ids: Tensor, state: TensorDict, memory: TensorDict
     ) -> tuple[Tensor, TensorDict]:
         shared, growing = state["shared"], self.growing_cache
-        position, own = shared["position"], shared["own"]
-        beams = own.shape[1]
+        position, beams = shared["position"], kv_cache.num_beams(shared)
         slot = position * beams
-        ancestor_bias = kv_cache.extend_ancestor_bias(state["ancestor_bias"], own, slot, growing)
+        ancestor_bias = kv_cache.extend_ancestor_bias(state["ancestor_bias"], shared, slot, growing)
         archive = shared["archives"][0] if "archives" in shared else None
         slots = kv_cache.num_slots(shared["caches"][0], beams, growing, archive)
         key_positions = position_range(slots) // beams
@@ -201,8 +200,9 @@ class TransformerDecoder(TransformerTokenDecoder):
             slot,
             start_index=position,
             key_positions=key_positions,
-            ancestor_bias=kv_cache.reshape_ancestor_bias(ancestor_bias, own),
+            ancestor_bias=kv_cache.reshape_ancestor_bias(ancestor_bias, shared),
             growing=growing,
+            num_beams=beams,
         )
         vectors, weights, shared = self.stack.step(vectors, shared, memory["blocks"], view, bias)
         new_state = {"ancestor_bias": ancestor_bias, "shared": {**shared, "position": position + 1}}

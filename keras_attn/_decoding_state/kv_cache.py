@@ -16,9 +16,11 @@ from typing import Any
 
 from keras import ops
 
+from keras_attn._backend.gather import repeat_rows
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._masks import MASKED_SCORE, scores_of_mask
 from keras_attn._types import Tensor, TensorDict
+from keras_attn_checks.number_types import is_integer
 
 
 def new_cache(
@@ -110,7 +112,7 @@ def widen(state: TensorDict, steps: int) -> TensorDict:
     Returns:
         The dict with new caches and a new ancestor bias.
     """
-    slots = steps * state["shared"]["own"].shape[1]
+    slots = steps * num_beams(state["shared"])
     caches = [
         {name: growing_buffer.widen(values, slots) for name, values in cache.items()}
         for cache in state["shared"]["caches"]
@@ -144,27 +146,34 @@ def num_slots(
     return slots if archive is None else slots + num_slots(archive)
 
 
-def own_slots(batch: int | Tensor, beam_width: int) -> Tensor:
+def own_slots(batch: int | Tensor, beam_width: int | Tensor) -> TensorDict:
     """Returns the ancestor bias for the slots of one step: a beam only attends to its own slot.
 
     Args:
         batch: Int or scalar int32 tensor, batch size.
-        beam_width: Int, number of beams.
+        beam_width: Int or scalar int32 tensor, number of beams.
 
     Returns:
-        Float32 tensor of shape `(batch, beam_width, beam_width)`.
+        Dict of `own`, the bias, float32 `(batch, beam_width, beam_width)`. If `beam_width` is a
+        tensor, it is the entry `num_beams`.
     """
-    scores = scores_of_mask(ops.eye(beam_width, dtype="bool"))
-    return ops.zeros((batch, 1, 1), dtype="float32") + scores
+    beams = ops.arange(beam_width, dtype="int32")
+    own = ops.zeros((batch, 1, 1), dtype="float32") + scores_of_mask(beams[:, None] == beams)
+    return {"own": own} if is_integer(beam_width) else {"own": own, "num_beams": beam_width}
+
+
+def num_beams(shared: TensorDict) -> int | Tensor:
+    """Returns the number of beams of the result of `own_slots`."""
+    return shared.get("num_beams", shared["own"].shape[1])
 
 
 def new_ancestor_bias(
-    own_bias: Tensor, capacity: int, growing: bool | None = None, used: Tensor | None = None
+    shared: TensorDict, capacity: int, growing: bool | None = None, used: Tensor | None = None
 ) -> Tensor:
     """Creates the ancestor bias of a new cache.
 
     Args:
-        own_bias: Tensor returned by `own_slots`.
+        shared: Dict returned by `own_slots`, also with further entries.
         capacity: Int, see `new_cache`.
         growing: Bool, see `new_cache`.
         used: Boolean tensor of shape `(batch, slots)` for slots that all beams share, such as the
@@ -174,36 +183,36 @@ def new_ancestor_bias(
     Returns:
         The ancestor bias.
     """
-    rows, beam_width = ops.shape(own_bias)[0] * own_bias.shape[1], own_bias.shape[1]
+    beam_width = num_beams(shared)
+    rows = ops.shape(shared["own"])[0] * beam_width
     ancestor_bias = growing_buffer.new_buffer((rows, 1), (), "float32", capacity, growing)
     ancestor_bias = ancestor_bias + MASKED_SCORE
     if used is None:
         return ancestor_bias
-    before = ops.repeat(scores_of_mask(used), beam_width, axis=0)[:, None]  # (B*K, 1, slots)
+    before = repeat_rows(scores_of_mask(used), beam_width)[:, None]  # (B*K, 1, slots)
     return ops.concatenate([before, ancestor_bias], axis=2)
 
 
 def extend_ancestor_bias(
-    ancestor_bias: Tensor, own_bias: Tensor, slot: int | Tensor, growing: bool | None = None
+    ancestor_bias: Tensor, shared: TensorDict, slot: int | Tensor, growing: bool | None = None
 ) -> Tensor:
     """Adds the slots of one step to the ancestor bias.
 
     Args:
         ancestor_bias: Tensor returned by `new_ancestor_bias`.
-        own_bias: Tensor returned by `own_slots`.
+        shared: Dict returned by `own_slots`, also with further entries.
         slot: Scalar int32 tensor, number of slots in use.
         growing: Bool, see `new_cache`.
 
     Returns:
         The new ancestor bias.
     """
-    beam_width = own_bias.shape[1]
-    own_bias = ops.reshape(own_bias, (-1, 1, beam_width))  # (B*K, 1, K)
-    return growing_buffer.extend(ancestor_bias, own_bias, slot, growing)
+    own = ops.reshape(shared["own"], (-1, 1, num_beams(shared)))  # (B*K, 1, K)
+    return growing_buffer.extend(ancestor_bias, own, slot, growing)
 
 
-def reshape_ancestor_bias(ancestor_bias: Tensor, own_bias: Tensor) -> Tensor:
+def reshape_ancestor_bias(ancestor_bias: Tensor, shared: TensorDict) -> Tensor:
     """Reshapes the ancestor bias to `(batch, 1, beams, slots)`, the axes of the scores."""
     slots = ops.shape(ancestor_bias)[2]
     slots = slots if isinstance(slots, int) else -1  # -1 cannot be inferred for an empty batch
-    return ops.reshape(ancestor_bias, (ops.shape(own_bias)[0], 1, own_bias.shape[1], slots))
+    return ops.reshape(ancestor_bias, (ops.shape(shared["own"])[0], 1, num_beams(shared), slots))

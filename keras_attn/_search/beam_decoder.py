@@ -3,7 +3,6 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 import keras
-import numpy as np
 from keras import ops, tree
 
 from keras_attn._backend import gather
@@ -12,16 +11,16 @@ from keras_attn._backend.top_k import top_k
 from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.fill_docstring import fill_docstring
-from keras_attn._search.beam_groups import first_open, is_repeated
+from keras_attn._search.beam_groups import first_open, group_size, is_repeated
 from keras_attn._search.candidates import extend_histories, find_candidates
 from keras_attn._search.coverage_penalty import coverage_penalty
 from keras_attn._search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_scores
-from keras_attn._search.hypothesis_pool import add_to_pool, new_pool
+from keras_attn._search.hypothesis_pool import add_to_pool, new_pool, resize_pool
 from keras_attn._search.length_penalty import best_attainable, divisor
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.search import Search
 from keras_attn._types import Tensor, TensorDict
-from keras_attn_checks.number_types import is_number
+from keras_attn_checks.number_types import is_integer, is_number
 from keras_attn_checks.options import list_options
 from keras_attn_checks.search_options import BeamArguments, BeamOptions
 
@@ -112,45 +111,62 @@ class BeamDecoder(Search, BeamOptions):
             "patience": self.stop == "collected",
             "coverage_penalty": self.coverage_penalty > 0,
             "diversity_strength": self.num_groups > 1,
+            "beam_width": self.beam_width > 1 and self.num_groups == 1,
         }
         names = super().runtime_settings
         return {name: dtype for name, dtype in names.items() if needed.get(name, True)}
+
+    def width(self, carry: TensorDict, settings: Mapping[str, Any]) -> int | Tensor:
+        return carry.get("width", settings["beam_width"])
 
     @property
     def num_open_hypotheses(self) -> int:
         return self.beam_width
 
-    @property
-    def pool_size(self) -> int:
-        """Int, number of finished hypotheses that are kept per batch entry."""
-        return self.beam_width if self.stop == "heuristic" else self.num_hypotheses
+    def pool_size(self, beam_width: int | Tensor) -> int | Tensor:
+        """Returns the number of finished hypotheses that are kept per batch entry."""
+        if self.stop == "heuristic":
+            return beam_width
+        if is_integer(beam_width) or self.num_hypotheses == 1:
+            return min(self.num_hypotheses, beam_width) if is_integer(beam_width) else 1
+        return ops.minimum(beam_width, self.num_hypotheses)
 
-    def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
+    def start(
+        self,
+        memory: TensorDict,
+        max_lengths: Tensor,
+        encoder_mask: Tensor,
+        settings: Mapping[str, Any],
+    ) -> TensorDict:
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
-        rows = (batch, self.beam_width)
+        beam_width = settings["beam_width"]
+        pool_size = self.pool_size(beam_width)
+        rows = (batch, beam_width)
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
         # At the first step all beams are equal, so only the first beam of each group may continue.
-        size = self.beam_width // self.num_groups
-        is_possible = ops.mod(ops.arange(self.beam_width, dtype="int32"), size) == 0
+        size = group_size(beam_width, self.num_groups)
+        is_possible = ops.mod(ops.arange(beam_width, dtype="int32"), size) == 0
         log_probs = ops.cast(ops.where(is_possible, 0.0, IMPOSSIBLE), "float32")
         carry = {
             "step": ops.zeros((), dtype="int32"),
             "done": max_lengths == 0,
             "collected": ops.zeros_like(max_lengths),
             "state": self.decoder.initial_state(
-                memory, self.beam_width, self._needs_alignments, max(1, self.max_length)
+                memory, beam_width, self._needs_alignments, max(1, self.max_length)
             ),
             "beams": {
                 "token_ids": growing_buffer.new_buffer(rows, (), "int32", self.max_length),
                 "last": ops.broadcast_to(first_tokens[:, None], rows),
                 "log_probs": ops.zeros(rows, "float32") + log_probs,
             },
-            "hypotheses": new_pool(max_lengths, self.pool_size, self.max_length),
+            "hypotheses": new_pool(max_lengths, pool_size, self.max_length),
         }
+        if not is_integer(beam_width):
+            carry["width"] = beam_width
         dtype = self.alignments_dtype(carry["state"]) if self._needs_alignments else None
         if self.coverage_penalty:
             carry["beams"]["coverage"] = ops.zeros((*rows, source), dtype="float32")
-        for name, width in (("beams", self.beam_width), ("hypotheses", self.pool_size)):
+        for name, width in (("beams", beam_width), ("hypotheses", pool_size)):
             buffer = functools.partial(growing_buffer.new_buffer, (batch, width))
             if self.return_alignments:
                 carry[name]["alignments"] = buffer((source,), dtype, self.max_length)
@@ -171,7 +187,7 @@ class BeamDecoder(Search, BeamOptions):
         settings: Mapping[str, Any],
     ) -> TensorDict:
         length_penalty = settings["length_penalty"]
-        step, beams = carry["step"], carry["beams"]
+        step, beams, beam_width = carry["step"], carry["beams"], self.width(carry, settings)
         last = ops.reshape(beams["last"], (-1,))  # (B*K,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)
         at_limit = step + 1 >= max_lengths  # (B,)
@@ -179,7 +195,7 @@ class BeamDecoder(Search, BeamOptions):
         weights = None
         if self._needs_alignments:
             source = ops.shape(state["alignments"])[1]
-            shape = (ops.shape(max_lengths)[0], self.beam_width, source)
+            shape = (ops.shape(max_lengths)[0], beam_width, source)
             weights = ops.reshape(state["alignments"], shape)
         histories = extend_histories(beams, candidates, weights, step)
 
@@ -192,18 +208,18 @@ class BeamDecoder(Search, BeamOptions):
         is_dead_end = candidates.is_dead_end
         is_closed = is_end if is_dead_end is None else is_end | is_dead_end
         log_probs = ops.where(is_closed, 2 * IMPOSSIBLE, candidates.log_probs)
-        chosen = first_open(log_probs, is_closed, self.num_groups)  # (B, K)
+        chosen = first_open(log_probs, is_closed, beam_width, self.num_groups)  # (B, K)
         following = {**histories, "log_probs": log_probs, "last": candidates.token_ids}
         beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), following)
         parents = gather.gather_beams(candidates.parents, chosen)  # (B, K)
         # Take the batch size from `max_lengths`, whose shape does not change in the inner loop.
-        rows = gather.flat_rows(parents, ops.shape(max_lengths)[0], self.beam_width)
+        rows = gather.flat_rows(parents, ops.shape(max_lengths)[0], beam_width)
         state = gather.reorder(state, rows)
 
         best_open = ops.max(beams["log_probs"], axis=1)  # (B,)
         done = carry["done"] | at_limit | (best_open < IMPOSSIBLE / 2)
         if self.stop == "collected":
-            done = done | (collected >= self._num_collected(settings["patience"]))
+            done = done | (collected >= _num_collected(beam_width, settings["patience"]))
         else:
             form = self.length_penalty_form
             if self.stop == "heuristic":
@@ -229,12 +245,6 @@ class BeamDecoder(Search, BeamOptions):
             open_ids = gather.gather_beams(open_ids, first)  # (B, 1, t)
         return ops.where(carry["done"][:, None], best, open_ids[:, 0])
 
-    def _num_collected(self, patience):
-        """Returns the number of finished hypotheses after which a search stops."""
-        if is_number(patience):
-            return max(1, int(self.beam_width * patience + 0.5))
-        return ops.maximum(1, ops.cast(self.beam_width * patience + 0.5, "int32"))
-
     def _find_candidates(self, step_logits, carry, at_limit, settings):
         step, beams = carry["step"], carry["beams"]
         vocabulary_size = step_logits.shape[-1]
@@ -244,7 +254,9 @@ class BeamDecoder(Search, BeamOptions):
             beams["log_probs"],
             self.penalties(vocabulary_size, step, settings),  # (V,)
             self.penalized_token_ids(settings),
-            self.forced_tokens(carry, step_logits),
+            self.forced_tokens(carry, step_logits, settings),
+            beam_width=self.width(carry, settings),
+            most_beams=self.beam_width,
             num_groups=self.num_groups,
             diversity_strength=settings["diversity_strength"],
             must_end=at_limit[:, None] if self.force_end_token else None,
@@ -272,9 +284,10 @@ class BeamDecoder(Search, BeamOptions):
             finished. Dead ends do not count as finished.
         """
         step, pool, is_dead_end = carry["step"], carry["hypotheses"], candidates.is_dead_end
+        beam_width = self.width(carry, settings)
         # Only candidates of the first half can finish. In the second half, only dead ends are
         # collected.
-        count = self.beam_width if is_dead_end is None else 2 * self.beam_width
+        count = beam_width if is_dead_end is None else 2 * beam_width
         found = {**histories, "log_probs": candidates.log_probs}
         found = {name: values[:, :count] for name, values in found.items() if name in pool}
         is_end = is_end[:, :count]  # (B, C)
@@ -284,7 +297,7 @@ class BeamDecoder(Search, BeamOptions):
         if is_dead_end is None:
             collected = ended
         else:
-            ended = ended & ops.convert_to_tensor(np.arange(count) < self.beam_width)
+            ended = ended & (ops.arange(count, dtype="int32") < beam_width)
             collected = ended | (is_dead_end & is_open)
             num_tokens = num_tokens - ops.cast(is_dead_end, "int32")  # (B, C)
         if self.num_groups > 1:
@@ -297,25 +310,32 @@ class BeamDecoder(Search, BeamOptions):
         )
         if self.coverage_penalty:
             weight = settings["coverage_penalty"]
-            scores = scores + _coverage_penalty(carry, histories["coverage"], is_dead_end, weight)
+            coverage = histories["coverage"][:, :count]
+            scores = scores + _coverage_penalty(carry, coverage, is_dead_end, weight)
         if is_dead_end is not None:
             scores = ops.where(is_dead_end, ranks_of_dead_ends(scores), scores)
         found["ranks"] = ops.where(collected, scores, NO_RANK)
-        return add_to_pool(pool, found, step, rows[0]), ended
+        return add_to_pool(pool, found, step, rows[0], self.pool_size(beam_width)), ended
 
     def finish(self, hypotheses: TensorDict) -> TensorDict:
-        hypotheses = dict(hypotheses)
-        if self.pool_size > self.num_hypotheses:
-            hypotheses = {name: each[:, : self.num_hypotheses] for name, each in hypotheses.items()}
+        hypotheses = resize_pool(hypotheses, self.num_hypotheses)
         scores = ranks_to_scores(hypotheses.pop("ranks"))
         return super().finish({**hypotheses, "scores": scores})
 
 
+def _num_collected(beam_width, patience):
+    """Returns the number of finished hypotheses after which a search stops."""
+    if is_integer(beam_width) and is_number(patience):
+        return max(1, int(beam_width * patience + 0.5))
+    number = ops.cast(beam_width, "float32") * patience
+    return ops.maximum(1, ops.cast(number + 0.5, "int32"))
+
+
 def _coverage_penalty(carry, coverage, is_dead_end, weight):
-    """Returns the penalties of the candidates `(batch, 2 * beams, source)` that can finish."""
+    """Returns the penalties of the candidates that can finish, `(batch, count, source)`."""
+    penalties = coverage_penalty(coverage, weight)  # (B, K or 2K)
     if is_dead_end is None:
-        return coverage_penalty(coverage[:, : coverage.shape[1] // 2], weight)
-    penalties = coverage_penalty(coverage, weight)  # (B, 2K)
+        return penalties
     # A dead end has no new token, so exclude the attention weights of this step.
     own = coverage_penalty(carry["beams"]["coverage"], weight)  # (B, K)
     return ops.where(is_dead_end, ops.concatenate([own, own], axis=1), penalties)

@@ -7,7 +7,7 @@ same order. Only candidates in the first half may end a hypothesis.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from keras import ops
@@ -67,23 +67,31 @@ def candidates_of_groups(
     return values, parents, tokens
 
 
-def first_open(log_probs: Tensor, is_end: Tensor, num_groups: int) -> Tensor:
+def group_size(beam_width: int | Tensor, num_groups: int) -> int | Tensor:
+    """Returns the number of beams in a group. A tensor is not divided if there is one group."""
+    return beam_width if num_groups == 1 else beam_width // num_groups
+
+
+def first_open(
+    log_probs: Tensor, is_end: Tensor, beam_width: int | Tensor, num_groups: int
+) -> Tensor:
     """Selects the best open candidates in each group, as many as it has beams.
 
     Args:
         log_probs: Float32 tensor of shape `(batch, 2 * beams)`, in the order of
             `candidates_of_groups`. Candidates that have ended must have a very low value.
         is_end: Boolean tensor of shape `(batch, 2 * beams)`, whether a candidate has ended.
+        beam_width: Int, number of beams, or a scalar int32 tensor if there is one group.
         num_groups: Int, number of groups.
 
     Returns:
         Int32 tensor of shape `(batch, beams)`, candidate indices.
     """
-    candidates = is_end.shape[1]
-    beams = candidates // 2
     if num_groups == 1:
-        _, chosen = top_k(log_probs, beams)
+        _, chosen = top_k(log_probs, beam_width)
         return ops.cast(chosen, "int32")
+    beams = cast(int, beam_width)
+    candidates = 2 * beams
     order = ops.convert_to_tensor(-np.arange(candidates, dtype="float32"))
     order = ops.where(is_end, order - candidates, order)  # (B, 2K), ended candidates come last
     size = beams // num_groups

@@ -4,14 +4,13 @@ import dataclasses
 from collections.abc import Collection
 from typing import Any, cast
 
-import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
 from keras_attn._decoding_state import growing_buffer
-from keras_attn._search.beam_groups import candidates_of_groups
+from keras_attn._search.beam_groups import candidates_of_groups, group_size
 from keras_attn._search.best_continuations import best_continuations
-from keras_attn._search.dead_ends import find_dead_ends
+from keras_attn._search.dead_ends import beam_of_candidates, find_dead_ends
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._types import Tensor, TensorDict
 
@@ -57,6 +56,8 @@ def find_candidates(
     penalized_token_ids: Collection[int],
     forced: tuple[Tensor, Tensor, Tensor] | None = None,
     *,
+    beam_width: int | Tensor | None = None,
+    most_beams: int | None = None,
     num_groups: int = 1,
     diversity_strength: float | Tensor = 0.5,
     must_end: Tensor | None = None,
@@ -73,7 +74,10 @@ def find_candidates(
         penalties: Float32 tensor of shape `(V,)`, added to the tokens' log probabilities.
         penalized_token_ids: Set of ints, all tokens with a negative penalty.
         forced: Result of `prefix.forced_tokens`, the next tokens of the prefixes, or `None`.
-        num_groups: Int, see `BeamDecoder`.
+        beam_width: Int or scalar int32 tensor, number K of beams. Defaults to `None`: the static
+            size of `beam_log_probs`.
+        most_beams: Int, the largest value of `beam_width`. Required if `beam_width` is a tensor.
+        num_groups: Int, see `BeamDecoder`. It is 1 if `beam_width` is a tensor.
         diversity_strength: Float, see `BeamDecoder`.
         must_end: Boolean tensor of shape `(batch, 1)`. `True` if this step appends the end token to
             all open beams in the batch entry, with the log probability 0. Defaults to `None`: all
@@ -86,13 +90,23 @@ def find_candidates(
     Returns:
         `Candidates`.
     """
-    num_beams, vocabulary_size = beam_log_probs.shape[1], next_log_probs.shape[-1]
-    size = num_beams // num_groups
+    vocabulary_size = next_log_probs.shape[-1]
+    num_beams = beam_log_probs.shape[1] if beam_width is None else beam_width
+    most_beams = num_beams if most_beams is None else most_beams
+    size = group_size(num_beams, num_groups)
+
+    def own_part(values, first):
+        return values if num_groups == 1 else values[:, first : first + size]
 
     def continue_group(first, token_log_probs, taken):
-        log_probs = beam_log_probs[:, first : first + size]  # (B, M)
+        log_probs = own_part(beam_log_probs, first)  # (B, M)
         values, parents, tokens = best_continuations(
-            token_log_probs, log_probs, penalties, penalized_token_ids, 2 * size
+            token_log_probs,
+            log_probs,
+            penalties,
+            penalized_token_ids,
+            beams=size,
+            most_beams=most_beams // num_groups,
         )  # (B, 2M)
         if taken is not None:
             values = values + gather.gather_beams(taken, tokens)
@@ -100,7 +114,7 @@ def find_candidates(
             forced_tokens, forced_log_probs, is_forced = forced
             # Within the prefix, all beams have the same tokens, so only the first beam may
             # continue.
-            only = (log_probs + forced_log_probs[:, first : first + size])[:, :1]  # (B, 1)
+            only = (log_probs + own_part(forced_log_probs, first))[:, :1]  # (B, 1)
             is_first = ops.arange(2 * size, dtype="int32") == 0
             only = ops.where(is_first, only, 2 * IMPOSSIBLE)  # (B, 2M)
             values = ops.where(is_forced, only, values)
@@ -116,11 +130,11 @@ def find_candidates(
         unused = ops.zeros_like(beam_log_probs) + 2 * IMPOSSIBLE
         ended = ops.concatenate([beam_log_probs, unused], axis=1)  # (B, 2K)
         log_probs = ops.where(must_end, ended, log_probs)
-        parents = ops.where(must_end, np.arange(2 * num_beams, dtype="int32") % num_beams, parents)
+        parents = ops.where(must_end, beam_of_candidates(num_beams), parents)
         tokens = ops.where(must_end, end_token_id, tokens)
     is_dead_end = None
     if dead_end_token_id is not None:
-        is_dead_end, own = find_dead_ends(log_probs, parents, beam_log_probs, num_groups)
+        is_dead_end, own = find_dead_ends(log_probs, parents, beam_log_probs, num_beams, num_groups)
         own_log_probs = gather.gather_rows(beam_log_probs, own, axis=1)  # (B, 2K)
         tokens = ops.where(is_dead_end, dead_end_token_id, tokens)
         parents = ops.where(is_dead_end, own, parents)

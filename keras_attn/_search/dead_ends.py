@@ -16,8 +16,10 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
+from keras_attn._search.beam_groups import group_size
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._types import Tensor
+from keras_attn_checks.number_types import is_integer
 
 NO_RANK = -1e30
 SCALE = 2.0**40
@@ -25,7 +27,11 @@ SHIFT = 2.0**-10
 
 
 def find_dead_ends(
-    log_probs: Tensor, parents: Tensor, beam_log_probs: Tensor, num_groups: int
+    log_probs: Tensor,
+    parents: Tensor,
+    beam_log_probs: Tensor,
+    beam_width: int | Tensor,
+    num_groups: int,
 ) -> tuple[Tensor, Tensor]:
     """Finds the dead ends, and the candidates that represent them.
 
@@ -43,23 +49,32 @@ def find_dead_ends(
             candidates continue.
         beam_log_probs: Float32 tensor of shape `(batch, beams)`, beam log probabilities before this
             step.
+        beam_width: Int, number of beams, or a scalar int32 tensor if there is one group.
         num_groups: Int, number of groups.
 
     Returns:
         Tuple of a boolean tensor of shape `(batch, 2 * beams)`, whether a candidate represents a
-        dead end, and an int32 array of shape `(2 * beams,)`, the represented beam's index.
+        dead end, and an int32 tensor of shape `(2 * beams,)`, the represented beam's index.
     """
-    num_beams = beam_log_probs.shape[1]
-    candidates = np.arange(2 * num_beams)
-    beams = (candidates % num_beams).astype("int32")
-    size = num_beams // num_groups
-    first_free = (num_beams + beams // size * size).astype("int32")
+    beams = beam_of_candidates(beam_width)
+    size = group_size(beam_width, num_groups)
+    first_free = beam_width + (beams // size * size if num_groups > 1 else 0 * beams)
     is_child = parents[:, None, :] == ops.convert_to_tensor(beams[:, None])  # (B, 2K, 2K)
     best = ops.max(ops.where(is_child, log_probs[:, None, :], 2 * IMPOSSIBLE), axis=-1)  # (B, 2K)
     best = ops.maximum(best, gather.gather_rows(log_probs, first_free, axis=1))
     is_open = gather.gather_rows(beam_log_probs, beams, axis=1) > IMPOSSIBLE / 2  # (B, 2K)
-    is_last = ops.convert_to_tensor(candidates >= num_beams)  # (2K,)
+    is_last = ops.convert_to_tensor(_indices(2 * beam_width) >= beam_width)  # (2K,)
     return (best < IMPOSSIBLE / 2) & is_open & is_last, beams
+
+
+def beam_of_candidates(beam_width: int | Tensor) -> Tensor:
+    """Returns the int32 beam indices `[0, 1, ..., 0, 1, ...]` of the two halves of candidates."""
+    return _indices(2 * beam_width) % beam_width
+
+
+def _indices(count):
+    """Returns `[0, 1, ...]`, as a constant if the number is known."""
+    return (np if is_integer(count) else ops).arange(count, dtype="int32")
 
 
 def ranks_of_dead_ends(scores: Tensor) -> Tensor:

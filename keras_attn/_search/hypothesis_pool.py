@@ -9,6 +9,9 @@ from keras_attn._search.dead_ends import NO_RANK
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._types import Tensor, TensorDict
 
+MISSING = {"ranks": NO_RANK, "log_probs": IMPOSSIBLE}
+"""Values of missing hypotheses. The other values are 0."""
+
 
 def new_pool(max_lengths: Tensor, num_hypotheses: int, capacity: int) -> TensorDict:
     """Creates an empty pool.
@@ -36,7 +39,11 @@ def new_pool(max_lengths: Tensor, num_hypotheses: int, capacity: int) -> TensorD
 
 
 def add_to_pool(
-    pool: TensorDict, found: TensorDict, step: int | Tensor, batch: int | Tensor
+    pool: TensorDict,
+    found: TensorDict,
+    step: int | Tensor,
+    batch: int | Tensor,
+    num_hypotheses: int | Tensor,
 ) -> TensorDict:
     """Adds hypotheses to a pool and keeps the best hypotheses.
 
@@ -46,11 +53,12 @@ def add_to_pool(
             than those in `pool`. Hypotheses with the rank `NO_RANK` are not added.
         step: Scalar int32 tensor, number of previous tokens.
         batch: Int or scalar int32 tensor, batch size, which must not change in the loop.
+        num_hypotheses: Int or scalar int32 tensor, pool size.
 
     Returns:
         The new pool.
     """
-    pool, num_hypotheses = dict(pool), pool["ranks"].shape[1]
+    pool = dict(pool)
     for name in ("token_ids", "token_log_probs", "alignments"):
         if name in pool:
             shape = (batch, num_hypotheses, *ops.shape(pool[name])[3:])
@@ -59,3 +67,27 @@ def add_to_pool(
     both = {name: ops.concatenate([pool[name], found[name]], axis=1) for name in pool}
     _, chosen = top_k(both["ranks"], num_hypotheses)
     return tree.map_structure(lambda t: gather.gather_beams(t, chosen), both)
+
+
+def resize_pool(pool: TensorDict, num_hypotheses: int) -> TensorDict:
+    """Returns the best hypotheses of a pool, and missing ones if the pool has fewer.
+
+    Args:
+        pool: Dict returned by `new_pool` or `add_to_pool`.
+        num_hypotheses: Int, number of hypotheses.
+
+    Returns:
+        Dict with the same keys. Its tensors have the shape `(batch, num_hypotheses, ...)`.
+    """
+    size = pool["ranks"].shape[1]
+    if size is None or size < num_hypotheses:
+        pool = {name: _with_missing(name, values, num_hypotheses) for name, values in pool.items()}
+    return {name: values[:, :num_hypotheses] for name, values in pool.items()}
+
+
+def _with_missing(name, values, count):
+    """Appends `count` missing hypotheses."""
+    batch, _, *rest = ops.shape(values)
+    value = MISSING.get(name, 0)
+    missing = ops.full((batch, count, *rest), value, dtype=values.dtype)
+    return ops.concatenate([values, missing], axis=1)

@@ -40,7 +40,13 @@ class IndependentSearch(Search):
         """Returns the scores `(batch, hypotheses)`. `num_tokens` must include the end token."""
         return log_probs / divisor(num_tokens, is_end, length_penalty, self.length_penalty_form)
 
-    def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
+    def start(
+        self,
+        memory: TensorDict,
+        max_lengths: Tensor,
+        encoder_mask: Tensor,
+        settings: Mapping[str, Any],
+    ) -> TensorDict:
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         rows = (batch, self.num_open_hypotheses)
 
@@ -85,7 +91,7 @@ class IndependentSearch(Search):
         allowed = self.next_log_probs(step_logits, hypotheses["token_ids"], step, settings)
         allowed = allowed + self.penalties(step_logits.shape[-1], step, settings)
         chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry, settings))
-        tokens, values = prefix.follow(self.forced_tokens(carry, step_logits), *chosen)
+        tokens, values = prefix.follow(self.forced_tokens(carry, step_logits, settings), *chosen)
         at_limit = (step + 1 >= max_lengths)[:, None]  # (B, 1)
         if self.force_end_token:
             tokens = ops.where(at_limit, self.end_token_id, tokens)

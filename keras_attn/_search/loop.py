@@ -28,7 +28,7 @@ def run_search(
     carry: TensorDict,
     memory: TensorDict,
     max_lengths: Tensor,
-    num_open_hypotheses: int,
+    num_open_hypotheses: int | Tensor,
 ) -> TensorDict:
     """Runs search steps until all batch entries are done.
 
@@ -46,7 +46,7 @@ def run_search(
             of `step` and `state`, have the shape `(batch, ...)`.
         memory: Nested dict of tensors of shape `(batch, ...)`, see `StepDecoder`.
         max_lengths: Int32 tensor of shape `(batch,)`, maximum lengths.
-        num_open_hypotheses: Int, number of open hypotheses per batch entry.
+        num_open_hypotheses: Int or scalar int32 tensor, number of open hypotheses per batch entry.
 
     Returns:
         Dict with the `hypotheses` of each batch entry after the step that finished the entry.

@@ -71,7 +71,7 @@ def broadcast_prefix(
 def forced_tokens(
     carry: TensorDict,
     log_probs_of_step: Callable[[], Tensor],
-    num_open_hypotheses: int,
+    num_open_hypotheses: int | Tensor,
     num_unscored: int | None = 0,
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Returns the prefixes' tokens at the current step.
@@ -80,7 +80,7 @@ def forced_tokens(
         carry: A search's carry. Its optional entry `prefix` is a result of `broadcast_prefix`.
         log_probs_of_step: Function that returns the log probabilities of the next tokens, float32
             `(batch * hypotheses, V)`. It is called if the prefix tokens are scored.
-        num_open_hypotheses: Int, number of open hypotheses per batch entry.
+        num_open_hypotheses: Int or scalar int32 tensor, number of open hypotheses per batch entry.
         num_unscored: Int. The first `num_unscored` prefix tokens get the log probability 0.
             `None` for all prefix tokens. Defaults to `0`.
 

@@ -29,7 +29,7 @@ from keras_attn_checks.options import checked_options, list_options
 from keras_attn_checks.search_names import other_name_hint
 from keras_attn_checks.search_options import SearchOptions, runtime_settings
 
-SIZES = ("no_repeat_ngram_size", "top_k")
+SIZES = ("beam_width", "no_repeat_ngram_size", "top_k")
 """Settings that are sizes of tensors, so that a call can only decrease them."""
 
 
@@ -204,8 +204,9 @@ class Search(Layer, SearchOptions):
         in_blocks = is_traced_for_litert() and self.decoder.can_widen
         grow = grow_in_blocks() if in_blocks else contextlib.nullcontext()
         with grow, no_gradients():
+            sources = encoder_outputs, encoder_mask, encoder_state
             carry, memory, max_lengths = self.prepare(
-                encoder_outputs, encoder_mask, encoder_state, max_length, prefix_ids, **given
+                *sources, max_length, prefix_ids, values, **given
             )
             hypotheses = run_search(
                 lambda carry, memory, limits: self.advance(carry, memory, limits, values),
@@ -213,7 +214,7 @@ class Search(Layer, SearchOptions):
                 carry,
                 memory,
                 max_lengths,
-                self.num_open_hypotheses,
+                self.width(carry, values),
             )
             return self.finish(hypotheses)
 
@@ -222,8 +223,8 @@ class Search(Layer, SearchOptions):
         """Dict from the settings that a call can replace to their dtypes.
 
         A call cannot turn on `coverage_penalty` or groups of beams, which need tensors that the
-        search does not have without them. `top_k` and `no_repeat_ngram_size` can only decrease,
-        because they are sizes of tensors.
+        search does not have without them. `beam_width`, `top_k` and `no_repeat_ngram_size` can only
+        decrease, because they are sizes of tensors.
         """
         names: dict[str, str] = dict(runtime_settings(type(self)))
         if not self.no_repeat_ngram_size:
@@ -243,10 +244,11 @@ class Search(Layer, SearchOptions):
 
         Returns:
             Dict with `length_penalty` and the names in `runtime_settings`. Given values are scalar
-            tensors, all others are Python numbers.
+            tensors, all others are Python numbers. A known `beam_width` is always a Python number.
 
         Raises:
-            ValueError: If a name is not in `runtime_settings`, or a value is out of range.
+            ValueError: If a name is not in `runtime_settings`, a value is out of range, or
+                `beam_width` is not known when the search is traced, where this is not supported.
         """
         dtypes = {"length_penalty": "float32", **runtime_settings(type(self))}
         given = dict(settings or {})
@@ -267,8 +269,23 @@ class Search(Layer, SearchOptions):
             if known is not None:
                 number = known.item() if known.ndim == 0 else value
                 self._check_call_setting(name, kinds[name].check(name, number))
-            values[name] = ops.cast(value, dtypes[name])
+            if name == "beam_width":
+                values[name] = self._call_beam_width(value, known)
+            else:
+                values[name] = ops.cast(value, dtypes[name])
         return values
+
+    def _call_beam_width(self, value, known):
+        """Returns the beam width of a call: an int, or a tensor in a TensorFlow graph."""
+        if known is not None:
+            return known.item()
+        if not (growing_buffer.supports_growth() and self.decoder.can_exceed_max_length):
+            raise ValueError(
+                "Expected an int beam_width for a decoder with tensors of a fixed size. Received: "
+                f"beam_width={value} for {type(self.decoder).__name__}, with backend="
+                f"{keras.backend.backend()!r}. Pass an int, or use keras_attn.with_search."
+            )
+        return ops.clip(ops.cast(value, "int32"), 1, self.beam_width)
 
     def _check_call_setting(self, name, value):
         """Raises a `ValueError` if a setting of a call needs larger tensors than the search has."""
@@ -286,6 +303,7 @@ class Search(Layer, SearchOptions):
         encoder_state: Any = None,
         max_length: int | Tensor | None = None,
         prefix_ids: TensorLike | None = None,
+        settings: Mapping[str, Any] | None = None,
         **features: Any,
     ) -> tuple[TensorDict, TensorDict, Tensor]:
         """Returns the arguments of the first call of `advance`.
@@ -296,6 +314,8 @@ class Search(Layer, SearchOptions):
             encoder_state: See the call arguments.
             max_length: See the call arguments.
             prefix_ids: See the call arguments.
+            settings: Dict returned by `call_settings`. Defaults to `None`: the constructor
+                arguments.
             **features: Further call arguments, such as `query_features` and `seeds`.
 
         Returns:
@@ -320,7 +340,8 @@ class Search(Layer, SearchOptions):
         max_tokens = self.decoder.max_tokens(memory)
         if max_tokens is not None:
             max_lengths = ops.maximum(ops.minimum(max_lengths, max_tokens), 0)
-        carry = self.start(memory, max_lengths, source_mask)
+        settings = self.call_settings() if settings is None else settings
+        carry = self.start(memory, max_lengths, source_mask, settings)
         vocabulary_size = get_vocabulary_size(self.decoder)
         if self.forced_prefix_ids:
             forced = np.array([self.forced_prefix_ids], "int32")
@@ -368,8 +389,17 @@ class Search(Layer, SearchOptions):
 
     @property
     def num_open_hypotheses(self) -> int:
-        """Int, number of open hypotheses per batch entry."""
+        """Int, number of open hypotheses per batch entry. A call can reduce it, see `width`."""
         return 1
+
+    def width(self, carry: TensorDict, settings: Mapping[str, Any]) -> int | Tensor:
+        """Returns the number of open hypotheses per batch entry in a call.
+
+        Args:
+            carry: Dict returned by `prepare` or `advance`.
+            settings: Dict returned by `call_settings`.
+        """
+        return self.num_open_hypotheses
 
     def alignments_dtype(self, state: TensorDict) -> Any:
         """Returns the dtype of the attention weights in the decoder state.
@@ -388,7 +418,13 @@ class Search(Layer, SearchOptions):
             )
         return state["alignments"].dtype
 
-    def start(self, memory: TensorDict, max_lengths: Tensor, encoder_mask: Tensor) -> TensorDict:
+    def start(
+        self,
+        memory: TensorDict,
+        max_lengths: Tensor,
+        encoder_mask: Tensor,
+        settings: Mapping[str, Any],
+    ) -> TensorDict:
         """Returns the carry before the first token."""
         raise NotImplementedError(f"{type(self).__name__} must override `start`.")
 
@@ -476,13 +512,13 @@ class Search(Layer, SearchOptions):
         return ops.log_softmax(step_logits)
 
     def forced_tokens(
-        self, carry: TensorDict, step_logits: Tensor
+        self, carry: TensorDict, step_logits: Tensor, settings: Mapping[str, Any]
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         """Returns the prefix tokens of the current step, see `prefix.forced_tokens`."""
         return prefix.forced_tokens(
             carry,
             lambda: self._log_softmax(step_logits),
-            self.num_open_hypotheses,
+            self.width(carry, settings),
             len(self.forced_prefix_ids) if self.score_prefix else None,
         )
 

@@ -15,6 +15,7 @@ from keras_attn import BeamDecoder, SamplingDecoder, with_search
 from keras_attn._search import search as base
 from keras_attn.export import (
     export_litert,
+    export_litert_steps,
     export_onnx,
     export_onnx_steps,
     export_onnx_text,
@@ -23,16 +24,26 @@ from keras_attn.export import (
 from keras_attn.export._checks.verify import OTHER_VALUES
 from keras_attn_checks.search_options import BeamOptions, SamplingOptions, runtime_settings
 from tests.contracts import assert_close, numpy
+from tests.export.formats.test_export_onnx_text import run as run_texts
 from tests.export.small_translator import SOURCE, make_translator, session
 from tests.search.test_call_settings import SEED
 from tests.slow_cases import all_slow_but
 
 SEARCHES = {
-    "beam": (BeamDecoder, {"coverage_penalty": 0.3, "no_repeat_ngram_size": 3}),
+    "beam": (
+        BeamDecoder,
+        {
+            "beam_width": 3,
+            "num_hypotheses": 2,
+            "coverage_penalty": 0.3,
+            "no_repeat_ngram_size": 3,
+        },
+    ),
     "groups": (BeamDecoder, {"beam_width": 4, "num_groups": 2}),
     "sampling": (SamplingDecoder, {"top_k": 12, "no_repeat_ngram_size": 3}),
 }
 VALUES = {
+    "beam_width": [1, 2, 3],
     "min_length": [0, 3, 9],
     "repetition_penalty": [0.9, 1.0, 1.5],
     "no_repeat_ngram_size": [0, 1, 2, 3],
@@ -79,8 +90,10 @@ def assert_equals_a_search(model, path, chosen):
     search = with_search(model, **chosen).search
     seeds = {"seeds": np.arange(len(IDS), dtype="int32")} if search.is_stochastic else {}
     expected = numpy(search(**model.encoder(IDS), max_length=12, **seeds))
-    assert received["token_ids"].tolist() == expected["token_ids"].tolist(), chosen
-    assert_close(received["scores"], expected["scores"], 1e-4)
+    count = expected["scores"].shape[1]  # a smaller beam width has fewer hypotheses
+    assert received["token_ids"][:, :count].tolist() == expected["token_ids"].tolist(), chosen
+    assert_close(received["scores"][:, :count], expected["scores"], 1e-4)
+    assert np.all(received["scores"][:, count:] == -1e9)
 
 
 @pytest.mark.parametrize("number", all_slow_but(0, 1, 2, cases=range(100)))
@@ -175,6 +188,38 @@ def test_all_formats_agree(files, chosen):
     assert found["token_ids"].numpy().tolist() == expected.tolist()
 
 
+def test_the_beam_width_in_all_formats(tmp_path, tokenizers):
+    import tensorflow as tf
+
+    sizes = [each.vocabulary_size for each in tokenizers]
+    translator = make_translator(vocabulary_sizes=sizes, max_length=12)
+    model = with_search(translator, BeamDecoder, beam_width=4, num_hypotheses=3)
+    names = {"runtime_settings": ["beam_width"]}
+    export_onnx(model, tmp_path / "model.onnx", *tokenizers, **names)
+    export_onnx_steps(model, tmp_path / "steps", *tokenizers, **names)
+    export_litert(model, tmp_path / "model.tflite", *tokenizers, **names)
+    export_saved_model(model, tmp_path / "saved", *tokenizers, **names)
+    export_onnx_text(model, tmp_path / "text.onnx", *tokenizers, **names)
+    loaded = tf.saved_model.load(tmp_path / "saved")
+    ids = tf.constant(IDS % 17 + 3)
+    for chosen in (1, 2, 4):
+        smaller = with_search(model, beam_width=chosen)
+        expected = smaller.generate(SOURCE, *tokenizers, return_details=True)
+        expected = [[each.token_ids for each in result.hypotheses] for result in expected]
+        for path in ("model.onnx", "steps", "model.tflite"):
+            opened = (StreamingTranslator if "steps" in path else Translator)(tmp_path / path)
+            found = opened.translate(SOURCE, num_hypotheses=3, beam_width=chosen)
+            found = [[each.token_ids for each in result.hypotheses] for result in found]
+            assert found == expected, (path, chosen)
+        found = numpy(loaded.translate_ids(ids, beam_width=tf.constant(chosen)))
+        results = numpy(smaller.search(**model.encoder(ids)))
+        count = results["scores"].shape[1]
+        assert found["token_ids"][:, :count].tolist() == results["token_ids"].tolist()
+        (texts,) = run_texts(tmp_path / "text.onnx", {"text": SOURCE, "beam_width": chosen})
+        best = [smaller.generate([each], *tokenizers)[0] for each in SOURCE]
+        assert [each[0] for each in texts] == best
+
+
 def test_streaming_takes_settings(files):
     translator = StreamingTranslator(files / "steps")
     *_, last = translator.stream(SOURCE[1], seed=5, **CHOSEN)
@@ -224,6 +269,11 @@ def test_an_export_refuses(tmp_path, search, names, message):
     assert not list(tmp_path.iterdir())
 
 
+def test_steps_of_litert_have_one_beam_width(tmp_path):
+    with pytest.raises(ValueError, match="runtime_settings without beam_width.*onnx-steps"):
+        export_litert_steps(model_of("beam"), tmp_path / "x", runtime_settings=["beam_width"])
+
+
 def test_the_lists_of_settings_agree():
     names = {**runtime_settings(BeamOptions), **runtime_settings(SamplingOptions)}
     assert set(names) == set(SETTINGS)
@@ -243,5 +293,6 @@ def test_one_file_of_a_transformer(tmp_path):
     model = GenerationModel(encoder, search)
     names = list(search.runtime_settings)
     export_onnx(model, tmp_path / "model.onnx", runtime_settings=names)
-    for chosen in ({}, {"min_length": 4, "patience": 0.4, "repetition_penalty": 1.4}):
+    others = {"min_length": 4, "patience": 0.4, "repetition_penalty": 1.4}
+    for chosen in ({}, {"beam_width": 1}, {"beam_width": 2, **others}):
         assert_equals_a_search(model, tmp_path / "model.onnx", chosen)

@@ -21,6 +21,6 @@ def test_add_to_pool_keeps_the_best_hypotheses_and_the_older_of_equals():
         "num_tokens": np.array([[7, 8]], "int32"),
         "ranks": np.array([[-1.0, -0.5]], "float32"),
     }
-    pool = numpy(add_to_pool(pool, found, 0, 1))
+    pool = numpy(add_to_pool(pool, found, 0, 1, 2))
     assert pool["ranks"].tolist() == [[-0.5, -1.0]]
     assert pool["num_tokens"].tolist() == [[8, 1]]

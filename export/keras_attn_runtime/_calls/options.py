@@ -44,9 +44,10 @@ class Options:
             file.
         length_penalty: float of at least 0, length exponent in the ranking score; 0 ranks by log
             probability. Default: the length penalty in the file.
-        min_length: int of at least 0, minimum number of output tokens, without the end token. This
-            option and the next ones, up to `min_p`, need a file that was exported with the name of
-            the option in `runtime_settings`. Default of all: the value in the file.
+        beam_width: int of at least 1, number of beams, at most the number in the file. This option
+            and the next ones, up to `min_p`, need a file that was exported with the name of the
+            option in `runtime_settings`. Default of all: the value in the file.
+        min_length: int of at least 0, minimum number of output tokens, without the end token.
         repetition_penalty: float above 0. Values above 1 make the previous tokens of an output less
             probable; 1 is no penalty.
         no_repeat_ngram_size: int of at least 0, size of the n-grams that an output may contain only
@@ -89,6 +90,7 @@ class Options:
 
     max_length: int | None = None
     length_penalty: float | None = None
+    beam_width: int | None = None
     min_length: int | None = None
     repetition_penalty: float | None = None
     no_repeat_ngram_size: int | None = None

@@ -9,7 +9,7 @@ from keras_attn_runtime._calls.argument_checks import require_integer, require_n
 SMALLEST = 1e-30
 """Smallest value of settings that must be positive."""
 
-SIZES = ("no_repeat_ngram_size", "top_k")
+SIZES = ("beam_width", "no_repeat_ngram_size", "top_k")
 """Settings that are at most the value in the file."""
 
 
@@ -30,6 +30,9 @@ class _Range:
 
 
 SETTINGS = {
+    "beam_width": _Range(
+        "number of beams of a beam search, at most the number in the file", 1, is_integer=True
+    ),
     "min_length": _Range(
         "minimum number of output tokens, without the end token", 0, is_integer=True
     ),
@@ -58,6 +61,7 @@ SETTINGS = {
 class SearchSettings(TypedDict, total=False):
     """The settings of a search, for type checkers. See `Options`."""
 
+    beam_width: int | None
     min_length: int | None
     repetition_penalty: float | None
     no_repeat_ngram_size: int | None

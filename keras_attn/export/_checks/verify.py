@@ -17,6 +17,7 @@ BATCH_SIZES = (1, 7, 32)
 
 OTHER_VALUES: dict[str, Callable[[float], float]] = {
     "length_penalty": lambda value: value + 0.5,
+    "beam_width": lambda value: (value + 1) // 2,
     "min_length": lambda value: value + 3,
     "repetition_penalty": lambda value: 1.2 * value,
     "no_repeat_ngram_size": lambda value: value - 1,

@@ -1,5 +1,5 @@
 from os import PathLike
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 from keras_attn._models.generation_model import GenerationModel
 from keras_attn.export._checks.litert_runner import litert_runner
@@ -9,13 +9,11 @@ from keras_attn.export._formats.litert_search import LiteRTSearch
 from keras_attn.export._options import LiteRTArguments
 from keras_attn.export._trace.litert_conversion import Signatures
 from keras_attn.export._trace.nonempty_steps import NonemptySteps
-from keras_attn.export._trace.stepped_search import SteppedSearch
+from keras_attn.export._trace.stepped_search import BEAM_WIDTH, SteppedSearch
 from keras_attn.export._types import ExportTokenizer, Run
 from keras_attn_checks.export_options import LiteRTOptions
+from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.options import list_options
-
-if TYPE_CHECKING:
-    pass
 
 
 @list_options(LiteRTOptions)
@@ -66,7 +64,8 @@ def export_litert_steps(
         ExportError: If LiteRT lacks an operator of the model, the weights have more than 2 GB, or
             the file disagrees with Keras. No file is written, and an existing file is unchanged.
         ImportError: If ai-edge-litert is not installed.
-        ValueError: If `model` is not a `GenerationModel`, or an argument does not fit it.
+        ValueError: If `model` is not a `GenerationModel`, an argument does not fit it, or
+            `runtime_settings` contains `beam_width`.
 
     Example:
 
@@ -76,6 +75,16 @@ def export_litert_steps(
     ```
     """
     chosen = LiteRTOptions.of(options)
+    if BEAM_WIDTH in chosen.runtime_settings:
+        raise ValueError(
+            Message(
+                "Expected ",
+                Argument("runtime_settings"),
+                " without beam_width for the steps of LiteRT. Received: "
+                f"{list(chosen.runtime_settings)}. Export a file for each beam width, or use the "
+                "formats litert or onnx-steps.",
+            )
+        )
     search = LiteRTSearch(model, path, source_tokenizer, target_tokenizer, chosen)
     steps = NonemptySteps(SteppedSearch(search.function, search.signature))
     signatures: Signatures = {

@@ -11,15 +11,16 @@ from os import PathLike
 
 import numpy as np
 
-KINDS = {"text": object, "target_prefix": object, "max_length": np.int32, "seeds": np.int32}
+KINDS = {"text": object, "target_prefix": object, "seeds": np.int32}
+NUMBERS = {int: np.int32, float: np.float32}
 
 
 def main(path: str | PathLike[str]) -> None:
     """Reads batches as JSON from standard input, and writes their translations as JSON.
 
-    The input is a list of batches such as `{"text": [...], "max_length": 5}`. The int `max_length`
-    and the lists `target_prefix` and `seeds` are optional. The output is a list of the translations
-    of each batch, written to standard output.
+    The input is a list of batches such as `{"text": [...], "max_length": 5}`. The numbers, such as
+    `max_length`, and the lists `target_prefix` and `seeds` are optional. The output is a list of
+    the translations of each batch, written to standard output.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     import onnxruntime
@@ -30,7 +31,8 @@ def main(path: str | PathLike[str]) -> None:
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     results = []
     for batch in json.load(sys.stdin):
-        feeds = {name: np.array(value, KINDS[name]) for name, value in batch.items()}
+        kinds = {name: KINDS.get(name) or NUMBERS[type(value)] for name, value in batch.items()}
+        feeds = {name: np.array(value, kinds[name]) for name, value in batch.items()}
         (translations,) = session.run(["translations"], feeds)
         results.append(translations.tolist())
     json.dump(results, sys.stdout)

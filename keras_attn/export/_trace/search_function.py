@@ -269,8 +269,9 @@ def _runtime_settings(search: Search, names: Iterable[str]) -> dict[str, str]:
                 "Expected ",
                 Argument("runtime_settings"),
                 f" out of {list(allowed)} for this {type(search).__name__}. Received: {wrong}. "
-                "`top_k`, `no_repeat_ngram_size`, `coverage_penalty` and `diversity_strength` can "
-                "only be chosen at run time if the search has them.",
+                "A call can only choose `top_k`, `no_repeat_ngram_size`, `coverage_penalty` and "
+                "`diversity_strength` if the search has them, and `beam_width` if it is above 1 "
+                "and there are no groups.",
             )
         )
     return {name: dtype for name, dtype in allowed.items() if name in chosen}

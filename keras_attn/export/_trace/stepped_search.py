@@ -14,15 +14,20 @@ NEXT = "next/"
 """Prefix of the output names of a step. In ONNX, an output must not have the name of an input."""
 
 
+BEAM_WIDTH = "beam_width"
+"""Setting of a search that determines the shapes of the values, so that `start` reads it."""
+
+
 class SteppedSearch:
     """A search as three functions, for a program (the host) that runs the loop itself.
 
     `start` takes the inputs of the encoder, such as `source_ids`, and all inputs of the search
-    except the length penalty and the run-time settings. It returns the *values* of the search: the
+    except those of `step`. It returns the *values* of the search: the
     carry of the search loop, the memory of the decoder and the maximum lengths. The values are a
     flat dict with names such as `beams/log_probs`.
 
-    `step` takes the length penalty, the run-time settings and the values. It returns the values
+    `step` takes the length penalty, the run-time settings except the beam width, and the values. It
+    returns the values
     that change, with names such as `next/beams/log_probs`, and `partial`, the result of
     `Search.partial`. The host passes the changed values to the next step, until all elements of the
     value `done` are true. Then `finish` takes the values whose names begin with `hypotheses/`, and
@@ -48,7 +53,7 @@ class SteppedSearch:
         self._function = function
         count = len(function.inputs)
         signature = function.signature if signature is None else signature
-        of_step = ("length_penalty", *function.runtime_settings)
+        of_step = {"length_penalty", *function.runtime_settings} - {BEAM_WIDTH}
         settings = [spec for spec in signature[count:] if spec.name in of_step]
         self._num_settings = len(settings)
         self.start_signature = [
@@ -106,9 +111,10 @@ class SteppedSearch:
         function = self._function
         count = len(function.inputs)
         encoded = function.encode_with_mask(*values[:count])
-        carry, memory, max_lengths = function.search.prepare(
-            **encoded, **named(self.start_signature[count:], values[count:])
-        )
+        given = named(self.start_signature[count:], values[count:])
+        width = {name: given.pop(name) for name in (BEAM_WIDTH,) if name in given}
+        settings = function.search.call_settings(settings=width)
+        carry, memory, max_lengths = function.search.prepare(**encoded, **given, settings=settings)
         return {**carry, "memory": memory, "max_lengths": max_lengths}
 
 
