@@ -18,7 +18,7 @@ OTHER_NAMES = {
     "diversity_penalty": "diversity_strength, with num_groups",
     "do_sample": "SamplingDecoder as search_class or --search-class",
     "early_stopping": "stop='collected' for True, 'heuristic' for False, 'exact' for \"never\"",
-    "eos_token_id": "end_token_id",
+    "eos_token_id": "end_token_id, and other_end_token_ids of a list",
     "forced_bos_token_id": "forced_prefix_ids=[ID]",
     "forced_eos_token_id": "force_end_token=True",
     "length_penalty_weight": "length_penalty, with length_penalty_form='gnmt'",

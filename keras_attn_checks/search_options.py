@@ -86,6 +86,15 @@ class SearchOptions:
     )
     start_token_id: int = option(1, ID, "id of the start token.", advice=_ID_ADVICE)
     end_token_id: int = option(2, ID, "id of the end token.", advice=_ID_ADVICE)
+    other_end_token_ids: list[int] = option(
+        None,
+        optional(ID_LIST),
+        "further tokens that end a hypothesis, as in a list `eos_token_id` of transformers. If "
+        "several end tokens can follow a beam of a `BeamDecoder`, it uses the most probable one.",
+        default_text="no ids",
+        advice="Use [] for no ids.",
+        argument_type=Iterable[int] | None,
+    )
     pad_token_id: int = option(0, ID, "id of padding.", advice=_ID_ADVICE)
     suppressed_token_ids: list[int] = option(
         None,
@@ -143,7 +152,12 @@ class SearchOptions:
     @property
     def default_suppressed_token_ids(self) -> list[int]:
         """List of ints, the suppressed ids if the caller selects none."""
-        return sorted({self.pad_token_id, self.start_token_id} - {self.end_token_id})
+        return sorted({self.pad_token_id, self.start_token_id} - set(self.end_token_ids))
+
+    @property
+    def end_token_ids(self) -> list[int]:
+        """List of ints, all tokens that end a hypothesis: `end_token_id`, then the others."""
+        return [self.end_token_id, *(self.other_end_token_ids or [])]
 
     def check_options(self) -> None:
         """Checks settings that depend on each other, and computes defaults of `None`."""
@@ -151,6 +165,13 @@ class SearchOptions:
             raise ValueError(
                 "Expected min_length of at most max_length. Received: "
                 f"min_length={self.min_length}, max_length={self.max_length}. Change one of them."
+            )
+        if self.other_end_token_ids is None:
+            self.other_end_token_ids = []
+        if self.end_token_id in self.other_end_token_ids:
+            raise ValueError(
+                "Expected other_end_token_ids without end_token_id. Received: other_end_token_ids="
+                f"{self.other_end_token_ids}, end_token_id={self.end_token_id}. Remove this id."
             )
         if self.suppressed_token_ids is None:
             self.suppressed_token_ids = self.default_suppressed_token_ids
@@ -173,6 +194,7 @@ class SearchArguments(LayerArguments, total=False):
     length_penalty_form: LengthPenaltyForm
     start_token_id: int
     end_token_id: int
+    other_end_token_ids: Iterable[int] | None
     pad_token_id: int
     suppressed_token_ids: Iterable[int] | None
     repetition_penalty: float

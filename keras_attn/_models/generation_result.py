@@ -23,7 +23,7 @@ class Hypothesis:
             penalty.
         log_prob: Float, natural logarithm of the probability of all tokens, including the end
             token.
-        ended: Bool, whether the end token was generated; `None` if the end token has the same id as
+        ended: Bool, whether an end token was generated; `None` if the end token has the same id as
             padding.
         alignments: Float array of shape `(target, source)`, the attention weights; `None` unless
             the search has `return_alignments`.
@@ -87,10 +87,9 @@ def hypotheses_of_row(
     texts = [None] * len(rows) if tokenizer is None else tokenizer.decode(rows)
     hypotheses = []
     for rank, token_ids, text in zip(ranks, rows, texts, strict=True):
-        length, ended = lengths[rank], None
-        if search.end_token_id != search.pad_token_id:
-            after = results["token_ids"][row, rank, length : length + 1].tolist()
-            ended = after == [search.end_token_id]
+        length = lengths[rank]
+        after = results["token_ids"][row, rank, length : length + 1].tolist()
+        ended = has_ended(after, search.end_token_ids, search.pad_token_id)
         alignments = token_log_probs = None
         if "alignments" in results:
             alignments = results["alignments"][row, rank, :length, :source_length].copy()
@@ -130,3 +129,19 @@ def pieces(tokenizer: TokenizerLike | None, token_ids: Sequence[int]) -> list[st
     """Returns the subword pieces of ids, or `None` for a tokenizer without the method `pieces`."""
     find = getattr(tokenizer, "pieces", None)
     return None if find is None else find(token_ids)
+
+
+def has_ended(after: Sequence[int], end_token_ids: Sequence[int], pad_token_id: int) -> bool | None:
+    """Returns whether the ids after a hypothesis begin with an end token.
+
+    Args:
+        after: List of at most one id.
+        end_token_ids: List of ints, the end tokens.
+        pad_token_id: Int, padding id.
+
+    Returns:
+        Bool, or `None` if the id may be both padding and an end token.
+    """
+    if pad_token_id in end_token_ids and list(after) in ([], [pad_token_id]):
+        return None
+    return bool(after) and after[0] in end_token_ids

@@ -73,7 +73,7 @@ def predict_with_prefix(
 def check_whole_prefix(prefix: list[int], hypothesis: Hypothesis, search: Search) -> None:
     """Raises a `ValueError` if a limit of the search has cut the prefix of a hypothesis."""
     expected = [*search.forced_prefix_ids, *prefix]
-    if expected[-1:] == [search.end_token_id]:
+    if expected and expected[-1] in search.end_token_ids:
         expected.pop()
     if hypothesis.token_ids[: len(expected)] != expected:
         raise ValueError(
@@ -107,8 +107,8 @@ def _check_end_token(prefix: list[int], search: Search) -> None:
 
     A search ends a hypothesis at the end token, and ignores the rest of the prefix.
     """
-    for name, tokens in (("pad_token_id", prefix), ("end_token_id", prefix[:-1])):
-        token = getattr(search, name)
+    ends = [("end_token_id", token, prefix[:-1]) for token in search.end_token_ids]
+    for name, token, tokens in (("pad_token_id", search.pad_token_id, prefix), *ends):
         if token in tokens:
             raise ValueError(
                 f"Expected {name}={token} only at the end of a target_prefix. Received: "

@@ -15,6 +15,7 @@ from keras_attn._search.beam_groups import first_open, group_size, is_repeated
 from keras_attn._search.candidates import extend_histories, find_candidates
 from keras_attn._search.coverage_penalty import coverage_penalty
 from keras_attn._search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_scores
+from keras_attn._search.end_tokens import keep_most_probable
 from keras_attn._search.hypothesis_pool import add_to_pool, new_pool, resize_pool
 from keras_attn._search.length_penalty import best_attainable, divisor
 from keras_attn._search.logits import IMPOSSIBLE
@@ -199,7 +200,7 @@ class BeamDecoder(Search, BeamOptions):
             weights = ops.reshape(state["alignments"], shape)
         histories = extend_histories(beams, candidates, weights, step)
 
-        is_end = candidates.end_with(self.end_token_id)  # (B, 2K)
+        is_end = candidates.end_with(self.end_token_ids)  # (B, 2K)
         pool, ended = self._collect(
             carry, candidates, histories, is_end, at_limit, max_lengths, settings
         )
@@ -249,8 +250,11 @@ class BeamDecoder(Search, BeamOptions):
         step, beams = carry["step"], carry["beams"]
         vocabulary_size = step_logits.shape[-1]
         finds_dead_ends = self.may_reach_dead_end(vocabulary_size, settings)
+        log_probs = self.next_log_probs(step_logits, beams["token_ids"], step, settings)
+        if self.other_end_token_ids:
+            log_probs = keep_most_probable(log_probs, self.end_token_ids)
         return find_candidates(
-            self.next_log_probs(step_logits, beams["token_ids"], step, settings),  # (B*K, V)
+            log_probs,  # (B*K, V)
             beams["log_probs"],
             self.penalties(vocabulary_size, step, settings),  # (V,)
             self.penalized_token_ids(settings),

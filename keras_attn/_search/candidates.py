@@ -1,7 +1,7 @@
 """Candidates: the best continuations of the open beams at a beam search step."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 from keras import ops
@@ -11,6 +11,7 @@ from keras_attn._decoding_state import growing_buffer
 from keras_attn._search.beam_groups import candidates_of_groups, group_size
 from keras_attn._search.best_continuations import best_continuations
 from keras_attn._search.dead_ends import beam_of_candidates, find_dead_ends
+from keras_attn._search.end_tokens import is_any_of
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._types import Tensor, TensorDict
 
@@ -41,9 +42,9 @@ class Candidates:
     is_dead_end: Tensor | None = None
     token_log_probs: Tensor | None = None
 
-    def end_with(self, end_token_id: int) -> Tensor:
-        """Returns a boolean tensor `(batch, 2 * beams)`: whether the new token is the end token."""
-        is_end = self.token_ids == end_token_id
+    def end_with(self, end_token_ids: Sequence[int]) -> Tensor:
+        """Returns a boolean tensor `(batch, 2 * beams)`: whether the new token is an end token."""
+        is_end = is_any_of(self.token_ids, end_token_ids)
         if self.is_dead_end is None:
             return is_end
         return is_end & ops.logical_not(self.is_dead_end)  # pad_token_id may equal end_token_id

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._search import prefix
+from keras_attn._search.end_tokens import is_any_of
 from keras_attn._search.length_penalty import divisor
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.search import Search
@@ -100,7 +101,7 @@ class IndependentSearch(Search):
         goes_on = is_open & (values > IMPOSSIBLE / 2)
         last = ops.where(goes_on, tokens, self.pad_token_id)
         values = ops.where(goes_on, values, 0.0)
-        is_end = goes_on & (last == self.end_token_id)
+        is_end = goes_on & is_any_of(last, self.end_token_ids)
         ended = ops.logical_not(goes_on) | is_end | at_limit
         num_tokens = hypotheses["num_tokens"] + ops.cast(goes_on, "int32")
         log_probs = hypotheses["log_probs"] + values

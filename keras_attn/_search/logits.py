@@ -37,7 +37,7 @@ def log_softmax_of_infinite(logits: Tensor) -> Tensor:
 def penalties(
     vocabulary_size: int,
     suppressed_token_ids: Sequence[int],
-    end_token_id: int,
+    end_token_ids: Sequence[int],
     step: int | Tensor,
     min_length: int | Tensor,
 ) -> Tensor:
@@ -46,7 +46,7 @@ def penalties(
     Args:
         vocabulary_size: Int, number of tokens.
         suppressed_token_ids: List of ints, tokens that are always impossible.
-        end_token_id: Int, token that is impossible before `min_length` tokens.
+        end_token_ids: List of ints, tokens that are impossible before `min_length` tokens.
         step: Scalar int32 tensor, number of previous tokens.
         min_length: Int or scalar int32 tensor, minimum number of tokens without the end token.
 
@@ -56,16 +56,16 @@ def penalties(
     Raises:
         ValueError: If a token is not in the vocabulary.
     """
-    if max([end_token_id, *suppressed_token_ids]) >= vocabulary_size:
+    if max([*end_token_ids, *suppressed_token_ids]) >= vocabulary_size:
         raise ValueError(
             f"Expected token ids below the size of the vocabulary, {vocabulary_size}. Received: "
-            f"end_token_id={end_token_id}, suppressed_token_ids={list(suppressed_token_ids)}. Pass "
-            "ids of the target vocabulary."
+            f"end_token_ids={list(end_token_ids)}, suppressed_token_ids="
+            f"{list(suppressed_token_ids)}. Pass ids of the target vocabulary."
         )
     always = _penalty(vocabulary_size, suppressed_token_ids)
     if is_number(min_length) and not min_length:
         return always
-    early = _penalty(vocabulary_size, [*suppressed_token_ids, end_token_id])
+    early = _penalty(vocabulary_size, [*suppressed_token_ids, *end_token_ids])
     return ops.where(step < min_length, early, always)
 
 

@@ -47,7 +47,7 @@ def penalize_repetition(
     is_changed = (tokens != previous) & (penalized != values)
     # For penalties from 0.5 to 2, the differences and the sums have no rounding errors.
     changes = ops.where(is_changed, penalized - values, 0.0)
-    return scatter_add(logits, _places(tokens), ops.reshape(changes, (-1,)))
+    return scatter_add(logits, token_places(tokens), ops.reshape(changes, (-1,)))
 
 
 def forbid_repeated_ngrams(
@@ -88,7 +88,7 @@ def forbid_repeated_ngrams(
         is_same = padded[:, index : index + columns] == newest
         repeats = repeats & (is_same if is_fixed else is_same | (index < size - used_size))
     penalties = ops.cast(ops.where(repeats, IMPOSSIBLE, 0.0), log_probs.dtype)
-    return scatter_add(log_probs, _places(tokens), ops.reshape(penalties, (-1,)))
+    return scatter_add(log_probs, token_places(tokens), ops.reshape(penalties, (-1,)))
 
 
 def _of_rows(token_ids, step, logits):
@@ -99,7 +99,7 @@ def _of_rows(token_ids, step, logits):
     return tokens, is_token
 
 
-def _places(tokens):
+def token_places(tokens: Tensor) -> Tensor:
     """Returns row and token indices for all tokens, int32 `(rows * steps, 2)`."""
     rows = ops.arange(ops.shape(tokens)[0], dtype="int32")[:, None]
     rows = ops.broadcast_to(rows, ops.shape(tokens))

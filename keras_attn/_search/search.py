@@ -20,6 +20,7 @@ from keras_attn._layer.layer import Layer
 from keras_attn._layer.low_rank_settings import LORA
 from keras_attn._masks import broadcast_batch, join
 from keras_attn._search import logits, prefix
+from keras_attn._search.end_tokens import is_any_of
 from keras_attn._search.loop import run_search
 from keras_attn._search.repetition import forbid_repeated_ngrams, penalize_repetition
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
@@ -164,7 +165,8 @@ class Search(Layer, SearchOptions):
     def _check_vocabulary(self):
         """Checks the special ids here, because Keras adds pages of context to errors of `call`."""
         size = get_vocabulary_size(self.decoder)
-        for name in ("start_token_id", "end_token_id", "suppressed_token_ids", "forced_prefix_ids"):
+        names = ("start_token_id", "end_token_id", "other_end_token_ids")
+        for name in (*names, "suppressed_token_ids", "forced_prefix_ids"):
             value = getattr(self, name)
             ids = value if isinstance(value, list | tuple) else [value]
             if size is not None and max(ids, default=0) >= size:
@@ -449,7 +451,7 @@ class Search(Layer, SearchOptions):
         """Converts hypotheses to the results of `call`. `num_tokens` must include the end token."""
         tokens, num_tokens = hypotheses["token_ids"], hypotheses["num_tokens"][:, :, None]
         time = ops.arange(ops.shape(tokens)[2], dtype="int32")  # (T,)
-        is_end = ops.equal(time + 1, num_tokens) & ops.equal(tokens, self.end_token_id)
+        is_end = ops.equal(time + 1, num_tokens) & is_any_of(tokens, self.end_token_ids)
         has_end = ops.cast(ops.any(is_end, axis=2), "int32")  # (B, N)
         results = {
             **hypotheses,
@@ -528,13 +530,13 @@ class Search(Layer, SearchOptions):
         """Returns the penalties to add to the log probabilities, float32 `(V,)`."""
         least = settings["min_length"]
         return logits.penalties(
-            vocabulary_size, self.suppressed_token_ids, self.end_token_id, step, least
+            vocabulary_size, self.suppressed_token_ids, self.end_token_ids, step, least
         )
 
     def penalized_token_ids(self, settings: Mapping[str, Any]) -> set[int]:
         """Returns the ids of tokens that can have a negative penalty in `penalties`."""
         is_limited = is_set(settings["min_length"], 0)
-        return {*self.suppressed_token_ids, *([self.end_token_id] if is_limited else [])}
+        return {*self.suppressed_token_ids, *(self.end_token_ids if is_limited else [])}
 
     def may_reach_dead_end(self, vocabulary_size: int, settings: Mapping[str, Any]) -> bool:
         """Returns whether a hypothesis can have no possible next token (a dead end).

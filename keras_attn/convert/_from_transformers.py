@@ -129,8 +129,8 @@ def from_transformers(
         ignore_settings: Names of checkpoint settings to ignore. Other settings that are
             unknown or would change results raise a `ConversionError`. Defaults to `()`.
         settings: Dict from search setting names in `generation_config.json` to values that replace
-            those in the file, for example `{"eos_token_id": 2}` if the file lists several end
-            tokens. Defaults to `None`: the values in the file.
+            those in the file, for example `{"num_beams": 4}`. Defaults to `None`: the values in the
+            file.
         parse_special_tokens: Bool, whether special tokens typed in a text, such as `"</s>"`, become
             their ids, as in transformers by default. By default here, they are ordinary characters,
             because texts can come from strangers. Pass `True` only for texts that you wrote

@@ -98,7 +98,7 @@ def generation_config(
 def _values(search, reads_prompts):
     values: dict[str, Any] = {
         "bos_token_id": search.start_token_id,
-        "eos_token_id": search.end_token_id,
+        "eos_token_id": search.end_token_ids if search.other_end_token_ids else search.end_token_id,
         "pad_token_id": search.pad_token_id,
         "max_new_tokens": search.max_length,
     }

@@ -17,7 +17,7 @@ GENERATION: dict[str, Setting] = {
     # Special tokens.
     "bos_token_id": mapped("start token, if there is no decoder_start_token_id"),
     "decoder_start_token_id": mapped("start_token_id"),
-    "eos_token_id": mapped("end_token_id"),
+    "eos_token_id": mapped("end_token_id, or end_token_id and other_end_token_ids"),
     "pad_token_id": mapped("pad_token_id"),
     "forced_bos_token_id": mapped("forced_prefix_ids"),
     "forced_eos_token_id": mapped("force_end_token"),

@@ -94,11 +94,6 @@ def single_id(settings: Settings, name: str) -> Any:
             "A search has one token of this kind. Choose one: "
             f"--setting {name}={value[0]}, or settings={{{name!r}: {value[0]}}}."
         )
-        if name == "eos_token_id":
-            advice += (
-                " For a chat model, choose the token that ends an answer in its chat template; "
-                "tokenizer_config.json usually names it as eos_token."
-            )
         raise refusal(settings, name, value, "one id", advice)
     if value is not None and not is_id(value):
         raise refusal(settings, name, value, "one id", "A search has one token of this kind.")

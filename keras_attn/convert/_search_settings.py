@@ -59,7 +59,8 @@ def search_settings(
     ids = _special_ids(settings, reads_prompts, problems)
     start, end, suppressed = ids["start_token_id"], ids["end_token_id"], []
     with problems.collect():
-        suppressed = _suppressed(settings, end)
+        ends = [end, *ids.get("other_end_token_ids", [])]
+        suppressed = _suppressed(settings, ends)
     arguments: dict[str, Any] = {
         **ids,
         "suppressed_token_ids": suppressed,
@@ -101,10 +102,9 @@ def search_settings(
 def _special_ids(settings, reads_prompts, problems):
     """Returns the start, end and padding ids."""
     start = end = pad = None
+    others: list[int] = []
     with problems.collect():
-        end = single_id(settings, "eos_token_id")
-        if end is None:
-            raise refusal(settings, "eos_token_id", None, "an end token", "Add eos_token_id.")
+        end, *others = _end_ids(settings)
     with problems.collect():
         start = single_id(settings, "decoder_start_token_id")
         start = single_id(settings, "bos_token_id") if start is None else start
@@ -124,7 +124,19 @@ def _special_ids(settings, reads_prompts, problems):
         "start_token_id": start,
         "end_token_id": end,
         "pad_token_id": end if pad is None else pad,
+        **({"other_end_token_ids": others} if others else {}),
     }
+
+
+def _end_ids(settings):
+    """Returns the end ids, without repetitions."""
+    value = settings["eos_token_id"]
+    if isinstance(value, list) and value and all(map(is_id, value)):
+        return list(dict.fromkeys(value))
+    end = single_id(settings, "eos_token_id")
+    if end is None:
+        raise refusal(settings, "eos_token_id", None, "an end token", "Add eos_token_id.")
+    return [end]
 
 
 def _forced_ids(settings, end, reads_prompts):
@@ -226,7 +238,7 @@ def _min_length(settings, reads_prompts):
     return max(0, total - 1)
 
 
-def _suppressed(settings, end):
+def _suppressed(settings, ends):
     words, tokens = settings["bad_words_ids"] or [], settings["suppress_tokens"] or []
     if not all(isinstance(word, list) and all(map(is_id, word)) for word in words):
         raise refusal(settings, "bad_words_ids", words, "a list of lists of ids", "")
@@ -235,6 +247,6 @@ def _suppressed(settings, end):
     long = [word for word in words if len(word) != 1]
     if long:
         raise refusal(settings, "bad_words_ids", long[0], "single tokens", "")
-    # transformers ignores the end token in bad_words_ids.
-    single = [int(word[0]) for word in words if word != [end]]
+    # transformers ignores the end tokens in bad_words_ids.
+    single = [int(word[0]) for word in words if word[0] not in ends]
     return sorted({*single, *tokens})

@@ -915,7 +915,6 @@ PUBLISHED = {
             "temperature": 0.6,
             "top_p": 0.9,
         },
-        {"eos_token_id": 128009},
     ),
     "meta-llama/Llama-3.1-8B (base)": Published(
         "Max-Lee-explore/MythTrans-llama31-8B (generation_config.json)",
@@ -1063,7 +1062,6 @@ PUBLISHED = {
             },
         ),
         {"bos_token_id": 1, "do_sample": True, "eos_token_id": [2, 131072], "temperature": 0.05},
-        {"eos_token_id": 131072},
     ),
     "Qwen/Qwen3-0.6B": Published(
         QUOTED, _llama("qwen3", "Qwen3ForCausalLM", head_dim=128, num_key_value_heads=8)
@@ -1075,7 +1073,7 @@ PUBLISHED = {
         f"{QUOTED}; 1235357/Backup_hf_sakura-14b-qwen2.5-v1.0-q6k (generation_config.json)",
         _qwen2(896, 14, 2, 4864, 24, max_window_layers=21),
         QWEN_CHAT,
-        {"eos_token_id": 151645, "repetition_penalty": 1.0},
+        {"repetition_penalty": 1.0},
     ),
     "Qwen/Qwen2.5-1.5B-Instruct": Published(
         QUOTED, _qwen2(1536, 12, 2, 8960, 28, max_window_layers=21)

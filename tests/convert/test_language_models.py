@@ -227,16 +227,20 @@ def test_a_forced_first_token_is_refused(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:Using the model-agnostic default")
-def test_one_of_several_end_tokens_is_selected(tmp_path):
-    model = save(make("gpt2"), tmp_path, eos_token_id=[5, 7], pad_token_id=None)
-    with pytest.raises(ConversionError, match="Choose one: --setting eos_token_id=5"):
-        from_transformers(tmp_path)
+def test_several_end_tokens(tmp_path):
+    model = save(make("gpt2"), tmp_path, eos_token_id=[5, 7, 5, 11], pad_token_id=None)
+    converted = from_transformers(tmp_path)
+    search = converted.model.search
+    assert (search.end_token_ids, search.pad_token_id) == ([5, 7, 11], 5)
+    assert "eos_token_id = [5, 7, 5, 11]: mapped" in converted.report()
+    assert verify(tmp_path, converted.model, 8).equal == 1
     converted = from_transformers(tmp_path, settings={"eos_token_id": 7})
     assert converted.model.search.end_token_id == converted.model.search.pad_token_id == 7
+    assert converted.model.search.other_end_token_ids == []
     assert verify(tmp_path, converted.model, 4, settings={"eos_token_id": 7}).equal == 1
     with pytest.raises(ConversionError, match="'n_embd'. Settings of the model"):
         from_transformers(tmp_path, settings={"n_embd": 7})
-    assert model.generation_config.eos_token_id == [5, 7]
+    assert model.generation_config.eos_token_id == [5, 7, 5, 11]
 
 
 VARIED = {

@@ -20,9 +20,7 @@ REFUSED = {
     "deepset/roberta-base-squad2": "RobertaForQuestionAnswering",
 }
 CHOICES = {
-    "meta-llama/Llama-3.2-1B-Instruct": ["eos_token_id"],
-    "Qwen/Qwen2.5-0.5B-Instruct": ["eos_token_id", "repetition_penalty"],
-    "cognitivecomputations/Dolphin3.0-R1-Mistral-24B": ["eos_token_id"],
+    "Qwen/Qwen2.5-0.5B-Instruct": ["repetition_penalty"],
     "fnlp/bart-base-chinese": ["no_repeat_ngram_size"],
 }
 

@@ -77,6 +77,11 @@ def test_search_settings_are_those_of_generate_by_default():
         ({"max_positions": 8}, {"max_length": 7}),
         ({"min_length": 4}, {"min_length": 3}),
         ({"min_length": 4, "min_new_tokens": 6}, {"min_length": 6}),
+        ({"eos_token_id": [0]}, {"end_token_id": 0}),
+        (
+            {"eos_token_id": [0, 4, 0], "bad_words_ids": [[9], [4]]},
+            {"end_token_id": 0, "other_end_token_ids": [4], "suppressed_token_ids": [9]},
+        ),
         ({"bad_words_ids": [[9], [0]], "suppress_tokens": [4]}, {"suppressed_token_ids": [4, 9]}),
         ({"forced_eos_token_id": 0}, {"force_end_token": True}),
         ({"forced_bos_token_id": 5}, {"forced_prefix_ids": [5]}),
@@ -103,7 +108,8 @@ def test_search_settings_become_arguments(values, expected):
     ("values", "message"),
     [
         ({"eos_token_id": None}, "eos_token_id.*an end token"),
-        ({"eos_token_id": [0, 4]}, r"one id.*eos_token_id=\[0, 4\]"),
+        ({"eos_token_id": []}, r"one id.*eos_token_id=\[\]"),
+        ({"decoder_start_token_id": [0, 4]}, r"one id.*decoder_start_token_id=\[0, 4\]"),
         ({"decoder_start_token_id": None}, "a start token"),
         ({"forced_eos_token_id": 5}, "eos_token_id=0"),
         ({"bad_words_ids": [[3, 4]]}, r"single tokens.*\[3, 4\]"),

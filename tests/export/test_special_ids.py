@@ -8,10 +8,16 @@ import onnxruntime
 import pytest
 import sentencepiece
 import tensorflow as tf
-from keras_attn_runtime import Translator
+from keras_attn_runtime import StreamingTranslator, Translator
 
-from keras_attn import BeamDecoder, GenerationModel, RNNDecoder, RNNEncoder
-from keras_attn.export import export_onnx, export_onnx_text, export_saved_model
+from keras_attn import BeamDecoder, GenerationModel, RNNDecoder, RNNEncoder, with_search
+from keras_attn.export import (
+    export_litert,
+    export_onnx,
+    export_onnx_steps,
+    export_onnx_text,
+    export_saved_model,
+)
 from keras_attn.export._formats.export_onnx_text import _run
 from keras_attn.text import SentencePieceTokenizer
 from tests.contracts import numpy
@@ -151,3 +157,25 @@ def test_encoder_and_tokenizer_with_different_end_tokens_are_refused(model, toke
         ValueError, match="same end_token_id.* end_token_id=2, tokenizer with end_token_id=3"
     ):
         export_onnx(model, tmp_path / "model.onnx", tokenizers[1], tokenizers[1])
+
+
+def test_several_end_tokens_in_each_format(model, tokenizers, expected, tmp_path):
+    others = sorted({row[len(row) // 2] for row in expected if row})[:2]
+    found = with_search(model, other_end_token_ids=others, max_length=9)
+    export_onnx(found, tmp_path / "model.onnx", *tokenizers)
+    export_onnx_steps(found, tmp_path / "steps", *tokenizers)
+    export_litert(found, tmp_path / "model.tflite", *tokenizers)
+    export_onnx_text(found, tmp_path / "text.onnx", *tokenizers)
+    results = found.generate(TEXTS, *tokenizers, return_details=True)
+    assert any(each.ended for each in results)
+    assert not any(set(each.token_ids) & set(others) for each in results)
+    cut = [(each.text, each.ended) for each in results]
+    for path in ("model.onnx", "steps", "model.tflite"):
+        translator = (StreamingTranslator if path == "steps" else Translator)(tmp_path / path)
+        assert translator.settings.format == 3
+        results = translator.translate(TEXTS)
+        assert [(each.text, each.ended) for each in results] == cut, path
+    *_, last = StreamingTranslator(tmp_path / "steps").stream(TEXTS[0])
+    assert last == cut[0][0]
+    (texts,) = _run(tmp_path / "text.onnx", [{"text": TEXTS}])
+    assert [each[0] for each in texts] == [text for text, _ in cut]

@@ -59,6 +59,11 @@ class Settings:
         return self.search.get("forced_prefix_ids", [])
 
     @property
+    def end_token_ids(self) -> list[int | None]:
+        """List of the ids that end a hypothesis: that of the target, then the others."""
+        return [self.target.end_token_id, *self.search.get("other_end_token_ids", [])]
+
+    @property
     def scores_prefix(self) -> bool:
         """bool, whether a prefix's log probabilities are part of the score."""
         return self.search.get("score_prefix", True)

@@ -150,14 +150,13 @@ class StreamingTranslator(Translator):
                 yield tokenizer.decode(token_ids)
         finally:
             call.stop()
-        end = self.settings.target.end_token_id
-        require_whole_prefix(0, token_ids, prefix, end, max_length)
+        require_whole_prefix(0, token_ids, prefix, self.settings.end_token_ids, max_length)
         if not has_text:  # a limit in the file allows no tokens
             yield ""
 
     def _token_ids(self, partial: Array) -> list[int]:
         check_partial(partial, 1, self.settings)
-        control = (self.settings.target.pad_token_id, self.settings.target.end_token_id)
+        control = (self.settings.target.pad_token_id, *self.settings.end_token_ids)
         return [token_id for token_id in partial[0].tolist() if token_id not in control]
 
 

@@ -116,11 +116,12 @@ class TranslationBuilder:
         )
 
     def _has_ended(self, token_ids: Integers, length: int) -> bool | None:
-        """Returns whether the end token follows the hypothesis; `None` if padding is the same."""
-        end = self._settings.target.end_token_id
-        if end == self._settings.target.pad_token_id:
+        """Returns whether an end token follows the hypothesis; `None` if it may be padding."""
+        ends, padding = self._settings.end_token_ids, self._settings.target.pad_token_id
+        after = token_ids[length : length + 1].tolist()
+        if padding in ends and after in ([], [padding]):
             return None
-        return token_ids[length : length + 1].tolist() == [end]
+        return bool(after) and after[0] in ends
 
 
 def _pieces(tokenizer: Tokenizer | None, token_ids: list[int]) -> list[str] | None:

@@ -527,8 +527,8 @@ class Translator(TextModel[ExportedModel]):
         def search(sources: Iterable[Source]) -> Iterator[GenerationResult | Unfinished]:
             return self._search(sources, options, call)
 
-        end = self.settings.target.end_token_id
-        return require_whole_prefixes(sources, search, first, end, options.max_length)
+        ends = self.settings.end_token_ids
+        return require_whole_prefixes(sources, search, first, ends, options.max_length)
 
     def _search(
         self, sources: Iterable[Source], options: Options, call: Call

@@ -12,7 +12,7 @@ def require_whole_prefixes(
     sources: Iterable[Source],
     search: Callable[[Iterator[Source]], Iterable[GenerationResult | Unfinished]],
     first_ids: Sequence[int],
-    end_token_id: int | None,
+    end_token_ids: Sequence[int | None],
     max_length: int | None,
 ) -> Iterator[GenerationResult | Unfinished]:
     """Yields each source's translation.
@@ -21,7 +21,8 @@ def require_whole_prefixes(
         sources: iterable of `Source`s with prefixes.
         search: function that takes sources and yields their translations lazily and in order.
         first_ids: sequence of ints, ids that the search puts before every prefix.
-        end_token_id: int, the end token, which may be the last token of a prefix, or `None`.
+        end_token_ids: sequence of ints or `None`, the end tokens. One of them may be the last token
+            of a prefix.
         max_length: int, the caller's limit, or `None`. It may cut a prefix.
 
     Raises:
@@ -38,7 +39,7 @@ def require_whole_prefixes(
         source = read.popleft()
         if isinstance(translation, GenerationResult) and not source.is_empty and source.prefix:
             prefix = [*first_ids, *source.prefix]
-            require_whole_prefix(index, translation.token_ids, prefix, end_token_id, max_length)
+            require_whole_prefix(index, translation.token_ids, prefix, end_token_ids, max_length)
         yield translation
 
 
@@ -46,7 +47,7 @@ def require_whole_prefix(
     index: int,
     token_ids: Sequence[int],
     prefix: Sequence[int],
-    end_token_id: int | None,
+    end_token_ids: Sequence[int | None],
     max_length: int | None,
 ) -> None:
     """Raises an `InputError` if a limit in the file has cut a translation's prefix.
@@ -55,10 +56,10 @@ def require_whole_prefix(
         index: int, input position of the sentence.
         token_ids: sequence of ints, the translation's tokens without the end token.
         prefix: sequence of ints.
-        end_token_id, max_length: see `require_whole_prefixes`.
+        end_token_ids, max_length: see `require_whole_prefixes`.
     """
     expected = list(prefix)
-    if expected[-1:] == [end_token_id]:
+    if expected and expected[-1] in end_token_ids:
         expected.pop()
     is_whole = list(token_ids[: len(expected)]) == expected
     if is_whole or (max_length is not None and len(token_ids) >= max_length):

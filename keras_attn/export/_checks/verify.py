@@ -141,7 +141,7 @@ def compare_translations(
         report.batch_sizes.add(len(ids))
         report.tokens += int(ours["lengths"].sum())
         report.longest = max(report.longest, int(ours["lengths"].max()))
-        is_open = np.all(ids != search.end_token_id, axis=-1)
+        is_open = ~np.any(np.isin(ids, search.end_token_ids), axis=-1)
         is_cut = is_open & (ours["lengths"] == inputs["max_length"])
         report.cut += int(is_cut.any(axis=1).sum())
         differences = [_largest_difference(name, ours, theirs, is_equal) for name in NUMBERS]

@@ -73,7 +73,8 @@ def describe(
         "versions": _versions(),
     }
     has_options = any(map(_has_options, (source_tokenizer, target_tokenizer)))
-    number = NEW_FORMAT if has_options or function.runtime_settings else FORMAT
+    is_new = has_options or function.runtime_settings or function.search.other_end_token_ids
+    number = NEW_FORMAT if is_new else FORMAT
     entries = {f"{PREFIX}format": number, f"{PREFIX}settings": _json(settings)}
     if source_tokenizer is not None:
         entries[f"{PREFIX}source_tokenizer"] = _base64(source_tokenizer)
