@@ -289,7 +289,13 @@ def _after_prompt(memory, caches):
     }
 
 
-def _key_positions(position, slot, slots, prompt_slots, beams=1):
+def _key_positions(
+    position: Tensor,
+    slot: Any,
+    slots: Any,
+    prompt_slots: Any,
+    beams: int | Tensor = 1,
+) -> Tensor:
     """Returns the token position in each cache slot.
 
     The cache contains the prompt's slots, including padding, followed by slots for new tokens.
@@ -299,7 +305,7 @@ def _key_positions(position, slot, slots, prompt_slots, beams=1):
         slot: Scalar int32 tensor, the next token's slot.
         slots: Int, number of slots.
         prompt_slots: Int, number of slots for the prompt.
-        beams: Int, number of slots per new position. Defaults to `1`.
+        beams: Int or scalar int32 tensor, number of slots per new position. Defaults to `1`.
 
     Returns:
         Int32 tensor of shape `(B, slots)`. It is -1 for padding, and for the prompt's last token,

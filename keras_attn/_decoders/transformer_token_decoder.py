@@ -6,7 +6,8 @@ from keras_attn._decoders.token_decoder import TokenDecoder
 from keras_attn._decoding_state import growing_buffer, kv_cache
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._transformer.transformer_stack import TransformerStack, check_block
-from keras_attn._types import TensorDict
+from keras_attn._types import Tensor, TensorDict
+from keras_attn_checks.number_types import is_integer
 
 
 class TransformerTokenDecoder(TokenDecoder):
@@ -95,14 +96,20 @@ class TransformerTokenDecoder(TokenDecoder):
     def can_exceed_max_length(self) -> bool:
         return growing_buffer.supports_growth(self.growing_cache)
 
-    def capacity(self, max_length: int | None, beam_width: int) -> int:
-        """Returns the number of cache slots for `max_length` steps: one per beam and step."""
+    def capacity(self, max_length: int | None, beam_width: int | Tensor) -> int:
+        """Returns the number of cache slots for `max_length` steps: one per beam and step.
+
+        A cache that grows ignores the number. The result is 0 for a `beam_width` that is not known,
+        which needs a cache that grows.
+        """
         if max_length is None and not self.can_exceed_max_length:
             raise ValueError(
                 "Expected max_length for a cache that does not grow. Received: "
                 "max_length=None. Pass the maximum number of steps, or use growing_cache=True."
             )
-        return 0 if max_length is None else max_length * beam_width
+        if max_length is None or not is_integer(beam_width):
+            return 0
+        return max_length * beam_width
 
     @property
     def can_widen(self) -> bool:

@@ -92,8 +92,8 @@ def find_candidates(
         `Candidates`.
     """
     vocabulary_size = next_log_probs.shape[-1]
-    num_beams = beam_log_probs.shape[1] if beam_width is None else beam_width
-    most_beams = num_beams if most_beams is None else most_beams
+    num_beams: int | Tensor = beam_log_probs.shape[1] if beam_width is None else beam_width
+    most = cast(int, num_beams) if most_beams is None else most_beams
     size = group_size(num_beams, num_groups)
 
     def own_part(values, first):
@@ -107,7 +107,7 @@ def find_candidates(
             penalties,
             penalized_token_ids,
             beams=size,
-            most_beams=most_beams // num_groups,
+            most_beams=most // num_groups,
         )  # (B, 2M)
         if taken is not None:
             values = values + gather.gather_beams(taken, tokens)

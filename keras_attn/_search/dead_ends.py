@@ -12,6 +12,8 @@ Scaling by a power of two is exact. The term 2^-10 ensures that the rank is belo
 score is 0.
 """
 
+from typing import Any
+
 import numpy as np
 from keras import ops
 
@@ -72,9 +74,11 @@ def beam_of_candidates(beam_width: int | Tensor) -> Tensor:
     return _indices(2 * beam_width) % beam_width
 
 
-def _indices(count):
+def _indices(count: int | Tensor) -> Any:
     """Returns `[0, 1, ...]`, as a constant if the number is known."""
-    return (np if is_integer(count) else ops).arange(count, dtype="int32")
+    if is_integer(count):
+        return np.arange(count, dtype="int32")
+    return ops.arange(count, dtype="int32")
 
 
 def ranks_of_dead_ends(scores: Tensor) -> Tensor:

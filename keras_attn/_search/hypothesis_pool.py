@@ -13,14 +13,14 @@ MISSING = {"ranks": NO_RANK, "log_probs": IMPOSSIBLE}
 """Values of missing hypotheses. The other values are 0."""
 
 
-def new_pool(max_lengths: Tensor, num_hypotheses: int, capacity: int) -> TensorDict:
+def new_pool(max_lengths: Tensor, num_hypotheses: int | Tensor, capacity: int) -> TensorDict:
     """Creates an empty pool.
 
     If a batch entry's maximum length is 0, its pool contains the empty hypothesis.
 
     Args:
         max_lengths: Int32 tensor of shape `(batch,)`.
-        num_hypotheses: Int, pool size.
+        num_hypotheses: Int or scalar int32 tensor, pool size.
         capacity: Int, number of columns if buffers cannot grow in a loop.
 
     Returns:

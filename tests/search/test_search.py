@@ -331,7 +331,7 @@ def test_a_search_must_say_how_it_advances():
 
     search = Unfinished(TableDecoder())
     for call in (
-        lambda: search.start({}, None, None),
+        lambda: search.start({}, None, None, None),
         lambda: search.advance({}, {}, None, None),
     ):
         with pytest.raises(NotImplementedError, match="Unfinished must override"):
