@@ -38,8 +38,7 @@ def test_cache_view_needs_no_mask_for_a_single_position_that_a_growing_cache_end
 
 
 def test_cache_view_leaves_beams_to_the_ancestor_bias():
-    own = kv_cache.own_slots(2, 3)
+    own = kv_cache.own_slots(2, 3)["own"]
     key_positions = np.zeros((1, 3), "int32")
-    view = CacheView(0, key_positions=key_positions, ancestor_bias=own[:, None])
-    assert view.num_beams == 3
+    view = CacheView(0, key_positions=key_positions, ancestor_bias=own[:, None], num_beams=3)
     assert view.mask(*view.positions(cache_of(3), 1)) is None

@@ -437,6 +437,7 @@ def test_beams_that_share_a_cache_see_their_own_tokens(name, growing, scale):
             key_positions=np.arange(slots, dtype="int32")[None] // beams,
             ancestor_bias=kv_cache.reshape_ancestor_bias(ancestor_bias, own),
             growing=growing,
+            num_beams=beams,
         )
         outputs, weights, cache = layer.step(inputs[:, t], cache, view, bias)
         assert numpy(weights).shape == (2, 4, beams, slots)

@@ -57,4 +57,4 @@ def test_find_candidates_marks_a_beam_without_continuation():
 def test_candidates_end_with_a_token_unless_they_are_dead_ends(is_dead_end, expected):
     is_dead_end = None if is_dead_end is None else tensor(is_dead_end)
     candidates = Candidates(None, None, tensor([[2, 3]]), is_dead_end)
-    assert numpy(candidates.end_with(2))[0].tolist() == expected
+    assert numpy(candidates.end_with([2]))[0].tolist() == expected
