@@ -191,7 +191,7 @@ class AttentionMechanism(AttentionSteps, Layer):
             source)`.
         """
         query = ops.cast(query, self.compute_dtype)
-        scores = self.compute_scores(query, memory["keys"])  # (B, T, S)
+        scores = self.checked_scores(query, memory["keys"])  # (B, T, S)
         weights = PROBABILITY_FUNCTIONS[self.probability_fn](scores, memory["mask"])
         record(self, weights)
         return ops.matmul(weights, memory["values"]), weights  # (B, T, D), (B, T, S)
@@ -203,6 +203,24 @@ class AttentionMechanism(AttentionSteps, Layer):
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         """Returns the scores `(batch, target, source)` of queries and projected keys."""
         raise NotImplementedError(f"{type(self).__name__} must override `compute_scores`.")
+
+    def checked_scores(self, query: Tensor, keys: Tensor) -> Tensor:
+        """Returns the result of `compute_scores`; raises a `ValueError` for a wrong shape."""
+        scores = self.compute_scores(query, keys)
+        expected, shape = (query.shape[0], query.shape[1], keys.shape[1]), tuple(scores.shape)
+        allowed = [(None, 1, size) for size in expected[:2]] + [(None, expected[2])]
+        fits = len(shape) == 3 and all(
+            other is None or size in sizes
+            for size, sizes, other in zip(shape, allowed, expected, strict=True)
+        )
+        if not fits:
+            raise ValueError(
+                f"Expected {type(self).__name__}.compute_scores to return scores of shape (batch, "
+                f"target, source) = {expected}. Received: scores of shape {shape}, for queries of "
+                f"shape {tuple(query.shape)} and keys of shape {tuple(keys.shape)}. Return one "
+                "number for each query and each key."
+            )
+        return scores
 
     def compute_output_shape(
         self,

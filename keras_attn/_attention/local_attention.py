@@ -196,7 +196,7 @@ class LocalAttention(AttentionMechanism):
         allowed = allowed & is_inside
 
         # Merge the batch and query axes: each query has its own window.
-        scores = self.mechanism.compute_scores(
+        scores = self.mechanism.checked_scores(
             ops.reshape(query, (batch * target, 1, query.shape[2])), _windows(keys, rows, width)
         )  # (B*T, 1, W)
         allowed = ops.reshape(allowed, (batch * target, 1, width))

@@ -161,7 +161,7 @@ class MonotonicAttention(StatefulAttention):
     def attend_once(
         self, query: Tensor, memory: TensorDict, state: TensorDict
     ) -> tuple[Tensor, TensorDict]:
-        scores = self.mechanism.compute_scores(query, memory["keys"])  # (B, K, S)
+        scores = self.mechanism.checked_scores(query, memory["keys"])  # (B, K, S)
         dtype = wide_dtype(scores)
         scores = ops.cast(scores, dtype) + ops.cast(self.bias, dtype)
         new_state = {}

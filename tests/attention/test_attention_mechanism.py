@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_attn import (
     AttentionMechanism,
@@ -142,6 +143,26 @@ def test_a_mechanism_must_say_how_it_scores():
 
     with pytest.raises(NotImplementedError, match="Unfinished must override `compute_scores`"):
         Unfinished()(QUERY, VALUE)
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        lambda query, keys: ops.sum(keys, axis=-1),  # (batch, source)
+        lambda query, keys: ops.sum(query[:, :, None] * keys[:, None], axis=-1, keepdims=True),
+        lambda query, keys: ops.matmul(keys, ops.transpose(query, (0, 2, 1))),
+        lambda query, keys: ops.sum(query, axis=-1, keepdims=True),  # (batch, target, 1)
+    ],
+    ids=["no target", "four axes", "transposed", "no source"],
+)
+def test_scores_of_a_wrong_shape_are_refused(score):
+    class Wrong(AttentionMechanism):
+        def compute_scores(self, query, keys):
+            return score(query, keys)
+
+    message = r"Expected Wrong.compute_scores .* = \(2, 3, 5\). Received: scores of shape"
+    with pytest.raises(ValueError, match=message):
+        Wrong()(QUERY, VALUE)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from keras_attn._decoding_state.growing_buffer import BLOCK_STEPS
 from keras_attn._models.generation_model import GenerationModel
 from tests.contracts import assert_close, numpy, randomize
 from tests.export.test_language_model import generator
+from tests.slow_cases import all_slow_but
 
 SIZES = (20, 21)
 STEPS = 2 * BLOCK_STEPS + 3
@@ -71,7 +72,7 @@ def assert_equal_in_blocks(model, sources=SOURCES, **arguments):
     return expected["lengths"]
 
 
-@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("parts", all_slow_but("rotary positions", "recurrent", cases=PARTS))
 def test_hypotheses_of_several_blocks(parts):
     lengths = assert_equal_in_blocks(make_model(PARTS[parts], suppressed_token_ids=[2]))
     assert (lengths == STEPS).all()
@@ -93,7 +94,7 @@ def test_limits_at_the_end_of_a_block(max_length):
     assert (lengths == max_length).all()
 
 
-@pytest.mark.parametrize("cache_block_size", [None, 4])
+@pytest.mark.parametrize("cache_block_size", all_slow_but(4, cases=[None, 4]))
 def test_language_models_with_prompts(cache_block_size):
     model = generator(cache_block_size=cache_block_size)
     model.search.max_length = STEPS
@@ -108,7 +109,7 @@ def test_ensembles():
     assert_equal_in_blocks(ensemble_model(members))
 
 
-@pytest.mark.parametrize("growing_cache", [True, False])
+@pytest.mark.parametrize("growing_cache", all_slow_but(False, cases=[True, False]))
 def test_decoders_that_cannot_widen(growing_cache):
     def parts():
         encoder, decoder = transformer()
