@@ -128,9 +128,9 @@ class BeamDecoder(Search, BeamOptions):
         """Returns the number of finished hypotheses that are kept per batch entry."""
         if self.stop == "heuristic":
             return beam_width
-        if is_integer(beam_width) or self.num_hypotheses == 1:
-            return min(self.num_hypotheses, beam_width) if is_integer(beam_width) else 1
-        return ops.minimum(beam_width, self.num_hypotheses)
+        if is_integer(beam_width):
+            return min(beam_width, self.num_hypotheses)
+        return 1 if self.num_hypotheses == 1 else ops.minimum(beam_width, self.num_hypotheses)
 
     def start(
         self,
