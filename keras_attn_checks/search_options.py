@@ -90,7 +90,8 @@ class SearchOptions:
         None,
         optional(ID_LIST),
         "further tokens that end a hypothesis, as in a list `eos_token_id` of transformers. If "
-        "several end tokens can follow a beam of a `BeamDecoder`, it uses the most probable one.",
+        "several end tokens can follow a beam of a `BeamDecoder`, it uses the most probable one of "
+        "those that are not suppressed.",
         default_text="no ids",
         advice="Use [] for no ids.",
         argument_type=Iterable[int] | None,
@@ -166,8 +167,7 @@ class SearchOptions:
                 "Expected min_length of at most max_length. Received: "
                 f"min_length={self.min_length}, max_length={self.max_length}. Change one of them."
             )
-        if self.other_end_token_ids is None:
-            self.other_end_token_ids = []
+        self.other_end_token_ids = list(dict.fromkeys(self.other_end_token_ids or []))
         if self.end_token_id in self.other_end_token_ids:
             raise ValueError(
                 "Expected other_end_token_ids without end_token_id. Received: other_end_token_ids="

@@ -107,8 +107,12 @@ def _check_end_token(prefix: list[int], search: Search) -> None:
 
     A search ends a hypothesis at the end token, and ignores the rest of the prefix.
     """
-    ends = [("end_token_id", token, prefix[:-1]) for token in search.end_token_ids]
-    for name, token, tokens in (("pad_token_id", search.pad_token_id, prefix), *ends):
+    ends = [("other_end_token_ids", token, prefix[:-1]) for token in search.other_end_token_ids]
+    for name, token, tokens in (
+        ("pad_token_id", search.pad_token_id, prefix),
+        ("end_token_id", search.end_token_id, prefix[:-1]),
+        *ends,
+    ):
         if token in tokens:
             raise ValueError(
                 f"Expected {name}={token} only at the end of a target_prefix. Received: "

@@ -3,6 +3,7 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 import keras
+import numpy as np
 from keras import ops, tree
 
 from keras_attn._backend import gather
@@ -251,8 +252,9 @@ class BeamDecoder(Search, BeamOptions):
         vocabulary_size = step_logits.shape[-1]
         finds_dead_ends = self.may_reach_dead_end(vocabulary_size, settings)
         log_probs = self.next_log_probs(step_logits, beams["token_ids"], step, settings)
-        if self.other_end_token_ids:
-            log_probs = keep_most_probable(log_probs, self.end_token_ids)
+        ends = [each for each in self.end_token_ids if each not in self.suppressed_token_ids]
+        if len(ends) > 1:
+            log_probs = keep_most_probable(log_probs, ends)
         return find_candidates(
             log_probs,  # (B*K, V)
             beams["log_probs"],
@@ -330,7 +332,8 @@ class BeamDecoder(Search, BeamOptions):
 def _num_collected(beam_width, patience):
     """Returns the number of finished hypotheses after which a search stops."""
     if is_integer(beam_width) and is_number(patience):
-        return max(1, int(beam_width * patience + 0.5))
+        # In float32, as for a tensor: other rounding could change the integer.
+        return max(1, int(np.float32(beam_width) * np.float32(patience) + np.float32(0.5)))
     number = ops.cast(beam_width, "float32") * patience
     return ops.maximum(1, ops.cast(number + 0.5, "int32"))
 

@@ -252,6 +252,9 @@ def test_the_command_takes_settings(files):
         command, input="\n".join(SOURCE), capture_output=True, check=True, encoding="utf-8"
     )
     assert found.stdout.splitlines() == Translator(path)(SOURCE, seed=5, **CHOSEN)
+    wrong = subprocess.run([*command[:5], "--top-k=x"], capture_output=True, encoding="utf-8")
+    assert wrong.returncode == 2 and "top_k to be an integer in" in wrong.stderr
+    assert "Received: top_k='x'" in wrong.stderr
 
 
 @pytest.mark.parametrize(

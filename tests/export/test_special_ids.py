@@ -162,7 +162,7 @@ def test_encoder_and_tokenizer_with_different_end_tokens_are_refused(model, toke
 def test_several_end_tokens_in_each_format(model, tokenizers, expected, tmp_path):
     others = sorted({row[len(row) // 2] for row in expected if row})[:2]
     found = with_search(model, other_end_token_ids=others, max_length=9)
-    export_onnx(found, tmp_path / "model.onnx", *tokenizers)
+    export_onnx(found, tmp_path / "model.onnx", *tokenizers, accept_target_prefix=True)
     export_onnx_steps(found, tmp_path / "steps", *tokenizers)
     export_litert(found, tmp_path / "model.tflite", *tokenizers)
     export_onnx_text(found, tmp_path / "text.onnx", *tokenizers)
@@ -175,6 +175,12 @@ def test_several_end_tokens_in_each_format(model, tokenizers, expected, tmp_path
         assert translator.settings.format == 3
         results = translator.translate(TEXTS)
         assert [(each.text, each.ended) for each in results] == cut, path
+    translator = Translator(tmp_path / "model.onnx")
+    sources, prefix = tokenizers[0].encode(TEXTS[:1]), [others[0], others[1]]
+    ended = translator.translate_ids(sources, target_prefix=prefix[:1])
+    assert [(each.token_ids, each.ended) for each in ended] == [([], True)]
+    with pytest.raises(ValueError, match=f"end token .id {others[0]}. .* at position 0"):
+        translator.translate_ids(sources, target_prefix=prefix)
     *_, last = StreamingTranslator(tmp_path / "steps").stream(TEXTS[0])
     assert last == cut[0][0]
     (texts,) = _run(tmp_path / "text.onnx", [{"text": TEXTS}])

@@ -86,6 +86,23 @@ def test_a_beam_search_finds_the_best_with_one_end_token_each():
     assert ends > set(ENDS)
 
 
+@pytest.mark.parametrize("suppressed", [2, 5])
+def test_a_suppressed_end_token_displaces_no_other(suppressed):
+    tables = random_tables(1, batch=30)
+    arguments = {"max_length": 7, "suppressed_token_ids": [0, 1, suppressed], **OTHERS}
+    results = numpy(BeamDecoder(TableDecoder(), beam_width=1, **arguments)(tables))
+    assert lists(results) == lists(numpy(GreedyDecoder(TableDecoder(), **arguments)(tables)))
+    assert any(row[-1] in ENDS for row in lists(results))
+
+
+def test_a_prefix_may_have_an_end_token_only_at_the_end():
+    encoder, decoder = rnn_seq2seq(20, 12, units=8, embedding_dim=8)
+    model = GenerationModel(encoder, GreedyDecoder(decoder, max_length=6, **OTHERS))
+    assert model.generate([[4, 2]], target_prefix=[7, 5]) == [[7]]
+    with pytest.raises(ValueError, match="other_end_token_ids=5 only at the end.* at position 1"):
+        model.generate([[4, 2]], target_prefix=[7, 5, 6])
+
+
 def test_generate_says_what_has_ended():
     encoder, decoder = rnn_seq2seq(20, 12, units=8, embedding_dim=8)
     sources = [[number, 7, 2] for number in range(4, 20)]
@@ -107,6 +124,8 @@ def test_generate_says_what_has_ended():
 def test_the_default_suppresses_no_end_token():
     search = GreedyDecoder(TableDecoder(), pad_token_id=4, other_end_token_ids=[4, 5])
     assert search.suppressed_token_ids == [1]
+    repeated = GreedyDecoder(TableDecoder(), other_end_token_ids=[5, 4, 5])
+    assert repeated.other_end_token_ids == [5, 4]
     assert search.end_token_ids == [2, 4, 5]
     assert GreedyDecoder.from_config(search.get_config()).other_end_token_ids == [4, 5]
 

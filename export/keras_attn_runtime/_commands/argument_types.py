@@ -1,6 +1,7 @@
 """Command-line argument types: numbers within a range, KEY=VALUE and NAME=FILL."""
 
 import argparse
+import contextlib
 import math
 from collections.abc import Callable
 from typing import TypeVar
@@ -32,7 +33,9 @@ def setting(name: str) -> Callable[[str], float]:
     allowed = SETTINGS[name]
 
     def convert(text: str) -> float:
-        value = int(text) if allowed.is_integer else float(text)
+        value: object = text
+        with contextlib.suppress(ValueError):
+            value = int(text) if allowed.is_integer else float(text)
         try:
             return allowed.check(name, value)
         except ValueError as error:

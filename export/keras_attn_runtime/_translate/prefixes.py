@@ -26,11 +26,15 @@ class PrefixReader:
         side: `Side`, the target.
         max_characters: int, maximum number of characters (code points) in a text. Longer texts are
             rejected.
+        end_token_ids: sequence of ints or `None`, the tokens that end a hypothesis.
     """
 
-    def __init__(self, side: Side, max_characters: int) -> None:
+    def __init__(
+        self, side: Side, max_characters: int, end_token_ids: Sequence[int | None]
+    ) -> None:
         self.side = side
         self.max_characters = max_characters
+        self.end_token_ids = end_token_ids
 
     def of_texts(
         self, sources: Iterable[Source], target_prefix: object, tokenizer: Tokenizer
@@ -94,17 +98,18 @@ class PrefixReader:
 
         A search ends a hypothesis at the end token, and ignores the rest of the prefix.
         """
-        padding, end = self.side.pad_token_id, self.side.end_token_id
+        padding = self.side.pad_token_id
         if padding in ids:
             raise ValueError(
                 f"Expected padding (id {padding}) of a {name} only at the end. Received: padding "
                 f"at position {ids.index(padding)}."
             )
-        if end in ids[:-1]:
-            raise ValueError(
-                f"Expected the end token (id {end}) of a {name} only at the end. Received: the end "
-                f"token at position {ids.index(end)}."
-            )
+        for index, end in enumerate(ids[:-1]):
+            if end in self.end_token_ids:
+                raise ValueError(
+                    f"Expected the end token (id {end}) of a {name} only at the end. Received: the "
+                    f"end token at position {index}."
+                )
 
     def _encoded(self, text: object, name: str, tokenizer: Tokenizer) -> list[int]:
         if not isinstance(text, str):

@@ -134,7 +134,9 @@ class Translator(TextModel[ExportedModel]):
         self.supports_target_prefix = self._model.supports_target_prefix
         self.is_stochastic = self._model.is_stochastic
         self.max_target_characters = max(self.max_source_characters, LEAST_TARGET_CHARACTERS)
-        self._prefixes = PrefixReader(self.settings.target, self.max_target_characters)
+        self._prefixes = PrefixReader(
+            self.settings.target, self.max_target_characters, self.settings.end_token_ids
+        )
 
     @list_options
     def __call__(
