@@ -63,6 +63,7 @@ def test_every_option_reaches_the_translator(monkeypatch):
     options = {
         **{"threads": 3, "workers": 2, "batch-size": 5, "window": 7, "max-length": 9},
         **{"length-penalty": 0.5, "num-hypotheses": 2, "max-source-length": 11},
+        "beam-width": 2,
         **{"min-length": 3, "repetition-penalty": 1.2, "no-repeat-ngram-size": 4, "patience": 0.5},
         **{"coverage-penalty": 0.1, "diversity-strength": 2.0, "temperature": 0.7},
         **{"top-k": 6, "top-p": 0.8, "min-p": 0.2},
@@ -86,6 +87,7 @@ def test_every_option_reaches_the_translator(monkeypatch):
         "window": 7,
         "max_length": 9,
         "length_penalty": 0.5,
+        "beam_width": 2,
         "min_length": 3,
         "repetition_penalty": 1.2,
         "no_repeat_ngram_size": 4,

@@ -32,8 +32,8 @@ def test_call_options_have_the_names_of_options():
 
 
 def test_options_with_unknown_name_list_the_valid_ones():
-    with pytest.raises(TypeError, match="'num_hypotheses'.*Received: beam_width"):
-        Options.of({"beam_width": 4})
+    with pytest.raises(TypeError, match="'num_hypotheses'.*Received: num_beams"):
+        Options.of({"num_beams": 4})
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.int8, np.uint64, Fraction])
