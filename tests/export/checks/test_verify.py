@@ -25,7 +25,7 @@ SEARCH = types.SimpleNamespace(
     length_penalty=1.0,
     pad_token_id=0,
     start_token_id=1,
-    end_token_id=2,
+    end_token_ids=[2],
     is_stochastic=False,
 )
 
