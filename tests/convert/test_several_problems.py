@@ -20,7 +20,7 @@ ACTIVATIONS |= dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "hidden_ac
 
 ROPE = {"rope_type": "dynamic", "factor": 2.0}
 GENERATION_CONFIG = {
-    "eos_token_id": [1, 2],
+    "eos_token_id": [1, "2"],
     "decoder_start_token_id": 0,
     "num_beam_groups": 2,
     "num_beams": 4,
@@ -56,7 +56,7 @@ def test_all_settings_of_both_files_are_named(tmp_path, model_type):
         r"config.json .*quantization_config=\{'bits': 4\}.*own_setting=1 \(an unknown setting\)",
         f"{activation} in config.json .* activations .*{activation}='other'",
         "generation_config.json .*num_beam_groups=2",
-        r"eos_token_id=\[1, 2\]",
+        r"eos_token_id=\[1, '2'\]",
         r"pad_token_id=\[5, 6\]",
         r"bad_words_ids=\[3, 4\]",
         "early_stopping='often'",
@@ -85,7 +85,7 @@ def test_search_settings_in_one_file_are_named_once(tmp_path):
     config = {"model_type": "bart", **GENERATION_CONFIG}
     expected = [
         "num_beam_groups=2",
-        r"eos_token_id=\[1, 2\]",
+        r"eos_token_id=\[1, '2'\]",
         r"pad_token_id=\[5, 6\]",
         r"bad_words_ids=\[3, 4\]",
         "early_stopping='often'",
