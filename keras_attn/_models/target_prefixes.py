@@ -103,9 +103,9 @@ def _prefix_model(model: "GenerationModel") -> keras.Model:
 
 
 def _check_end_token(prefix: list[int], search: Search) -> None:
-    """Raises a `ValueError` if a prefix contains padding, or tokens after the end token.
+    """Raises a `ValueError` if a prefix contains padding, or tokens after an end token.
 
-    A search ends a hypothesis at the end token, and ignores the rest of the prefix.
+    A search ends a hypothesis at an end token, and ignores the rest of the prefix.
     """
     ends = [("other_end_token_ids", token, prefix[:-1]) for token in search.other_end_token_ids]
     for name, token, tokens in (

@@ -86,7 +86,8 @@ class BeamDecoder(Search, BeamOptions):
     Returns:
         {{returns}}
 
-        The results contain `num_hypotheses` hypotheses per batch entry.
+        The results contain `num_hypotheses` hypotheses per batch entry. If a call has a smaller
+        `beam_width`, the hypotheses beyond this number are missing.
 
     Raises:
         ValueError: If an argument is out of range, or if `coverage_penalty` or `return_alignments`

@@ -18,7 +18,6 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
-from keras_attn._search.beam_groups import group_size
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._types import Tensor
 from keras_attn_checks.number_types import is_integer
@@ -59,8 +58,9 @@ def find_dead_ends(
         dead end, and an int32 tensor of shape `(2 * beams,)`, the represented beam's index.
     """
     beams = beam_of_candidates(beam_width)
-    size = group_size(beam_width, num_groups)
-    first_free = beam_width + (beams // size * size if num_groups > 1 else 0 * beams)
+    # Index of each beam in its group. A tensor is not divided if there is one group.
+    in_group = beams if num_groups == 1 else beams % (beam_width // num_groups)
+    first_free = beam_width + beams - in_group
     is_child = parents[:, None, :] == ops.convert_to_tensor(beams[:, None])  # (B, 2K, 2K)
     best = ops.max(ops.where(is_child, log_probs[:, None, :], 2 * IMPOSSIBLE), axis=-1)  # (B, 2K)
     best = ops.maximum(best, gather.gather_rows(log_probs, first_free, axis=1))

@@ -21,14 +21,14 @@ def is_any_of(tokens: Tensor, token_ids: Sequence[int]) -> Tensor:
 
 
 def keep_most_probable(log_probs: Tensor, token_ids: Sequence[int]) -> Tensor:
-    """Makes some tokens impossible, except the most probable one of them in each row.
+    """Keeps the most probable of several tokens in each row, and makes the others impossible.
 
-    A beam search reads two continuations of each beam, so that one is left if the other one ends.
-    More end tokens of a beam could take all its places.
+    A beam search with K beams selects 2K continuations, so that K remain open if each beam has one
+    continuation that ends. With two end tokens per beam, all 2K continuations could end.
 
     Args:
         log_probs: Float32 tensor of shape `(rows, V)`.
-        token_ids: List of ints, the tokens of which one is kept.
+        token_ids: List of ints, ids of these tokens.
 
     Returns:
         Float32 tensor of shape `(rows, V)`.

@@ -24,8 +24,8 @@ from keras_attn.training._model_card import ModelCard
 
 FORMAT = "2"
 NEW_FORMAT = "3"
-"""Format of files with options of tokenizers or run-time settings, which a reader of format 2 would
-ignore."""
+"""Format of files with options of tokenizers, run-time settings or several end tokens, which a
+reader of format 2 would ignore."""
 
 PREFIX = "keras_attn."
 LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast")
