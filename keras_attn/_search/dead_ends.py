@@ -69,7 +69,7 @@ def find_dead_ends(
     return (best < IMPOSSIBLE / 2) & is_open & is_last, beams
 
 
-def beam_of_candidates(beam_width: int | Tensor) -> Tensor:
+def beam_of_candidates(beam_width: int | Tensor) -> Any:
     """Returns the int32 beam indices `[0, 1, ..., 0, 1, ...]` of the two halves of candidates."""
     return _indices(2 * beam_width) % beam_width
 
