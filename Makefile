@@ -5,7 +5,8 @@
 #   make test-jax   layer, search and training tests with JAX, in an environment without TensorFlow
 #   make test-torch layer, search and training tests with PyTorch, in an environment without TensorFlow
 #   make test-oldest all tests except the slow ones, with the oldest releases that setup.cfg allows
-#   make test-convert converted checkpoints against transformers, in an environment with PyTorch
+#   make test-convert converted checkpoints against transformers, in an environment with PyTorch, except the slow tests
+#   make test-convert-slow  the slow ones: each setting of each kind of checkpoint, and published configurations
 #   make test-parity-pytorch  blocks against PyTorch's, with the same weights
 #   make docs       build the site in build/site/site
 #   make lint       check the code                      make format     apply automatic fixes
@@ -16,7 +17,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo docs test test-slow test-jax test-torch test-oldest test-convert test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
+.PHONY: demo docs test test-slow test-jax test-torch test-oldest test-convert test-convert-slow test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
 
 PYTHON ?= python3
 # TensorFlow's faster operators for CPUs, the default only on processors with VNNI.
@@ -162,7 +163,13 @@ test-oldest: .venv-oldest/installed
 	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest $(WORKERS) -m "not slow"
 
 test-convert: .venv-convert/installed
-	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv-convert/bin/python -m pytest $(WORKERS) -rs tests/convert
+	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 \
+		.venv-convert/bin/python -m pytest $(WORKERS) -rs -m "not slow" tests/convert
+
+# Not part of .ci/run.
+test-convert-slow: .venv-convert/installed
+	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 \
+		.venv-convert/bin/python -m pytest $(WORKERS) -rs -m slow tests/convert
 
 test-parity-pytorch: .venv-bench/installed
 	.venv-bench/bin/python -m pytest tests/transformer/test_against_pytorch.py

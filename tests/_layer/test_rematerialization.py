@@ -1,5 +1,7 @@
 """Layers that were created in a `keras.RematScope` compute the same, and save memory for it."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -117,8 +119,13 @@ def test_scope_of_another_mode_or_with_dropout_changes_no_gradient(name):
     check_equal(make, inputs, keras.RematScope(**scope))
 
 
-@pytest.mark.parametrize("feeding", [False, True])
-@pytest.mark.parametrize("kind", [BahdanauAttention, CoverageAttention])
+LOOPS = [*itertools.product([BahdanauAttention, CoverageAttention], [False, True])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "feeding"),
+    all_slow_but(*LOOPS, cases=LOOPS, on_jax=[LOOPS[0], LOOPS[-1]]),
+)
 def test_scope_changes_no_gradient_of_a_loop_in_half_precision(kind, feeding):
     half = {"dtype": "mixed_bfloat16"}
 

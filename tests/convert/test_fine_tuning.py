@@ -16,6 +16,7 @@ from tests.convert.small_checkpoints import (
     random_sources,
     write_folder,
 )
+from tests.slow_cases import all_slow_but
 
 pytest.importorskip("safetensors")
 
@@ -205,12 +206,16 @@ def test_an_interrupted_training_continues_with_equal_weights(folder, tmp_path, 
 
 @pytest.mark.parametrize(
     ("dtype", "accumulation", "frozen"),
-    [
-        ("float32", None, "nothing"),
+    all_slow_but(
         ("float32", 2, "encoder"),
         ("mixed_bfloat16", None, "embedding"),
-        ("mixed_bfloat16", 2, "nothing"),
-    ],
+        cases=[
+            ("float32", None, "nothing"),
+            ("float32", 2, "encoder"),
+            ("mixed_bfloat16", None, "embedding"),
+            ("mixed_bfloat16", 2, "nothing"),
+        ],
+    ),
 )
 def test_a_converted_model_is_trained(folder, policy, dtype, accumulation, frozen):
     policy(dtype)

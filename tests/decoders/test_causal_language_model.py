@@ -230,9 +230,14 @@ def tables(model, limit):
     ]
 
 
+SEARCHED = ["sinusoidal", "rotary, rms, swiglu, grouped", "alibi, fixed cache", "rotary, archive"]
+
+
 @pytest.mark.parametrize(
     "name",
-    ["sinusoidal", "rotary, rms, swiglu, grouped", "alibi, fixed cache", "rotary, archive"],
+    all_slow_but(
+        *SEARCHED, cases=SEARCHED, on_jax=["rotary, rms, swiglu, grouped", "alibi, fixed cache"]
+    ),
 )
 def test_searches_find_the_best_continuations(name):
     limit, model = 4, made(name, scale=1.0)

@@ -74,7 +74,7 @@ def test_it_is_a_layer(name):
 
 @pytest.mark.parametrize(
     "name",
-    all_slow_but("of two archives", "of ensembles", cases=ENSEMBLES, on_jax=["with a fixed cache"]),
+    all_slow_but("of two archives", "of ensembles", cases=ENSEMBLES, on_jax=[]),
 )
 def test_it_keeps_the_contract_of_a_decoder(name):
     check_decoder(ENSEMBLES[name], ENCODED, TOKEN_IDS)

@@ -108,7 +108,7 @@ SLOW = [
     params=all_slow_but(
         *(each for each in DECODERS if each not in SLOW),
         cases=DECODERS,
-        on_jax=["rotary, rms, swiglu, grouped", "alibi, blockwise", "window, fixed cache"],
+        on_jax=["alibi, blockwise", "window, fixed cache"],
     )
 )
 def name(request):

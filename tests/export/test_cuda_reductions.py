@@ -22,7 +22,10 @@ def test_translator_reduces_no_empty_axis(tmp_path):
 
 @pytest.mark.parametrize(
     ("search", "options"),
-    [(BeamDecoder, {"cache_block_size": 2, "beam_width": 3}), (SamplingDecoder, {"top_k": 4})],
+    [
+        pytest.param(BeamDecoder, {"cache_block_size": 2, "beam_width": 3}, marks=pytest.mark.slow),
+        (SamplingDecoder, {"top_k": 4}),
+    ],
     ids=["beam", "sampling"],
 )
 def test_language_model_reduces_no_empty_axis(search, options, tmp_path):

@@ -78,7 +78,7 @@ def test_hypotheses_of_several_blocks(parts):
     assert (lengths == STEPS).all()
 
 
-@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("search", all_slow_but("beam", "sampling", cases=SEARCHES))
 def test_all_outputs_of_each_search(search):
     model = make_model(
         transformer, search, return_alignments=True, return_token_log_probs=True, min_length=2
@@ -87,7 +87,10 @@ def test_all_outputs_of_each_search(search):
     assert_equal_in_blocks(model, **seeds)
 
 
-@pytest.mark.parametrize("max_length", [0, 1, BLOCK_STEPS, BLOCK_STEPS + 1])
+@pytest.mark.parametrize(
+    "max_length",
+    all_slow_but(0, BLOCK_STEPS + 1, cases=[0, 1, BLOCK_STEPS, BLOCK_STEPS + 1]),
+)
 def test_limits_at_the_end_of_a_block(max_length):
     model = make_model(transformer, suppressed_token_ids=[2])
     lengths = assert_equal_in_blocks(model, max_length=max_length)
@@ -104,6 +107,7 @@ def test_language_models_with_prompts(cache_block_size):
     assert (lengths == STEPS).all()
 
 
+@pytest.mark.slow
 def test_ensembles():
     members = [make_model(PARTS[name]) for name in ("rotary positions", "recurrent")]
     assert_equal_in_blocks(ensemble_model(members))

@@ -13,6 +13,7 @@ from keras_attn import (
 from keras_attn import _masks as masks
 from tests.backend import gradients_of
 from tests.contracts import assert_close, numpy, tensor
+from tests.slow_cases import all_slow_but
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -51,10 +52,12 @@ LARGE_FEATURES = {
     ),
     "monotonic": lambda **dtype: MonotonicAttention(LuongAttention("dot", **dtype), **dtype),
 }
+SCALES = [("float32", 1e5), ("bfloat16", 1e5), ("float16", 50.0)]
 
 
 @pytest.mark.parametrize(
-    ("dtype", "scale"), [("float32", 1e5), ("bfloat16", 1e5), ("float16", 50.0)]
+    ("dtype", "scale"),
+    all_slow_but(*SCALES, cases=SCALES, on_jax=SCALES[1:2]),
 )
 @pytest.mark.parametrize("name", LARGE_FEATURES)
 def test_masked_positions_get_no_weight_for_large_features(name, dtype, scale):

@@ -13,6 +13,7 @@ from keras_attn import (
 from keras_attn.testing import _search_oracles as search_oracles
 from tests import oracles
 from tests.contracts import assert_close, assert_identical, numpy
+from tests.slow_cases import slow_on_jax
 
 SOURCE_IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 
@@ -49,6 +50,7 @@ def test_the_ensemble_of_one_is_that_model():
     assert_close(numpy(ensemble_model([alone])(SOURCE_IDS)), numpy(alone(SOURCE_IDS)))
 
 
+@slow_on_jax
 def test_the_models_choose_together():
     """A beam search over the mean of what both models think, on their own and in NumPy."""
     models = [recurrent(), transformer()]

@@ -6,6 +6,7 @@ import pytest
 
 from keras_attn import BeamDecoder, GreedyDecoder, SamplingDecoder, rnn_seq2seq
 from tests.contracts import assert_close, assert_identical, numpy
+from tests.slow_cases import all_slow_but
 
 SOURCES = np.array([[5, 6, 7, 8, 9, 2], [5, 7, 2, 0, 0, 0], [11, 4, 3, 9, 2, 0]], "int32")
 SEED = 9
@@ -34,24 +35,27 @@ def results(parts, search_class, settings=None, **arguments):
     return numpy(search(**encoded, **seeds, settings=settings))
 
 
+CASES = [
+    (GreedyDecoder, {}, {"min_length": 6}),
+    (GreedyDecoder, {}, {"repetition_penalty": 3.0}),
+    (GreedyDecoder, {"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 1}),
+    (SamplingDecoder, SAMPLER, {"temperature": 0.2}),
+    (SamplingDecoder, SAMPLER, {"top_p": 0.4}),
+    (SamplingDecoder, {"num_hypotheses": 2}, {"top_p": 0.4, "temperature": 1.4}),
+    (SamplingDecoder, SAMPLER, {"min_p": 0.3, "min_length": 7}),
+    (BeamDecoder, BEAM, {"min_length": 6}),
+    (BeamDecoder, BEAM, {"patience": 0.25}),
+    (BeamDecoder, {**BEAM, "max_length": 4}, {"coverage_penalty": 50.0}),
+    (BeamDecoder, BEAM, {"repetition_penalty": 3.0}),
+    (BeamDecoder, BEAM, {"no_repeat_ngram_size": 2}),
+    (BeamDecoder, BEAM, {"no_repeat_ngram_size": 0}),
+    (BeamDecoder, {**GROUPS, "stop": "exact"}, {"diversity_strength": 4.0}),
+]
+
+
 @pytest.mark.parametrize(
     ("search_class", "arguments", "settings"),
-    [
-        (GreedyDecoder, {}, {"min_length": 6}),
-        (GreedyDecoder, {}, {"repetition_penalty": 3.0}),
-        (GreedyDecoder, {"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 1}),
-        (SamplingDecoder, SAMPLER, {"temperature": 0.2}),
-        (SamplingDecoder, SAMPLER, {"top_p": 0.4}),
-        (SamplingDecoder, {"num_hypotheses": 2}, {"top_p": 0.4, "temperature": 1.4}),
-        (SamplingDecoder, SAMPLER, {"min_p": 0.3, "min_length": 7}),
-        (BeamDecoder, BEAM, {"min_length": 6}),
-        (BeamDecoder, BEAM, {"patience": 0.25}),
-        (BeamDecoder, {**BEAM, "max_length": 4}, {"coverage_penalty": 50.0}),
-        (BeamDecoder, BEAM, {"repetition_penalty": 3.0}),
-        (BeamDecoder, BEAM, {"no_repeat_ngram_size": 2}),
-        (BeamDecoder, BEAM, {"no_repeat_ngram_size": 0}),
-        (BeamDecoder, {**GROUPS, "stop": "exact"}, {"diversity_strength": 4.0}),
-    ],
+    all_slow_but(*CASES, cases=CASES, on_jax=CASES[::3]),
     ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
 )
 def test_a_call_equals_a_search_with_these_settings(parts, search_class, arguments, settings):

@@ -25,6 +25,7 @@ from keras_attn._layer.low_rank_settings import low_rank_settings
 from keras_attn.training import SequenceCrossentropy, enable_lora, merge_lora
 from tests.backend import requires_tensorflow
 from tests.public_layers import LAYERS, layer_and_inputs
+from tests.slow_cases import all_slow_but
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(2, 5, 8)).astype("float32")
@@ -134,7 +135,9 @@ def test_lora_export_of_a_functional_model_has_merged_kernels(tmp_path, form):
     assert b"lora" not in path.read_bytes()
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize(
+    "policy", all_slow_but("mixed_bfloat16", cases=["float32", "mixed_bfloat16"])
+)
 def test_lora_fit_trains_only_the_updates(policy):
     keras.config.set_dtype_policy(policy)
     try:

@@ -5,10 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 
-from tests.slow_cases import slow_on_jax
+# Training, saving and resuming have no branches that a killed process would take on JAX alone.
+pytestmark = [pytest.mark.slow] if keras.backend.backend() == "jax" else []
 
 HERE = Path(__file__).parent
 
@@ -40,7 +42,6 @@ def runs(tmp_path_factory):
     return result(process, unbroken), result(start(killed, 0), killed)
 
 
-@slow_on_jax
 def test_weights_equal_those_of_the_unbroken_run(runs):
     (unbroken, _), (resumed, _) = runs
     # Weights and seeds; for Adam two moments of each weight and two scalars.

@@ -9,6 +9,8 @@ from pathlib import Path
 import keras
 import pytest
 
+from tests.slow_cases import slow_on_jax
+
 HERE = Path(__file__).parent
 BACKEND = keras.backend.backend()
 if BACKEND == "torch":
@@ -82,6 +84,7 @@ def check(report):
     assert not wrong, wrong
 
 
+@slow_on_jax
 def test_uneven_batches_are_trained_or_rejected(tmp_path):
     names = ["several outputs"]
     if BACKEND == "tensorflow":

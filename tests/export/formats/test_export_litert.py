@@ -25,6 +25,7 @@ from keras_attn.export._trace.search_function import SearchFunction
 from keras_attn.training import ModelCard
 from tests.export.small_translator import SOURCE
 from tests.models.mean_decoder import MeanDecoder
+from tests.slow_cases import all_slow_but
 
 interpreter = pytest.importorskip("ai_edge_litert.interpreter", reason="needs keras-attn[litert]")
 
@@ -132,7 +133,7 @@ def test_export_litert_stores_metadata_after_the_model(exported_litert, translat
         np.testing.assert_array_equal(whole[name], value)
 
 
-@pytest.mark.parametrize("precision", ["float16", "int8"])
+@pytest.mark.parametrize("precision", all_slow_but("int8", cases=["float16", "int8"]))
 def test_export_litert_precision_makes_the_file_smaller(small_model, tmp_path, precision):
     # Larger than the graph of the search, so that the weights decide the size.
     encoder, decoder = transformer_seq2seq(
