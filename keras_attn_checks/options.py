@@ -101,6 +101,15 @@ def _id_list(values):
     return [ID.convert(value) for value in values]
 
 
+def _id_sequences(values):
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ValueError(values)
+    sequences = [_id_list(value) for value in values]
+    if any(len(sequence) < 2 for sequence in sequences):
+        raise ValueError(values)
+    return sequences
+
+
 def integers(least: int, most: int) -> Kind:
     """Returns the kind of integers in [least, most]."""
     return _kind(
@@ -150,6 +159,11 @@ NONNEGATIVE_INTEGER = _kind(
 )
 ID = NONNEGATIVE_INTEGER
 ID_LIST = Kind("List of ids", "a list of ids, integers of at least 0", _id_list)
+ID_SEQUENCES = Kind(
+    "List of lists of ids",
+    "a list of lists with at least two ids, integers of at least 0",
+    _id_sequences,
+)
 POSITIVE_INTEGER = _kind(
     "Positive int", "a positive integer", lambda value: is_integer(value) and value > 0, int
 )

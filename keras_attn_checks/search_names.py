@@ -9,7 +9,7 @@ SEARCH_ARGUMENTS = {name: frozenset(option_names(options)) for name, options in 
 """Dict from the name of each search class to the names of its arguments, without `decoder`."""
 
 OTHER_NAMES = {
-    "bad_words_ids": "suppressed_token_ids=[ID, ...], for words of one token",
+    "bad_words_ids": "suppressed_token_ids, or suppressed_sequences of several tokens",
     "beam_size": "beam_width",
     "begin_suppress_tokens": None,
     "bos_token_id": "start_token_id",

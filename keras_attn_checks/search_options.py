@@ -15,6 +15,7 @@ from keras_attn_checks.options import (
     FINITE,
     ID,
     ID_LIST,
+    ID_SEQUENCES,
     INTEGER,
     LENGTH,
     NONNEGATIVE_INTEGER,
@@ -105,6 +106,15 @@ class SearchOptions:
         advice="Use [] for no ids.",
         argument_type=Iterable[int] | None,
     )
+    suppressed_sequences: list[list[int]] = option(
+        None,
+        optional(ID_SEQUENCES),
+        "A hypothesis contains none of them: after the other tokens of a sequence, its last token "
+        "is impossible. The tokens of a prefix count, those of a prompt do not.",
+        default_text="no sequences",
+        advice="Use suppressed_token_ids for single tokens.",
+        argument_type=Iterable[Iterable[int]] | None,
+    )
     repetition_penalty: float = option(
         1.0,
         POSITIVE_NUMBER,
@@ -175,6 +185,8 @@ class SearchOptions:
             )
         if self.suppressed_token_ids is None:
             self.suppressed_token_ids = self.default_suppressed_token_ids
+        if self.suppressed_sequences is None:
+            self.suppressed_sequences = []
         if self.forced_prefix_ids is None:
             self.forced_prefix_ids = []
         if self.pad_token_id in self.forced_prefix_ids:
@@ -197,6 +209,7 @@ class SearchArguments(LayerArguments, total=False):
     other_end_token_ids: Iterable[int] | None
     pad_token_id: int
     suppressed_token_ids: Iterable[int] | None
+    suppressed_sequences: Iterable[Iterable[int]] | None
     repetition_penalty: float
     no_repeat_ngram_size: int
     forced_prefix_ids: Iterable[int] | None

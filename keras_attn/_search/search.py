@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import keras
 import numpy as np
-from keras import ops
+from keras import ops, tree
 
 from keras_attn._backend.integers import sum_int32
 from keras_attn._backend.litert_tracing import grow_in_blocks, is_traced_for_litert
@@ -23,6 +23,7 @@ from keras_attn._search import logits, prefix
 from keras_attn._search.end_tokens import is_any_of
 from keras_attn._search.loop import run_search
 from keras_attn._search.repetition import forbid_repeated_ngrams, penalize_repetition
+from keras_attn._search.suppressed_sequences import suppress_sequences
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, TensorLike
 from keras_attn_checks.number_types import is_number
@@ -166,9 +167,10 @@ class Search(Layer, SearchOptions):
         """Checks the special ids here, because Keras adds pages of context to errors of `call`."""
         size = get_vocabulary_size(self.decoder)
         names = ("start_token_id", "end_token_id", "other_end_token_ids")
-        for name in (*names, "suppressed_token_ids", "forced_prefix_ids"):
+        names += ("suppressed_token_ids", "suppressed_sequences", "forced_prefix_ids")
+        for name in names:
             value = getattr(self, name)
-            ids = value if isinstance(value, list | tuple) else [value]
+            ids = tree.flatten(value)
             if size is not None and max(ids, default=0) >= size:
                 raise ValueError(
                     f"Expected {name} below the size of the vocabulary, {size}. Received: {name}="
@@ -505,6 +507,8 @@ class Search(Layer, SearchOptions):
         if self.no_repeat_ngram_size:
             most, size = self.no_repeat_ngram_size, settings["no_repeat_ngram_size"]
             log_probs = forbid_repeated_ngrams(log_probs, token_ids, step, most, size)
+        if self.suppressed_sequences:
+            log_probs = suppress_sequences(log_probs, token_ids, step, self.suppressed_sequences)
         return log_probs
 
     def _log_softmax(self, step_logits):
@@ -550,6 +554,7 @@ class Search(Layer, SearchOptions):
         """
         return (
             self.no_repeat_ngram_size > 0
+            or bool(self.suppressed_sequences)
             or self.decoder.forbids_tokens
             or len(self.penalized_token_ids(settings)) == vocabulary_size
         )

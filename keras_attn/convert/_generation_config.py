@@ -111,6 +111,8 @@ def _values(search, reads_prompts):
         values["min_new_tokens"] = search.min_length
     if search.suppressed_token_ids:
         values["suppress_tokens"] = list(search.suppressed_token_ids)
+    if search.suppressed_sequences:
+        values["bad_words_ids"] = search.suppressed_sequences
     if search.forced_prefix_ids:
         values["forced_bos_token_id"] = search.forced_prefix_ids[0]
     if search.force_end_token:

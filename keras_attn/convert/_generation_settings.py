@@ -21,7 +21,7 @@ GENERATION: dict[str, Setting] = {
     "pad_token_id": mapped("pad_token_id"),
     "forced_bos_token_id": mapped("forced_prefix_ids"),
     "forced_eos_token_id": mapped("force_end_token"),
-    "bad_words_ids": mapped("suppressed_token_ids", kind=list),
+    "bad_words_ids": mapped("suppressed_token_ids or suppressed_sequences", kind=list),
     "suppress_tokens": mapped("suppressed_token_ids", kind=list),
     "begin_suppress_tokens": refused("tokens that may not come first", None, []),
     # Lengths.

@@ -46,6 +46,20 @@ def check_ngrams(
         raise refusal(settings, "no_repeat_ngram_size", size, expected, "")
 
 
+def check_sequences(
+    settings: Settings,
+    sequences: Sequence[Sequence[int]],
+    start: int | None,
+    reads_prompts: bool,
+) -> None:
+    """Rejects `bad_words_ids` that transformers also finds in a prompt or at the start token."""
+    refused = [each for each in sequences if reads_prompts or start in each[:-1]]
+    if refused:
+        counted = "in the prompt" if reads_prompts else f"at the start token {start}"
+        expected = f"single tokens, because transformers also finds sequences {counted}"
+        raise refusal(settings, "bad_words_ids", refused[0], expected, "")
+
+
 def check_repetition_penalty(
     settings: Settings,
     penalty: float,
@@ -78,6 +92,10 @@ def check_renormalization(
             with problems.collect():
                 expected = f"{name}=0 with renormalize_logits and beams"
                 raise refusal(settings, name, arguments[name], expected, "")
+    for sequence in arguments.get("suppressed_sequences", [])[:1]:
+        with problems.collect():
+            expected = "single tokens with renormalize_logits and beams"
+            raise refusal(settings, "bad_words_ids", sequence, expected, "")
 
 
 def single_id(settings: Settings, name: str) -> Any:

@@ -7,6 +7,7 @@ from keras_attn.convert._search_refusals import (
     check_ngrams,
     check_renormalization,
     check_repetition_penalty,
+    check_sequences,
     is_id,
     refusal,
     single_id,
@@ -58,12 +59,16 @@ def search_settings(
     problems = Problems()
     ids = _special_ids(settings, reads_prompts, problems)
     start, end, suppressed = ids["start_token_id"], ids["end_token_id"], []
+    sequences: list[list[int]] = []
     with problems.collect():
         ends = [end, *ids.get("other_end_token_ids", [])]
-        suppressed = _suppressed(settings, ends)
+        suppressed, sequences = _suppressed(settings, ends)
+    with problems.collect():
+        check_sequences(settings, sequences, start, reads_prompts)
     arguments: dict[str, Any] = {
         **ids,
         "suppressed_token_ids": suppressed,
+        **({"suppressed_sequences": sequences} if sequences else {}),
         **_lengths(settings, max_positions, reads_prompts),
     }
     with problems.collect():
@@ -239,14 +244,13 @@ def _min_length(settings, reads_prompts):
 
 
 def _suppressed(settings, ends):
+    """Returns the suppressed tokens, and the suppressed sequences of several tokens."""
     words, tokens = settings["bad_words_ids"] or [], settings["suppress_tokens"] or []
-    if not all(isinstance(word, list) and all(map(is_id, word)) for word in words):
+    if not all(isinstance(word, list) and word and all(map(is_id, word)) for word in words):
         raise refusal(settings, "bad_words_ids", words, "a list of lists of ids", "")
     if not all(map(is_id, tokens)):
         raise refusal(settings, "suppress_tokens", tokens, "a list of ids", "")
-    long = [word for word in words if len(word) != 1]
-    if long:
-        raise refusal(settings, "bad_words_ids", long[0], "single tokens", "")
+    sequences = [list(map(int, word)) for word in words if len(word) > 1]
     # transformers ignores the end tokens in bad_words_ids.
-    single = [int(word[0]) for word in words if word[0] not in ends]
-    return sorted({*single, *tokens})
+    single = [int(word[0]) for word in words if len(word) == 1 and word[0] not in ends]
+    return sorted({*single, *tokens}), sequences

@@ -119,7 +119,7 @@ def _rnn_defaults(settings, num_pairs):
             "units": 256,
             "dropout": 0.2,
             "tokens_per_batch": 2048,
-            "epochs": max(3, round(1_500_000 / num_pairs)),
+            "epochs": max(3, round(1_000_000 / num_pairs)),
             "average": 3,
         }
     choices = {name: (value, reason) for name, value in sizes.items()}

@@ -61,6 +61,16 @@ def test_searches_find_the_ids_of_generate(tmp_path, generation):
     check_search(marian(), tmp_path, **{**defaults, **generation})
 
 
+@pytest.mark.parametrize("beams", [1, 4])
+def test_words_of_several_tokens_are_suppressed(tmp_path, beams):
+    ids = range(1, VOCABULARY_SIZE - 1)
+    pairs = [[one, other] for one in ids for other in ids if (one + other) % 3 == 0]
+    longer = [[one, other, one + 1] for one, other in pairs[1::9]]
+    words = [*BAD_WORDS, *pairs[::2], *longer, [5, 5, 5, 0]]
+    found = check_search(marian(), tmp_path, max_length=14, num_beams=beams, bad_words_ids=words)
+    assert found.model.search.suppressed_sequences == words[1:]
+
+
 CHANGED = {
     "vocab_size": 66,
     "decoder_vocab_size": 77,  # of separate embeddings alone

@@ -25,7 +25,7 @@ GENERATION_CONFIG = {
     "num_beam_groups": 2,
     "num_beams": 4,
     "early_stopping": "often",
-    "bad_words_ids": [[3, 4]],
+    "bad_words_ids": [[3, 0, 4]],
     "pad_token_id": [5, 6],
 }
 
@@ -58,7 +58,7 @@ def test_all_settings_of_both_files_are_named(tmp_path, model_type):
         "generation_config.json .*num_beam_groups=2",
         r"eos_token_id=\[1, '2'\]",
         r"pad_token_id=\[5, 6\]",
-        r"bad_words_ids=\[3, 4\]",
+        r"bad_words_ids=\[3, 0, 4\]",
         "early_stopping='often'",
     ]
     if "rope_parameters" in ARCHITECTURES[model_type].settings:
@@ -87,7 +87,7 @@ def test_search_settings_in_one_file_are_named_once(tmp_path):
         "num_beam_groups=2",
         r"eos_token_id=\[1, '2'\]",
         r"pad_token_id=\[5, 6\]",
-        r"bad_words_ids=\[3, 4\]",
+        r"bad_words_ids=\[3, 0, 4\]",
         "early_stopping='often'",
     ]
     message = refused(tmp_path, config)

@@ -159,9 +159,15 @@ def test_encoder_and_tokenizer_with_different_end_tokens_are_refused(model, toke
         export_onnx(model, tmp_path / "model.onnx", tokenizers[1], tokenizers[1])
 
 
-def test_several_end_tokens_in_each_format(model, tokenizers, expected, tmp_path):
+def test_several_end_tokens_and_suppressed_sequences_in_each_format(
+    model, tokenizers, expected, tmp_path
+):
     others = sorted({row[len(row) // 2] for row in expected if row})[:2]
-    found = with_search(model, other_end_token_ids=others, max_length=9)
+    unchanged = with_search(model, other_end_token_ids=others, max_length=9)
+    rows = [each.token_ids for each in unchanged.generate(TEXTS, *tokenizers, return_details=True)]
+    sequences = [row[start : start + 2] for row in rows for start in (0, 2) if len(row) > start + 1]
+    assert sequences
+    found = with_search(unchanged, suppressed_sequences=sequences)
     export_onnx(found, tmp_path / "model.onnx", *tokenizers, accept_target_prefix=True)
     export_onnx_steps(found, tmp_path / "steps", *tokenizers)
     export_litert(found, tmp_path / "model.tflite", *tokenizers)
@@ -169,6 +175,7 @@ def test_several_end_tokens_in_each_format(model, tokenizers, expected, tmp_path
     results = found.generate(TEXTS, *tokenizers, return_details=True)
     assert any(each.ended for each in results)
     assert not any(set(each.token_ids) & set(others) for each in results)
+    assert not any(row[:2] in sequences for row in (each.token_ids for each in results))
     cut = [(each.text, each.ended) for each in results]
     for path in ("model.onnx", "steps", "model.tflite"):
         translator = (StreamingTranslator if path == "steps" else Translator)(tmp_path / path)

@@ -8,12 +8,16 @@ from keras_attn.testing._search_oracles import LogProbsAfter, Tokens, log_softma
 
 
 def without_repetition(
-    logits_after: LogProbsAfter, repetition_penalty: float = 1.0, no_repeat_ngram_size: int = 0
+    logits_after: LogProbsAfter,
+    repetition_penalty: float = 1.0,
+    no_repeat_ngram_size: int = 0,
+    suppressed_sequences: Sequence[Tokens] = (),
 ) -> LogProbsAfter:
-    """Returns a function `log_probs_after` with repetition penalty and n-gram blocking.
+    """Returns a function `log_probs_after` with the rules about previous tokens.
 
     The repetition penalty is from Keskar et al., 2019, and the n-gram blocking from Paulus et al.,
-    2018. Tokens that would repeat an n-gram get a log probability of minus infinity.
+    2018. Tokens that would repeat an n-gram or complete a suppressed sequence get a log
+    probability of minus infinity.
     """
 
     size = no_repeat_ngram_size
@@ -29,6 +33,8 @@ def without_repetition(
         log_probs = log_softmax(logits)
         for token in range(len(logits)):
             if size and (*prefix, token)[-size:] in ngrams(prefix):
+                log_probs[token] = -np.inf
+            if any((*prefix, token)[-len(each) :] == tuple(each) for each in suppressed_sequences):
                 log_probs[token] = -np.inf
         return log_probs
 

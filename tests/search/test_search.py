@@ -91,6 +91,7 @@ def test_a_copy_has_all_settings():
         "other_end_token_ids": [7],
         "pad_token_id": 6,
         "suppressed_token_ids": [6, 8],
+        "suppressed_sequences": [[1, 2], [3, 3, 8]],
         "forced_prefix_ids": [3, 8],
         "score_prefix": False,
         "force_end_token": True,

@@ -11,7 +11,7 @@ from keras_attn._search.search import Search
 from keras_attn.export._export_error import ExportError
 
 KNOWN = {
-    *("max_length", "min_length", "suppressed_token_ids"),
+    *("max_length", "min_length", "suppressed_token_ids", "suppressed_sequences"),
     *("no_repeat_ngram_size", "repetition_penalty"),
     *("beam_width", "num_hypotheses", "patience", "stop", "length_penalty", "length_penalty_form"),
     *("temperature", "top_k", "top_p"),
@@ -49,9 +49,9 @@ def translate_arguments(search: Search, tokens: Sequence[str]) -> tuple[dict[str
     for name in ("no_repeat_ngram_size", "repetition_penalty"):
         if config[name] not in (0, 1.0):
             arguments[name] = config[name]
-    if search.suppressed_token_ids:
-        sequences = [[tokens[id_]] for id_ in search.suppressed_token_ids]
-        arguments["suppress_sequences"] = sequences
+    sequences = [[each] for each in search.suppressed_token_ids] + search.suppressed_sequences
+    if sequences:
+        arguments["suppress_sequences"] = [[tokens[id_] for id_ in each] for each in sequences]
     if isinstance(search, BeamDecoder):
         arguments |= _beams(config)
         if search.stop != "collected":

@@ -27,11 +27,12 @@ def test_a_missing_package_is_named(model, tmp_path, monkeypatch):
 
 def test_sampling_becomes_arguments(model):
     changed = {"temperature": 0.5, "top_k": 4, "num_hypotheses": 3}
+    changed["suppressed_sequences"] = [[1, 0, 1]]
     sampling = keras_attn.with_search(model, keras_attn.SamplingDecoder, **changed)
     arguments, left_out = translate_arguments(sampling.search, ["<pad>", "<s>"])
     assert arguments["sampling_temperature"] == 0.5
     assert (arguments["sampling_topk"], arguments["num_hypotheses"]) == (4, 3)
-    assert arguments["suppress_sequences"] == [["<pad>"], ["<s>"]]
+    assert arguments["suppress_sequences"] == [["<pad>"], ["<s>"], ["<s>", "<pad>", "<s>"]]
     assert left_out == ["relative_max_length=(2, 10)"]
 
 
