@@ -1,6 +1,7 @@
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
@@ -244,8 +245,9 @@ class RunDirectory:
         Raises:
             FileNotFoundError: If the model does not exist, for example because the training has not
                 ended.
-            ValueError: If the run has a different kind, the file is damaged, or the model or
-                another file is from another training.
+            ValueError: If the run has a different kind, the file is damaged, the model or another
+                file is from another training, or the model contains a class that Python has not
+                imported.
         """
         if kind is not None:
             require_kind(self.path, self.kind, kind)
@@ -253,7 +255,18 @@ class RunDirectory:
         for name in self._file_names:
             if name in (self._checksums or {}):
                 require_part(self.path, name, self._checksums)
-        return keras.saving.load_model(self.model_path, compile=False)
+        try:
+            return keras.saving.load_model(self.model_path, compile=False)
+        except TypeError as error:
+            name = re.search(r"Could not locate class '([^']+)'", str(error))
+            if name is None:
+                raise
+            raise ValueError(
+                f"Expected only classes that Python has imported in {str(self.model_path)!r}. "
+                f"Received: {name[1]}. Import its module before you load the model. The commands "
+                "do not import your modules: export this model in a Python program, as with "
+                "keras_attn.export.export_onnx."
+            ) from error
 
 
 def _checksums(description: dict[str, Any]) -> Checksums | None:

@@ -147,7 +147,7 @@ def prepare(settings: ClassifierSettings, warn: Warn) -> Prepared:
                 f"{settings.max_length} tokens and cut."
             )
     choices = training_defaults(settings, len(texts))
-    reasons |= fill_settings(settings, choices)
+    reasons |= run_files.fill_training_settings(settings, choices)
     if settings.model == "transformer":
         check_heads(settings)
     warn_of_warmup(

@@ -92,7 +92,7 @@ def train(settings: ForecastSettings, command: str, warn: Warn) -> None:
         forecaster = _train_model(settings, series, warn)
         if forecaster is not None:
             _evaluate(settings, series, forecaster, command, warn)
-            print(_next_commands(settings))
+            print(_next_commands(settings, series))
 
 
 def _data_paths(settings):
@@ -132,8 +132,14 @@ def _read_data(settings, paths):
         decimal=DECIMALS[settings.decimal],
     )
     rows = sorted(map(len, series))
-    times = sorted(each.times[0] for each in series)[0], max(each.times[-1] for each in series)
-    print(f"{len(series)} series of {rows[0]:,} to {rows[-1]:,} rows, {times[0]} to {times[1]}")
+    first = min(each.times[0] for each in series)
+    last = max(each.times[len(each) - 1] for each in series)
+    sizes = f"{rows[0]:,}" if rows[0] == rows[-1] else f"{rows[0]:,} to {rows[-1]:,}"
+    future = max(len(each.times) - len(each) for each in series)
+    print(
+        f"{len(series)} series of {sizes} rows, {first} to {last}"
+        + (f", then {future:,} future rows" if future else "")
+    )
     return series
 
 
@@ -404,13 +410,15 @@ def _write_pictures(settings, series, test, results, actual):
     return names
 
 
-def _next_commands(settings):
+def _next_commands(settings, series):
     """Returns the commands that use the model."""
     run_dir = settings.run_dir
     known = ", ".join(settings.known_covariates or ())
+    needs_rows = known and any(len(each.times) - len(each) < settings.horizon for each in series)
     rows = (
-        f"  # append {settings.horizon} rows of the future to series.csv, with {known}, then:\n"
-        if known
+        f"  # append {settings.horizon} future rows of each series to series.csv, with {known}, "
+        "then:\n"
+        if needs_rows
         else ""
     )
     return (

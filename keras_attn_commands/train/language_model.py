@@ -148,7 +148,8 @@ def prepare(settings: LanguageModelSettings, warn: Warn) -> Prepared:
         seed=settings.seed,
         start_token_id=start_token_id,
     )
-    reasons |= fill_settings(settings, training_defaults(settings, streams[0].size, len(windows)))
+    choices = training_defaults(settings, streams[0].size, len(windows))
+    reasons |= run_files.fill_training_settings(settings, choices)
     check_heads(settings)
     warn_of_warmup(settings.warmup_steps, settings.epochs * len(windows), warn)
     inputs, labels = overlapping_windows(streams[1], settings.window, start_token_id=start_token_id)

@@ -13,6 +13,7 @@ from keras_attn_commands.train.settings import (
     MAY_CHANGE,
     STORED,
     TrainingSettings,
+    fill_settings,
     to_toml,
     values_of,
 )
@@ -125,6 +126,33 @@ def check_earlier_training(
             "--overwrite to remove the earlier training."
         )
     remove_training(run_dir, keep)
+
+
+def fill_training_settings(
+    settings: TrainingSettings, choices: Mapping[str, tuple[Any, str]]
+) -> dict[str, str]:
+    """Sets the settings that are `None`, as `fill_settings` does, also to continue a training.
+
+    The automatic warm-up depends on `epochs`, which may change. A training that continues in the
+    same run directory keeps its warm-up.
+
+    Args:
+        settings: Settings of a program, which are changed.
+        choices: Dict from names to a value and the reason for it.
+
+    Returns:
+        Dict from the names of the changed settings to the reasons that are not empty.
+    """
+    run_dir, path = settings.run_dir, settings.run_dir / STORED
+    continues = any((run_dir / name).exists() for name in _TRAINED) and not settings.overwrite
+    if continues and path.exists():
+        before = tomllib.loads(path.read_text(encoding="utf-8"))
+        value, _ = choices.get("warmup_steps", (None, ""))
+        earlier = before.get("warmup_steps", value)
+        if value not in (None, earlier):
+            reason = "as before, when the training had other epochs"
+            choices = {**choices, "warmup_steps": (earlier, reason)}
+    return fill_settings(settings, choices)
 
 
 def _as_stored(value):

@@ -3,8 +3,8 @@
 import math
 from typing import Any
 
+from keras_attn_commands.train.run_files import fill_training_settings
 from keras_attn_commands.train.setting_checks import settings_of_other_models
-from keras_attn_commands.train.settings import fill_settings
 from keras_attn_commands.train.translation_settings import OF_MODELS, TranslationSettings
 
 Choice = tuple[Any, str]
@@ -164,7 +164,8 @@ def _transformer_defaults(settings, num_pairs):
 def fill(settings: TranslationSettings, choices: dict[str, Choice]) -> dict[str, str]:
     """Sets the settings that are `None`. Returns the reasons of these by name."""
     others = settings_of_other_models(settings, OF_MODELS)
-    return fill_settings(settings, {k: each for k, each in choices.items() if k not in others})
+    mine = {name: choice for name, choice in choices.items() if name not in others}
+    return fill_training_settings(settings, mine)
 
 
 def _round(number):

@@ -49,6 +49,21 @@ def test_run_directory_round_trip(run, tokenizer):
     assert {path.name for path in run.path.iterdir()} == names
 
 
+def test_a_class_of_a_module_that_is_not_imported_is_named(run):
+    class Doubled(keras.layers.Layer):
+        def call(self, inputs):
+            return 2 * inputs
+
+    Doubled.__module__ = "missing_module"
+    inputs = keras.Input((3,))
+    run.save_model(keras.Model(inputs, Doubled()(inputs)))
+    with pytest.raises(ValueError, match="Received: Doubled. Import its module") as error:
+        RunDirectory(run.path).load_model()
+    assert len(str(error.value)) < 600
+    with keras.saving.custom_object_scope({"Doubled": Doubled}):
+        RunDirectory(run.path).load_model()
+
+
 def test_run_directory_of_another_kind(tmp_path):
     files = {"vocabulary": "vocabulary.txt"}
     run = RunDirectory.create(tmp_path, "classification", files=files, labels=["bad", "good"])

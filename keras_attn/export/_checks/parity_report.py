@@ -101,11 +101,12 @@ class ParityReport(ExportReport):
         return f"{warning}. {text}" if warning else text
 
     def _figures(self) -> str:
-        sizes = ", ".join(str(size) for size in sorted(self.batch_sizes))
+        *smaller, largest = map(str, sorted(self.batch_sizes) or [0])
+        sizes = f"{', '.join(smaller)} and {largest}" if smaller else largest
         weights = "" if self.precision is None else ", with float32 weights"
         return (
             f"{self.sentences} sentences ({self.cut} cut by max_length) in batches of {sizes}"
-            f"{weights}, {self.tokens} tokens, at most {self.longest} in a hypothesis: "
+            f"{weights} ({self.tokens} tokens, at most {self.longest} in a hypothesis): "
             f"the same best ids for {self.best_equal:.1%} ({self.best_tied:.1%} with ties), all "
             f"hypotheses in the same order for {self.all_equal:.1%} ({self.all_tied:.1%}), "
             f"largest difference of a score {self.largest_difference:.1e}"

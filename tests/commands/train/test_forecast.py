@@ -187,7 +187,7 @@ def test_program_trains_on_a_long_file_of_two_series(tmp_path, capsys):
     arguments = ["--data", tmp_path / "long.csv", "--run-dir", run, *columns, *SMALL]
     assert train(*arguments, "--dry-run") == 0
     output = capsys.readouterr().out
-    assert "2 series of 80 to 80 rows, 0 to 79" in output and "Dry run: " in output
+    assert "2 series of 80 rows, 0 to 79" in output and "Dry run: " in output
     assert not (run / "model.keras").exists() and not (run / "state").exists()
     assert train(*arguments) == 0
     assert (run / "forecast.png").exists() and (run / "forecast-2.png").exists()

@@ -157,3 +157,20 @@ def test_an_unfinished_training_is_noted(tmp_path):
     assert run_files.unfinished_note(tmp_path) == ("The training is not finished: 0 of 3 epochs.")
     (tmp_path / "history.json").write_text('{"history": {"loss": [3.0, 2.0, 1.0]}}')
     assert run_files.unfinished_note(tmp_path) == ""
+
+
+def test_a_training_that_continues_with_more_epochs_keeps_its_automatic_warm_up(tmp_path):
+    (tmp_path / "settings.toml").write_text("warmup_steps = 111\n")
+    choices = {"warmup_steps": (133, "a tenth"), "units": (8, "few pairs")}
+
+    def filled(**values):
+        settings = TranslationSettings(run_dir=tmp_path, **values)
+        reasons = run_files.fill_training_settings(settings, choices)
+        assert settings.units == 8 and reasons["units"] == "few pairs"
+        return settings.warmup_steps
+
+    assert filled() == 133  # no training has begun
+    (tmp_path / "state").mkdir()
+    assert filled() == 111
+    assert filled(warmup_steps=5) == 5
+    assert filled(overwrite=True) == 133

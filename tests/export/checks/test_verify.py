@@ -206,15 +206,15 @@ def test_the_report_says_what_was_compared():
     report = ParityReport(
         sentences=200, batch_sizes={32, 1}, tokens=990, longest=20, cut=12, largest_difference=2e-6
     )
-    assert str(report).startswith("200 sentences (12 cut by max_length) in batches of 1, 32, ")
-    assert ", 990 tokens, at most 20 in a hypothesis: the same best ids" in str(report)
+    assert str(report).startswith("200 sentences (12 cut by max_length) in batches of 1 and 32 (")
+    assert "(990 tokens, at most 20 in a hypothesis): the same best ids" in str(report)
     assert str(report).endswith("2.0e-06")
 
 
 def test_the_report_of_a_precision_names_the_weights_that_were_compared_with_keras():
     report = ParityReport(sentences=200, precision=PrecisionReport("int8", 200, 0.9, 0.01))
     before, after = str(report).split("; ")
-    assert "with float32 weights, 0 tokens" in before
+    assert "with float32 weights (0 tokens" in before
     assert after.startswith("int8 against float32")
 
 
