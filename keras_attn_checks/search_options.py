@@ -109,7 +109,7 @@ class SearchOptions:
     suppressed_sequences: list[list[int]] = option(
         None,
         optional(ID_SEQUENCES),
-        "A hypothesis contains none of them: after the other tokens of a sequence, its last token "
+        "A hypothesis contains none of them. After the other tokens of a sequence, its last token "
         "is impossible. The tokens of a prefix count, those of a prompt do not.",
         default_text="no sequences",
         advice="Use suppressed_token_ids for single tokens.",
