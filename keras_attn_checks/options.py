@@ -95,16 +95,18 @@ def _kind(title, expected, condition, convert, choices=()):
     return Kind(title, expected, converted, choices)
 
 
-def _id_list(values):
+def _list_of(convert, values):
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise ValueError(values)
-    return [ID.convert(value) for value in values]
+    return [convert(value) for value in values]
+
+
+def _id_list(values):
+    return _list_of(ID.convert, values)
 
 
 def _id_sequences(values):
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        raise ValueError(values)
-    sequences = [_id_list(value) for value in values]
+    sequences = _list_of(_id_list, values)
     if any(len(sequence) < 2 for sequence in sequences):
         raise ValueError(values)
     return sequences

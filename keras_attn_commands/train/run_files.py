@@ -150,8 +150,7 @@ def fill_training_settings(
         value, _ = choices.get("warmup_steps", (None, ""))
         earlier = before.get("warmup_steps", value)
         if value not in (None, earlier):
-            reason = "as before, when the training had other epochs"
-            choices = {**choices, "warmup_steps": (earlier, reason)}
+            choices = {**choices, "warmup_steps": (earlier, "as in the training so far")}
     return fill_settings(settings, choices)
 
 

@@ -138,9 +138,15 @@ def test_search_settings_become_arguments(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "changed", [{"repetition_penalty": 1.5}, {"no_repeat_ngram_size": 2}], ids=str
+    "changed",
+    [
+        {"repetition_penalty": 1.5},
+        {"no_repeat_ngram_size": 2},
+        {"suppressed_sequences": [[one, two] for one in range(3, 30) for two in range(3, 30, 2)]},
+    ],
+    ids=lambda changed: next(iter(changed)),
 )
-def test_greedy_search_without_repetitions_finds_the_same_ids(tmp_path, changed):
+def test_greedy_search_with_rules_about_earlier_tokens_finds_the_same_ids(tmp_path, changed):
     model = keras_attn.with_search(
         translator(positions="relative"), keras_attn.GreedyDecoder, **changed
     )

@@ -12,7 +12,7 @@ from tests.slow_cases import slow_on_jax
 
 LIMIT = 8
 TABLES = random_tables(7, batch=8, vocabulary_size=6, end_logit=-2.0)
-# The last ones forbid the end token after 3, and the three tokens 4.
+# The last case also forbids the end token, 2, after 3 and after 5 4.
 CASES = [
     [[3, 4]],
     [[4, 4, 4], [3, 5], [5, 3, 4, 5]],
