@@ -286,7 +286,9 @@ def test_a_layer_that_is_not_registered_is_named(run, tmp_path, monkeypatch, cap
 
     monkeypatch.setattr("keras.saving.load_model", load_model)
     assert main(["onnx", str(run), str(tmp_path / "model.onnx")]) == 1
-    assert "Nothing was exported. Could not locate class 'Mine'" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "Nothing was exported. Expected only classes that Python has imported" in shown
+    assert "Received: Mine. Import its module" in shown
 
 
 @pytest.mark.parametrize(
