@@ -218,6 +218,18 @@ class _TensorOptions(_SearchOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class _ConstraintOptions(ExportOptions):
+    accept_constraints: bool = option(
+        False,
+        _BOOL,
+        "whether the file has an input for phrases that each hypothesis must contain: "
+        "`constraint_ids`. Only for a `BeamDecoder` without groups of beams. With a tokenizer, a "
+        "phrase must end at the end of a word.",
+        Flag("add an input with phrases that each output must contain"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _OnnxPrecisionOptions(ExportOptions):
     precision: OnnxPrecision = option(
         "float32",
@@ -258,7 +270,7 @@ class _CharacterOptions(ExportOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OnnxOptions(_OnnxPrecisionOptions, _TensorOptions):
+class OnnxOptions(_OnnxPrecisionOptions, _ConstraintOptions, _TensorOptions):
     """Options of `export_onnx`."""
 
     external_data: bool = option(
@@ -275,7 +287,7 @@ class OnnxOptions(_OnnxPrecisionOptions, _TensorOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OnnxStepsOptions(_TensorOptions):
+class OnnxStepsOptions(_ConstraintOptions, _TensorOptions):
     """Options of `export_onnx_steps`."""
 
 
@@ -285,7 +297,7 @@ class OnnxTextOptions(_OnnxPrecisionOptions, _CharacterOptions, _SearchOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SavedModelOptions(_CharacterOptions, _TensorOptions):
+class SavedModelOptions(_CharacterOptions, _ConstraintOptions, _TensorOptions):
     """Options of `export_saved_model`."""
 
 

@@ -12,16 +12,29 @@ from keras_attn._backend.top_k import top_k
 from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.fill_docstring import fill_docstring
-from keras_attn._search.beam_groups import first_open, group_size, is_repeated
+from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._search.beam_groups import (
+    first_open,
+    first_open_in_order,
+    group_size,
+    is_repeated,
+)
 from keras_attn._search.candidates import extend_histories, find_candidates
+from keras_attn._search.constraints import (
+    Constraints,
+    broadcast_constraints,
+    check_constraints,
+    forbid_end,
+    require_phrases,
+)
 from keras_attn._search.coverage_penalty import coverage_penalty
 from keras_attn._search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_scores
 from keras_attn._search.end_tokens import keep_most_probable
 from keras_attn._search.hypothesis_pool import add_to_pool, new_pool, resize_pool
 from keras_attn._search.length_penalty import best_attainable, divisor
 from keras_attn._search.logits import IMPOSSIBLE
-from keras_attn._search.search import Search
-from keras_attn._types import Tensor, TensorDict
+from keras_attn._search.search import WORD_STARTS, Search
+from keras_attn._types import Tensor, TensorDict, TensorLike
 from keras_attn_checks.number_types import is_integer, is_number
 from keras_attn_checks.options import list_options
 from keras_attn_checks.search_options import BeamArguments, BeamOptions
@@ -119,6 +132,10 @@ class BeamDecoder(Search, BeamOptions):
         names = super().runtime_settings
         return {name: dtype for name, dtype in names.items() if needed.get(name, True)}
 
+    @property
+    def accepts_constraints(self) -> bool:
+        return self.num_groups == 1
+
     def width(self, carry: TensorDict, settings: Mapping[str, Any]) -> int | Tensor:
         return carry.get("width", settings["beam_width"])
 
@@ -177,6 +194,39 @@ class BeamDecoder(Search, BeamOptions):
                 carry[name]["token_log_probs"] = buffer((), "float32", self.max_length)
         return carry
 
+    def prepare(
+        self,
+        *args: Any,
+        constraint_ids: TensorLike | None = None,
+        constraints_in_order: bool | Tensor = False,
+        **kwargs: Any,
+    ) -> tuple[TensorDict, TensorDict, Tensor]:
+        carry, memory, max_lengths = super().prepare(*args, **kwargs)
+        if constraint_ids is None:
+            return carry, memory, max_lengths
+        constraint_ids = ops.convert_to_tensor(constraint_ids)
+        check_constraints(
+            constraint_ids,
+            max_lengths,
+            get_vocabulary_size(self.decoder),
+            self.end_token_ids,
+            self.suppressed_token_ids,
+            self.suppressed_sequences,
+        )
+        constraints = {"ids": broadcast_constraints(constraint_ids, max_lengths)}
+        if constraints_in_order is not False:
+            constraints["in_order"] = ops.convert_to_tensor(constraints_in_order, dtype="bool")
+        start = Constraints(**constraints).start(carry["beams"]["last"])
+        rows = ops.zeros_like(carry["hypotheses"]["ranks"], dtype="bool")[:, :, None]
+        hypotheses = {**carry["hypotheses"], "constraints_met": rows | (start["met"][:, :1] > 0)}
+        carry = {
+            **carry,
+            "constraints": constraints,
+            "beams": {**carry["beams"], "constraints": start},
+            "hypotheses": hypotheses,
+        }
+        return carry, memory, max_lengths
+
     @property
     def _needs_alignments(self):
         """Bool, whether the search needs the attention weights of each step."""
@@ -203,15 +253,24 @@ class BeamDecoder(Search, BeamOptions):
         histories = extend_histories(beams, candidates, weights, step)
 
         is_end = candidates.end_with(self.end_token_ids)  # (B, 2K)
+        is_dead_end = candidates.is_dead_end
+        is_closed = is_end if is_dead_end is None else is_end | is_dead_end
+        constraints = _constraints(carry, settings)
+        if constraints is not None:
+            state_of_phrases = constraints.following(beams["constraints"], candidates, is_closed)
+            histories["constraints"] = state_of_phrases
+            histories["constraints_met"] = constraints.done(state_of_phrases) > 0
         pool, ended = self._collect(
             carry, candidates, histories, is_end, at_limit, max_lengths, settings
         )
         collected = carry["collected"] + sum_int32(ended, axis=1)
 
-        is_dead_end = candidates.is_dead_end
-        is_closed = is_end if is_dead_end is None else is_end | is_dead_end
         log_probs = ops.where(is_closed, 2 * IMPOSSIBLE, candidates.log_probs)
-        chosen = first_open(log_probs, is_closed, beam_width, self.num_groups)  # (B, K)
+        if constraints is None:
+            chosen = first_open(log_probs, is_closed, beam_width, self.num_groups)  # (B, K)
+        else:  # the candidates are not sorted by log probability
+            chosen = first_open_in_order(is_closed, beam_width)
+        histories.pop("constraints_met", None)
         following = {**histories, "log_probs": log_probs, "last": candidates.token_ids}
         beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), following)
         parents = gather.gather_beams(candidates.parents, chosen)  # (B, K)
@@ -252,16 +311,35 @@ class BeamDecoder(Search, BeamOptions):
         step, beams = carry["step"], carry["beams"]
         vocabulary_size = step_logits.shape[-1]
         finds_dead_ends = self.may_reach_dead_end(vocabulary_size, settings)
-        log_probs = self.next_log_probs(step_logits, beams["token_ids"], step, settings)
+        token_log_probs = self.token_log_probs(step_logits, beams["token_ids"], step, settings)
+        log_probs = self.forbid_repetition(token_log_probs, beams["token_ids"], step, settings)
         ends = [each for each in self.end_token_ids if each not in self.suppressed_token_ids]
         if len(ends) > 1:
             log_probs = keep_most_probable(log_probs, ends)
+        penalties = self.penalties(vocabulary_size, step, settings)  # (V,)
+        require, constraints = None, _constraints(carry, settings)
+        if constraints is not None:
+            done = constraints.done(beams["constraints"])  # (B, K, P)
+            log_probs = forbid_end(log_probs, done, self.end_token_ids)
+            require = functools.partial(
+                require_phrases,
+                constraints=constraints,
+                state=beams["constraints"],
+                next_log_probs=log_probs,
+                required_log_probs=token_log_probs,
+                beam_log_probs=beams["log_probs"],
+                penalties=penalties,
+                end_token_ids=self.end_token_ids,
+                beam_width=self.width(carry, settings),
+            )
         return find_candidates(
             log_probs,  # (B*K, V)
             beams["log_probs"],
-            self.penalties(vocabulary_size, step, settings),  # (V,)
+            penalties,
             self.penalized_token_ids(settings),
             self.forced_tokens(carry, step_logits, settings),
+            require=require,
+            scored_log_probs=None if require is None else token_log_probs,
             beam_width=self.width(carry, settings),
             most_beams=self.beam_width,
             num_groups=self.num_groups,
@@ -328,6 +406,16 @@ class BeamDecoder(Search, BeamOptions):
         hypotheses = resize_pool(hypotheses, self.num_hypotheses)
         scores = ranks_to_scores(hypotheses.pop("ranks"))
         return super().finish({**hypotheses, "scores": scores})
+
+
+def _constraints(carry, settings):
+    """Returns the `Constraints` of a carry, or `None`."""
+    if "constraints" not in carry:
+        return None
+    word_starts = settings.get(WORD_STARTS)
+    if word_starts is not None:
+        word_starts = ops.convert_to_tensor(word_starts, dtype="bool")
+    return Constraints(**carry["constraints"], word_starts=word_starts)
 
 
 def _num_collected(beam_width, patience):

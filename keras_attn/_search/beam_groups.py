@@ -104,6 +104,22 @@ def first_open(
     return ops.reshape(chosen, (-1, beams))
 
 
+def first_open_in_order(is_end: Tensor, beam_width: int | Tensor) -> Tensor:
+    """Selects the first candidates that are open.
+
+    Args:
+        is_end: Boolean tensor of shape `(batch, 2 * beams)`, whether a candidate has ended.
+        beam_width: Int or scalar int32 tensor, number of beams.
+
+    Returns:
+        Int32 tensor of shape `(batch, beams)`, candidate indices.
+    """
+    count = ops.shape(is_end)[1]
+    order = -ops.arange(count, dtype="float32")
+    _, chosen = top_k(ops.where(is_end, order - count, order), beam_width)
+    return ops.cast(chosen, "int32")
+
+
 def is_repeated(token_ids: Tensor, counts: Tensor) -> Tensor:
     """Returns whether a hypothesis equals a previous hypothesis in the same batch entry.
 

@@ -1,9 +1,10 @@
 """Candidates: the best continuations of the open beams at a beam search step."""
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
+import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
@@ -57,6 +58,8 @@ def find_candidates(
     penalized_token_ids: Collection[int],
     forced: tuple[Tensor, Tensor, Tensor] | None = None,
     *,
+    require: Callable[[Candidates], Candidates] | None = None,
+    scored_log_probs: Tensor | None = None,
     beam_width: int | Tensor | None = None,
     most_beams: int | None = None,
     num_groups: int = 1,
@@ -75,6 +78,10 @@ def find_candidates(
         penalties: Float32 tensor of shape `(V,)`, added to the tokens' log probabilities.
         penalized_token_ids: Set of ints, all tokens with a negative penalty.
         forced: Result of `prefix.forced_tokens`, the next tokens of the prefixes, or `None`.
+        require: Function that replaces the best continuations by others, see
+            `constraints.require_phrases`. Defaults to `None`.
+        scored_log_probs: Float32 tensor like `next_log_probs`, for `token_log_probs`. Defaults to
+            `None`: `next_log_probs`.
         beam_width: Int or scalar int32 tensor, number K of beams. Defaults to `None`: the static
             size of `beam_log_probs`.
         most_beams: Int, the largest value of `beam_width`. Required if `beam_width` is a tensor.
@@ -91,16 +98,13 @@ def find_candidates(
     Returns:
         `Candidates`.
     """
-    vocabulary_size = next_log_probs.shape[-1]
     num_beams: int | Tensor = beam_log_probs.shape[1] if beam_width is None else beam_width
     most = cast(int, num_beams) if most_beams is None else most_beams
     size = group_size(num_beams, num_groups)
 
-    def own_part(values, first):
-        return values if num_groups == 1 else values[:, first : first + size]
-
     def continue_group(first, token_log_probs, taken):
-        log_probs = own_part(beam_log_probs, first)  # (B, M)
+        is_all = num_groups == 1
+        log_probs = beam_log_probs if is_all else beam_log_probs[:, first : first + size]  # (B, M)
         values, parents, tokens = best_continuations(
             token_log_probs,
             log_probs,
@@ -111,50 +115,99 @@ def find_candidates(
         )  # (B, 2M)
         if taken is not None:
             values = values + gather.gather_beams(taken, tokens)
-        if forced is not None:
-            forced_tokens, forced_log_probs, is_forced = forced
-            # Within the prefix, all beams have the same tokens, so only the first beam may
-            # continue.
-            only = (log_probs + own_part(forced_log_probs, first))[:, :1]  # (B, 1)
-            is_first = ops.arange(2 * size, dtype="int32") == 0
-            only = ops.where(is_first, only, 2 * IMPOSSIBLE)  # (B, 2M)
-            values = ops.where(is_forced, only, values)
-            parents = ops.where(is_forced, 0, parents)
-            tokens = ops.where(is_forced, forced_tokens, tokens)
         return values, parents, tokens
 
-    log_probs, parents, tokens = candidates_of_groups(
-        continue_group, next_log_probs, beam_log_probs, num_groups, diversity_strength
+    candidates = Candidates(
+        *candidates_of_groups(
+            continue_group, next_log_probs, beam_log_probs, num_groups, diversity_strength
+        )
     )
+    if require is not None:
+        candidates = require(candidates)
+    if forced is not None:
+        candidates = _follow_prefix(candidates, beam_log_probs, forced, num_beams, num_groups)
     if must_end is not None:
-        # Only candidates of the first half may end, so the second half is not used.
-        unused = ops.zeros_like(beam_log_probs) + 2 * IMPOSSIBLE
-        ended = ops.concatenate([beam_log_probs, unused], axis=1)  # (B, 2K)
-        log_probs = ops.where(must_end, ended, log_probs)
-        parents = ops.where(must_end, beam_of_candidates(num_beams), parents)
-        tokens = ops.where(must_end, end_token_id, tokens)
-    is_dead_end = None
+        candidates = _end_all(candidates, beam_log_probs, must_end, num_beams, end_token_id)
     if dead_end_token_id is not None:
-        is_dead_end, own = find_dead_ends(log_probs, parents, beam_log_probs, num_beams, num_groups)
-        own_log_probs = gather.gather_rows(beam_log_probs, own, axis=1)  # (B, 2K)
-        tokens = ops.where(is_dead_end, dead_end_token_id, tokens)
-        parents = ops.where(is_dead_end, own, parents)
-        log_probs = ops.where(is_dead_end, own_log_probs, log_probs)
-    token_log_probs = None
+        candidates = _mark_dead_ends(
+            candidates, beam_log_probs, num_beams, num_groups, dead_end_token_id
+        )
     if with_token_log_probs:
-        # Use `next_log_probs`: the difference of two log probabilities of hypotheses has a rounding
-        # error that grows with the length.
-        batch = ops.shape(beam_log_probs)[0]
-        flat = ops.reshape(next_log_probs, (batch, num_beams * vocabulary_size))
-        token_log_probs = gather.gather_beams(flat, parents * vocabulary_size + tokens)  # (B, 2K)
-        token_log_probs = token_log_probs + gather.gather_rows(penalties, tokens)
-        if forced is not None:
-            _, forced_log_probs, is_forced = forced
-            of_parents = gather.gather_beams(forced_log_probs, parents)
-            token_log_probs = ops.where(is_forced, of_parents, token_log_probs)
-        if must_end is not None:
-            token_log_probs = ops.where(must_end, 0.0, token_log_probs)
-    return Candidates(log_probs, parents, tokens, is_dead_end, token_log_probs)
+        token_log_probs = next_log_probs if scored_log_probs is None else scored_log_probs
+        candidates = _add_token_log_probs(
+            candidates, token_log_probs, num_beams, penalties, forced, must_end
+        )
+    return candidates
+
+
+def _follow_prefix(candidates, beam_log_probs, forced, num_beams, num_groups):
+    """Replaces the candidates within a prefix: only each group's first beam continues."""
+    forced_tokens, forced_log_probs, is_forced = forced
+    totals = beam_log_probs + forced_log_probs  # (B, K)
+    if num_groups == 1:
+        first, only = 0, totals[:, :1]  # (B, 1)
+        is_first = ops.arange(2 * num_beams, dtype="int32") == 0
+    else:
+        beams = beam_of_candidates(num_beams)
+        first = beams - beams % (num_beams // num_groups)  # (2K,)
+        only = gather.gather_rows(totals, first, axis=1)  # (B, 2K)
+        is_first = (beams == first) & (np.arange(2 * num_beams) < num_beams)
+    only = ops.where(is_first, only, 2 * IMPOSSIBLE)  # (B, 2K)
+    return dataclasses.replace(
+        candidates,
+        log_probs=ops.where(is_forced, only, candidates.log_probs),
+        parents=ops.where(is_forced, first, candidates.parents),
+        token_ids=ops.where(is_forced, forced_tokens, candidates.token_ids),
+    )
+
+
+def _end_all(candidates, beam_log_probs, must_end, num_beams, end_token_id):
+    """Replaces the candidates by the beams with an end token, where `must_end` is `True`."""
+    # Only candidates of the first half may end, so the second half is not used.
+    unused = ops.zeros_like(beam_log_probs) + 2 * IMPOSSIBLE
+    ended = ops.concatenate([beam_log_probs, unused], axis=1)  # (B, 2K)
+    return dataclasses.replace(
+        candidates,
+        log_probs=ops.where(must_end, ended, candidates.log_probs),
+        parents=ops.where(must_end, beam_of_candidates(num_beams), candidates.parents),
+        token_ids=ops.where(must_end, end_token_id, candidates.token_ids),
+    )
+
+
+def _mark_dead_ends(candidates, beam_log_probs, num_beams, num_groups, dead_end_token_id):
+    """Replaces impossible candidates by dead ends, without a new token."""
+    is_dead_end, own = find_dead_ends(
+        candidates.log_probs, candidates.parents, beam_log_probs, num_beams, num_groups
+    )
+    own_log_probs = gather.gather_rows(beam_log_probs, own, axis=1)  # (B, 2K)
+    return dataclasses.replace(
+        candidates,
+        log_probs=ops.where(is_dead_end, own_log_probs, candidates.log_probs),
+        parents=ops.where(is_dead_end, own, candidates.parents),
+        token_ids=ops.where(is_dead_end, dead_end_token_id, candidates.token_ids),
+        is_dead_end=is_dead_end,
+    )
+
+
+def _add_token_log_probs(candidates, token_log_probs, num_beams, penalties, forced, must_end):
+    """Adds the log probabilities of the new tokens.
+
+    The difference of two log probabilities of hypotheses would have a rounding error that grows
+    with the length.
+    """
+    parents, tokens = candidates.parents, candidates.token_ids
+    vocabulary_size = token_log_probs.shape[-1]
+    batch = ops.shape(parents)[0]
+    flat = ops.reshape(token_log_probs, (batch, num_beams * vocabulary_size))
+    values = gather.gather_beams(flat, parents * vocabulary_size + tokens)  # (B, 2K)
+    values = values + gather.gather_rows(penalties, tokens)
+    if forced is not None:
+        _, forced_log_probs, is_forced = forced
+        of_parents = gather.gather_beams(forced_log_probs, parents)
+        values = ops.where(is_forced, of_parents, values)
+    if must_end is not None:
+        values = ops.where(must_end, 0.0, values)
+    return dataclasses.replace(candidates, token_log_probs=values)
 
 
 def extend_histories(

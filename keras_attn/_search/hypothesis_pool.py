@@ -5,6 +5,7 @@ from keras import ops, tree
 from keras_attn._backend import gather
 from keras_attn._backend.top_k import top_k
 from keras_attn._decoding_state import growing_buffer
+from keras_attn._search.constraints import constrained_order
 from keras_attn._search.dead_ends import NO_RANK
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._types import Tensor, TensorDict
@@ -65,7 +66,11 @@ def add_to_pool(
             nothing = ops.zeros(shape, dtype=pool[name].dtype)
             pool[name] = growing_buffer.append(pool[name], nothing, step)
     both = {name: ops.concatenate([pool[name], found[name]], axis=1) for name in pool}
-    _, chosen = top_k(both["ranks"], num_hypotheses)
+    if "constraints_met" in both:
+        order = constrained_order(both["ranks"], both["constraints_met"], IMPOSSIBLE)
+        chosen = order[:, :num_hypotheses]
+    else:
+        _, chosen = top_k(both["ranks"], num_hypotheses)
     return tree.map_structure(lambda t: gather.gather_beams(t, chosen), both)
 
 

@@ -34,6 +34,9 @@ from keras_attn_checks.search_options import SearchOptions, runtime_settings
 SIZES = ("beam_width", "no_repeat_ngram_size", "top_k")
 """Settings that are sizes of tensors, so that a call can only decrease them."""
 
+WORD_STARTS = "word_starts"
+"""Name of the call argument `word_starts` among the settings of a call."""
+
 
 @fill_docstring(Layer)
 class Search(Layer, SearchOptions):
@@ -97,6 +100,8 @@ class Search(Layer, SearchOptions):
         - `token_log_probs`: float32 `(batch, hypotheses, time)`, if `return_token_log_probs=True`:
           log probability of each token given the previous tokens. The sum over `time` is
           `log_probs`.
+        - `constraints_met`: bool `(batch, hypotheses, phrases)`, if `constraint_ids` are passed:
+          whether the hypothesis contains each phrase. `True` for phrases without tokens.
 
         If a search finds fewer hypotheses than requested, the missing hypotheses have the score and
         log probability -1e9. If every next token of a hypothesis is impossible (a dead end), the
@@ -188,6 +193,9 @@ class Search(Layer, SearchOptions):
         prefix_ids: TensorLike | None = None,
         seeds: TensorLike | None = None,
         settings: Mapping[str, Any] | None = None,
+        constraint_ids: TensorLike | None = None,
+        constraints_in_order: bool | Tensor = False,
+        word_starts: TensorLike | None = None,
         mask: Masks | None = None,
         encoder_outputs_mask: Masks | None = None,
     ) -> TensorDict:
@@ -205,6 +213,11 @@ class Search(Layer, SearchOptions):
         given = {"query_features": query_features, "seeds": seeds}
         given = {name: value for name, value in given.items() if value is not None}
         values = self.call_settings(length_penalty, settings)
+        if constraint_ids is not None:
+            self._check_accepts_constraints()
+            given["constraint_ids"] = constraint_ids
+            given["constraints_in_order"] = constraints_in_order
+            values[WORD_STARTS] = word_starts
         in_blocks = is_traced_for_litert() and self.decoder.can_widen
         grow = grow_in_blocks() if in_blocks else contextlib.nullcontext()
         with grow, no_gradients():
@@ -221,6 +234,20 @@ class Search(Layer, SearchOptions):
                 self.width(carry, values),
             )
             return self.finish(hypotheses)
+
+    @property
+    def accepts_constraints(self) -> bool:
+        """Whether calls may have `constraint_ids`: those of a beam search without groups."""
+        return False
+
+    def _check_accepts_constraints(self):
+        if not self.accepts_constraints:
+            raise ValueError(
+                "Expected constraint_ids only for a BeamDecoder with num_groups=1. Received: "
+                f"constraint_ids for {type(self).__name__} with num_groups="
+                f"{getattr(self, 'num_groups', 1)}. Omit constraint_ids, or use keras_attn."
+                "with_search with a BeamDecoder."
+            )
 
     @property
     def runtime_settings(self) -> dict[str, str]:
@@ -500,10 +527,41 @@ class Search(Layer, SearchOptions):
         Returns:
             Float32 tensor of shape `(batch * hypotheses, V)`.
         """
+        log_probs = self.token_log_probs(step_logits, token_ids, step, settings)
+        return self.forbid_repetition(log_probs, token_ids, step, settings)
+
+    def token_log_probs(
+        self,
+        step_logits: Tensor,
+        token_ids: Tensor,
+        step: int | Tensor,
+        settings: Mapping[str, Any],
+    ) -> Tensor:
+        """Returns the log probabilities of the next tokens, before tokens are forbidden.
+
+        Args:
+            step_logits, token_ids, step, settings: See `next_log_probs`.
+
+        Returns:
+            Float32 tensor of shape `(batch * hypotheses, V)`.
+        """
         if is_set(settings["repetition_penalty"], 1):
             penalty = settings["repetition_penalty"]
             step_logits = penalize_repetition(step_logits, token_ids, step, penalty)
-        log_probs = self._log_softmax(step_logits)
+        return self._log_softmax(step_logits)
+
+    def forbid_repetition(
+        self, log_probs: Tensor, token_ids: Tensor, step: int | Tensor, settings: Mapping[str, Any]
+    ) -> Tensor:
+        """Makes tokens impossible that would repeat an n-gram or complete a suppressed sequence.
+
+        Args:
+            log_probs: Float32 tensor of shape `(batch * hypotheses, V)`.
+            token_ids, step, settings: See `next_log_probs`.
+
+        Returns:
+            Float32 tensor of shape `(batch * hypotheses, V)`.
+        """
         if self.no_repeat_ngram_size:
             most, size = self.no_repeat_ngram_size, settings["no_repeat_ngram_size"]
             log_probs = forbid_repeated_ngrams(log_probs, token_ids, step, most, size)

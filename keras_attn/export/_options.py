@@ -32,12 +32,16 @@ class _SearchArguments(_WeightArguments, total=False):
     model_card: ModelCard | None
 
 
-class OnnxStepsArguments(_SearchArguments, total=False):
-    """See `OnnxStepsOptions`."""
-
+class _TensorArguments(_SearchArguments, total=False):
     alignments: bool | None
     parity_inputs: ParityInputs | None
     image_format: ImageFormat | None
+
+
+class OnnxStepsArguments(_TensorArguments, total=False):
+    """See `OnnxStepsOptions`."""
+
+    accept_constraints: bool
 
 
 class OnnxArguments(OnnxStepsArguments, total=False):
@@ -60,7 +64,7 @@ class SavedModelArguments(OnnxStepsArguments, total=False):
     max_source_characters: int | None
 
 
-class LiteRTArguments(OnnxStepsArguments, total=False):
+class LiteRTArguments(_TensorArguments, total=False):
     """See `LiteRTOptions`."""
 
     precision: LiteRTPrecision

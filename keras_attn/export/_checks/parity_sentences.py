@@ -3,6 +3,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from keras_attn._models.side import Side
+from keras_attn._search.constraints import NO_TOKEN
 from keras_attn.export._trace.search_function import SearchFunction
 from keras_attn.export._trace.source_characters import max_source_characters
 from keras_attn.export._types import ExportTokenizer
@@ -93,6 +94,28 @@ def parity_prefixes(function: SearchFunction, count: int) -> list[list[int]] | N
         return None
     random = random_sentences(function.target, count, seed=1)
     return [ids[: number % 4] for number, ids in enumerate(random)]
+
+
+def parity_constraints(function: SearchFunction, count: int) -> np.ndarray | None:
+    """Returns the phrases of `count` sentences for the comparison of an export with Keras.
+
+    Returns:
+        Int32 array of shape `(count, 2, 2, 2)`: random phrases in three of four sentences, with
+        alternatives of one and two tokens. `None` if constraints are not an input of the
+        function.
+    """
+    if not function.accept_constraints:
+        return None
+    search, rng = function.search, np.random.default_rng(4)
+    never = [*search.end_token_ids, *search.suppressed_token_ids, search.pad_token_id]
+    ids = np.setdiff1d(np.arange(function.target.vocabulary_size or 0), never)
+    constraints = np.full((count, 2, 2, 2), NO_TOKEN, "int32")
+    if ids.size:
+        constraints[:, 0, 0] = rng.choice(ids, (count, 2))
+        constraints[:, 1, :, 0] = rng.choice(ids, (count, 2))
+        constraints[1::4, 0, 1, 0] = rng.choice(ids, constraints[1::4].shape[0])
+    constraints[3::4] = NO_TOKEN
+    return constraints
 
 
 def random_sentences(

@@ -10,6 +10,7 @@ from keras_attn.export._checks.parity_sentences import (
     FEW_SENTENCES,
     FEW_TOKENS,
     SENTENCES,
+    parity_constraints,
     parity_prefixes,
 )
 from keras_attn.export._checks.parity_sources import parity_sources
@@ -54,6 +55,7 @@ class SearchComparison:
         budget: `TokenBudget`.
         sources: `IdSources` or `ArraySources`.
         prefixes: List of lists of target ids, one for each source, or `None`.
+        constraints: Int32 array of phrases, one row for each source, or `None`.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class SearchComparison:
         count = SENTENCES if self.budget.tokens >= FEW_TOKENS else FEW_SENTENCES
         self.sources = parity_sources(function, source_tokenizer, sentences, parity_inputs, count)
         self.prefixes = parity_prefixes(function, len(self.sources))
+        self.constraints = parity_constraints(function, len(self.sources))
 
     @functools.cached_property
     def keras(self) -> Run:
@@ -86,6 +89,7 @@ class SearchComparison:
             self.budget,
             self.prefixes,
             function.runtime_settings,
+            self.constraints,
         )
 
     def usual_steps(self, num_sources: int, num_batches: int = 1) -> int:

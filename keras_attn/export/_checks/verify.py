@@ -8,6 +8,7 @@ from keras_attn.export._checks.parity_report import TIE, ParityReport
 from keras_attn.export._checks.parity_sources import Sources, pad
 from keras_attn.export._checks.token_budget import RESERVED, TokenBudget, usual_length
 from keras_attn.export._export_error import ExportError
+from keras_attn.export._trace.search_function import CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER
 from keras_attn.export._types import Arrays, Run
 from keras_attn_checks.progress import report_count
 
@@ -46,6 +47,7 @@ def translated_batches(
     budget: TokenBudget,
     prefixes: list[list[int]] | None = None,
     settings: Mapping[str, str] | None = None,
+    constraints: np.ndarray | None = None,
 ) -> Iterator[tuple[Arrays, Arrays]]:
     """Runs a search in Keras or in an exported file on batches of sources.
 
@@ -69,6 +71,8 @@ def translated_batches(
         prefixes: List of lists of target ids, one for each source, or `None`.
         settings: Dict from the run-time settings of the file to their dtypes. Defaults to `None`:
             no run-time settings.
+        constraints: Int32 array of phrases, one row for each source. Every second batch has them in
+            order. Defaults to `None`: no constraints.
 
     Returns:
         Iterator of pairs (inputs, outputs), two dicts of arrays.
@@ -78,6 +82,9 @@ def translated_batches(
     left, longest = budget.tokens - reserved, 1
     for number, rows in enumerate(batches):
         inputs = _of_rows(rows, number, sources, search, prefixes)
+        if constraints is not None:
+            inputs[CONSTRAINT_IDS] = constraints[rows]
+            inputs[CONSTRAINTS_IN_ORDER] = np.array(number % 2 == 1)
         size, source_length = rows.stop - rows.start, sources.length(rows)
         is_last = number == len(batches) - 1
         share = left + reserved if is_last else left / (len(batches) - 1 - number)
@@ -135,6 +142,8 @@ def compare_translations(
             raise ExportError(f"Expected the outputs {set(ours)}. Received: {set(theirs)}.")
         ids, other_ids = _same_length(ours["token_ids"], theirs["token_ids"], search.pad_token_id)
         is_equal = np.all(ids == other_ids, axis=-1) & (ours["lengths"] == theirs["lengths"])
+        if "constraints_met" in ours:
+            is_equal &= np.all(ours["constraints_met"] == theirs["constraints_met"], axis=-1)
         equal.append(is_equal)  # (B, N)
         tied.append(is_equal | (np.abs(ours["scores"] - theirs["scores"]) <= tie))
         report.sentences += len(ids)

@@ -41,6 +41,9 @@ def export_onnx(
     - An input for each name in `runtime_settings`, such as `temperature`: int32 or float32 `()`.
     - Input `prefix_ids`: int32 `(batch, prefix)`. Only with `accept_target_prefix=True`.
     - Input `seeds`: int32 `(batch,)`. Only for a search with random sampling.
+    - Input `constraint_ids`: int32 `(batch, phrases, alternatives, tokens)`, padded with -1. An
+      array of shape `(batch, 1, 1, 1)` filled with -1 stands for no phrases. Input
+      `constraints_in_order`: bool `()`. Only with `accept_constraints=True`.
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
       `token_log_probs`. See `Search`.
 
@@ -94,6 +97,7 @@ def export_onnx(
         chosen.alignments,
         chosen.accept_target_prefix,
         chosen.runtime_settings,
+        chosen.accept_constraints,
     )
     check_finite(function.weights, chosen.allow_nonfinite)
     comparison = SearchComparison(

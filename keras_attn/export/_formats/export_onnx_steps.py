@@ -96,6 +96,7 @@ def export_onnx_steps(
         chosen.alignments,
         chosen.accept_target_prefix,
         chosen.runtime_settings,
+        chosen.accept_constraints,
     )
     require_one_file(function.weights)
     check_finite(function.weights, chosen.allow_nonfinite)

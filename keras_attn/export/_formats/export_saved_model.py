@@ -11,6 +11,7 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._masks import END_OF_ROW, padding_mask
 from keras_attn._models.generation_model import GenerationModel
 from keras_attn._models.side import Side
+from keras_attn._search.constraints import NO_TOKEN
 from keras_attn.export._checks.check_finite import check_finite
 from keras_attn.export._checks.parity_report import ParityReport
 from keras_attn.export._checks.parity_sources import pad
@@ -21,7 +22,11 @@ from keras_attn.export._options import SavedModelArguments
 from keras_attn.export._require import require, require_utf8
 from keras_attn.export._trace import source_characters
 from keras_attn.export._trace.pause_garbage_collection import pause_garbage_collection
-from keras_attn.export._trace.search_function import SearchFunction
+from keras_attn.export._trace.search_function import (
+    CONSTRAINT_IDS,
+    CONSTRAINTS_IN_ORDER,
+    SearchFunction,
+)
 from keras_attn.export._types import Arrays, Run
 from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn_checks.export_options import SavedModelOptions
@@ -59,6 +64,9 @@ def export_saved_model(
       `accept_target_prefix=True`.
     - Input `seeds`: int32 `(batch,)`, or `(1,)` to use one seed for all sources. Only for a search
       with random sampling.
+    - Input `constraint_ids`: int32 `(batch, phrases, alternatives, tokens)`, or one row for all
+      sources, padded with -1. Input `constraints_in_order`: bool `()`. Only with
+      `accept_constraints=True`.
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
       `token_log_probs`. See `Search`.
 
@@ -138,6 +146,7 @@ def export_saved_model(
         chosen.alignments,
         chosen.accept_target_prefix,
         chosen.runtime_settings,
+        chosen.accept_constraints,
         keep_precision=True,
     )
     source, max_characters = function.source, 0
@@ -205,6 +214,8 @@ def _module(function: SearchFunction) -> "tf.Module":
         **{name: tf.constant(value) for name, value in function.defaults.items()},
         "prefix_ids": tf.zeros((1, 0), tf.int32),
         "target_prefix": tf.constant([""]),
+        CONSTRAINT_IDS: tf.fill((1, 1, 1, 1), NO_TOKEN),
+        CONSTRAINTS_IN_ORDER: tf.constant(False),
     }
     module.weights = [weight.value for weight in function.weights]
     return module

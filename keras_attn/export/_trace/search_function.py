@@ -19,6 +19,7 @@ from keras_attn.export._trace.fold_time import fold_time
 from keras_attn.export._trace.functional_names import axis_names
 from keras_attn.export._trace.portable_copy import portable_copy, traceable_copy
 from keras_attn.export._types import Arrays, Dimensions, ExportTokenizer, Run
+from keras_attn.text._word_starts import word_starts
 from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.search_options import INPUTS
 
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
 SOURCE_IDS = "source_ids"
 """Name of the input of an exported file for a model that reads token ids."""
 
-SEARCH_INPUTS = (*INPUTS, "prefix_ids", "seeds")
+CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER = "constraint_ids", "constraints_in_order"
+
+SEARCH_INPUTS = (*INPUTS, "prefix_ids", "seeds", CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER)
 """Inputs of a file that belong to the search, not to the encoder, besides run-time settings."""
 
 OUTPUTS = {
@@ -38,6 +41,7 @@ OUTPUTS = {
     "log_probs": ("batch", "hypotheses"),
     "alignments": ("batch", "hypotheses", "length", "source_length"),
     "token_log_probs": ("batch", "hypotheses", "length"),
+    "constraints_met": ("batch", "hypotheses", "phrases"),
 }
 """The outputs of a search and their axes, in the order of the exported signatures."""
 
@@ -48,9 +52,10 @@ class SearchFunction:
         (source_ids, max_length, length_penalty) -> {token_ids, lengths, scores, log_probs}
 
     The inputs also include the run-time settings, `prefix_ids` if `accept_target_prefix` is set,
-    and `seeds` if the search samples. The outputs also include `alignments` and `token_log_probs`
-    if the search returns them. A model with other inputs than ids, such as an image, has these
-    inputs instead of `source_ids`.
+    `seeds` if the search samples, and `constraint_ids` and `constraints_in_order` if
+    `accept_constraints` is set. The outputs also include `alignments` and `token_log_probs` if the
+    search returns them, and `constraints_met` for constraints. A model with other inputs than ids,
+    such as an image, has these inputs instead of `source_ids`.
 
     Args:
         model: `GenerationModel`.
@@ -63,6 +68,8 @@ class SearchFunction:
             `target_start`, the function always has this input. Defaults to `False`.
         runtime_settings: List of settings of the search that are inputs of the function, see
             `Search.runtime_settings`. Defaults to `()`.
+        accept_constraints: Bool, whether the function has the inputs `constraint_ids` and
+            `constraints_in_order`: phrases that each hypothesis must contain. Defaults to `False`.
         keep_precision: Bool, whether layers keep mixed precision. If `False`, all layers with mixed
             precision compute in float32. Defaults to `False`.
 
@@ -73,6 +80,8 @@ class SearchFunction:
         inputs: Dict from the names of the inputs of the encoder to their symbolic tensors.
         runtime_settings: Dict from the run-time settings to their dtypes.
         is_stochastic: Bool, whether the search samples at random. If it does, `seeds` is an input.
+        word_starts: Boolean array of shape `(V,)`, whether a target token begins a word. `None`
+            without constraints, or without a tokenizer.
         source: `Side` of the source. Its special ids come from attributes of the encoder, or from
             the source tokenizer if the encoder lacks these attributes. `None` if the inputs are not
             ids.
@@ -98,6 +107,7 @@ class SearchFunction:
         alignments: bool | None = None,
         accept_target_prefix: bool = False,
         runtime_settings: Sequence[str] = (),
+        accept_constraints: bool = False,
         keep_precision: bool = False,
     ) -> None:
         for tokenizer in (source_tokenizer, target_tokenizer):
@@ -140,6 +150,16 @@ class SearchFunction:
         self.accept_target_prefix = accept_target_prefix or any(
             language.target_start for language in languages
         )
+        if accept_constraints and not self.search.accepts_constraints:
+            raise ValueError(
+                Message(
+                    "Expected ",
+                    Argument("accept_constraints"),
+                    " only for a BeamDecoder without groups of beams. Received: search="
+                    f"{type(self.search).__name__}. Use keras_attn.with_search with a BeamDecoder.",
+                )
+            )
+        self.accept_constraints = accept_constraints
         self.is_stochastic = self.search.is_stochastic
         self.source = None
         if has_ids:
@@ -149,6 +169,10 @@ class SearchFunction:
         special = search.pad_token_id, search.start_token_id, search.end_token_id
         size = _vocabulary_size("target", search.decoder, target_tokenizer or source_tokenizer)
         self.target = Side(size, *special, add_end=True)  # scored targets end with the end token
+        tokenizer = target_tokenizer or source_tokenizer
+        self.word_starts = None
+        if accept_constraints and tokenizer is not None:
+            self.word_starts = word_starts(tokenizer, size)
         source = self.source
         self.accepts_empty_texts = bool(source and source.add_start and not source.add_end)
 
@@ -159,7 +183,8 @@ class SearchFunction:
             *values: A tensor for each input in `signature`: the inputs of the encoder, such as
                 `source_ids` int32 `(batch, source)`, then `max_length` int32 `()`, `length_penalty`
                 float32 `()`, a scalar for each run-time setting, and optionally `prefix_ids` int32
-                `(batch, prefix)` and `seeds` int32 `(batch,)`.
+                `(batch, prefix)`, `seeds` int32 `(batch,)`, `constraint_ids` int32 `(batch,
+                phrases, alternatives, tokens)` and `constraints_in_order` bool `()`.
 
         Returns:
             Dict of tensors with the axes of `OUTPUTS`.
@@ -167,6 +192,7 @@ class SearchFunction:
         count = len(self.inputs)
         given = named(self.signature[count:], values[count:])
         settings = {name: given.pop(name) for name in self.runtime_settings}
+        given |= {"word_starts": self.word_starts} if self.accept_constraints else {}
         results = self.search(**self.encode(*values[:count]), **given, settings=settings)
         return {name: results[name] for name in OUTPUTS if name in results}
 
@@ -222,6 +248,9 @@ class SearchFunction:
             specs.append(tf.TensorSpec((None, None), tf.int32, name="prefix_ids"))
         if self.is_stochastic:
             specs.append(tf.TensorSpec((None,), tf.int32, name="seeds"))
+        if self.accept_constraints:
+            specs.append(tf.TensorSpec((None,) * 4, tf.int32, name=CONSTRAINT_IDS))
+            specs.append(tf.TensorSpec((), tf.bool, name=CONSTRAINTS_IN_ORDER))
         return specs
 
     @property
@@ -235,6 +264,8 @@ class SearchFunction:
             **options,
             "prefix_ids": ("batch", "prefix_length"),
             "seeds": ("batch",),
+            CONSTRAINT_IDS: ("batch", "phrases", "alternatives", "phrase_length"),
+            CONSTRAINTS_IN_ORDER: (),
             **{
                 name: tuple(number if axis == "hypotheses" else axis for axis in axes)
                 for name, axes in OUTPUTS.items()

@@ -3,6 +3,7 @@ from typing import TYPE_CHECKING
 
 import keras
 
+from keras_attn._search.search import WORD_STARTS
 from keras_attn._types import TensorDict
 from keras_attn.export._trace.search_function import OUTPUTS, SearchFunction, named
 from keras_attn.export._types import Axes
@@ -93,6 +94,7 @@ class SteppedSearch:
         memory, max_lengths = values.pop("memory"), values.pop("max_lengths")
         search = self._function.search
         chosen = search.call_settings(settings.pop("length_penalty"), settings)
+        chosen[WORD_STARTS] = self._function.word_starts
         carry = search.advance(values, memory, max_lengths, chosen)
         following = {
             NEXT + name: value
