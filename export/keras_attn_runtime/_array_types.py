@@ -1,7 +1,8 @@
 """Array types, and masked arrays, whose mask `numpy.asarray` would drop."""
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from numbers import Integral
+from typing import Any, SupportsInt, TypeAlias, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,11 @@ Ids: TypeAlias = Sequence[int] | npt.NDArray[np.integer[Any]]
 def is_scalar_array(value: object) -> bool:
     """Returns whether a value is a rank-0 array, which defines `__iter__` but is not iterable."""
     return isinstance(value, np.ndarray) and value.ndim == 0
+
+
+def is_integer(value: object) -> TypeGuard[SupportsInt]:
+    """Returns whether a value is an integer of Python or NumPy, but not a bool."""
+    return not isinstance(value, bool) and isinstance(value, Integral)
 
 
 def is_in_memory(values: object) -> bool:

@@ -36,6 +36,8 @@ class Hypothesis:
             alignments.
         token_log_probs: list of floats, natural log probability of each of `token_ids`, and of the
             end token if `ended`. None if the file does not return them.
+        constraints_met: list of bools, whether the output contains each phrase of `constraints`.
+            None for a call without `constraints`.
     """
 
     text: str | None
@@ -46,6 +48,7 @@ class Hypothesis:
     ended: bool | None
     alignments: Floats | None = field(compare=False)
     token_log_probs: list[float] | None
+    constraints_met: list[bool] | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self._shown())

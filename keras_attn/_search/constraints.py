@@ -151,11 +151,19 @@ class Constraints:
         return ops.max(state["matches"] * ops.cast(self._places, "float32"), axis=-1)
 
     def num_missing(self, state: TensorDict) -> Tensor:
-        """Returns the number of missing tokens, float32 `(batch, hypotheses)`."""
+        """Returns the number of missing tokens, float32 `(batch, hypotheses)`.
+
+        Only the phrase with the largest progress counts as begun. Otherwise, a hypothesis with the
+        first token of several phrases would lose as much as it gains by continuing one of them, and
+        the search might never complete any.
+        """
         lengths = self._lengths
         lengths = ops.where(lengths > 0, lengths, _FAR)[:, None]  # (B, 1, P, A)
         left = ops.min(lengths - self._progress(state), axis=-1)  # (B, K, P)
-        return ops.sum((1.0 - self.done(state)) * left, axis=-1)
+        shortest = ops.min(lengths, axis=-1)  # (B, 1, P)
+        is_left = 1.0 - self.done(state)
+        gain = ops.max(is_left * (shortest - left), axis=-1)
+        return ops.sum(is_left * shortest, axis=-1) - gain
 
     def next_tokens(self, state: TensorDict) -> tuple[Tensor, Tensor]:
         """Returns the next tokens of the phrases that are not done.

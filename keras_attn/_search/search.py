@@ -217,7 +217,7 @@ class Search(Layer, SearchOptions):
             self._check_accepts_constraints()
             given["constraint_ids"] = constraint_ids
             given["constraints_in_order"] = constraints_in_order
-            values[WORD_STARTS] = word_starts
+            values[WORD_STARTS] = self._checked_word_starts(word_starts)
         in_blocks = is_traced_for_litert() and self.decoder.can_widen
         grow = grow_in_blocks() if in_blocks else contextlib.nullcontext()
         with grow, no_gradients():
@@ -239,6 +239,16 @@ class Search(Layer, SearchOptions):
     def accepts_constraints(self) -> bool:
         """Whether calls may have `constraint_ids`: those of a beam search without groups."""
         return False
+
+    def _checked_word_starts(self, word_starts):
+        size = get_vocabulary_size(self.decoder)
+        if word_starts is not None and size is not None and np.shape(word_starts) != (size,):
+            raise ValueError(
+                f"Expected word_starts of shape ({size},), a value for each token. Received: "
+                f"word_starts with shape {np.shape(word_starts)}. Pass keras_attn.text.word_starts("
+                f"tokenizer, {size})."
+            )
+        return word_starts
 
     def _check_accepts_constraints(self):
         if not self.accepts_constraints:

@@ -16,6 +16,7 @@ from keras_attn.text._read_documents import read_documents
 from keras_attn.text._read_labelled_texts import LabelledTexts, read_labelled_texts
 from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn.text._tokenizer import SpecialTokenIds, Tokenizer
+from keras_attn.text._word_starts import word_starts
 
 __all__ = [
     "AddedToken",
@@ -37,4 +38,5 @@ __all__ = [
     "prepare_pairs",
     "read_documents",
     "read_labelled_texts",
+    "word_starts",
 ]

@@ -92,12 +92,19 @@ def phrase_states(
 
 
 def num_missing_tokens(states: Sequence[PhraseState], phrases: Phrases) -> int:
-    """Returns the number of tokens that the phrases which are not done still need."""
-    return sum(
-        min(len(each) - progress for each, progress in zip(phrase, state.progress, strict=True))
-        for phrase, state in zip(phrases, states, strict=True)
-        if not state.done
-    )
+    """Returns the number of tokens that the phrases which are not done still need.
+
+    Only the phrase with the largest progress counts as begun, because a hypothesis can continue
+    only one of several phrases with the same first tokens.
+    """
+    needed, gains = 0, [0]
+    for phrase, state in zip(phrases, states, strict=True):
+        if not state.done:
+            shortest = min(map(len, phrase))
+            left = [len(each) - n for each, n in zip(phrase, state.progress, strict=True)]
+            needed += shortest
+            gains.append(shortest - min(left))
+    return needed - max(gains)
 
 
 def constrained_beam_search(

@@ -227,7 +227,7 @@ def test_missing_tokens():
         tokens: oracles.num_missing_tokens(oracles.phrase_states(tokens, phrases), phrases)
         for tokens in [(), (A,), (A, B), (B,), (C, C), (C, C, B), (C, B, B)]
     }
-    expected = {(): 4, (A,): 4, (A, B): 2, (B,): 3, (C, C): 2, (C, C, B): 1, (C, B, B): 2}
+    expected = {(): 4, (A,): 4, (A, B): 3, (B,): 3, (C, C): 2, (C, C, B): 1, (C, B, B): 2}
     assert counts == expected
     states = oracles.phrase_states((B,), phrases, in_order=True)
     assert oracles.num_missing_tokens(states, phrases) == 4

@@ -26,6 +26,7 @@ class CallOptions(SearchSettings, total=False):
     batch_size: int
     window: int | None
     seed: int | None
+    constraints_in_order: bool
     alignments: bool
     source_language: str | None
     target_language: str | None
@@ -69,6 +70,8 @@ class Options:
             batches.
         seed: int of at least 0, seed for sampling. The tokens of the n-th sentence depend on `seed`
             and n, not on the other sentences. Default: a different seed in each call.
+        constraints_in_order: bool, whether the phrases of `constraints` must occur in their order,
+            without overlaps. Default: False, in any order.
         alignments: bool, whether translations contain alignments, if the file returns them. They
             take most memory in long translations: a float for each pair of target and source token.
             Default: True.
@@ -105,6 +108,7 @@ class Options:
     batch_size: int = 32
     window: int | None = None
     seed: int | None = None
+    constraints_in_order: bool = False
     alignments: bool = True
     source_language: str | None = None
     target_language: str | None = None
@@ -121,6 +125,7 @@ class Options:
             "batch_size": require_integer("batch_size", self.batch_size, least=1),
             "window": _or_none(require_integer, "window", self.window, 1),
             "seed": _or_none(require_integer, "seed", self.seed, 0),
+            "constraints_in_order": require_bool("constraints_in_order", self.constraints_in_order),
             "alignments": require_bool("alignments", self.alignments),
             "timeout": _or_none(require_number, "timeout", self.timeout, "a number of seconds"),
         }

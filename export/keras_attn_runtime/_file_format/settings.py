@@ -10,6 +10,11 @@ from keras_attn_runtime._file_format.metadata_entries import KIND, describe_kind
 from keras_attn_runtime._file_format.settings_reader import SettingsReader
 from keras_attn_runtime._file_format.side import Side, read_side
 
+CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER = "constraint_ids", "constraints_in_order"
+
+OTHER_INPUTS = ("prefix_ids", "seeds", CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER)
+"""Inputs of a search that are not settings with a default in the metadata."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -50,7 +55,7 @@ class Settings:
     @property
     def runtime_settings(self) -> dict[str, float]:
         """Dict from the settings of the search that a call can choose to their values."""
-        others = ("max_length", "length_penalty", "prefix_ids", "seeds")
+        others = ("max_length", "length_penalty", *OTHER_INPUTS)
         return {name: self.search[name] for name in self.search_inputs if name not in others}
 
     @property
@@ -62,6 +67,11 @@ class Settings:
     def end_token_ids(self) -> list[int | None]:
         """List of the ids that end a hypothesis: that of the target, then the others."""
         return [self.target.end_token_id, *self.search.get("other_end_token_ids", [])]
+
+    @property
+    def suppressed_token_ids(self) -> list[int]:
+        """List of ids that the search never generates."""
+        return self.search.get("suppressed_token_ids", [])
 
     @property
     def scores_prefix(self) -> bool:
@@ -104,7 +114,7 @@ def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Set
     if not all(isinstance(name, str) for name in names):
         search.refuse("inputs", "that is a list of strings")
     for name in names:
-        if name not in ("prefix_ids", "seeds"):
+        if name not in OTHER_INPUTS:
             search.number(name)
     has_source = root.get("source", (dict, type(None)), None) is not None
     return Settings(

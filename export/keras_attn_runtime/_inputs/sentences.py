@@ -1,7 +1,7 @@
 """Type checks for sentences and prefixes."""
 
 from collections.abc import Iterable, Mapping, Set
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from keras_attn_runtime._array_types import is_in_memory, is_scalar_array
 from keras_attn_runtime._calls.cancellation import Call
@@ -32,6 +32,13 @@ def read_prefix(target_prefix: object, call: Call) -> object:
     if is_in_memory(target_prefix):
         return target_prefix  # reading a list or an array cannot block
     return read(target_prefix, call)
+
+
+def has_items(values: object) -> TypeGuard[Iterable[object]]:
+    """Returns whether a value is iterable and not bytes, a dict, a set or a rank-0 array."""
+    if isinstance(values, (bytes, Mapping, Set)) or is_scalar_array(values):
+        return False
+    return isinstance(values, Iterable)
 
 
 def _is_list(sentences: object) -> bool:

@@ -21,6 +21,8 @@ class Source:
             sentence without tokens; the model is not run on such a sentence.
         truncated: bool, whether the sentence was longer than the limit and was cut.
         prefix: list of ints, the first target ids in the translation.
+        constraints: list of phrases that the translation must contain; a phrase is a list of
+            alternatives, which are lists of target ids.
         seed: int, seed for sampling.
         arrays: dict from input names to arrays, for a model with other inputs than ids; `None` for
             ids.
@@ -29,6 +31,7 @@ class Source:
     ids: list[int]
     truncated: bool
     prefix: list[int] = field(default_factory=list)
+    constraints: list[list[list[int]]] = field(default_factory=list)
     seed: int = 0
     arrays: Arrays | None = None
 

@@ -14,16 +14,20 @@ from keras_attn_runtime._engines.pickled_arguments import PickledArguments
 from keras_attn_runtime._engines.session_pool import SessionPool
 from keras_attn_runtime._errors import ModelFileError, run_failures
 from keras_attn_runtime._file_format import Settings
+from keras_attn_runtime._file_format.settings import CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER
 from keras_attn_runtime._file_info.tensor_value import TensorValue
 from keras_attn_runtime._models.outputs import SearchOutputs, check_outputs
-from keras_attn_runtime._models.source_rows import padded_rows, source_rows
+from keras_attn_runtime._models.source_rows import padded_phrases, padded_rows, source_rows
 from keras_attn_runtime._text.open_tokenizer import open_tokenizer
 
 PREFIX, SEEDS = "prefix_ids", "seeds"
 """Optional search inputs."""
 
 OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
-OTHER_OUTPUTS = ("alignments", "token_log_probs")  # in files exported with these options
+OTHER_OUTPUTS = ("alignments", "token_log_probs", "constraints_met")  # in files with these options
+
+Phrases: TypeAlias = list[list[list[int]]]
+"""The phrases of a sentence: a list of alternatives for each, which are lists of ids."""
 
 SourceContent: TypeAlias = list[int] | Arrays
 """A sentence's source ids, or a dict from input names to arrays."""
@@ -55,6 +59,7 @@ class ExportedModel(PickledArguments):
         source_length: int, the fixed number of source ids, or `None`. Shorter sources are padded.
         files: list of paths: the file and, if present, its external weights.
         supports_target_prefix: bool, whether the file takes the input `prefix_ids`.
+        supports_constraints: bool, whether the file takes the input `constraint_ids`.
         is_stochastic: bool, whether the file takes the input `seeds`, because its search samples.
         has_alignments, has_token_log_probs: bools, whether the file returns these outputs.
         source_tokenizer, target_tokenizer: `Tokenizer`s, or `None` without a tokenizer for this
@@ -89,6 +94,7 @@ class ExportedModel(PickledArguments):
                 "Install a newer keras-attn-runtime."
             )
         self.supports_target_prefix = PREFIX in self.settings.search_inputs
+        self.supports_constraints = CONSTRAINT_IDS in self.settings.search_inputs
         self.is_stochastic = SEEDS in self.settings.search_inputs
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
@@ -106,6 +112,8 @@ class ExportedModel(PickledArguments):
         seeds: Sequence[int] | None = None,
         call: Call | None = None,
         settings: Mapping[str, float] | None = None,
+        constraints: Sequence[Phrases] | None = None,
+        constraints_in_order: bool = False,
     ) -> SearchOutputs:
         """Searches for the translations of a batch.
 
@@ -122,12 +130,18 @@ class ExportedModel(PickledArguments):
             call: `Call` that can stop the run. Default: none.
             settings: dict from further inputs of the search, such as `temperature`, to numbers.
                 Default: the values in the file.
+            constraints: list of phrases for each sentence, which the translation must contain; a
+                phrase is a list of alternatives, which are lists of target ids. Ignored unless
+                `supports_constraints`. Default: no phrases.
+            constraints_in_order: bool, whether the phrases must occur in their order. Default:
+                False.
 
         Returns:
             Dict from output names to arrays: int32 `token_ids (batch, hypotheses, target_length)`
             and `lengths (batch, hypotheses)`, float32 `scores` and `log_probs` `(batch,
             hypotheses)`, and, if the file returns them, `alignments (batch, hypotheses,
-            target_length, source_length)` and `token_log_probs (batch, hypotheses, target_length)`.
+            target_length, source_length)`, `token_log_probs (batch, hypotheses, target_length)`
+            and bool `constraints_met (batch, hypotheses, phrases)`.
 
         Raises:
             BatchError: if the engine fails, there are more rows than `batch_size`, or `call` is
@@ -138,6 +152,7 @@ class ExportedModel(PickledArguments):
         longest = max(map(len, ids)) if ids else None
         with run_failures(len(sentences), longest, self.engine):
             feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds, settings)
+            feeds |= self._constraint_feeds(len(sentences), constraints, constraints_in_order)
             outputs = self._search(feeds, call or Call())
         return check_outputs(outputs, len(sentences), self.settings)
 
@@ -184,6 +199,17 @@ class ExportedModel(PickledArguments):
         if self.is_stochastic:
             feeds[SEEDS] = np.array(seeds or [0] * len(sentences), np.int32)
         return feeds
+
+    def _constraint_feeds(
+        self, count: int, constraints: Sequence[Phrases] | None, in_order: bool
+    ) -> Arrays:
+        if not self.supports_constraints:
+            return {}
+        nothing: list[Phrases] = [[]] * count
+        return {
+            CONSTRAINT_IDS: padded_phrases(constraints or nothing),
+            CONSTRAINTS_IN_ORDER: np.array(in_order, np.bool_),
+        }
 
     def _source_feeds(self, sentences: Sequence[SourceContent]) -> Arrays:
         ids, arrays = _ids_and_arrays(sentences)

@@ -9,9 +9,9 @@ from keras_attn_runtime._file_format import Settings
 
 _RANKS = {
     **{"token_ids": 3, "lengths": 2, "scores": 2, "log_probs": 2},
-    **{"alignments": 4, "token_log_probs": 3},  # optional outputs
+    **{"alignments": 4, "token_log_probs": 3, "constraints_met": 3},  # optional outputs
 }
-_INTEGERS = ("token_ids", "lengths")
+_TYPES = {"token_ids": np.integer, "lengths": np.integer, "constraints_met": np.bool_}
 
 
 class SearchOutputs(TypedDict):
@@ -23,6 +23,7 @@ class SearchOutputs(TypedDict):
     log_probs: Floats
     alignments: NotRequired[Floats]
     token_log_probs: NotRequired[Floats]
+    constraints_met: NotRequired[Array]
 
 
 def check_outputs(outputs: Mapping[str, object], batch: int, settings: Settings) -> SearchOutputs:
@@ -42,7 +43,7 @@ def check_outputs(outputs: Mapping[str, object], batch: int, settings: Settings)
     """
     hypotheses = (batch, settings.num_hypotheses)
     for name, value in outputs.items():
-        kind = np.integer if name in _INTEGERS else np.floating
+        kind = _TYPES.get(name, np.floating)
         if not isinstance(value, np.ndarray) or not np.issubdtype(value.dtype, kind):
             received = getattr(value, "dtype", type(value).__name__)
             _refuse(name, f"an array of {kind.__name__} type", f"dtype={received}")

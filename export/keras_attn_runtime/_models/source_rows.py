@@ -10,11 +10,34 @@ from keras_attn_runtime._file_format import Side
 END_OF_ROW = -1
 """Id after a source whose last token would otherwise be padding."""
 
+NO_TOKEN = -1
+"""Padding of phrases."""
+
 
 def source_rows(rows: Sequence[list[int]], side: Side, length: int | None) -> Integers:
     """Pads the ids of sources, see `padded_rows`."""
     rows = [[*row, END_OF_ROW] if side.needs_end_of_row(row) else row for row in rows]
     return padded_rows(rows, side.pad_token_id, length)
+
+
+def padded_phrases(constraints: Sequence[list[list[list[int]]]]) -> Integers:
+    """Pads phrases with -1 and returns one array `(batch, phrases, alternatives, tokens)`.
+
+    All axes have a size of at least 1.
+    """
+    phrases = [phrase for row in constraints for phrase in row]
+    alternatives = [ids for phrase in phrases for ids in phrase]
+    shape = (
+        max([1, *map(len, constraints)]),
+        max([1, *map(len, phrases)]),
+        max([1, *map(len, alternatives)]),
+    )
+    array = np.full((len(constraints), *shape), NO_TOKEN, np.int32)
+    for row, phrases in zip(array, constraints, strict=True):
+        for place, phrase in zip(row, phrases, strict=False):
+            for own, ids in zip(place, phrase, strict=False):
+                own[: len(ids)] = ids
+    return array
 
 
 def padded_rows(

@@ -9,7 +9,7 @@ from keras_attn_runtime._engines.session_pool import SessionPool
 from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._file_format import Settings
 from keras_attn_runtime._file_info.tensor_value import TensorValue
-from keras_attn_runtime._models.exported_model import ExportedModel, SourceContent
+from keras_attn_runtime._models.exported_model import ExportedModel, Phrases, SourceContent
 from keras_attn_runtime._models.open_steps import open_steps
 from keras_attn_runtime._models.stepped_search import NEXT, Sessions, SteppedSearch
 
@@ -44,6 +44,8 @@ class SteppedModel(ExportedModel):
         prefixes: Sequence[list[int]] | None = None,
         seeds: Sequence[int] | None = None,
         settings: Mapping[str, float] | None = None,
+        constraints: Sequence[Phrases] | None = None,
+        constraints_in_order: bool = False,
     ) -> SteppedSearch:
         """Starts the search for one batch.
 
@@ -53,7 +55,7 @@ class SteppedModel(ExportedModel):
             length_penalty: float, length exponent in the ranking score.
             prefixes: ids that each result begins with. Default: none.
             seeds: int for each sentence, the seed for sampling. Default: none.
-            settings: see `ExportedModel.run`.
+            settings, constraints, constraints_in_order: see `ExportedModel.run`.
 
         Returns:
             The `SteppedSearch` before its first step.
@@ -62,6 +64,7 @@ class SteppedModel(ExportedModel):
             BatchError: if the engine fails.
         """
         feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds, settings)
+        feeds |= self._constraint_feeds(len(sentences), constraints, constraints_in_order)
         return SteppedSearch(self._searches.next(), feeds)
 
     def _open(

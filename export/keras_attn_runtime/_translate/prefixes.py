@@ -4,16 +4,15 @@ A translation is scored as a prefix that ends with the end token.
 """
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from numbers import Integral
-from typing import SupportsInt, TypeGuard
 
-from keras_attn_runtime._array_types import is_in_memory, is_scalar_array
-from keras_attn_runtime._errors import InputError
+from keras_attn_runtime._array_types import is_in_memory, is_integer, is_scalar_array
 from keras_attn_runtime._file_format import Side
+from keras_attn_runtime._inputs.sentences import has_items
 from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._text.tokenizer import Tokenizer
+from keras_attn_runtime._translate.read_each import read_each
 
 LEAST_TARGET_CHARACTERS = 16_384
 """A prefix or target may contain this many characters, even if the limit for sources is lower."""
@@ -138,7 +137,7 @@ class PrefixReader:
         ids: list[int] = []
         size, padding = self.side.vocabulary_size, self.side.pad_token_id
         for id_ in prefix:
-            if not _is_integer(id_) or not 0 <= int(id_) < size:
+            if not is_integer(id_) or not 0 <= int(id_) < size:
                 raise ValueError(
                     f"Expected ids of a target_prefix in [0, {size}), the target vocabulary. "
                     f"Received: {id_!r}."
@@ -156,7 +155,7 @@ def _with_prefixes(
     is_one: Callable[[object], bool],
     read: Callable[[object], list[int]],
 ) -> Iterator[Source]:
-    if not _has_items(target_prefix):
+    if not has_items(target_prefix):
         raise ValueError(
             "Expected target_prefix to be a prefix of all translations, or a list with one item "
             f"for each. Received: type={type(target_prefix).__name__}."
@@ -173,23 +172,8 @@ def _each_with_its_own(
     read: Callable[[object], list[int]],
     name: str,
 ) -> Iterator[Source]:
-    nothing = object()
-    pairs = itertools.zip_longest(sources, prefixes, fillvalue=nothing)
-    for index, (source, prefix) in enumerate(pairs):
-        if not isinstance(source, Source) or prefix is nothing:
-            more = "only" if isinstance(source, Source) else "more than"
-            raise ValueError(f"Expected one {name} for each sentence. Received: {more} {index}.")
-        try:
-            ids = read(prefix)
-        except ValueError as error:
-            raise InputError(index, str(error)) from error
-        yield dataclasses.replace(source, prefix=ids)
-
-
-def _has_items(target_prefix: object) -> TypeGuard[Iterable[object]]:
-    if isinstance(target_prefix, (bytes, Mapping, Set)) or is_scalar_array(target_prefix):
-        return False
-    return isinstance(target_prefix, Iterable)
+    pairs = read_each(sources, prefixes, read, name)
+    return (dataclasses.replace(source, prefix=ids) for source, ids in pairs)
 
 
 def _is_text(target_prefix: object) -> bool:
@@ -200,7 +184,3 @@ def _are_ids(target_prefix: object) -> bool:
     if not is_in_memory(target_prefix) or not isinstance(target_prefix, Iterable):
         return False
     return all(isinstance(item, Integral) for item in target_prefix)
-
-
-def _is_integer(value: object) -> TypeGuard[SupportsInt]:
-    return not isinstance(value, bool) and isinstance(value, Integral)

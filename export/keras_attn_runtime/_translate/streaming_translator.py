@@ -1,9 +1,10 @@
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from os import PathLike
 from typing import TypeVar, Unpack
 
 from keras_attn_runtime._array_types import Array
 from keras_attn_runtime._calls.cancellation import Call, CancelToken
+from keras_attn_runtime._calls.options import Options
 from keras_attn_runtime._calls.search_settings import SearchSettings
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._inputs.source import Source
@@ -11,6 +12,7 @@ from keras_attn_runtime._models.outputs import check_partial
 from keras_attn_runtime._models.stepped_model import SteppedModel
 from keras_attn_runtime._models.stepped_search import SteppedSearch
 from keras_attn_runtime._text.tokenizer import Tokenizer
+from keras_attn_runtime._translate.constraints import Constraints
 from keras_attn_runtime._translate.translator import Translator
 from keras_attn_runtime._translate.whole_prefixes import require_whole_prefix
 
@@ -46,9 +48,11 @@ class StreamingTranslator(Translator):
         max_length: int | None = None,
         length_penalty: float | None = None,
         target_prefix: str | None = None,
+        constraints: Constraints | None = None,
         seed: int | None = None,
         source_language: str | None = None,
         target_language: str | None = None,
+        constraints_in_order: bool = False,
         timeout: float | None = None,
         cancel_token: CancelToken | None = None,
         **settings: Unpack[SearchSettings],
@@ -62,11 +66,15 @@ class StreamingTranslator(Translator):
             length_penalty: float of at least 0, length exponent in the ranking score. Default: the
                 exponent in the file.
             target_prefix: string that the translation begins with. Default: no prefix.
+            constraints: list of phrases that the translation must contain, see `translate`.
+                Default: no phrases.
             seed: int of at least 0, seed for sampling. Default: a different seed in each call.
             source_language: string, source language, for a file with several languages. Default:
                 the language in the file, if there is one.
             target_language: string, target language, for a file with several languages.
                 Default: the language in the file, if there is one.
+            constraints_in_order: bool, whether the phrases must occur in their order. Default:
+                False.
             timeout: float of at least 0, maximum number of seconds from this call to the last
                 string. Default: no limit.
             cancel_token: `CancelToken` with which another thread can end the call. Default: none.
@@ -95,6 +103,7 @@ class StreamingTranslator(Translator):
                 "seed": seed,
                 "source_language": source_language,
                 "target_language": target_language,
+                "constraints_in_order": constraints_in_order,
                 "timeout": timeout,
                 "cancel_token": cancel_token,
                 **settings,
@@ -102,13 +111,16 @@ class StreamingTranslator(Translator):
         )
         tokenizer = self._require_target_tokenizer()
         call = Call(options.timeout, options.cancel_token)
-        (source,) = self._prepared(self._read_texts([text], target_prefix, call), options)
+        sources = self._read_texts([text], target_prefix, call)
+        phrases = None if constraints is None else [constraints]
+        sources = self._with_constraints(sources, phrases, call)
+        (source,) = self._prepared(sources, options)
         if not source.ids or options.max_length == 0:
             return iter([""])
 
         def start() -> SteppedSearch:
             limits = self._builder.limits(options)
-            return self._stepped_model.start_source(source, *limits, call, options.settings)
+            return self._stepped_model.start_source(source, *limits, call, options)
 
         prefix = [*self.settings.forced_prefix_ids, *source.prefix] if source.prefix else []
         partials = self._in_worker(start, call)
@@ -169,9 +181,10 @@ class _StoppableModel(SteppedModel):
         max_length: int,
         length_penalty: float,
         call: Call,
-        settings: Mapping[str, float],
+        options: Options,
     ) -> SteppedSearch:
         """Starts the search for one source, which `call` can stop."""
         rows, prefixes, seeds = [source.ids], [source.prefix], [source.seed]
-        feeds = self._feeds(rows, max_length, length_penalty, prefixes, seeds, settings)
+        feeds = self._feeds(rows, max_length, length_penalty, prefixes, seeds, options.settings)
+        feeds |= self._constraint_feeds(1, [source.constraints], options.constraints_in_order)
         return SteppedSearch(self._searches.next(), feeds, call)

@@ -48,6 +48,8 @@ class TranslationBuilder:
             [source.seed for source in sources],
             call,
             options.settings,
+            [source.constraints for source in sources],
+            options.constraints_in_order,
         )
         return [self._build(outputs, row, source, options) for row, source in enumerate(sources)]
 
@@ -65,7 +67,7 @@ class TranslationBuilder:
     ) -> GenerationResult:
         log_probs = outputs["log_probs"]
         hypotheses = [
-            self._hypothesis(outputs, row, rank, len(source.ids) or None, options)
+            self._hypothesis(outputs, row, rank, source, options)
             for rank in range(options.num_hypotheses)
             if rank == 0 or log_probs[row, rank] > IMPOSSIBLE / 2
         ]
@@ -81,7 +83,11 @@ class TranslationBuilder:
         text = None if pieces is None else ""
         no_pieces: list[str] | None = None if pieces is None else []
         log_probs: list[float] | None = [] if self._has_token_log_probs else None
-        nothing = Hypothesis(text, [], no_pieces, 0.0, 0.0, not source.ids, alignments, log_probs)
+        met = [False] * len(source.constraints) or None
+        ended = not source.ids
+        nothing = Hypothesis(
+            text, [], no_pieces, 0.0, 0.0, ended, alignments, log_probs, constraints_met=met
+        )
         return GenerationResult.from_hypotheses([nothing], pieces, source.truncated)
 
     def _hypothesis(
@@ -89,7 +95,7 @@ class TranslationBuilder:
         outputs: SearchOutputs,
         row: int,
         rank: int,
-        source_length: int | None,
+        source: Source,
         options: Options,
     ) -> Hypothesis:
         length = int(outputs["lengths"][row, rank])
@@ -97,12 +103,17 @@ class TranslationBuilder:
         alignments = None
         if "alignments" in outputs and options.alignments:
             # A view would keep the whole batch's alignments in memory.
+            source_length = len(source.ids) or None
             alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
         ended = self._has_ended(outputs["token_ids"][row, rank], length)
         token_log_probs: list[float] | None = None
         if "token_log_probs" in outputs:
             log_probs = outputs["token_log_probs"][row, rank]
             token_log_probs = log_probs[: length + bool(ended)].tolist()
+        constraints_met: list[bool] | None = None
+        if source.constraints and "constraints_met" in outputs:
+            met = outputs["constraints_met"][row, rank]
+            constraints_met = met[: len(source.constraints)].tolist()
         tokenizer = self._target_tokenizer
         return Hypothesis(
             text=None if tokenizer is None else tokenizer.decode(token_ids),
@@ -113,6 +124,7 @@ class TranslationBuilder:
             ended=ended,
             alignments=alignments,
             token_log_probs=token_log_probs,
+            constraints_met=constraints_met,
         )
 
     def _has_ended(self, token_ids: Integers, length: int) -> bool | None:

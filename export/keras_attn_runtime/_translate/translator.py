@@ -21,6 +21,7 @@ from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._models.exported_model import ExportedModel
 from keras_attn_runtime._text.tokenizer import Tokenizer
 from keras_attn_runtime._translate.batch_runner import BatchRunner
+from keras_attn_runtime._translate.constraints import ConstraintReader, Constraints
 from keras_attn_runtime._translate.finished_results import collect_results, yield_finished
 from keras_attn_runtime._translate.languages import LanguageIds
 from keras_attn_runtime._translate.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
@@ -48,8 +49,8 @@ class Translator(TextModel[ExportedModel]):
     thread.
 
     The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
-    `num_hypotheses`, `batch_size`, `window`, `seed`, `alignments`, `source_language`,
-    `target_language`, `timeout`, `cancel_token`.
+    `num_hypotheses`, `batch_size`, `window`, `seed`, `constraints_in_order`, `alignments`,
+    `source_language`, `target_language`, `timeout`, `cancel_token`.
 
     A `Translator` can be pickled, for Spark, Ray and spawned processes. The pickle contains the
     constructor arguments; unpickling opens the file again.
@@ -85,6 +86,7 @@ class Translator(TextModel[ExportedModel]):
         has_alignments: bool, whether translations can contain alignments.
         has_token_log_probs: bool, whether translations contain `token_log_probs`.
         supports_target_prefix: bool, whether the methods take a `target_prefix`.
+        supports_constraints: bool, whether the methods take `constraints`.
         is_stochastic: bool, whether the search samples tokens, so that the methods take a `seed`.
         max_source_length, max_source_characters, max_target_characters: ints, the limits in use.
 
@@ -132,10 +134,14 @@ class Translator(TextModel[ExportedModel]):
         self.has_alignments = self._model.has_alignments
         self.has_token_log_probs = self._model.has_token_log_probs
         self.supports_target_prefix = self._model.supports_target_prefix
+        self.supports_constraints = self._model.supports_constraints
         self.is_stochastic = self._model.is_stochastic
         self.max_target_characters = max(self.max_source_characters, LEAST_TARGET_CHARACTERS)
         self._prefixes = PrefixReader(
             self.settings.target, self.max_target_characters, self.settings.end_token_ids
+        )
+        self._constraints = ConstraintReader(
+            self.settings, self._model.target_tokenizer, self.max_target_characters
         )
 
     @list_options
@@ -143,11 +149,12 @@ class Translator(TextModel[ExportedModel]):
         self,
         texts: Iterable[str],
         target_prefix: str | Iterable[str] | None = None,
+        constraints: Iterable[Constraints | None] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[str]:
         """Translates texts and returns a list with one string for each text; see `translate`."""
         self._require_target_tokenizer()
-        translations = self.translate(texts, target_prefix, **options)
+        translations = self.translate(texts, target_prefix, constraints, **options)
         return [translation.text or "" for translation in translations]
 
     @list_options
@@ -155,6 +162,7 @@ class Translator(TextModel[ExportedModel]):
         self,
         texts: Iterable[str],
         target_prefix: str | Iterable[str] | None = None,
+        constraints: Iterable[Constraints | None] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[GenerationResult]:
         """Translates texts and returns translations with their scores and hypotheses.
@@ -166,6 +174,9 @@ class Translator(TextModel[ExportedModel]):
                 a language model with a start token, which continues the start token.
             target_prefix: string that all translations begin with, such as a language tag, or an
                 iterable of strings, one for each text. Default: no prefix.
+            constraints: iterable with an item for each text: a list of phrases that the translation
+                must contain, or `None`. A phrase is a string, or a list of strings, of which one
+                must occur. Default: no phrases.
             {{options}}
 
         Returns:
@@ -179,6 +190,7 @@ class Translator(TextModel[ExportedModel]):
         """
         checked, call = self._begin(options)
         sources = self._read_texts(texts, target_prefix, call)
+        sources = self._with_constraints(sources, constraints, call)
         return collect_results(sources, lambda sources: self._run(sources, checked, call))
 
     @list_options
@@ -186,6 +198,7 @@ class Translator(TextModel[ExportedModel]):
         self,
         texts: Iterable[str],
         target_prefix: str | Iterable[str] | None = None,
+        constraints: Iterable[Constraints | None] | None = None,
         **options: Unpack[CallOptions],
     ) -> Iterator[GenerationResult]:
         """Translates lazily, in constant memory, for files of any length.
@@ -194,7 +207,8 @@ class Translator(TextModel[ExportedModel]):
 
         Args:
             texts: iterable of strings, read at most one window ahead.
-            target_prefix: see `translate`. An iterable is also read at most one window ahead.
+            target_prefix, constraints: see `translate`. Iterables are also read at most one window
+                ahead.
             {{options}}
 
         Returns:
@@ -211,6 +225,7 @@ class Translator(TextModel[ExportedModel]):
         """
         checked, call = self._begin(options)
         sources = self._read_texts(texts, target_prefix, call)
+        sources = self._with_constraints(sources, constraints, call)
         return yield_finished(self._run(sources, checked, call))
 
     @list_options
@@ -218,6 +233,7 @@ class Translator(TextModel[ExportedModel]):
         self,
         sentences: Iterable[Ids],
         target_prefix: Ids | Iterable[Ids] | None = None,
+        constraints: Iterable[Constraints | None] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[GenerationResult]:
         """Translates token ids from your own tokenizer; the file needs no tokenizer.
@@ -232,6 +248,8 @@ class Translator(TextModel[ExportedModel]):
             target_prefix: list or array of target ids that all translations begin with, or an
                 iterable with one list or array for each sentence. Padding at the end is removed.
                 An empty list means no prefix. Default: no prefix.
+            constraints: see `translate`. A phrase is a list of target ids, or a list of such lists.
+                Default: no phrases.
             {{options}}
 
         Returns:
@@ -252,6 +270,7 @@ class Translator(TextModel[ExportedModel]):
         if target_prefix is not None:
             self._require_target_prefix()
             sources = self._prefixes.of_ids(sources, read_prefix(target_prefix, call))
+        sources = self._with_constraints(sources, constraints, call)
         return collect_results(sources, lambda sources: self._run(sources, checked, call))
 
     @list_options
@@ -259,6 +278,7 @@ class Translator(TextModel[ExportedModel]):
         self,
         inputs: Mapping[str, Rows],
         target_prefix: str | Ids | Iterable[str | Ids] | None = None,
+        constraints: Iterable[Constraints | None] | None = None,
         **options: Unpack[CallOptions],
     ) -> list[GenerationResult]:
         """Generates from inputs other than text: images, features, audio, series.
@@ -269,6 +289,8 @@ class Translator(TextModel[ExportedModel]):
                 the inputs with their dtypes and shapes.
             target_prefix: string or list of target ids that all results begin with, or a list with
                 one string or list of ids for each row. Default: no prefix.
+            constraints: see `translate`. Phrases are strings or lists of target ids. Default: no
+                phrases.
             {{options}}
 
         Returns:
@@ -288,6 +310,7 @@ class Translator(TextModel[ExportedModel]):
         checked, call = self._begin(options)
         sources = self._array_reader().read(inputs)
         sources = self._with_prefix(sources, target_prefix, call)
+        sources = self._with_constraints(sources, constraints, call)
         return collect_results(sources, lambda sources: self._run(sources, checked, call))
 
     @list_options
@@ -295,6 +318,7 @@ class Translator(TextModel[ExportedModel]):
         self,
         rows: Iterable[Mapping[str, npt.ArrayLike]],
         target_prefix: str | Ids | Iterable[str | Ids] | None = None,
+        constraints: Iterable[Constraints | None] | None = None,
         **options: Unpack[CallOptions],
     ) -> Iterator[GenerationResult]:
         """Generates lazily, in constant memory, from any number of inputs other than text.
@@ -304,7 +328,8 @@ class Translator(TextModel[ExportedModel]):
         Args:
             rows: iterable of dicts from input names to arrays without a batch axis, read at most
                 one window ahead.
-            target_prefix: see `generate`. An iterable is also read at most one window ahead.
+            target_prefix, constraints: see `generate`. Iterables are also read at most one window
+                ahead.
             {{options}}
 
         Returns:
@@ -314,6 +339,7 @@ class Translator(TextModel[ExportedModel]):
         checked, call = self._begin(options)
         sources = self._array_reader().read_rows(read(rows, call))
         sources = self._with_prefix(sources, target_prefix, call)
+        sources = self._with_constraints(sources, constraints, call)
         return yield_finished(self._run(sources, checked, call))
 
     @list_options
@@ -505,6 +531,23 @@ class Translator(TextModel[ExportedModel]):
             tokenizer = self._require_target_tokenizer()
             return self._prefixes.of_texts(sources, prefix, tokenizer)
         return self._prefixes.of_ids(sources, prefix)
+
+    def _with_constraints(
+        self,
+        sources: Iterable[Source],
+        constraints: Iterable[Constraints | None] | None,
+        call: Call,
+    ) -> Iterable[Source]:
+        """Adds phrases to sources."""
+        if constraints is None:
+            return sources
+        if not self.supports_constraints:
+            raise ModelFileError(
+                "Expected a file with the input 'constraint_ids', because of constraints. "
+                f"Received: search_inputs={self.settings.search_inputs}. Export it with "
+                "`--accept-constraints`, or `export_onnx(..., accept_constraints=True)`."
+            )
+        return self._constraints.add_to(sources, read_prefix(constraints, call))
 
     def _require_target_tokenizer(self) -> Tokenizer:
         return require_tokenizer(self._model.target_tokenizer, "target", self.settings.target)

@@ -1,0 +1,159 @@
+"""Files with constraints equal Keras, and their texts contain the phrases."""
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from keras_attn_runtime import InputError, ModelFileError, StreamingTranslator, Translator
+
+from keras_attn import BeamDecoder, SamplingDecoder, with_search
+from keras_attn.export import (
+    export_litert,
+    export_onnx,
+    export_onnx_steps,
+    export_onnx_text,
+    export_saved_model,
+)
+from keras_attn.text import word_starts
+from tests.contracts import assert_close, numpy
+from tests.export.small_translator import SOURCE
+
+PHRASES = [["hund"], ["katze", ["schläft", "frisst"]], None, ["ein baum", "zwei vögel"]]
+
+
+def contains(text, phrases):
+    """Returns whether the words of a text contain each phrase, or an alternative of it."""
+    alternatives = [[each] if isinstance(each, str) else each for each in phrases or []]
+    return [any(re.search(rf"\b{each}\b", text) for each in phrase) for phrase in alternatives]
+
+
+@pytest.fixture(scope="module")
+def model(translator):
+    return with_search(translator, BeamDecoder, beam_width=4, num_hypotheses=2, max_length=40)
+
+
+@pytest.fixture(scope="module")
+def onnx_file(model, tokenizers, tmp_path_factory):
+    path = tmp_path_factory.mktemp("onnx") / "model.onnx"
+    report = export_onnx(
+        model, path, *tokenizers, accept_constraints=True, accept_target_prefix=True
+    )
+    assert report.all_equal == 1
+    return path
+
+
+@pytest.fixture(scope="module")
+def steps(model, tokenizers, tmp_path_factory):
+    path = tmp_path_factory.mktemp("steps") / "steps"
+    report = export_onnx_steps(model, path, *tokenizers, accept_constraints=True)
+    assert report.all_equal == 1
+    return path
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_file_equals_keras(onnx_file, model, tokenizers, in_order):
+    source, target = tokenizers
+    phrases = [each or [] for each in PHRASES]
+    results = Translator(onnx_file).translate(
+        SOURCE, constraints=phrases, constraints_in_order=in_order, num_hypotheses=2, batch_size=2
+    )
+    starts = word_starts(target)
+    for text, row, result in zip(SOURCE, phrases, results, strict=True):
+        alternatives = [[each] if isinstance(each, str) else each for each in row]
+        ids = np.full((1, 2, 2, 12), -1, "int32")
+        for place, phrase in zip(ids[0], alternatives, strict=False):
+            for own, tokens in zip(place, target.encode(phrase), strict=False):
+                own[: len(tokens)] = tokens
+        encoded = model.source_encoder(np.array([[*source.encode([text])[0], 2]]))
+        expected = numpy(
+            model.search(
+                **encoded, constraint_ids=ids, constraints_in_order=in_order, word_starts=starts
+            )
+        )
+        for rank, hypothesis in enumerate(result.hypotheses):
+            length = expected["lengths"][0, rank]
+            assert hypothesis.token_ids == expected["token_ids"][0, rank, :length].tolist()
+            assert_close(hypothesis.score, expected["scores"][0, rank], 1e-4)
+            met = expected["constraints_met"][0, rank, : len(row)].tolist()
+            assert hypothesis.constraints_met == (met or None)
+
+
+def test_texts_contain_the_phrases_as_words(onnx_file):
+    translator = Translator(onnx_file)
+    without = [result.text for result in translator.translate(SOURCE)]
+    results = translator.translate(SOURCE, constraints=PHRASES)
+    assert [result.constraints_met for result in results] == [[True], [True, True], None, [True] * 2]
+    for result, phrases, former in zip(results, PHRASES, without, strict=True):
+        assert all(contains(result.text, phrases))
+        assert not phrases or not all(contains(former, phrases))
+    assert results[2].text == without[2]
+
+
+def test_steps_equal_the_whole_file(onnx_file, steps):
+    expected = Translator(onnx_file).translate(SOURCE, constraints=PHRASES, num_hypotheses=2)
+    translator = StreamingTranslator(steps)
+    assert translator.translate(SOURCE, constraints=PHRASES, num_hypotheses=2) == expected
+    for text, phrases, result in zip(SOURCE, PHRASES, expected, strict=True):
+        assert [*translator.stream(text, constraints=phrases)][-1] == result.text
+
+
+def test_saved_model_equals_the_onnx_file(onnx_file, model, tokenizers, tmp_path):
+    import tensorflow as tf
+
+    report = export_saved_model(model, tmp_path / "saved", *tokenizers, accept_constraints=True)
+    assert report.all_equal == 1
+    loaded = tf.saved_model.load(str(tmp_path / "saved"))
+    assert len(loaded.translate_texts(SOURCE)["text"]) == len(SOURCE)
+    ids = tokenizers[1].encode(["hund"])
+    found = loaded.translate_texts(SOURCE[:1], constraint_ids=[[[ids[0]]]])
+    (expected,) = Translator(onnx_file).translate(SOURCE[:1], constraints=[["hund"]])
+    assert found["text"][0, 0].numpy().decode() == expected.text
+    assert found["constraints_met"].numpy().all()
+
+
+def test_a_prefix_and_ids_go_with_phrases(onnx_file, tokenizers):
+    translator, (source, target) = Translator(onnx_file), tokenizers
+    ids = target.encode(["hund"])[0]
+    (result,) = translator.translate(SOURCE[:1], "ein", constraints=[["hund"]])
+    assert result.text.startswith("ein") and contains(result.text, ["hund"]) == [True]
+    (same,) = translator.translate_ids(
+        source.encode(SOURCE[:1]), target.encode(["ein"])[0], constraints=[[np.array(ids)]]
+    )
+    assert same.token_ids == result.token_ids
+
+
+@pytest.mark.parametrize(
+    "constraints, error, message",
+    [
+        ("hund", ValueError, "a list of phrases for each sentence"),
+        ([["hund"]], ValueError, "Received: only 1"),
+        (["hund", None], InputError, "Pass a list with one phrase"),
+        ([None, [3.5]], InputError, "string or a list of ids"),
+        ([None, [[]]], InputError, "at least one alternative"),
+        ([None, [""]], InputError, "1 to 16384 characters"),
+        ([None, ["Ω"]], InputError, "vocabulary contains"),
+        ([None, [[28]]], InputError, r"in \[0, 28\)"),
+        ([None, [[2]]], InputError, "never generates"),
+    ],
+    ids=str,
+)
+def test_wrong_phrases_are_errors(onnx_file, constraints, error, message):
+    with pytest.raises(error, match=message):
+        Translator(onnx_file).translate(SOURCE[:2], constraints=constraints)
+
+
+def test_file_without_constraints_says_how_to_export(exported):
+    with pytest.raises(ModelFileError, match="accept_constraints=True"):
+        Translator(exported[0]).translate(SOURCE[:1], constraints=[["hund"]])
+
+
+def test_other_searches_and_formats_are_errors(translator, tokenizers, tmp_path):
+    sampler = with_search(translator, SamplingDecoder)
+    with pytest.raises(ValueError, match="only for a BeamDecoder without groups"):
+        export_onnx(sampler, tmp_path / "model.onnx", *tokenizers, accept_constraints=True)
+    for export in (export_litert, export_onnx_text):
+        with pytest.raises(TypeError, match="accept_constraints"):
+            export(translator, tmp_path / "model", *tokenizers, accept_constraints=True)
