@@ -66,9 +66,9 @@ GROUPS = {
         "Tokenizers, parallel corpora, batches of similar length, text files.",
         """
         keras_attn.text: SentencePieceTokenizer HuggingFaceTokenizer Tokenizer AddedToken
-        SpecialTokenIds Language prepare_pairs PairCounts ParallelCorpus EncodedSentences word_starts
-        LengthBucketedBatches mask_tokens read_labelled_texts LabelledTexts LabelledBatches
-        generate_reviews read_documents encode_documents generate_dates
+        SpecialTokenIds Language prepare_pairs PairCounts ParallelCorpus EncodedSentences
+        word_starts LengthBucketedBatches mask_tokens read_labelled_texts LabelledTexts
+        LabelledBatches generate_reviews read_documents encode_documents generate_dates
         keras_attn.files: read_lines write_lines atomic_replace PathLock separate_paths_problem
         """,
     ),

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._models.constraints import Constraints, padded_phrases, read_constraints
 from keras_attn._models.generation_result import (
     GenerationResult,
     empty_hypothesis,
@@ -14,14 +15,15 @@ from keras_attn._models.generation_result import (
     pieces,
 )
 from keras_attn._models.model_inputs import reads_ids
+from keras_attn._models.model_with_inputs import model_with_inputs
 from keras_attn._models.request_languages import RequestLanguages, request_languages
 from keras_attn._models.side import id_range, source_side
 from keras_attn._models.target_prefixes import (
     TargetPrefix,
     check_whole_prefix,
-    predict_with_prefix,
     read_prefixes,
 )
+from keras_attn._models.word_starts import word_starts
 from keras_attn._types import TokenizerLike
 
 if TYPE_CHECKING:
@@ -44,13 +46,16 @@ def generate(
     source_language: str | None = None,
     target_language: str | None = None,
     target_prefix: TargetPrefix | None = None,
+    constraints: Constraints | None = None,
+    constraints_in_order: bool = False,
 ) -> list[Any]:
     """Implements `GenerationModel.generate`.
 
     Args:
         model: `GenerationModel`.
         inputs, source_tokenizer, target_tokenizer, batch_size, return_details, verbose,
-            source_language, target_language, target_prefix: See `GenerationModel.generate`.
+            source_language, target_language, target_prefix, constraints, constraints_in_order: See
+            `GenerationModel.generate`.
 
     Returns:
         See `GenerationModel.generate`.
@@ -99,6 +104,16 @@ def generate(
         target_tokenizer = source_tokenizer
     _check_tokenizer("target_tokenizer", target_tokenizer, model.decoder)
     prefixes = read_prefixes(target_prefix, languages, len(sources), target_tokenizer, model)
+    names: tuple[str, ...] = () if prefixes is None else ("prefix_ids",)
+    phrases, values = None, {}
+    if constraints is not None:
+        phrases = read_constraints(constraints, len(sources), target_tokenizer, model.search)
+        names = (*names, "constraint_ids")
+        values["constraints_in_order"] = constraints_in_order
+        if target_tokenizer is not None:
+            size = get_vocabulary_size(model.decoder)
+            values["word_starts"] = word_starts(target_tokenizer, size)
+    searcher = model_with_inputs(model, names, **values) if names else model
     nothing = [empty_hypothesis(model.search, target_tokenizer is not None)]
     generations = [nothing] * len(sources)
     progress = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="source")
@@ -109,14 +124,23 @@ def generate(
             # Speed: JAX compiles the search for each batch size. The repeated rows change nothing,
             # except the samples of a stochastic search.
             searched = rows + rows[-1:] * (batch_size - len(rows))
-        if prefixes is None:
-            results = model.predict_on_batch(batch(searched))
-        else:
-            prefix = _pad([prefixes[row] for row in searched], model.search.pad_token_id, "int32")
-            results = predict_with_prefix(model, batch(searched), prefix)
+        content = batch(searched)
+        if names and not isinstance(content, dict):
+            content = {model.inputs[0].name: content}
+        if prefixes is not None:
+            padding = model.search.pad_token_id
+            content["prefix_ids"] = _pad([prefixes[row] for row in searched], padding, "int32")
+        if phrases is not None:
+            content["constraint_ids"] = padded_phrases([phrases[row] for row in searched])
+        results = searcher.predict_on_batch(content)
         for place, row in enumerate(rows):
             generations[row] = hypotheses_of_row(
-                results, place, lengths[row], model.search, target_tokenizer
+                results,
+                place,
+                lengths[row],
+                model.search,
+                target_tokenizer,
+                None if phrases is None else len(phrases[row]),
             )
             if prefixes is not None:
                 check_whole_prefix(prefixes[row], generations[row][0], model.search)

@@ -7,6 +7,7 @@ import numpy as np
 from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn._encoders.prompt_input import PromptInput
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
+from keras_attn._models.constraints import Constraints
 from keras_attn._models.generate import Sources, generate
 from keras_attn._models.model_inputs import (
     SymbolicInputs,
@@ -192,6 +193,8 @@ class GenerationModel(ModelOfParts):
         source_language: str | None = None,
         target_language: str | None = None,
         target_prefix: TargetPrefix | None = None,
+        constraints: Constraints | None = None,
+        constraints_in_order: bool = False,
         **settings: object,
     ) -> list[Any]:
         """Generates a sequence for each source. By default, texts result in texts, and ids in ids.
@@ -213,8 +216,8 @@ class GenerationModel(ModelOfParts):
                 the samples of a `SamplingDecoder`. Defaults to `32`.
             return_details: Bool, whether to return objects with the same fields as
                 `keras_attn_runtime.GenerationResult`: `text`, `token_ids`, `pieces`, `score`,
-                `log_prob`, `ended`, `alignments`, `token_log_probs`, `hypotheses`, `source_pieces`
-                and `truncated`. Defaults to `False`.
+                `log_prob`, `ended`, `alignments`, `token_log_probs`, `constraints_met`,
+                `hypotheses`, `source_pieces` and `truncated`. Defaults to `False`.
             verbose: `0` for no output, `1` for a progress bar, `2` for one line. Defaults to `0`.
             source_language: String, language of the texts: a key of `source_tokenizer.languages`.
                 Required if the tokenizer has several languages. Defaults to `None`.
@@ -223,6 +226,12 @@ class GenerationModel(ModelOfParts):
             target_prefix: Prefix for every result, as a text or a list of ids; or a list with one
                 prefix for each source. The results include the prefix. Defaults to `None`: no
                 prefix.
+            constraints: List with an item for each source: a list of phrases that its result must
+                contain, or `None`. A phrase is a text or a list of ids, or a list of these, of
+                which one must occur. Texts must occur as words. Only for a `BeamDecoder`, which
+                describes the search. Defaults to `None`: no phrases.
+            constraints_in_order: Bool, whether the phrases must occur in their order. Defaults to
+                `False`.
             **settings: Arguments of the search to replace in this call, such as `beam_width=2` or
                 `temperature=0.7`, see `with_search`. The model compiles its search once for each
                 combination of values.
@@ -237,8 +246,8 @@ class GenerationModel(ModelOfParts):
             ValueError: If texts are passed without a tokenizer, a tokenizer has more ids than the
                 model, the inputs do not fit the model, a list of ids is longer than the learned
                 positions, a language is unknown or missing, a prefix contains padding, has tokens
-                after the end token, or is longer than a result can be, or the search has no
-                argument of a name in `settings`.
+                after the end token, or is longer than a result can be, a phrase of `constraints` is
+                not possible, or the search has no argument of a name in `settings`.
 
         Example:
 
@@ -263,6 +272,8 @@ class GenerationModel(ModelOfParts):
             source_language,
             target_language,
             target_prefix,
+            constraints,
+            constraints_in_order,
         )
 
 

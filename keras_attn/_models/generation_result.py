@@ -29,6 +29,8 @@ class Hypothesis:
             the search has `return_alignments`.
         token_log_probs: List of floats, log probability of each token, including the end token;
             `None` unless the search has `return_token_log_probs`.
+        constraints_met: List of bools, whether the result contains each phrase of `constraints`;
+            `None` for a call without `constraints`, or for a source without phrases.
     """
 
     text: str | None
@@ -39,6 +41,7 @@ class Hypothesis:
     ended: bool | None
     alignments: np.ndarray | None = field(compare=False, repr=False)
     token_log_probs: list[float] | None
+    constraints_met: list[bool] | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,7 @@ def hypotheses_of_row(
     source_length: int | None,
     search: Search,
     tokenizer: TokenizerLike | None = None,
+    num_phrases: int | None = None,
 ) -> list[Hypothesis]:
     """Returns the hypotheses of one source.
 
@@ -76,6 +80,8 @@ def hypotheses_of_row(
             keeps all positions.
         search: `Search` with the special ids.
         tokenizer: Target tokenizer, or `None`.
+        num_phrases: Int, number of phrases that the source requires. Defaults to `None`: no
+            constraints.
 
     Returns:
         List with at least one `Hypothesis`.
@@ -90,12 +96,14 @@ def hypotheses_of_row(
         length = lengths[rank]
         after = results["token_ids"][row, rank, length : length + 1].tolist()
         ended = has_ended(after, search.end_token_ids, search.pad_token_id)
-        alignments = token_log_probs = None
+        alignments = token_log_probs = constraints_met = None
         if "alignments" in results:
             alignments = results["alignments"][row, rank, :length, :source_length].copy()
         if "token_log_probs" in results:
             values = results["token_log_probs"][row, rank, : length + bool(ended)]
             token_log_probs = values.tolist()
+        if num_phrases:
+            constraints_met = results["constraints_met"][row, rank, :num_phrases].tolist()
         hypotheses.append(
             Hypothesis(
                 text=text,
@@ -106,6 +114,7 @@ def hypotheses_of_row(
                 ended=ended,
                 alignments=alignments,
                 token_log_probs=token_log_probs,
+                constraints_met=constraints_met,
             )
         )
     return hypotheses

@@ -1,16 +1,12 @@
 """Prefixes of the targets in `GenerationModel.generate`."""
 
-import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import keras
 import numpy as np
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
-from keras_attn._models.functional_model import functional_model
 from keras_attn._models.generation_result import Hypothesis
-from keras_attn._models.model_of_parts import encode
 from keras_attn._models.request_languages import RequestLanguages
 from keras_attn._models.side import id_range
 from keras_attn._search.search import Search
@@ -21,9 +17,6 @@ if TYPE_CHECKING:
 
 TargetPrefix: TypeAlias = str | Sequence[int] | Sequence[str | Sequence[int]]
 """Text or ids with which all results begin, or a list with a prefix for each source."""
-
-_MODELS: weakref.WeakKeyDictionary["GenerationModel", keras.Model] = weakref.WeakKeyDictionary()
-"""Prefix models by `GenerationModel`, so that each prefix model is compiled only once."""
 
 
 def read_prefixes(
@@ -62,14 +55,6 @@ def read_prefixes(
     return rows
 
 
-def predict_with_prefix(
-    model: "GenerationModel", batch: np.ndarray | dict[str, np.ndarray], prefix: np.ndarray
-) -> dict[str, np.ndarray]:
-    names = [tensor.name for tensor in model.inputs]
-    inputs = batch if isinstance(batch, dict) else {names[0]: batch}
-    return _prefix_model(model).predict_on_batch({**inputs, "prefix_ids": prefix})
-
-
 def check_whole_prefix(prefix: list[int], hypothesis: Hypothesis, search: Search) -> None:
     """Raises a `ValueError` if a limit of the search has cut the prefix of a hypothesis."""
     expected = [*search.forced_prefix_ids, *prefix]
@@ -81,25 +66,6 @@ def check_whole_prefix(prefix: list[int], hypothesis: Hypothesis, search: Search
             f"the language included. Received: target_prefix with {len(expected)} tokens. The "
             "limit is max_length, relative_max_length or the number of learned positions."
         )
-
-
-def _prefix_model(model: "GenerationModel") -> keras.Model:
-    """Returns a model with an additional input: the prefixes of the search.
-
-    Args:
-        model: `GenerationModel`.
-
-    Returns:
-        Functional model with the weights and inputs of `model`, and with int32 `prefix_ids` of
-        shape `(batch, prefix)`, padded on the right.
-    """
-    if model not in _MODELS:
-        prefix = keras.Input((None,), dtype="int32", name="prefix_ids")
-        inputs = {tensor.name: tensor for tensor in model.inputs} | {"prefix_ids": prefix}
-        encoded = encode(model.source_encoder, model.source)
-        results = model.search(**encoded, prefix_ids=prefix)
-        _MODELS[model] = functional_model(inputs, results, f"{model.name}_with_prefix")
-    return _MODELS[model]
 
 
 def _check_end_token(prefix: list[int], search: Search) -> None:

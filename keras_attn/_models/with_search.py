@@ -55,7 +55,17 @@ def with_search(
     (5, 0.8)
     """
     check_generation_model(model)
-    search = model.search
+    return GenerationModel(
+        model.encoder,
+        new_search(model.search, search_class, **settings),
+        inputs=model.source,
+        source_start_token_id=model.source_start_token_id,
+        name=model.name,
+    )
+
+
+def new_search(search: Search, search_class: type[Search] | None = None, **settings: Any) -> Search:
+    """Returns a search with the same decoder that was not called yet, see `with_search`."""
     search_class = type(search) if search_class is None else search_class
     if not (inspect.isclass(search_class) and issubclass(search_class, Search)):
         raise ValueError(
@@ -77,13 +87,7 @@ def with_search(
         arguments["num_hypotheses"] = min(arguments["num_hypotheses"], beam_width)
     same = {name: config[name] for name in ("name", "dtype")}
     arguments = {**same, **arguments, **settings}
-    return GenerationModel(
-        model.encoder,
-        search_class(search.decoder, **arguments),
-        inputs=model.source,
-        source_start_token_id=model.source_start_token_id,
-        name=model.name,
-    )
+    return search_class(search.decoder, **arguments)
 
 
 def kept_with_search(model: GenerationModel, settings: Mapping[str, object]) -> GenerationModel:

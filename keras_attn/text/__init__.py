@@ -1,5 +1,6 @@
 """Tokenizers, corpora and batches of token ids."""
 
+from keras_attn._models.word_starts import word_starts
 from keras_attn.text._added_tokens import AddedToken
 from keras_attn.text._encode_documents import encode_documents
 from keras_attn.text._encoded_sentences import EncodedSentences
@@ -16,7 +17,6 @@ from keras_attn.text._read_documents import read_documents
 from keras_attn.text._read_labelled_texts import LabelledTexts, read_labelled_texts
 from keras_attn.text._sentencepiece_tokenizer import SentencePieceTokenizer
 from keras_attn.text._tokenizer import SpecialTokenIds, Tokenizer
-from keras_attn.text._word_starts import word_starts
 
 __all__ = [
     "AddedToken",

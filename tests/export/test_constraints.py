@@ -1,9 +1,6 @@
 """Files with constraints equal Keras, and their texts contain the phrases."""
 
-import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -85,11 +82,46 @@ def test_texts_contain_the_phrases_as_words(onnx_file):
     translator = Translator(onnx_file)
     without = [result.text for result in translator.translate(SOURCE)]
     results = translator.translate(SOURCE, constraints=PHRASES)
-    assert [result.constraints_met for result in results] == [[True], [True, True], None, [True] * 2]
+    assert [result.constraints_met for result in results] == [
+        [True],
+        [True, True],
+        None,
+        [True] * 2,
+    ]
     for result, phrases, former in zip(results, PHRASES, without, strict=True):
         assert all(contains(result.text, phrases))
         assert not phrases or not all(contains(former, phrases))
     assert results[2].text == without[2]
+
+
+def test_generate_of_keras_finds_the_same_texts(onnx_file, model, tokenizers):
+    expected = Translator(onnx_file).translate(SOURCE, constraints=PHRASES, num_hypotheses=2)
+    results = model.generate(SOURCE, *tokenizers, constraints=PHRASES, return_details=True)
+    for result, other in zip(results, expected, strict=True):
+        assert [each.text for each in result.hypotheses] == [each.text for each in other.hypotheses]
+        assert result.constraints_met == other.constraints_met
+    ids = tokenizers[1].encode(["hund"])[0]
+    sources = [[*row, 2] for row in tokenizers[0].encode(SOURCE[:2])]
+    found = model.generate(sources, constraints=[[[ids]], None], target_prefix=[[5], [6]])
+    assert found[0][0] == 5 and found[1][0] == 6
+    assert str(ids)[1:-1] in str(found[0])
+
+
+@pytest.mark.parametrize(
+    "constraints, message",
+    [
+        ([["hund"]], "for each of the 2 sources"),
+        (["hund", None], "Pass a list with one phrase"),
+        ([None, [3.5]], "list of phrases|text or a list of ids"),
+        ([None, [[]]], "at least one alternative"),
+        ([None, ["Ω"]], "vocabulary contains"),
+        ([None, [[28]]], "from 0 to 27"),
+    ],
+    ids=str,
+)
+def test_generate_of_keras_rejects_wrong_phrases(model, tokenizers, constraints, message):
+    with pytest.raises(ValueError, match=message):
+        model.generate(SOURCE[:2], *tokenizers, constraints=constraints)
 
 
 def test_steps_equal_the_whole_file(onnx_file, steps):

@@ -12,6 +12,7 @@ from keras_attn._masks import join
 from keras_attn._models.generation_model import GenerationModel, check_generation_model
 from keras_attn._models.model_inputs import SymbolicInputs, call_encoder, reads_ids
 from keras_attn._models.side import Side, source_side
+from keras_attn._models.word_starts import word_starts
 from keras_attn._search.search import Search
 from keras_attn._types import TensorDict
 from keras_attn.export._preconditions import check_dense_numbers, check_stateless
@@ -19,7 +20,6 @@ from keras_attn.export._trace.fold_time import fold_time
 from keras_attn.export._trace.functional_names import axis_names
 from keras_attn.export._trace.portable_copy import portable_copy, traceable_copy
 from keras_attn.export._types import Arrays, Dimensions, ExportTokenizer, Run
-from keras_attn.text._word_starts import word_starts
 from keras_attn_checks.message import Argument, Message
 from keras_attn_checks.search_options import INPUTS
 
