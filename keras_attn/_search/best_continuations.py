@@ -85,6 +85,34 @@ def best_continuations(
     return values, gather.gather_beams(parents, block), tokens
 
 
+def best_tokens(log_probs: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the most probable token in each row.
+
+    The function first finds the best block of tokens, which in ONNX Runtime is three times as fast
+    as a search in all tokens.
+
+    Args:
+        log_probs: Float32 tensor of shape `(rows, V)`.
+
+    Returns:
+        Tuple of log probabilities (float32) and tokens (int32), both of shape `(rows, 1)`. Of equal
+        tokens, the first one is selected.
+    """
+    vocabulary_size = log_probs.shape[-1]
+    size = min(
+        range(1, 2 * math.isqrt(vocabulary_size) + 1),
+        key=lambda size: (vocabulary_size % size > 0, size + vocabulary_size / size),
+    )
+    missing = -vocabulary_size % size
+    if missing:
+        log_probs = ops.pad(log_probs, ((0, 0), (0, missing)), constant_values=NEVER)
+    blocks = ops.reshape(log_probs, (-1, (vocabulary_size + missing) // size, size))
+    _, block = top_k(ops.max(blocks, axis=-1), 1)  # (rows, 1)
+    block = ops.cast(block, "int32")
+    values, place = top_k(gather.gather_beams(blocks, block)[:, 0], 1)  # (rows, 1)
+    return values, block * size + ops.cast(place, "int32")
+
+
 def _sizes(vocabulary_size, beams, penalized_token_ids):
     """Returns the block size and the number of selected blocks per beam that minimize the work."""
 

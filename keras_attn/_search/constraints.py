@@ -26,6 +26,7 @@ from keras_attn._backend.run_if import run_if
 from keras_attn._backend.scatter import scatter_add
 from keras_attn._backend.top_k import top_k
 from keras_attn._layer.argument_checks import check_integers, known_values
+from keras_attn._search.best_continuations import best_tokens
 from keras_attn._search.candidates import Candidates
 from keras_attn._search.end_tokens import is_any_of
 from keras_attn._search.logits import IMPOSSIBLE
@@ -330,11 +331,12 @@ def require_phrases(
         is_required = ops.reshape(is_required, (-1, beam_width, count))
         parts = [
             best,
-            of_beams(*top_k(allowed, 1), 1),
+            of_beams(*best_tokens(allowed), 1),
             of_beams(values, tokens, count, is_required),
         ]
         if constraints.word_starts is not None:
-            values, tokens = top_k(ops.where(constraints.word_starts, allowed, 2 * IMPOSSIBLE), 1)
+            of_word_starts = ops.where(constraints.word_starts, penalties, 2 * IMPOSSIBLE)
+            values, tokens = best_tokens(next_log_probs + of_word_starts)
             ends_here = ops.max(constraints.done(state) - state["met"], axis=2, keepdims=True)
             parts.append(of_beams(values, tokens, 1, ends_here > 0))
         values, parents, tokens = (
