@@ -18,6 +18,7 @@ from keras_attn_runtime._models.stepped_model import SteppedModel
 from keras_attn_runtime._series.calendar_columns import compute_calendar
 from keras_attn_runtime._series.forecaster import Forecaster, SeriesForecast
 from keras_attn_runtime._series.table import SeriesTable, read_series_tables
+from keras_attn_runtime._translate.glossary import Glossary, GlossaryEntry
 from keras_attn_runtime._translate.streaming_translator import StreamingTranslator
 from keras_attn_runtime._translate.translator import Translator
 
@@ -31,6 +32,8 @@ __all__ = [
     "DeadlineExceeded",
     "Forecaster",
     "GenerationResult",
+    "Glossary",
+    "GlossaryEntry",
     "Hypothesis",
     "InputError",
     "ModelFileError",

@@ -1,6 +1,9 @@
 """Files with constraints equal Keras, and their texts contain the phrases."""
 
+import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -189,3 +192,40 @@ def test_other_searches_and_formats_are_errors(translator, tokenizers, tmp_path)
     for export in (export_litert, export_onnx_text):
         with pytest.raises(TypeError, match="accept_constraints"):
             export(translator, tmp_path / "model", *tokenizers, accept_constraints=True)
+
+
+def run_command(file, *arguments):
+    command = [sys.executable, "-m", "keras_attn_runtime", "translate", file, *arguments]
+    text = "".join(f"{line}\n" for line in SOURCE)
+    return subprocess.run(map(str, command), input=text, capture_output=True, text=True)
+
+
+def test_command_reads_a_glossary_and_phrases(onnx_file, tmp_path):
+    (tmp_path / "terms.tsv").write_text("dog\thund\nCat\tbaum\n")
+    (tmp_path / "phrases.txt").write_text("katze\n\nvögel|baum\tfrisst\n\n")
+    glossary = ["--glossary", tmp_path / "terms.tsv", "--format", "jsonl"]
+    lines = run_command(onnx_file, *glossary).stdout.splitlines()
+    results = [json.loads(line) for line in lines]
+    assert [result.get("constraints_met") for result in results] == [None, [True], None, [True]]
+    expected = Translator(onnx_file).translate(SOURCE, constraints=[None, ["hund"], None, ["hund"]])
+    assert [result["text"] for result in results] == [result.text for result in expected]
+
+    both = run_command(onnx_file, *glossary, "--constraints", tmp_path / "phrases.txt")
+    phrases = [["katze"], ["hund"], [["vögel", "baum"], "frisst"], ["hund"]]
+    for line, own in zip(both.stdout.splitlines(), phrases, strict=True):
+        assert all(json.loads(line)["constraints_met"])
+        assert all(contains(json.loads(line)["text"], own))
+
+
+def test_command_names_wrong_phrases(onnx_file, exported, tmp_path):
+    (tmp_path / "short.txt").write_text("katze\n")
+    (tmp_path / "wrong.tsv").write_text("dog\n")
+    for file, arguments, message in [
+        (onnx_file, ["--constraints", tmp_path / "short.txt"], "fewer lines"),
+        (onnx_file, ["--constraints", tmp_path / "missing.txt"], "missing.txt"),
+        (onnx_file, ["--glossary", tmp_path / "wrong.tsv"], "with other lines: 1"),
+        (exported[0], ["--constraints", tmp_path / "short.txt"], "--accept-constraints"),
+    ]:
+        process = run_command(file, *arguments)
+        assert process.returncode == 1 and message in process.stderr
+        assert "Traceback" not in process.stderr

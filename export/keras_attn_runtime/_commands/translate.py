@@ -9,6 +9,7 @@ from keras_attn_runtime._commands.json_line import json_line
 from keras_attn_runtime._commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime._commands.line_arguments import add_model, add_translation_arguments
 from keras_attn_runtime._commands.line_command import run_lines
+from keras_attn_runtime._commands.line_phrases import LinePhrases, add_phrase_arguments
 from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._generation_result import GenerationResult
 
@@ -55,6 +56,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="seed of a sampling search; the same seed gives the same output. Default: random",
     )
     add_translation_arguments(parser)
+    add_phrase_arguments(parser)
     settings = parser.add_argument_group(
         "settings of the search",
         "Each needs a file that was exported with --runtime-settings and its name. Default: the "
@@ -83,14 +85,22 @@ def run(arguments: Namespace) -> int:
 
     images = None if arguments.images is None else ImageDirectory(arguments.images)
 
+    if images is not None and arguments.glossary is not None:
+        arguments.parser.error("--glossary needs lines of text, not --images")
+
     with run_lines(arguments, images) as command:
+        phrases = LinePhrases(arguments)
         translator = command.open()
         options = command.translation_options()
         options |= {"num_hypotheses": arguments.num_hypotheses or 1, "seed": arguments.seed}
         for name in SETTINGS:
             options[name] = getattr(arguments, name)
+        options["constraints_in_order"] = arguments.constraints_in_order
+        items, constraints = command.read(), None
+        if not phrases.is_empty:
+            items, constraints = phrases.of_items(items), phrases.phrases()
         method = translator.translate_iterable if images is None else translator.generate_iterable
-        translations = method(command.read(), target_prefix=arguments.target_prefix, **options)
+        translations = method(items, arguments.target_prefix, constraints, **options)
         for index, translation in enumerate(translations):
             file = None if images is None else images.name(index)
             command.write(translation, _line(translation, file, arguments))

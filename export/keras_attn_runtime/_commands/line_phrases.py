@@ -1,0 +1,96 @@
+"""Phrases that the translations of lines must contain, from a glossary or a file."""
+
+import itertools
+import queue
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from keras_attn_runtime._commands.lines import read_lines
+from keras_attn_runtime._translate.glossary import Glossary
+
+T = TypeVar("T")
+
+
+def add_phrase_arguments(parser: ArgumentParser) -> None:
+    """Adds `--glossary`, `--constraints` and `--constraints-in-order`."""
+    phrases = parser.add_argument_group(
+        "required phrases",
+        "They need a file that was exported with --accept-constraints. With --format jsonl, "
+        "constraints_met tells which phrases each translation contains",
+    )
+    phrases.add_argument(
+        "--glossary",
+        metavar="FILE",
+        help="file with a term, a tab and its translations, separated by tabs, in each line. The "
+        "translation of a line with the term as words contains one of them. Default: none",
+    )
+    phrases.add_argument(
+        "--constraints",
+        metavar="FILE",
+        help="file with the phrases of each input line, separated by tabs. The translation "
+        "contains all of them; of a phrase like big|large, one alternative. Default: none",
+    )
+    phrases.add_argument(
+        "--constraints-in-order",
+        action="store_true",
+        help="the phrases occur in their order",
+    )
+
+
+class LinePhrases:
+    """Reads the phrases of each line.
+
+    Args:
+        arguments: namespace with the arguments from `add_phrase_arguments`.
+
+    Raises:
+        OSError: if a file cannot be read.
+        ValueError: if the glossary is not valid.
+    """
+
+    def __init__(self, arguments: Namespace) -> None:
+        self._glossary = None
+        if arguments.glossary is not None:
+            self._glossary = Glossary.read(arguments.glossary)
+        self._path = None if arguments.constraints is None else Path(arguments.constraints)
+        if self._path is not None:
+            self._path.open("rb").close()
+        # The texts and the phrases may be read in different threads.
+        self._found: queue.SimpleQueue[list[list[str]] | None] = queue.SimpleQueue()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are neither a glossary nor a file of phrases."""
+        return self._glossary is None and self._path is None
+
+    def of_items(self, items: Iterable[T]) -> Iterator[T]:
+        """Yields lines or images unchanged, and finds the phrases of lines for `phrases`."""
+        try:
+            for item in items:
+                self._found.put([] if self._glossary is None else self._glossary.phrases(str(item)))
+                yield item
+        finally:
+            self._found.put(None)
+
+    def phrases(self) -> Iterator[list[list[str]]]:
+        """Yields the phrases of each line."""
+        found = iter(self._found.get, None)
+        if self._path is None:
+            yield from found
+            return
+        with self._path.open("rb") as stream:
+            pairs = itertools.zip_longest(found, map(_split, read_lines(stream)))
+            for of_glossary, of_file in pairs:
+                if of_glossary is None or of_file is None:
+                    more = "fewer" if of_file is None else "more"
+                    raise ValueError(
+                        f"Expected a line of {str(self._path)!r} for each input line. Received: "
+                        f"{more} lines."
+                    )
+                yield of_glossary + of_file
+
+
+def _split(line: str) -> list[list[str]]:
+    return [phrase.split("|") for phrase in line.split("\t") if phrase.strip()]
