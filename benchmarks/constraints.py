@@ -101,7 +101,7 @@ def is_known(word, translator):
 
 
 def contains(text, phrase):
-    return re.search(rf"(?<![\w'’-]){re.escape(phrase)}(?![\w'’-])", text) is not None
+    return re.search(rf"(?<!\w){re.escape(phrase)}(?!\w)", text) is not None
 
 
 def measure(args, side, folder, width, run):

@@ -88,6 +88,18 @@ class BeamDecoder(Search, BeamOptions):
     continuations of group h are counted. The returned scores and log probabilities do not include
     the diversity penalty.
 
+    A call with `constraint_ids` requires phrases in each hypothesis, with the algorithm of [Post and
+    Vilar, 2018](https://aclanthology.org/N18-1119), vectorized as by [Hu et al.,
+    2019](https://aclanthology.org/N19-1090). The candidates then also contain the best continuation
+    of each beam and the next tokens of the phrases that it does not contain yet. A bank consists of
+    the candidates that miss the same number of tokens, where only the phrase with the most tokens
+    so far counts as begun. The best candidates of all banks come first, beginning with the fewest
+    missing tokens, then the second best ones, and so on. An end token is impossible before all
+    phrases have occurred. Hypotheses without some phrase, which the length limit has ended, rank
+    below all others, by the number of missing phrases and then by score. In any order, phrases may
+    overlap, and one occurrence satisfies a phrase that is given twice. `no_repeat_ngram_size` and
+    `suppressed_sequences` do not apply to the next token of a phrase.
+
     Args:
         decoder: `StepDecoder`.
         {{options}}

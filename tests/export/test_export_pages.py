@@ -145,12 +145,14 @@ def test_guide_of_the_runtime(folder, capsys):
         tokenizers.append(SentencePieceTokenizer.train("text", 40, "char"))
     sizes = [each.vocabulary_size for each in tokenizers]
     translator = make_translator(vocabulary_sizes=sizes, relative_max_length=None)
-    export_onnx(translator, "model.onnx", *tokenizers, accept_target_prefix=True, alignments=True)
+    options = {"accept_target_prefix": True, "accept_constraints": True, "alignments": True}
+    export_onnx(translator, "model.onnx", *tokenizers, **options)
     write_classifier(folder / "classifier.onnx", train_tokenizer())
     Path("in.txt").write_text("some text\n\nmore text\n", encoding="utf-8")
     names = run_page("runtime.md", {})
     assert len(names["translations"]) == 2 and names["result"].label in LABELS
     assert names["translator"](["some text"], target_prefix="the")[0].startswith("the")
+    assert names["results"][1].constraints_met == [True, True]
     assert names["translator"].score(["some text"], ["a text"])[0].log_prob < 0
     assert len(capsys.readouterr().out.splitlines()) >= 6
 
