@@ -2,7 +2,6 @@ from typing import Any
 
 from keras import ops
 
-from keras_attn._attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn._attention.stateful_attention import StatefulAttention
 from keras_attn._backend.float64 import tanh
 from keras_attn._layer.argument_checks import check_positive_integer
@@ -28,6 +27,8 @@ class AdditiveStatefulAttention(StatefulAttention):
     Raises:
         ValueError: If `units` is not a positive integer.
     """
+
+    uses_probability_fn = True
 
     def __init__(self, units: int, cumulative: bool, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -76,7 +77,7 @@ class AdditiveStatefulAttention(StatefulAttention):
         query = ops.matmul(query, self.query_kernel) + self.bias  # (B, K, U)
         hidden = query[:, :, None] + memory["keys"][:, None] + features  # (B, K, S, U)
         scores = ops.matmul(tanh(hidden), self.vector)[..., 0]  # (B, K, S)
-        weights = PROBABILITY_FUNCTIONS[self.probability_fn](scores, memory["mask"])
+        weights = self.compute_weights(scores, memory["mask"])
         alignments = ops.cast(weights, before.dtype)
         return weights, {"alignments": before + alignments if self.cumulative else alignments}
 

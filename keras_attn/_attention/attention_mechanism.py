@@ -192,7 +192,7 @@ class AttentionMechanism(AttentionSteps, Layer):
         """
         query = ops.cast(query, self.compute_dtype)
         scores = self.checked_scores(query, memory["keys"])  # (B, T, S)
-        weights = PROBABILITY_FUNCTIONS[self.probability_fn](scores, memory["mask"])
+        weights = self.compute_weights(scores, memory["mask"])
         record(self, weights)
         return ops.matmul(weights, memory["values"]), weights  # (B, T, D), (B, T, S)
 
@@ -203,6 +203,19 @@ class AttentionMechanism(AttentionSteps, Layer):
     def compute_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         """Returns the scores `(batch, target, source)` of queries and projected keys."""
         raise NotImplementedError(f"{type(self).__name__} must override `compute_scores`.")
+
+    def compute_weights(self, scores: Tensor, mask: Mask) -> Tensor:
+        """Maps scores to attention weights with `probability_fn`.
+
+        Args:
+            scores: Tensor of shape `(batch, target, source)`.
+            mask: Boolean tensor that can be broadcast to `scores`, such as `memory["mask"]`; `True`
+                marks positions that may be attended to.
+
+        Returns:
+            Weights of the shape and dtype of `scores`. Masked positions get a weight of exactly 0.
+        """
+        return PROBABILITY_FUNCTIONS[self.probability_fn](scores, mask)
 
     def checked_scores(self, query: Tensor, keys: Tensor) -> Tensor:
         """Returns the result of `compute_scores`; raises a `ValueError` for a wrong shape."""

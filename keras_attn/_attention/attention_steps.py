@@ -80,7 +80,8 @@ class AttentionSteps:
                 number is unknown.
 
         Returns:
-            Dict of tensors of shape `(rows, ...)`. The dict is empty for attention without a state.
+            Dict of tensors of shape `(rows, ...)`, with the beams of a batch entry in consecutive
+            rows. The dict is empty for attention without a state.
         """
         return {}
 

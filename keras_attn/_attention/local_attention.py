@@ -6,7 +6,6 @@ from keras import ops
 from keras_attn._attention.attention_mechanism import AttentionMechanism
 from keras_attn._attention.attention_recorder import record
 from keras_attn._attention.location_attention import LocationAttention
-from keras_attn._attention.probability_functions import PROBABILITY_FUNCTIONS
 from keras_attn._backend.float64 import tanh
 from keras_attn._backend.gather import gather_rows
 from keras_attn._backend.sequential_loops import at_least_one
@@ -200,7 +199,7 @@ class LocalAttention(AttentionMechanism):
             ops.reshape(query, (batch * target, 1, query.shape[2])), _windows(keys, rows, width)
         )  # (B*T, 1, W)
         allowed = ops.reshape(allowed, (batch * target, 1, width))
-        weights = PROBABILITY_FUNCTIONS[self.probability_fn](scores, allowed)  # (B*T, 1, W)
+        weights = self.compute_weights(scores, allowed)  # (B*T, 1, W)
         if self.alignment == "predictive":
             gaussian = ops.exp(-2.0 * ops.square(distance / self.window))  # (B, T, W)
             gaussian = ops.reshape(ops.cast(gaussian, weights.dtype), (batch * target, 1, width))

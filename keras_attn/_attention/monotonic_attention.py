@@ -102,12 +102,6 @@ class MonotonicAttention(StatefulAttention):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if self.probability_fn != "softmax":
-            raise ValueError(
-                'Expected probability_fn="softmax" for monotonic attention. Received: '
-                f"probability_fn={self.probability_fn!r}. Set mode to choose how the weights are "
-                "computed."
-            )
         if mode not in MODES:
             raise ValueError(f"Expected mode to be one of {MODES}. Received: mode={mode!r}.")
         if not isinstance(mechanism, AttentionMechanism) or isinstance(
@@ -129,6 +123,14 @@ class MonotonicAttention(StatefulAttention):
         self.score_bias = score_bias
         self.seed = seed
         self.noise = _NoiseOfSteps(sigmoid_noise, seed)
+
+    def _check_probability_fn(self) -> None:
+        if self.probability_fn != "softmax":
+            raise ValueError(
+                'Expected probability_fn="softmax" for monotonic attention. Received: '
+                f"probability_fn={self.probability_fn!r}. Set mode to choose how the weights are "
+                "computed."
+            )
 
     def build(
         self,

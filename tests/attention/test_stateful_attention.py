@@ -16,6 +16,7 @@ from keras_attn import (
     MonotonicAttention,
     RNNDecoder,
     StatefulAttention,
+    masks,
 )
 from keras_attn.testing import check_decoder, check_layer, check_search
 from tests import oracles
@@ -312,6 +313,53 @@ def test_the_noise_of_each_step_is_its_own():
 def test_bad_arguments_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+class CountsSteps(StatefulAttention):
+    """Dot-product attention that counts the steps, without `probability_fn`."""
+
+    def initial_state(self, memory, rows, max_steps=None):
+        return {"steps": ops.zeros((rows, 1))}
+
+    def attend_once(self, query, memory, state):
+        scores = ops.matmul(query, ops.transpose(memory["keys"], (0, 2, 1)))
+        weights = self.weigh(scores, memory["mask"])
+        return weights, {"steps": state["steps"] + 1}
+
+    def weigh(self, scores, mask):
+        return masks.masked_softmax(scores, mask)
+
+
+class WeightedByProbabilityFn(CountsSteps):
+    uses_probability_fn = True
+
+    def weigh(self, scores, mask):
+        return self.compute_weights(scores, mask)
+
+
+def test_probability_fn_that_the_class_does_not_use_is_an_error():
+    message = (
+        'Expected probability_fn="softmax" for CountsSteps, which does not use.* Received: '
+        "probability_fn='sparsemax'.*self.compute_weights.*uses_probability_fn = True"
+    )
+    with pytest.raises(ValueError, match=message):
+        CountsSteps(probability_fn="sparsemax")
+    layer = CountsSteps()
+    layer(QUERY, VALUE)
+    layer.probability_fn = "sparsemax"
+    with pytest.raises(ValueError, match=message):
+        layer(QUERY, VALUE)
+
+
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "hardmax"])
+def test_compute_weights_uses_probability_fn(name):
+    """The state of the mechanism changes nothing, so that dot-product attention is the oracle."""
+    arguments = {"attention_mask": MASK, "return_attention_scores": True}
+    expected = LuongAttention("dot", probability_fn=name)(QUERY, VALUE, **arguments)
+    assert_close(
+        numpy(WeightedByProbabilityFn(probability_fn=name)(QUERY, VALUE, **arguments)),
+        numpy(expected),
+    )
 
 
 def test_what_must_be_overridden():
