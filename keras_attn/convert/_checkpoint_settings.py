@@ -7,6 +7,7 @@ from keras_attn.convert._checkpoint import CONFIG, GENERATION_CONFIG
 from keras_attn.convert._config_settings import FORCES_START
 from keras_attn.convert._conversion_error import ConversionError
 from keras_attn.convert._generation_settings import GENERATION
+from keras_attn.convert._search_refusals import is_id
 from keras_attn.convert._settings import Settings, irrelevant
 
 
@@ -22,8 +23,9 @@ def checkpoint_settings(
         config: Dict, `config.json`.
         generation_config: Dict, `generation_config.json`, or `None` without this file.
         architecture: `Architecture`.
-        replaced: Dict from search setting names to values that replace those in the file.
-            Defaults to `None`: none.
+        replaced: Dict from search setting names to values that replace those in the file. The id
+            of a special token also replaces a list of ids in `config.json`, from which sources need
+            one. Defaults to `None`: none.
 
     Returns:
         Tuple `(model, search)` of `Settings`.
@@ -38,7 +40,13 @@ def checkpoint_settings(
         before = {name: generation_config.get(name) for name in replaced}
         values = {**generation_config, **replaced}
         generation = Settings(GENERATION_CONFIG, values, GENERATION, True, before)
-        return Settings(CONFIG, config, table), generation
+        chosen = {
+            name: value
+            for name, value in replaced.items()
+            if name in architecture.settings and isinstance(config.get(name), list) and is_id(value)
+        }
+        before = {name: config[name] for name in chosen}
+        return Settings(CONFIG, {**config, **chosen}, table, replaced=before), generation
     # Files from transformers 4.46 and later contain null for search settings.
     nullable = {key: dataclasses.replace(item, nullable=True) for key, item in GENERATION.items()}
     table = {**nullable, **architecture.settings}

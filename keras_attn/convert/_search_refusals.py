@@ -108,13 +108,10 @@ def single_id(settings: Settings, name: str) -> Any:
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     if isinstance(value, list) and value and all(map(is_id, value)):
-        advice = (
-            "A search has one token of this kind. Choose one: "
-            f"--setting {name}={value[0]}, or settings={{{name!r}: {value[0]}}}."
-        )
+        advice = f"Choose one: --setting {name}={value[0]}, or settings={{{name!r}: {value[0]}}}."
         raise refusal(settings, name, value, "one id", advice)
     if value is not None and not is_id(value):
-        raise refusal(settings, name, value, "one id", "A search has one token of this kind.")
+        raise refusal(settings, name, value, "one id", "There is one token of this kind.")
     return value
 
 

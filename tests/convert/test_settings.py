@@ -1,6 +1,8 @@
 import pytest
 
 from keras_attn.convert import ConversionError
+from keras_attn.convert._architectures import ARCHITECTURES
+from keras_attn.convert._checkpoint_settings import checkpoint_settings
 from keras_attn.convert._generation_settings import GENERATION
 from keras_attn.convert._search_settings import search_settings
 from keras_attn.convert._settings import Settings, irrelevant, mapped, refused, refused_unless
@@ -148,3 +150,26 @@ def test_search_settings_name_tokens_that_are_left_out_of_the_softmax():
     values = {"num_beams": 2, "renormalize_logits": True, "bad_words_ids": [[9]]}
     assert search(**values).impossible_token_ids == (9,)
     assert search(**{**values, "renormalize_logits": False}).impossible_token_ids == ()
+
+
+END = "eos_token_id"
+
+
+@pytest.mark.parametrize("generation_config", [None, {END: [0, 4]}, {END: 4}])
+@pytest.mark.parametrize("model_type", ["bart", "marian", "t5"])
+def test_replaced_end_token_is_also_that_of_sources_with_a_list(model_type, generation_config):
+    """The advice of the error for a list of end tokens works."""
+    config = {"model_type": model_type, END: [0, 4]}
+    arguments = (config, generation_config, ARCHITECTURES[model_type])
+    with pytest.raises(ConversionError, match="one id.*--setting eos_token_id=0"):
+        checkpoint_settings(*arguments)[0].check()
+    settings, generation = checkpoint_settings(*arguments, {END: 0})
+    report = next(each for each in settings.check() if each.name == END)
+    assert settings[END] == generation[END] == 0
+    assert report.note.endswith("at your request instead of [0, 4]")
+
+
+def test_replaced_end_token_does_not_change_one_id_of_sources():
+    arguments = ({"model_type": "bart", END: 2}, {END: [2, 4]}, ARCHITECTURES["bart"])
+    settings, generation = checkpoint_settings(*arguments, {END: 4})
+    assert (settings[END], generation[END]) == (2, 4)
