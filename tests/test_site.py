@@ -77,6 +77,20 @@ def site(tmp_path_factory):
     return directory / "site"
 
 
+@pytest.mark.parametrize(
+    ("name", "methods"),
+    [
+        ("AttentionMechanism", ["initial_state", "attend_step", "num_positions"]),
+        ("StatefulAttention", ["initial_state", "attend_once", "attend_step", "compute_weights"]),
+        ("StepDecoder", ["initial_state", "step"]),
+    ],
+)
+def test_reference_lists_the_methods_that_subclasses_override_or_call(site, name, methods):
+    page = (site / "reference" / "keras_attn" / name / "index.html").read_text(encoding="utf-8")
+    missing = [each for each in methods if f'id="keras_attn.{name}.{each}"' not in page]
+    assert not missing
+
+
 def test_pages_load_nothing_from_the_net(site):
     loaded = re.compile(
         r"<(?:script|img|iframe|source)[^>]+src=\"?(https?:)?//|@import|<link[^>]+>"

@@ -18,7 +18,13 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parent)]
 
 import commands_reference  # noqa: E402
-from reference import GROUPS, grouped_names, picture, public_names  # noqa: E402
+from reference import (  # noqa: E402
+    GROUPS,
+    grouped_names,
+    inherited_methods,
+    picture,
+    public_names,
+)
 
 ROOT = Path(__file__).parents[2]
 OTHER_PAGES = {
@@ -187,6 +193,7 @@ def write_reference(pages: Path) -> list[str]:
             (directory / package).mkdir(exist_ok=True)
             (directory / page).write_text(
                 f"---\ntitle: {name}\ndescription: {summary!r}\n---\n\n::: {package}.{name}\n"
+                + inherited_methods(name)
                 + picture(name),
                 encoding="utf-8",
             )

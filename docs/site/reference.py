@@ -143,6 +143,20 @@ PICTURES = {
 """Names whose pages show a picture of `docs/`, by its file and its alternative text."""
 
 
+INHERITED = {
+    "AttentionMechanism": ("initial_state", "num_positions", "attend_step", "align"),
+    "StatefulAttention": ("num_positions", "compute_weights"),
+}
+"""Methods of base classes without a page that the pages of subclasses list."""
+
+
+def inherited_methods(name: str) -> str:
+    """Returns the options that add inherited methods to the page of a name, or an empty string."""
+    if name not in INHERITED:
+        return ""
+    return f"    options:\n      inherited_members: [{', '.join(INHERITED[name])}]\n"
+
+
 def picture(name: str) -> str:
     """Returns the picture on the page of a name as Markdown, or an empty string."""
     for (file, alternative_text), names in PICTURES.items():
