@@ -212,6 +212,13 @@ def test_messages_of_files(files):
     call(Translator, "foreign.onnx")
 
 
+def test_messages_of_missing_tokenizers(files):
+    for missing in (["target"], ["source", "target"]):
+        settings = {f"{side}__tokenizer": "none" for side in missing}
+        onnx.save(build_model(metadata(train_tokenizer(), **settings)), "ids.onnx")
+        call(Translator("ids.onnx", num_threads=1), ["two dogs"])
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_messages_of_calls(files, monkeypatch):
     translator = Translator("model.onnx", num_threads=1)

@@ -264,6 +264,14 @@ def test_text_of_a_file_without_a_target_tokenizer(start_command, write_model):
     status, output, messages = run(start_command, path, text=b"two dogs\n")
     assert (status, output) == (1, b"")
     assert "Expected a file with a target tokenizer" in messages
+    assert "or use --format jsonl, which writes ids" in messages
+
+
+def test_text_of_a_file_without_tokenizers(start_command, write_model):
+    path = write_model(source__tokenizer="none", target__tokenizer="none")
+    status, output, messages = run(start_command, path, text=b"two dogs\n")
+    assert (status, output) == (1, b"")
+    assert "Expected a file with a source tokenizer and a target tokenizer" in messages
 
 
 def test_provider_options_reach_the_session(model_path, monkeypatch, capsys):

@@ -242,7 +242,7 @@ command.run()
 @POSIX
 def test_an_interrupt_that_becomes_another_error_stays_one():
     result = subprocess.run(
-        [sys.executable, "-c", CHANGED, "model.onnx"],
+        [sys.executable, "-c", CHANGED, "model.onnx", "--format", "jsonl"],
         env=dict(os.environ, PYTHONPATH=str(RUNTIME)),
         stdin=subprocess.DEVNULL,
         capture_output=True,

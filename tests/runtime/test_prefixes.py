@@ -157,6 +157,22 @@ def test_target_texts_need_a_target_tokenizer(tokenizer_model, tmp_path):
             method(*arguments)
 
 
+def test_all_missing_tokenizers_are_named_at_once(tokenizer_model, tmp_path):
+    path = tmp_path / "model.onnx"
+    missing = {"source__tokenizer": "none", "target__tokenizer": "none"}
+    properties = metadata(tokenizer_model, ["prefix_ids"], **missing)
+    onnx.save(build_model(properties, prefix=True), path)
+    translator = Translator(path, num_threads=1)
+    both = "Expected a file with a source tokenizer and a target tokenizer"
+    for method, arguments in (
+        (translator, (["some text"],)),
+        (translator.translate, (["some text"], "a")),
+        (translator.score, (["some text"], ["a"])),
+    ):
+        with pytest.raises(ModelFileError, match=both):
+            method(*arguments)
+
+
 def test_targets_of_a_file_without_an_end_token_are_refused(tokenizer_model, tmp_path):
     path = tmp_path / "model.onnx"
     settings = {"target__end_token_id": None, "target__add_end": False}

@@ -109,6 +109,12 @@ def test_ids_need_no_tokenizer(write_model, translator):
     for translate in (without, without.translate, without.translate_iterable):
         with pytest.raises(ModelFileError, match="or give ids to `translate_ids`"):
             translate(["two dogs"])
+    both = (
+        "Expected a file with a source tokenizer and a target tokenizer, .* Received: source "
+        "tokenizer='none', target tokenizer='none'. Export it with source_tokenizer=... and target"
+    )
+    with pytest.raises(ModelFileError, match=both):
+        without(["two dogs"])
     with pytest.raises(ModelFileError, match="Expected a source tokenizer in the file"):
         Translator(write_model(nothing))
     other = Translator(write_model(source__tokenizer="other"))

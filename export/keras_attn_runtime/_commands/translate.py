@@ -10,8 +10,9 @@ from keras_attn_runtime._commands.line_arguments import EPILOG as EPILOG
 from keras_attn_runtime._commands.line_arguments import add_model, add_translation_arguments
 from keras_attn_runtime._commands.line_command import run_lines
 from keras_attn_runtime._commands.line_phrases import LinePhrases, add_phrase_arguments
-from keras_attn_runtime._errors import ModelFileError
+from keras_attn_runtime._file_format import Settings
 from keras_attn_runtime._generation_result import GenerationResult
+from keras_attn_runtime._translate.text_model import require_tokenizers
 
 HELP = "translate standard input, line by line"
 DESCRIPTION = (
@@ -91,6 +92,8 @@ def run(arguments: Namespace) -> int:
     with run_lines(arguments, images) as command:
         phrases = LinePhrases(arguments)
         translator = command.open()
+        if arguments.format == "text":
+            _check_tokenizers(translator.settings)
         options = command.translation_options()
         options |= {"num_hypotheses": arguments.num_hypotheses or 1, "seed": arguments.seed}
         for name in SETTINGS:
@@ -107,18 +110,21 @@ def run(arguments: Namespace) -> int:
     return command.status
 
 
+def _check_tokenizers(settings: Settings) -> None:
+    """Raises `ModelFileError` if the file lacks the tokenizers of input and output texts."""
+    source = settings.source
+    if source is not None and not source.has_tokenizer:
+        require_tokenizers({"source": source, "target": settings.target})
+    require_tokenizers({"target": settings.target}, "use --format jsonl, which writes ids")
+
+
 def _line(translation: GenerationResult, file: str | None, arguments: Namespace) -> str:
     """Returns an output line, without the newline."""
     if arguments.format == "jsonl":
         return json_line(
             translation, arguments.num_hypotheses is not None, arguments.alignments, file
         )
-    if translation.text is None:
-        raise ModelFileError(
-            "Expected a file with a target tokenizer, because of --format "
-            f"text. Received: model={arguments.model!r}. Use --format jsonl, which writes "
-            "ids."
-        )
+    assert translation.text is not None  # checked by _check_tokenizers
     # A newline inside a translation would add a line to the output.
     text = translation.text.replace("\n", " ")
     return text if file is None else f"{file}\t{text}"

@@ -95,6 +95,11 @@ class Side:
     clean_up_spaces: bool = False
 
     @property
+    def has_tokenizer(self) -> bool:
+        """Whether the file contains a tokenizer in a known format."""
+        return self.tokenizer in ("sentencepiece", "tokenizers")
+
+    @property
     def start(self) -> list[int]:
         """List of ids to put before a text's ids: the start token, or empty."""
         return [] if self.start_token_id is None or not self.add_start else [self.start_token_id]

@@ -24,7 +24,7 @@ def open_tokenizer(
         ImportError: if the package that the tokenizer needs is not installed.
         ModelFileError: if the tokenizer is damaged, or larger than the model's vocabulary.
     """
-    if side is None or side.tokenizer not in ("sentencepiece", "tokenizers"):
+    if side is None or not side.has_tokenizer:
         return None
     tokenizer: Tokenizer
     if side.tokenizer == "tokenizers":

@@ -109,7 +109,7 @@ class StreamingTranslator(Translator):
                 **settings,
             }
         )
-        tokenizer = self._require_target_tokenizer()
+        tokenizer = self._require_text_tokenizers()
         call = Call(options.timeout, options.cancel_token)
         sources = self._read_texts([text], target_prefix, call)
         phrases = None if constraints is None else [constraints]

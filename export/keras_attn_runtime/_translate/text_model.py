@@ -3,7 +3,7 @@
 import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from keras_attn_runtime._calls.argument_checks import require_bool, require_integer
 from keras_attn_runtime._calls.cancellation import Call
@@ -130,24 +130,34 @@ class TextModel(PickledArguments, Generic[M]):
 
     def _read_sources(self, texts: Iterable[str], call: Call) -> Iterator[Source]:
         reader = self._require_reader()
-        tokenizer = require_tokenizer(
-            self._model.source_tokenizer, "source", self._model.settings.source
-        )
+        require_tokenizers({"source": self._model.settings.source})
+        tokenizer = self._model.source_tokenizer
+        assert tokenizer is not None  # checked by require_tokenizers
         return reader.read_texts(read(require_sentences(texts, "texts"), call), tokenizer)
 
 
-def require_tokenizer(
-    tokenizer: Tokenizer | None, name: Literal["source", "target"], side: Side | None
-) -> Tokenizer:
-    """Returns a tokenizer; raises `ModelFileError` if the file contains none."""
-    if tokenizer is None:
-        kind = None if side is None else side.tokenizer
+def require_tokenizers(
+    sides: Mapping[str, Side | None], remedy: str = "give ids to `translate_ids`"
+) -> None:
+    """Raises `ModelFileError` that names all tokenizers that the file lacks.
+
+    Args:
+        sides: dict from "source" and "target" to `Side`s whose tokenizers are needed.
+        remedy: string, what to do instead of an export with the tokenizers.
+    """
+    kinds = {
+        name: None if side is None else side.tokenizer
+        for name, side in sides.items()
+        if side is None or not side.has_tokenizer
+    }
+    if kinds:
+        expected = " and ".join(f"a {name} tokenizer" for name in kinds)
+        received = ", ".join(f"{name} tokenizer={kind!r}" for name, kind in kinds.items())
+        arguments = " and ".join(f"{name}_tokenizer=..." for name in kinds)
         raise ModelFileError(
-            f"Expected a file with a {name} tokenizer, because texts are read or written. "
-            f"Received: tokenizer={kind!r}. Export it with {name}_tokenizer=..., or give ids "
-            "to `translate_ids`."
+            f"Expected a file with {expected}, because texts are read or written. Received: "
+            f"{received}. Export it with {arguments}, or {remedy}."
         )
-    return tokenizer
 
 
 def _require_path(path: object) -> None:

@@ -26,7 +26,7 @@ from keras_attn_runtime._translate.finished_results import collect_results, yiel
 from keras_attn_runtime._translate.languages import LanguageIds
 from keras_attn_runtime._translate.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
 from keras_attn_runtime._translate.scores import require_tokens, scores
-from keras_attn_runtime._translate.text_model import TextModel, require_tokenizer
+from keras_attn_runtime._translate.text_model import TextModel, require_tokenizers
 from keras_attn_runtime._translate.translation_builder import TranslationBuilder
 from keras_attn_runtime._translate.whole_prefixes import require_whole_prefixes
 
@@ -153,7 +153,7 @@ class Translator(TextModel[ExportedModel]):
         **options: Unpack[CallOptions],
     ) -> list[str]:
         """Translates texts and returns a list with one string for each text; see `translate`."""
-        self._require_target_tokenizer()
+        self._require_text_tokenizers()
         translations = self.translate(texts, target_prefix, constraints, **options)
         return [translation.text or "" for translation in translations]
 
@@ -437,7 +437,7 @@ class Translator(TextModel[ExportedModel]):
                 f"with the end token. Received: end_token_id={end}, pad_token_id={padding}. Export "
                 "a model with an end token."
             )
-        tokenizer = self._require_target_tokenizer()
+        tokenizer = self._require_text_tokenizers()
         sources = self._read_texts(texts, None, call)
         targets = read(require_sentences(targets, "targets"), call)
         sources = self._prefixes.of_targets(sources, targets, tokenizer, end)
@@ -549,18 +549,27 @@ class Translator(TextModel[ExportedModel]):
             )
         return self._constraints.add_to(sources, read_prefix(constraints, call))
 
+    def _require_text_tokenizers(self) -> Tokenizer:
+        """Returns the target tokenizer of a file that reads and writes texts."""
+        self._require_reader()
+        require_tokenizers({"source": self.settings.source, "target": self.settings.target})
+        return self._require_target_tokenizer()
+
     def _require_target_tokenizer(self) -> Tokenizer:
-        return require_tokenizer(self._model.target_tokenizer, "target", self.settings.target)
+        require_tokenizers({"target": self.settings.target})
+        tokenizer = self._model.target_tokenizer
+        assert tokenizer is not None  # checked by require_tokenizers
+        return tokenizer
 
     def _read_texts(
         self, texts: Iterable[str], target_prefix: str | Iterable[str] | None, call: Call
     ) -> Iterator[Source]:
-        sources = self._read_sources(texts, call)
         if target_prefix is None:
-            return sources
+            return self._read_sources(texts, call)
+        tokenizer = self._require_text_tokenizers()
         self._require_target_prefix()
-        prefix = read_prefix(target_prefix, call)
-        return self._prefixes.of_texts(sources, prefix, self._require_target_tokenizer())
+        sources = self._read_sources(texts, call)
+        return self._prefixes.of_texts(sources, read_prefix(target_prefix, call), tokenizer)
 
     def _run(
         self, sources: Iterable[Source], options: Options, call: Call
