@@ -6,6 +6,8 @@ from typing import TextIO
 
 import keras
 
+from keras_attn._backend.compilation_time import compilation_seconds
+
 _ERASE = "\r\x1b[K"
 """Moves to the start of the line of a terminal and erases the line."""
 _SECONDS = {True: 0.2, False: 30.0}
@@ -18,6 +20,9 @@ class ShowProgress(keras.callbacks.Callback):
     On a terminal, one line is replaced five times a second:
 
         epoch 3 of 14   120 of 300 steps   loss 3.214   8,412 tokens/s   1:23 left
+
+    Speed and time left do not include the first step, which traces the model, and on JAX the
+    compilations for further shapes of batches.
 
     In a file, such a line is written every 30 seconds. At the end of each epoch, a line lists all
     logs. Use the callback with `verbose=0`. In the list of callbacks, it must come after those that
@@ -62,6 +67,8 @@ class ShowProgress(keras.callbacks.Callback):
         self._stream = sys.stdout if self.stream is None else self.stream
         self._is_terminal = self._stream.isatty()
         self._start = self._last = time.monotonic()
+        self._compiled = compilation_seconds()
+        self._first: tuple[float, float] | None = None
         self._steps_done = 0
         self._epoch = 0
         self._has_line = False
@@ -74,6 +81,9 @@ class ShowProgress(keras.callbacks.Callback):
         self._steps_done += 1
         self.position = f"in epoch {self._epoch + 1}, step {batch + 1}"
         now = time.monotonic()
+        compiled = compilation_seconds()
+        if self._first is None:
+            self._first = now, compiled
         params = self.params or {}
         epochs, steps = params.get("epochs"), params.get("steps")
         if batch + 1 == steps and self._has_line:
@@ -87,7 +97,7 @@ class ShowProgress(keras.callbacks.Callback):
         parts = [f"epoch {self._epoch + 1} of {epochs}", f"{batch + 1:,} of {steps or '?'} steps"]
         if logs and "loss" in logs:
             parts.append(f"loss {_number(logs['loss'])}")
-        speed = self._steps_done / (now - self._start)
+        speed = self._speed(self._first, now, compiled)
         if self.items_per_step is None:
             parts.append(f"{speed:.3g} steps/s")
         else:
@@ -109,6 +119,19 @@ class ShowProgress(keras.callbacks.Callback):
 
     def set_state(self, state: dict[str, str]) -> None:
         """Does nothing."""
+
+    def _speed(self, first: tuple[float, float], now: float, compiled: float) -> float:
+        """Returns the steps in a second, without the first step and without compilations.
+
+        Args:
+            first: Time at the end of the first step, and seconds of compilations until then.
+            now: Time of this step.
+            compiled: Seconds of compilations until now.
+        """
+        steps, (start, before) = self._steps_done - 1, first
+        if steps == 0:
+            steps, start, before = 1, self._start, self._compiled
+        return steps / max(now - start - (compiled - before), 1e-6)
 
     def _write(self, text: str, is_final: bool) -> None:
         erase = _ERASE if self._has_line else ""

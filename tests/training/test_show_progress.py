@@ -9,7 +9,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_attn.training import HistoryFile, ShowProgress, WarnOfProblems, fit
+from keras_attn._backend import compilation_time
+from keras_attn._backend.compilation_time import compilation_seconds
+from keras_attn.training import HistoryFile, ShowProgress, WarnOfProblems, _show_progress, fit
 
 
 class Terminal(io.StringIO):
@@ -62,6 +64,53 @@ def test_a_file_has_a_line_in_thirty_seconds(clock):
         "8 of 10 steps"
     ]
     assert last.startswith("epoch 2 of 3: loss 2, ")
+
+
+def test_time_left_does_not_include_the_first_step(clock):
+    stream = Terminal()
+    callback = progress(stream)
+    callback.on_epoch_begin(0)
+    for step, seconds in enumerate([60.0, 2.0, 2.0]):
+        clock[0] += seconds
+        callback.on_train_batch_end(step, {"loss": 1.0})
+    assert stream.getvalue().endswith("3 of 10 steps   loss 1   0.5 steps/s   0:54 left")
+
+
+def test_time_left_does_not_include_compilations_for_further_shapes(clock, monkeypatch):
+    compiled = [5.0]
+    monkeypatch.setattr(_show_progress, "compilation_seconds", lambda: compiled[0])
+    stream = Terminal()
+    callback = progress(stream)
+    callback.on_epoch_begin(0)
+    for step, seconds in enumerate([60.0, 0.0, 30.0, 0.0]):
+        compiled[0] += seconds
+        clock[0] += seconds + 2.0
+        callback.on_train_batch_end(step, {"loss": 1.0})
+    lines = stream.getvalue().split("\r\x1b[K")
+    assert lines[0].endswith("1 of 10 steps   loss 1   0.5 steps/s   0:58 left")
+    assert lines[-1].endswith("4 of 10 steps   loss 1   0.5 steps/s   0:52 left")
+
+
+def test_compilation_seconds_count_each_new_shape():
+    is_jax = keras.backend.backend() == "jax"
+    model = keras.Sequential([keras.layers.Dense(3)])
+    model.compile("sgd", "mse")
+    seconds = [compilation_seconds()]
+    for size in (4, 4, 5):
+        model.train_on_batch(np.ones((size, 2), "float32"), np.ones((size, 3), "float32"))
+        seconds.append(compilation_seconds())
+    start, first, again, further = seconds
+    assert (first > start) is (further > again) is is_jax
+    assert again == first
+
+
+def test_compilations_inside_of_others_count_once(clock):
+    listener = compilation_time._Listener()
+    for end, duration in [(2.0, 1.0), (3.0, 0.5), (4.0, 4.0), (9.0, 2.0)]:
+        clock[0] = end
+        listener("/jax/core/compile/jaxpr_trace_duration", duration)
+    listener("/jax/checkpoint/write", 50.0)
+    assert listener.seconds == 6.0
 
 
 def test_the_history_continues_after_an_interruption(tmp_path):
