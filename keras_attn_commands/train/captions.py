@@ -407,8 +407,9 @@ def write_results(
     written += plot_attention(captioner, images[0], report, run, warn)
     for name in written:
         print(f"Wrote {run_dir / name}")
+    export = run_files.export_command()
     print(
-        f"Next:\n  keras-attn export onnx {run_dir} captions.onnx --accept-target-prefix\n"
+        f"Next:\n  {export} onnx {run_dir} captions.onnx --accept-target-prefix\n"
         f"  keras-attn-runtime translate captions.onnx --images {folder / 'images'} "
         f"--target-prefix {next(iter(report))}:"
     )

@@ -340,9 +340,10 @@ def write_results(settings: ClassifierSettings, prepared: Prepared, run: RunDire
     run_files.write_results(settings, results)
     for name in (run.model_path.name, "attention.html", "results.json"):
         print(f"Wrote {run_dir / name}")
+    export = run_files.export_command()
     print(
         f"Next:\n  keras-attn evaluate {run_dir}\n"
-        f"  keras-attn export onnx {run_dir} classifier.onnx\n"
+        f"  {export} onnx {run_dir} classifier.onnx\n"
         f"  keras-attn-runtime classify classifier.onnx < {run_dir}/data/test.source"
     )
 

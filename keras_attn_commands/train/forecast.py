@@ -412,7 +412,7 @@ def _write_pictures(settings, series, test, results, actual):
 
 def _next_commands(settings, series):
     """Returns the commands that use the model."""
-    run_dir = settings.run_dir
+    run_dir, export = settings.run_dir, run_files.export_command()
     known = ", ".join(settings.known_covariates or ())
     needs_rows = known and any(len(each.times) - len(each) < settings.horizon for each in series)
     rows = (
@@ -422,6 +422,6 @@ def _next_commands(settings, series):
         else ""
     )
     return (
-        f"Next:\n  keras-attn export onnx {run_dir} forecaster.onnx\n{rows}  keras-attn-runtime "
+        f"Next:\n  {export} onnx {run_dir} forecaster.onnx\n{rows}  keras-attn-runtime "
         f"forecast forecaster.onnx --input {run_dir}/data/series.csv"
     )

@@ -391,11 +391,12 @@ def write_results(
         print(f"Wrote {run_dir / name}")
     line = prepared.valid[0].strip().splitlines()[0]
     prompt = f"{line.partition('=')[0]}=" if settings.data is None else line[:20]
+    export = run_files.export_command()
     print(
-        f"Next:\n  keras-attn export onnx {run_dir} writer.onnx --search-class SamplingDecoder "
+        f"Next:\n  {export} onnx {run_dir} writer.onnx --search-class SamplingDecoder "
         f"--search temperature={settings.temperature}\n"
         f"  echo {shlex.quote(prompt)} | keras-attn-runtime translate writer.onnx --seed 1\n"
-        f"  keras-attn export onnx {run_dir} generator.onnx   # the most probable continuation"
+        f"  {export} onnx {run_dir} generator.onnx   # the most probable continuation"
     )
 
 

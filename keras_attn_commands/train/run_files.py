@@ -197,6 +197,14 @@ def write_results(settings: TrainingSettings, results: Mapping[str, Any]) -> Non
         partial.write_text(f"{text}\n", encoding="utf-8")
 
 
+def export_command() -> str:
+    """Returns the first words of a command that exports a run, which needs TensorFlow."""
+    import keras
+
+    is_tensorflow = keras.backend.backend() == "tensorflow"
+    return f"{'' if is_tensorflow else 'KERAS_BACKEND=tensorflow '}keras-attn export"
+
+
 def finished_epochs(run_dir: Path) -> int:
     """Returns the number of finished epochs of a training: 0 if it has not started."""
     try:

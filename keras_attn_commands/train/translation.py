@@ -233,10 +233,11 @@ def _train_model(settings, prepared, command, warn):
     )
     average.apply()
     run.save_model(translator)
+    export = run_files.export_command()
     print(
         f"Wrote {run.model_path}\nNext:\n"
         f"  keras-attn evaluate {run_dir}\n"
-        f"  keras-attn export onnx {run_dir} translator.onnx\n"
+        f"  {export} onnx {run_dir} translator.onnx\n"
         f"  keras-attn-runtime translate translator.onnx < {run_dir}/data/test.source"
     )
 

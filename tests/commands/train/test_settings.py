@@ -174,3 +174,21 @@ def test_a_training_that_continues_with_more_epochs_keeps_its_automatic_warm_up(
     assert filled() == 111
     assert filled(warmup_steps=5) == 5
     assert filled(overwrite=True) == 133
+
+
+@pytest.mark.parametrize(
+    ("backend", "expected"),
+    [
+        ("tensorflow", "keras-attn export"),
+        ("jax", "KERAS_BACKEND=tensorflow keras-attn export"),
+    ],
+)
+def test_export_command_selects_tensorflow(backend, expected, monkeypatch):
+    monkeypatch.setattr("keras.backend.backend", lambda: backend)
+    assert run_files.export_command() == expected
+
+
+def test_next_commands_of_programs_select_tensorflow(program):
+    path = Path(run_files.__file__).with_name(f"{program.replace('-', '_')}.py")
+    code = path.read_text(encoding="utf-8")
+    assert "export_command()" in code and "keras-attn export" not in code
