@@ -15,6 +15,8 @@ from keras_attn_checks.separate_paths import separate_paths_problem
 
 Pair: TypeAlias = tuple[str, str]
 SIDES = ("source", "target")
+MOST_EMPTY_LINES = 10
+"""Maximum number of lines with a blank side that `PairCounts` contains."""
 
 
 @dataclasses.dataclass
@@ -27,18 +29,21 @@ class PairCounts:
         repeated: Int, number of pairs that are also in the training data. They remain in the files.
             Always 0 for the training data. Defaults to `0`.
         origin: String, the files from which the pairs were read. Defaults to `""`.
+        empty_lines: Tuple of ints, the lines of these files with a blank side, counted from 1. At
+            most the first ten. Defaults to `()`.
 
     Example:
 
     >>> from keras_attn.text import PairCounts
     >>> PairCounts(pairs=1000, empty=2, origin="val.en and val.de")
-    PairCounts(pairs=1000, empty=2, repeated=0, origin='val.en and val.de')
+    PairCounts(pairs=1000, empty=2, repeated=0, origin='val.en and val.de', empty_lines=())
     """
 
     pairs: int = 0
     empty: int = 0
     repeated: int = 0
     origin: str = ""
+    empty_lines: tuple[int, ...] = ()
 
 
 def prepare_pairs(
@@ -62,8 +67,8 @@ def prepare_pairs(
     split in the same way.
 
     All texts are UTF-8. Spaces around a sentence and a byte order mark are removed. Pairs with a
-    blank side are left out and counted. All other pairs keep their order. The text is read line by
-    line, so a corpus may be larger than the memory.
+    blank side are left out and counted, with their line numbers. All other pairs keep their order.
+    The text is read line by line, so a corpus may be larger than the memory.
 
     Args:
         path: Path of a directory or text file.
@@ -121,10 +126,12 @@ def prepare_pairs(
                 opened = stack.enter_context(open(partial, "w", encoding="utf-8", newline="\n"))
                 files[split, side] = opened
         for split in sorted(readers, key=lambda split: split == "train"):  # training data last
-            for pair in readers[split][1]:
+            for line, pair in enumerate(readers[split][1], start=1):
                 actual = _held_out_split(pair[0], shares) if split == "train" else split
                 if not all(pair):
                     counts[actual].empty += 1
+                    if counts[actual].empty <= MOST_EMPTY_LINES:
+                        counts[actual].empty_lines += (line,)
                     continue
                 counts[actual].pairs += 1
                 for side, text in zip(SIDES, pair, strict=True):

@@ -17,22 +17,31 @@ def settings_of_other_models(settings: Any, of_models: Mapping[str, Sequence[str
 
 
 def reject_settings_of_other_models(settings: Any, of_models: Mapping[str, Sequence[str]]) -> None:
-    """Raises a `ValueError` for a setting that the chosen model lacks."""
-    for model, names in of_models.items():
-        for name in names:
-            value = getattr(settings, name)
-            if model != settings.model and value is not None:
-                raise ValueError(
-                    Message(
-                        "Expected settings of ",
-                        Argument("model", settings.model),
-                        ". Received: ",
-                        Argument(name, value),
-                        ". Remove it, or set ",
-                        Argument("model", model),
-                        ".",
-                    )
-                )
+    """Raises a `ValueError` that names all settings that the chosen model lacks."""
+    found = {
+        name: (model, value)
+        for model, names in of_models.items()
+        for name in names
+        if model != settings.model and (value := getattr(settings, name)) is not None
+    }
+    if not found:
+        return
+    received: list[str | Argument] = []
+    for name, (_, value) in found.items():
+        received += [", ", Argument(name, value)]
+    models = {model for model, _ in found.values()}
+    remedy = [", or set ", Argument("model", models.pop())] if len(models) == 1 else []
+    raise ValueError(
+        Message(
+            "Expected settings of ",
+            Argument("model", settings.model),
+            ". Received: ",
+            *received[1:],
+            f". Remove {'it' if len(found) == 1 else 'them'}",
+            *remedy,
+            ".",
+        )
+    )
 
 
 def check_heads(settings: Any) -> None:

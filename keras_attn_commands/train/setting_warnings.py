@@ -1,6 +1,11 @@
 """Warnings of training programs about their settings and data."""
 
+from collections.abc import Sequence
+
 from keras_attn_commands.train.settings import Warn
+
+_SHOWN_LINES = 5
+"""Number of line numbers in a warning."""
 
 
 def warn_of_warmup(warmup_steps: int, steps: int, warn: Warn) -> None:
@@ -34,7 +39,14 @@ def warn_of_vocabulary(size: int, expected_size: int, warn: Warn) -> None:
 
 
 def warn_of_examples(
-    split: str, count: int, blank: int, repeated: int, examples: str, warn: Warn
+    split: str,
+    count: int,
+    blank: int,
+    repeated: int,
+    examples: str,
+    warn: Warn,
+    blank_lines: Sequence[int] = (),
+    origin: str = "",
 ) -> None:
     """Warns about blank examples, and about test examples that are also training data.
 
@@ -45,11 +57,29 @@ def warn_of_examples(
         repeated: Int, how many are also in the training data.
         examples: String, their plural name.
         warn: Function that shows a warning.
+        blank_lines: Numbers of the first lines with a blank part. Defaults to `()`: unknown.
+        origin: String, the files with these lines. Defaults to `""`.
     """
     if blank:
-        warn(f"{blank:,} {examples} of {split} have a blank part and are left out.")
+        text = f"{blank:,} {examples} of {split} have a blank part and are left out"
+        where = f": {_lines(blank_lines, blank)} of {origin}" if blank_lines else ""
+        warn(f"{text}{where}.")
     if repeated > count / 100:
         warn(
             f"{repeated:,} of {count:,} {examples} of {split} are also in the training data: "
             f"scores on them do not show how the model treats new {examples}."
         )
+
+
+def _lines(numbers: Sequence[int], count: int) -> str:
+    """Returns a text such as "lines 3, 17 and 5 more".
+
+    Args:
+        numbers: Line numbers.
+        count: Int, how many lines there are, perhaps more than `numbers`.
+    """
+    shown = [str(number) for number in numbers[:_SHOWN_LINES]]
+    if count > len(shown):
+        return f"lines {', '.join(shown)} and {count - len(shown):,} more"
+    *first, last = shown
+    return f"lines {', '.join(first)} and {last}" if first else f"line {last}"

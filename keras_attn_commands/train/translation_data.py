@@ -23,7 +23,16 @@ def warn_of_data(folder: Path, counts: Mapping[Split, PairCounts], warn: Warn) -
         warn: Function that shows the text of a warning.
     """
     for split, count in counts.items():
-        warn_of_examples(split, count.pairs, count.empty, count.repeated, "pairs", warn)
+        warn_of_examples(
+            split,
+            count.pairs,
+            count.empty,
+            count.repeated,
+            "pairs",
+            warn,
+            count.empty_lines,
+            count.origin.removeprefix("a part of "),
+        )
         if split != "train" and _is_exchanged(folder, split):
             warn(
                 f"The sources of {split} share more words with the targets than with the sources "

@@ -40,6 +40,7 @@ def test_texts_are_cleaned_and_dropped_pairs_counted(tmp_path):
     assert lines(tmp_path / "out" / "train.source") == ["one", "three", "six"]
     assert lines(tmp_path / "out" / "train.target") == ["eins", "drei", "sechs"]
     assert counts["train"].pairs == 3 and counts["train"].empty == 3
+    assert counts["train"].empty_lines == (2, 4, 5)
     assert counts["test"].repeated == 2 and counts["valid"].repeated == 0
     assert counts["valid"].origin == "val.en and val.de"
     assert list(counts) == list(SPLITS)
@@ -153,3 +154,14 @@ def test_wrong_paths_are_named(tmp_path):
         prepare_pairs(tmp_path / "pairs.tsv", out)
     with pytest.raises(ValueError, match=r"UTF-8. Received: path=.*latin.tsv', line 1"):
         prepare_pairs(tmp_path / "latin.tsv", out)
+
+
+def test_lines_with_a_blank_side_are_those_of_the_file(tmp_path):
+    rows = [f"{row}\t{row}\n" if row % 4 else f"{row}\t \n" for row in range(1, 101)]
+    (tmp_path / "pairs.tsv").write_text("".join(rows), encoding="utf-8")
+    counts = prepare_pairs(tmp_path / "pairs.tsv", tmp_path / "out")
+    assert sum(each.empty for each in counts.values()) == 25
+    for each in counts.values():
+        assert len(each.empty_lines) == min(10, each.empty)
+        assert all(line % 4 == 0 for line in each.empty_lines)
+    assert counts["train"].empty_lines[0] == 4

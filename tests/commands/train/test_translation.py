@@ -132,6 +132,17 @@ def test_settings_of_the_other_model_are_refused(capsys):
     assert message in capsys.readouterr().err
 
 
+def test_all_settings_of_the_other_model_are_named_at_once(tmp_path, capsys):
+    config = tmp_path / "settings.toml"
+    config.write_text('model = "rnn"\nunits = 8\ncell = "gru"\nattention = "luong"\n')
+    assert train("--config", config, "--model", "transformer") == 1
+    message = (
+        "Expected settings of --model transformer. Received: --attention luong, --cell gru, "
+        "--units 8. Remove them, or set --model rnn."
+    )
+    assert message in capsys.readouterr().err
+
+
 def choices(num_pairs, **settings):
     settings = TranslationSettings(**({"data": "x"} | settings))
     chosen = data_defaults(settings, num_pairs)
@@ -251,6 +262,11 @@ def test_exchanged_languages_repeated_pairs_and_blank_sides_are_noticed(tmp_path
         tmp_path / "wrong", **texts, valid_source="un chien\n", valid_target="a dog\n"
     )
     assert "two languages may be exchanged" in found and "sources of valid" in found
-    counts["test"] = PairCounts(100, empty=3, repeated=40)
+    lines = (3, 17, 21, 40, 41, 50)
+    counts["test"] = PairCounts(100, 8, 40, "test.en and test.de", lines)
     empty, repeated = warnings_of(tmp_path / "test", **texts)
-    assert "3 pairs of test have a blank part" in empty and "40 of 100 pairs of test" in repeated
+    assert empty == (
+        "8 pairs of test have a blank part and are left out: lines 3, 17, 21, 40, 41 and 3 more of "
+        "test.en and test.de."
+    )
+    assert "40 of 100 pairs of test" in repeated
