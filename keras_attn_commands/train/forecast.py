@@ -343,10 +343,8 @@ def _evaluate(settings, series, forecaster, command, warn):
     )
     print(_score_table(scores))
     content = {
-        "targets": {
-            target: {name: each if math.isfinite(each) else None for name, each in row.items()}
-            for target, row in scores.items()
-        },
+        "targets": _finite(scores),
+        "per_series": _scores_of_series(settings, series, results) if len(series) > 1 else {},
         "test_points": int((~np.isnan(actual)).sum()),
         "series": len(series),
         "command": command,
@@ -360,6 +358,28 @@ def _evaluate(settings, series, forecaster, command, warn):
     except ImportError as error:  # Matplotlib
         warn(f"No picture was drawn. {error}")
     print(f"Wrote {', '.join(written)}")
+
+
+def _scores_of_series(settings, series, results):
+    """Returns the scores of each of several series, by its name and the targets."""
+    origins = settings.origins
+    scores = {}
+    for index, each in enumerate(series):
+        rows = slice(index * origins, (index + 1) * origins)
+        of_series = {name: results[name][rows] for name in ("quantiles", "paths")}
+        found = score_forecasts(
+            [each], of_series, settings.targets, origins, settings.season, LEVELS
+        )
+        scores[each.name or str(index + 1)] = _finite(found)
+    return scores
+
+
+def _finite(scores):
+    """Returns scores with `None` for NaN, which JSON lacks."""
+    return {
+        target: {name: each if math.isfinite(each) else None for name, each in row.items()}
+        for target, row in scores.items()
+    }
 
 
 def _score_table(scores):

@@ -112,3 +112,22 @@ def test_series_have_their_own_times():
 def test_numbers_that_float32_cannot_hold_raise_an_error():
     with pytest.raises(ValueError, match="column 'a', line 2. Received: '1e300'"):
         read("a\n1e300\n", ["a"], time=None)
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        (["1", "2", "2"], "Received: 2 in line 7 of the series 'y' after 2. Sort"),
+        (["1", "2", "3", "5", "4"], "Received: 4 in line 9 of the series 'y' after 5. Sort"),
+        (["2024-01-01", "2024-01-02", "2024-01-01"], "in line 7 of the series 'y' after 2024-01-0"),
+        (["5"], r"Received: \['5'\] of the series 'y'"),
+    ],
+)
+def test_errors_of_times_name_the_series(times, message):
+    first = ["2024-01-01", "2024-01-02", "2024-01-03"] if "-" in times[0] else ["1", "2", "3"]
+    rows = [*(f"x,{time},1" for time in first), *(f"y,{time},1" for time in times)]
+    text = "shop,t,a\n" + "\n".join(rows)
+    with pytest.raises(ValueError, match=message):
+        for table in read(text, ["a"], "t", "shop"):
+            table.with_all_times()
+            table.later_times(1)

@@ -38,13 +38,15 @@ class TimeStep:
         return 30.4 * self.months if self.amount is None else self.amount
 
 
-def time_step(times: Sequence[tuple[int, Time]]) -> TimeStep:
+def time_step(times: Sequence[tuple[int, Time]], where: str = "") -> TimeStep:
     """Returns the most frequent difference between consecutive times.
 
     If several differences are equally frequent, the smallest is the step.
 
     Args:
         times: list of pairs (line number, time).
+        where: string that follows line numbers in error messages, such as " of the series 'north'".
+            Default: "", a single series.
 
     Raises:
         ValueError: if there are fewer than two times, their kinds differ, they do not increase, or
@@ -54,27 +56,29 @@ def time_step(times: Sequence[tuple[int, Time]]) -> TimeStep:
     if len(times) < 2 or len(kinds) > 1:
         raise ValueError(
             "Expected at least two times of the same kind: integers, dates, or dates with a time "
-            f"of day. Received: {[str(time) for _, time in times[:3]]}."
+            f"of day. Received: {[str(time) for _, time in times[:3]]}{where}."
         )
     changes = _changes_of_offset(times)
     if changes and len({_clock(time) for _, time in times}) == 1:
         before, line, time = changes[0]
         raise ValueError(
             "Expected days with the same length. Received: "
-            f"{time} in line {line} after {before}, a day over a change of the clock. The offsets "
-            f"of later times are unknown. {ADVICE_OFFSET}"
+            f"{time} in line {line}{where} after {before}, a day over a change of the clock. The "
+            f"offsets of later times are unknown. {ADVICE_OFFSET}"
         )
     pairs = list(zip(times, times[1:], strict=False))
     day = _day_of_month([time for _, time in times])
-    differences = [_difference(before, time, line, day) for (_, before), (line, time) in pairs]
+    differences = [
+        _difference(before, time, f"line {line}{where}", day) for (_, before), (line, time) in pairs
+    ]
     counts = Counter(differences)
     step = min(counts, key=lambda item: (-counts[item], item.days))
     for (_, before), (line, time) in pairs:
         if steps_between(before, time, step) is None:
             raise ValueError(
                 f"Expected times with equal steps, such as {next_times(before, step, 1)[0]} after "
-                f"{_expected(before, step)}. Received: {time} in line {line} after {before}, which "
-                "is not a whole number of steps later. "
+                f"{_expected(before, step)}. Received: {time} in line {line}{where} after "
+                f"{before}, which is not a whole number of steps later. "
                 f"{ADVICE_OFFSET if changes else 'Correct the times.'}"
             )
     return step
@@ -133,7 +137,7 @@ def _day_of_month(times: Sequence[Time]) -> int:
     return max(counts, key=lambda day: (counts[day], day))
 
 
-def _difference(first: Time, second: Time, line: int, day: int) -> TimeStep:
+def _difference(first: Time, second: Time, place: str, day: int) -> TimeStep:
     if isinstance(first, int) or isinstance(second, int):
         assert isinstance(first, int) and isinstance(second, int)
         step = TimeStep(second - first)
@@ -149,9 +153,9 @@ def _difference(first: Time, second: Time, line: int, day: int) -> TimeStep:
             step = calendar_step if is_monthly else step
     if not is_positive:
         raise ValueError(
-            f"Expected increasing times. Received: {second} in line {line} after {first}. Sort the "
-            "rows, and keep one row for each time. If the file has several series, name their "
-            "column with --series-column."
+            f"Expected increasing times. Received: {second} in {place} after {first}. Sort the "
+            "rows, and keep one row for each time of a series. If the file has several series, "
+            "name their column with --series-column."
         )
     return step
 

@@ -86,7 +86,7 @@ class SeriesTable:
         if self.times is None or len(self.times) < 2:
             return self
         numbered = list(zip(self.lines, self.times, strict=True))
-        step = time_step(numbered)
+        step = time_step(numbered, self.where)
         gaps: list[tuple[int, int]] = []  # number of the row after the gap, missing times
         for row in range(1, len(self.times)):
             steps = steps_between(self.times[row - 1], self.times[row], step)
@@ -136,7 +136,7 @@ class SeriesTable:
             ValueError: if the table contains no times, or they share no step.
         """
         times = list(self.times or [])
-        step = time_step(list(zip(self.lines, times, strict=True)))
+        step = time_step(list(zip(self.lines, times, strict=True)), self.where)
         return next_times(times[-1], step, number)
 
     def with_num_rows(self, number: int) -> "SeriesTable":

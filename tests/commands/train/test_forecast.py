@@ -195,3 +195,21 @@ def test_program_trains_on_a_long_file_of_two_series(tmp_path, capsys):
     with np.load(run / "test.npz") as test:
         assert test["series"].shape == (2, 80, 1) and test["median"].shape == (4, 4, 1)
         assert test["median"][2:].min() > 100 * test["median"][:2].max()
+
+
+def test_results_contain_the_scores_of_each_series():
+    """The mean absolute error of all series is the mean of those of the series."""
+    series = [hours(200, "north"), hours(150, "south")]
+    settings = settings_of(horizon=4, origins=2, season=12, targets=["x"])
+    random = np.random.default_rng(0)
+    shape = (4, 4, 1, len(forecast.LEVELS))
+    results = {
+        "quantiles": random.normal(150, 20, shape).astype("float32"),
+        "paths": random.normal(150, 20, (4, 5, 4, 1)).astype("float32"),
+    }
+    found = forecast._scores_of_series(settings, series, results)
+    assert list(found) == ["north", "south"]
+    overall = forecast.score_forecasts(series, results, ["x"], 2, 12, forecast.LEVELS)["x"]
+    for name in ("mase", "mean_absolute_error", "coverage"):
+        mean = np.mean([scores["x"][name] for scores in found.values()])
+        assert overall[name] == pytest.approx(mean, rel=1e-5)
