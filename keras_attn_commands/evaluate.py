@@ -11,6 +11,11 @@ from keras_attn_checks.evenly_spaced import evenly_spaced
 from keras_attn_checks.progress import report_count, report_phase
 from keras_attn_commands.error_text import error_text
 from keras_attn_commands.existing_paths import require_file
+from keras_attn_commands.import_modules import (
+    add_import_option,
+    check_imports,
+    import_modules,
+)
 from keras_attn_commands.interruption import interruptible
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.show_progress import show_progress
@@ -52,16 +57,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="text file to write the translations or labels to. Default: they are not written",
     )
+    add_import_option(parser)
     parser.add_argument("--json", action="store_true", help="print the scores as a JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
     try:
         paths = _check_paths(arguments)
+        check_imports(arguments.imports)
         with quiet_import():
             from keras_attn.files import write_lines
         with interruptible(), show_progress():
             sources, references = _read(paths)
+            import_modules(arguments.imports)
             report_phase(f"Reading {arguments.model}")
             found = _run(arguments.model, sources)
             score, text_of = _score_functions(found.is_classifier)

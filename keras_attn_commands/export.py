@@ -8,6 +8,7 @@ from keras_attn_checks.progress import report_phase
 from keras_attn_commands.error_text import error_text
 from keras_attn_commands.export_checks import check_export
 from keras_attn_commands.export_parser import FLAGS, add_formats
+from keras_attn_commands.import_modules import check_imports, import_modules
 from keras_attn_commands.interruption import interruptible
 from keras_attn_commands.quiet_import import quiet_import
 from keras_attn_commands.show_progress import show_progress
@@ -34,9 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     try:
         options = check_export(arguments)
+        check_imports(arguments.imports)
         with quiet_import():
             import keras_attn.export  # noqa: F401
         with interruptible(), show_progress():
+            import_modules(arguments.imports)
             report = _export(arguments, options)
     except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
         names = {field.name: flag for flag, field in FLAGS.items()}

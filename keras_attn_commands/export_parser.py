@@ -8,6 +8,7 @@ from typing import Any
 from keras_attn_checks.export_options import FORMATS, formats_with
 from keras_attn_checks.options import flag_name, option_fields, option_names
 from keras_attn_checks.search_names import SEARCH_ARGUMENTS
+from keras_attn_commands.import_modules import add_import_option
 from keras_attn_commands.name_and_value import name_and_value
 from keras_attn_commands.option_arguments import add_option
 
@@ -65,6 +66,7 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
         fields = {flag_name(each): each for each in option_fields(options) if each.metadata["flag"]}
         for field in fields.values():
             add_option(parser, field)
+        add_import_option(parser)
         for flag in sorted(FLAGS.keys() - fields.keys()):
             _refuse_option(parser, flag, FLAGS[flag])
         _add_search(parser)

@@ -264,8 +264,7 @@ class RunDirectory:
             raise ValueError(
                 f"Expected only classes that Python has imported in {str(self.model_path)!r}. "
                 f"Received: {name[1]}. Import its module before you load the model. The commands "
-                "do not import your modules: export this model in a Python program, as with "
-                "keras_attn.export.export_onnx."
+                "import it with --import MODULE, the path of a Python file or the name of a module."
             ) from error
 
 
