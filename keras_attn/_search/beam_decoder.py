@@ -88,8 +88,8 @@ class BeamDecoder(Search, BeamOptions):
     continuations of group h are counted. The returned scores and log probabilities do not include
     the diversity penalty.
 
-    A call with `constraint_ids` requires phrases in each hypothesis, with the algorithm of [Post and
-    Vilar, 2018](https://aclanthology.org/N18-1119), vectorized as by [Hu et al.,
+    A call with `constraint_ids` requires phrases in each hypothesis, with the algorithm of [Post
+    and Vilar, 2018](https://aclanthology.org/N18-1119), vectorized as by [Hu et al.,
     2019](https://aclanthology.org/N19-1090). The candidates then also contain the best continuation
     of each beam and the next tokens of the phrases that it does not contain yet. A bank consists of
     the candidates that miss the same number of tokens, where only the phrase with the most tokens
