@@ -112,7 +112,7 @@ GROUPS = {
         keras_attn_runtime: Translator GenerationResult Hypothesis StreamingTranslator Classifier
         Classification Forecaster SeriesForecast SeriesTable read_series_tables compute_calendar
         read_image SteppedModel CancelToken Cancelled DeadlineExceeded InputError ModelFileError
-        ProviderError
+        ProviderError Glossary GlossaryEntry
         """,
     ),
 }

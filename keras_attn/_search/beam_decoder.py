@@ -88,17 +88,17 @@ class BeamDecoder(Search, BeamOptions):
     continuations of group h are counted. The returned scores and log probabilities do not include
     the diversity penalty.
 
-    A call with `constraint_ids` requires phrases in each hypothesis, with the algorithm of [Post
-    and Vilar, 2018](https://aclanthology.org/N18-1119), vectorized as by [Hu et al.,
-    2019](https://aclanthology.org/N19-1090). The candidates then also contain the best continuation
-    of each beam and the next tokens of the phrases that it does not contain yet. A bank consists of
-    the candidates that miss the same number of tokens, where only the phrase with the most tokens
-    so far counts as begun. The best candidates of all banks come first, beginning with the fewest
-    missing tokens, then the second best ones, and so on. An end token is impossible before all
-    phrases have occurred. Hypotheses without some phrase, which the length limit has ended, rank
-    below all others, by the number of missing phrases and then by score. In any order, phrases may
-    overlap, and one occurrence satisfies a phrase that is given twice. `no_repeat_ngram_size` and
-    `suppressed_sequences` do not apply to the next token of a phrase.
+    A call with `constraint_ids` requires phrases in each hypothesis. The algorithm follows [Post
+    and Vilar, 2018](https://aclanthology.org/N18-1119) and the vectorized form by [Hu et al.,
+    2019](https://aclanthology.org/N19-1090). The candidates then also contain each beam's best
+    continuation and the tokens that continue its missing phrases. A bank contains the candidates
+    that miss the same number of tokens; only the phrase with the most tokens so far counts as
+    begun. The best candidates in all banks come first, beginning with the fewest missing tokens,
+    then the second best ones, and so on. An end token is impossible before all phrases have
+    occurred. If the length limit ends a hypothesis earlier, it ranks below all complete ones, by
+    missing phrases and then by score. In any order, phrases may overlap, and one occurrence
+    satisfies a phrase that is given twice. `no_repeat_ngram_size` and `suppressed_sequences` do not
+    apply to tokens that continue a phrase.
 
     Args:
         decoder: `StepDecoder`.

@@ -2,13 +2,14 @@
 
 The algorithm follows [Post and Vilar, 2018](https://aclanthology.org/N18-1119) and its vectorized
 form ([Hu et al., 2019](https://aclanthology.org/N19-1090)). A *bank* contains the candidates that
-miss the same number of phrase tokens. The search selects the best candidate of each bank, then the
-second best of each bank, and so on. The candidates include the next tokens of the phrases that a
-beam has not completed, and the end token is impossible for such a beam.
+miss the same number of phrase tokens. The search selects the best candidate in each bank, then the
+second best in each bank, and so on. The candidates include the next tokens that a beam's missing
+phrases need, and the end token is impossible for such a beam.
 
-A phrase is a list of alternatives, and it is *met* if a hypothesis contains one of them, followed
-by a token that begins a word. A phrase is *done* if it is met or if it ends with the last token of
-the hypothesis. Only such a phrase can still become undone, by a token that continues its last word.
+A phrase is a list of alternatives, and it is *met* if a hypothesis contains one alternative,
+followed by a token that begins a word. A phrase is *done* if it is met or if it ends with the
+hypothesis's last token. Only such a phrase can still become undone, by a token that continues its
+last word.
 
 The alternatives are found with the algorithm Shift-And ([Baeza-Yates and Gonnet,
 1992](https://doi.org/10.1145/135239.135243)): entry n of `matches` tells whether the last n tokens
@@ -38,19 +39,19 @@ NO_TOKEN = -1
 """Padding of phrases."""
 
 _FAR = 1e6
-"""Number of missing tokens of alternatives that are padding."""
+"""Number of missing tokens in a padding alternative."""
 
 _MANY = 1e3
-"""Number of missing phrases of dead ends: more than P."""
+"""Number of missing phrases in a dead end, more than P."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Constraints:
-    """The phrases of each batch entry: P phrases with A alternatives of up to T tokens.
+    """Each batch entry's phrases: P phrases with A alternatives, up to T tokens each.
 
-    The state of a hypothesis is a dict of float32 tensors of zeros and ones: `met` `(batch, beams,
-    P)`, whether each phrase is met, and `matches` `(batch, beams, P, A, T + 1)`. Floats need fewer
-    nodes in an exported graph than booleans.
+    A hypothesis's state is a dict with float32 tensors, which contain zeros and ones: `met`
+    `(batch, beams, P)`, whether each phrase is met, and `matches` `(batch, beams, P, A, T + 1)`.
+    Floats need fewer nodes in an exported graph than booleans.
 
     Args:
         ids: Int32 tensor of shape `(batch, P, A, T + 1)`, padded with `NO_TOKEN`.
@@ -64,7 +65,7 @@ class Constraints:
     word_starts: Tensor | None = None
 
     def start(self, beams: Tensor) -> TensorDict:
-        """Returns the state of hypotheses without tokens. Phrases without tokens are met.
+        """Returns the state before the first token. Phrases without tokens are met.
 
         Args:
             beams: Tensor of shape `(batch, beams)`.
@@ -91,7 +92,7 @@ class Constraints:
 
     @property
     def _is_whole(self):
-        """Float32 `(B, 1, P, A, T + 1)`, 1 at the length of each alternative that is not empty."""
+        """Float32 `(B, 1, P, A, T + 1)`, 1 at each alternative's length, unless it is 0."""
         places = ops.cast(self._places, "float32")
         is_whole = places == ops.where(self._lengths > 0, self._lengths, -1.0)[..., None]
         return _numbers(is_whole)[:, None]
@@ -105,7 +106,7 @@ class Constraints:
         return ops.min(state["met"]) < 0.5
 
     def following(self, state: TensorDict, candidates: Candidates, is_closed: Tensor) -> TensorDict:
-        """Returns the state of candidates, from the state of their parents. See `read`."""
+        """Returns the candidates' state from their parents' state. See `read`."""
         state = {name: gather.gather_beams(t, candidates.parents) for name, t in state.items()}
         return run_if(
             self.is_any_left(state),
@@ -121,7 +122,7 @@ class Constraints:
         """Returns the state after the next tokens.
 
         Args:
-            state: The state of C hypotheses per batch entry.
+            state: State with C hypotheses per batch entry.
             token_ids: Int32 tensor of shape `(batch, C)`.
             is_closed: Boolean tensor of shape `(batch, C)`, whether the token ends the hypothesis.
                 `None` if none does.
@@ -148,15 +149,15 @@ class Constraints:
         return _numbers(is_next | ops.logical_not(self.in_order))
 
     def _progress(self, state):
-        """Returns the number of matched tokens of each alternative, float32 `(B, K, P, A)`."""
+        """Returns each alternative's number of matched tokens, float32 `(B, K, P, A)`."""
         return ops.max(state["matches"] * ops.cast(self._places, "float32"), axis=-1)
 
     def num_missing(self, state: TensorDict) -> Tensor:
         """Returns the number of missing tokens, float32 `(batch, hypotheses)`.
 
-        Only the phrase with the largest progress counts as begun. Otherwise, a hypothesis with the
-        first token of several phrases would lose as much as it gains by continuing one of them, and
-        the search might never complete any.
+        Only the phrase with the largest progress counts as begun. Otherwise, a hypothesis that
+        begins several phrases would lose as much as it gains by continuing one, and the search
+        might never complete any.
         """
         lengths = self._lengths
         lengths = ops.where(lengths > 0, lengths, _FAR)[:, None]  # (B, 1, P, A)
@@ -167,11 +168,11 @@ class Constraints:
         return ops.sum(is_left * shortest, axis=-1) - gain
 
     def next_tokens(self, state: TensorDict) -> tuple[Tensor, Tensor]:
-        """Returns the next tokens of the phrases that are not done.
+        """Returns the tokens that continue the phrases that are not done.
 
         Returns:
-            Tuple of ids, int32, and whether each is a next token, boolean, both of shape `(batch,
-            beams, P, A)`.
+            Tuple: int32 ids, and whether each continues a phrase, boolean, both with the shape
+            `(batch, beams, P, A)`.
         """
         places = ops.cast(self._places, "float32")
         is_next_place = places == self._progress(state)[..., None]  # (B, K, P, A, T + 1)
@@ -289,17 +290,17 @@ def require_phrases(
 ) -> Candidates:
     """Adds candidates that lead to the phrases, and selects among all of them by banks.
 
-    Besides the 2K best continuations, the candidates are the best continuation of each beam, the
-    next tokens of its phrases, and, where a phrase ends with its last token, its best token that
-    begins a word. If all phrases are met, `best` is returned.
+    Besides the 2K best continuations, the candidates are each beam's best continuation, the tokens
+    that continue its phrases, and, where a phrase ends with its last token, its best token that
+    begins a word. If all phrases are met, the function returns `best`.
 
     Args:
-        best: `Candidates`, the 2K best continuations of the K beams.
+        best: `Candidates`, the K beams' 2K best continuations.
         constraints: `Constraints`.
-        state: The state of the K beams, see `Constraints`.
-        next_log_probs: Float32 tensor of shape `(batch * beams, V)`, log probabilities of the next
-            tokens.
-        required_log_probs: The same for next tokens of phrases, without the rules that forbid
+        state: The K beams' state, see `Constraints`.
+        next_log_probs: Float32 tensor of shape `(batch * beams, V)`, log probabilities for the
+            next tokens.
+        required_log_probs: The same for tokens that continue phrases, without the rules that forbid
             repetitions.
         beam_log_probs: Float32 tensor of shape `(batch, beams)`.
         penalties: Float32 tensor of shape `(V,)`, added to the tokens' log probabilities.
@@ -307,12 +308,12 @@ def require_phrases(
         beam_width: Int or scalar int32 tensor, number of beams.
 
     Returns:
-        `Candidates`, by rank in their bank, then by bank, with the fewest missing tokens first.
-        Impossible candidates come last.
+        `Candidates`, sorted by rank in their bank, then by bank, with the fewest missing tokens
+        first. Impossible candidates come last.
     """
 
     def of_beams(values, tokens, count, is_allowed=None):
-        """Returns `count` candidates per beam from tensors of shape `(B*K, count)`."""
+        """Returns `count` candidates per beam, from `(B*K, count)` tensors."""
         shape, together = (-1, beam_width, count), (-1, beam_width * count)
         values = ops.reshape(values, shape) + beam_log_probs[:, :, None]  # (B, K, n)
         if is_allowed is not None:
@@ -365,12 +366,12 @@ def _bank_keys(log_probs, pairs, missing):
 
     Args:
         log_probs: Float32 tensor of shape `(batch, N)`, largest first.
-        pairs: Int32 tensor of shape `(batch, N)`, a number for each pair of beam and token.
+        pairs: Int32 tensor of shape `(batch, N)`, a number for each beam and token.
         missing: Float32 tensor of shape `(batch, N)`, number of missing tokens.
 
     Returns:
-        Tuple of the keys, float32, smallest first, and whether each candidate is possible and not a
-        copy of another one, boolean, both of shape `(batch, N)`.
+        Tuple: the float32 keys, smallest first, and whether each candidate is possible and unique,
+        boolean, both with the shape `(batch, N)`.
     """
     places = ops.arange(ops.shape(pairs)[1], dtype="int32")
     is_before = _numbers(places < places[:, None])  # (N, N): [i, j] if j comes before i
@@ -384,13 +385,13 @@ def _bank_keys(log_probs, pairs, missing):
 
 
 def _count_equal(values, is_before):
-    """Returns how many of the values before each one equal it, float32 `(B, N)`."""
+    """Returns how many previous values equal each value, float32 `(B, N)`."""
     is_equal = _numbers(values[:, None] == values[:, :, None])  # (B, N, N)
     return ops.sum(is_equal * is_before, axis=2)
 
 
 def constrained_order(ranks: Tensor, constraints_met: Tensor, worst_rank: float) -> Tensor:
-    """Sorts hypotheses by the number of missing phrases, then by rank.
+    """Sorts hypotheses by their missing phrases, then by rank.
 
     Args:
         ranks: Float32 tensor of shape `(batch, n)`.
@@ -398,7 +399,7 @@ def constrained_order(ranks: Tensor, constraints_met: Tensor, worst_rank: float)
         worst_rank: Float. Hypotheses with a lower rank, such as dead ends, come last.
 
     Returns:
-        Int32 tensor of shape `(batch, n)`, the indices of the hypotheses, best first.
+        Int32 hypothesis indices `(batch, n)`, best first.
     """
     missing = ops.sum(1.0 - _numbers(constraints_met), axis=2)  # (B, n)
     missing = ops.where(ranks > worst_rank, missing, _MANY)
