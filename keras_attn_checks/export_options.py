@@ -219,6 +219,13 @@ class _TensorOptions(_SearchOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _ConstraintOptions(ExportOptions):
+    accept_token_bias: bool = option(
+        False,
+        _BOOL,
+        "whether the file has inputs for values that a call adds to the log probabilities of "
+        "tokens, for example to forbid them: `token_bias_ids` and `token_bias_values`.",
+        Flag("add inputs that make tokens more or less probable, or impossible"),
+    )
     accept_constraints: bool = option(
         False,
         _BOOL,

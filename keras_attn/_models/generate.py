@@ -23,6 +23,7 @@ from keras_attn._models.target_prefixes import (
     check_whole_prefix,
     read_prefixes,
 )
+from keras_attn._models.token_bias import read_token_bias
 from keras_attn._models.word_starts import word_starts
 from keras_attn._types import TokenizerLike
 
@@ -48,14 +49,15 @@ def generate(
     target_prefix: TargetPrefix | None = None,
     constraints: Constraints | None = None,
     constraints_in_order: bool = False,
+    token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
 ) -> list[Any]:
     """Implements `GenerationModel.generate`.
 
     Args:
         model: `GenerationModel`.
         inputs, source_tokenizer, target_tokenizer, batch_size, return_details, verbose,
-            source_language, target_language, target_prefix, constraints, constraints_in_order: See
-            `GenerationModel.generate`.
+            source_language, target_language, target_prefix, constraints, constraints_in_order,
+            token_bias: See `GenerationModel.generate`.
 
     Returns:
         See `GenerationModel.generate`.
@@ -113,6 +115,10 @@ def generate(
         if target_tokenizer is not None:
             size = get_vocabulary_size(model.decoder)
             values["word_starts"] = word_starts(target_tokenizer, size)
+    biases = None
+    if token_bias is not None:
+        biases = read_token_bias(token_bias, target_tokenizer, model.search)
+        names = (*names, *biases)
     searcher = model_with_inputs(model, names, **values) if names else model
     nothing = [empty_hypothesis(model.search, target_tokenizer is not None)]
     generations = [nothing] * len(sources)
@@ -132,6 +138,8 @@ def generate(
             content["prefix_ids"] = _pad([prefixes[row] for row in searched], padding, "int32")
         if phrases is not None:
             content["constraint_ids"] = padded_phrases([phrases[row] for row in searched])
+        for name, row in (biases or {}).items():
+            content[name] = np.repeat(row[None], len(searched), axis=0)
         results = searcher.predict_on_batch(content)
         for place, row in enumerate(rows):
             generations[row] = hypotheses_of_row(

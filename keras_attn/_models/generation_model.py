@@ -1,4 +1,5 @@
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -195,6 +196,7 @@ class GenerationModel(ModelOfParts):
         target_prefix: TargetPrefix | None = None,
         constraints: Constraints | None = None,
         constraints_in_order: bool = False,
+        token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
         **settings: object,
     ) -> list[Any]:
         """Generates a sequence for each source. By default, texts result in texts, and ids in ids.
@@ -232,6 +234,9 @@ class GenerationModel(ModelOfParts):
                 describes the search. Defaults to `None`: no phrases.
             constraints_in_order: Bool, whether the phrases must occur in their order. Defaults to
                 `False`.
+            token_bias: Dict from target ids, or texts that are one token, to values in nats that
+                are added to their log probabilities; `-math.inf` forbids a token. Defaults to
+                `None`: no biases.
             **settings: Arguments of the search to replace in this call, such as `beam_width=2` or
                 `temperature=0.7`, see `with_search`. The model compiles its search once for each
                 combination of values.
@@ -274,6 +279,7 @@ class GenerationModel(ModelOfParts):
             target_prefix,
             constraints,
             constraints_in_order,
+            token_bias,
         )
 
 

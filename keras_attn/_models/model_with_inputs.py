@@ -12,8 +12,11 @@ from keras_attn._models.model_of_parts import encode
 if TYPE_CHECKING:
     from keras_attn._models.generation_model import GenerationModel
 
-RANKS = {"prefix_ids": 1, "constraint_ids": 3}
+RANKS = {"prefix_ids": 1, "constraint_ids": 3, "token_bias_ids": 1, "token_bias_values": 1}
 """Search inputs and their numbers of axes, without the batch axis."""
+
+DTYPES = {"token_bias_values": "float32"}
+"""Types of the search inputs that are not int32."""
 
 _MODELS: weakref.WeakKeyDictionary["GenerationModel", dict[object, keras.Model]] = (
     weakref.WeakKeyDictionary()
@@ -36,7 +39,7 @@ def model_with_inputs(
         word_starts: Boolean array, see `Search`. Defaults to `None`.
 
     Returns:
-        Functional model with the weights and inputs of `model`, and an int32 input of each name.
+        Functional model with the weights and inputs of `model`, and an input of each name.
     """
     from keras_attn._models.with_search import new_search  # it imports this module
 
@@ -45,7 +48,8 @@ def model_with_inputs(
     key = (names, constraints_in_order, starts)
     if key not in models:
         more = {
-            name: keras.Input((None,) * RANKS[name], dtype="int32", name=name) for name in names
+            name: keras.Input((None,) * RANKS[name], dtype=DTYPES.get(name, "int32"), name=name)
+            for name in names
         }
         inputs = {tensor.name: tensor for tensor in model.inputs} | more
         encoded = encode(model.source_encoder, model.source)

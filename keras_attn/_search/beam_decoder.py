@@ -323,7 +323,9 @@ class BeamDecoder(Search, BeamOptions):
         step, beams = carry["step"], carry["beams"]
         vocabulary_size = step_logits.shape[-1]
         finds_dead_ends = self.may_reach_dead_end(vocabulary_size, settings)
+        finds_dead_ends = finds_dead_ends or "token_bias" in carry
         token_log_probs = self.token_log_probs(step_logits, beams["token_ids"], step, settings)
+        token_log_probs = self.add_bias(carry, token_log_probs, settings)
         log_probs = self.forbid_repetition(token_log_probs, beams["token_ids"], step, settings)
         ends = [each for each in self.end_token_ids if each not in self.suppressed_token_ids]
         if len(ends) > 1:

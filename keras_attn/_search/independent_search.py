@@ -90,6 +90,7 @@ class IndependentSearch(Search):
         last = ops.reshape(carry["last"], (-1,))  # (B*N,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)  # (B*N, V)
         allowed = self.next_log_probs(step_logits, hypotheses["token_ids"], step, settings)
+        allowed = self.add_bias(carry, allowed, settings)
         allowed = allowed + self.penalties(step_logits.shape[-1], step, settings)
         chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry, settings))
         tokens, values = prefix.follow(self.forced_tokens(carry, step_logits, settings), *chosen)

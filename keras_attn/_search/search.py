@@ -24,6 +24,7 @@ from keras_attn._search.end_tokens import is_any_of
 from keras_attn._search.loop import run_search
 from keras_attn._search.repetition import forbid_repeated_ngrams, penalize_repetition
 from keras_attn._search.suppressed_sequences import suppress_sequences
+from keras_attn._search.token_bias import add_token_bias, prepare_token_bias
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, TensorLike
 from keras_attn_checks.number_types import is_number
@@ -81,6 +82,21 @@ class Search(Layer, SearchOptions):
         seeds: Int32 tensor of shape `(batch,)`, seeds of a stochastic search, such as
             `SamplingDecoder`. With the shape `(1,)`, all batch entries share one seed. Defaults to
             `None`.
+        constraint_ids: Int tensor of shape `(batch, phrases, alternatives, tokens)`, padded with
+            -1. Each hypothesis of a `BeamDecoder` must contain one alternative of each phrase, see
+            there. With the shape `(1, phrases, alternatives, tokens)`, all batch entries share the
+            phrases. Defaults to `None`: no phrases.
+        constraints_in_order: Bool or scalar boolean tensor, whether the phrases must occur in their
+            order, without overlaps. Defaults to `False`: in any order.
+        word_starts: Boolean tensor of shape `(V,)`. `True` marks the tokens that begin a word: a
+            phrase must be followed by such a token, or end the hypothesis. Defaults to `None`: any
+            token may follow.
+        token_bias_ids: Int tensor of shape `(batch, biases)`, padded with -1, tokens whose log
+            probabilities change in this call. With the shape `(1, biases)`, all batch entries share
+            the biases. Defaults to `None`: no biases.
+        token_bias_values: Float tensor with the shape of `token_bias_ids`, added to the log
+            probabilities of these tokens, in nats; -1e9 forbids a token. The scores include them.
+            They do not apply to prefix tokens. Defaults to `None`.
         mask: Do not pass it. Keras passes the implicit mask of `encoder_outputs` here if it is the
             only tensor argument.
         encoder_outputs_mask: Do not pass it. Keras passes the implicit mask of `encoder_outputs`
@@ -196,6 +212,8 @@ class Search(Layer, SearchOptions):
         constraint_ids: TensorLike | None = None,
         constraints_in_order: bool | Tensor = False,
         word_starts: TensorLike | None = None,
+        token_bias_ids: TensorLike | None = None,
+        token_bias_values: TensorLike | None = None,
         mask: Masks | None = None,
         encoder_outputs_mask: Masks | None = None,
     ) -> TensorDict:
@@ -210,7 +228,12 @@ class Search(Layer, SearchOptions):
                 "Expected seeds only for a stochastic search, such as SamplingDecoder. Received: "
                 f"seeds for {type(self).__name__}. Omit seeds."
             )
-        given = {"query_features": query_features, "seeds": seeds}
+        given = {
+            "query_features": query_features,
+            "seeds": seeds,
+            "token_bias_ids": token_bias_ids,
+            "token_bias_values": token_bias_values,
+        }
         given = {name: value for name, value in given.items() if value is not None}
         values = self.call_settings(length_penalty, settings)
         if constraint_ids is not None:
@@ -345,6 +368,8 @@ class Search(Layer, SearchOptions):
         max_length: int | Tensor | None = None,
         prefix_ids: TensorLike | None = None,
         settings: Mapping[str, Any] | None = None,
+        token_bias_ids: TensorLike | None = None,
+        token_bias_values: TensorLike | None = None,
         **features: Any,
     ) -> tuple[TensorDict, TensorDict, Tensor]:
         """Returns the arguments of the first call of `advance`.
@@ -357,6 +382,7 @@ class Search(Layer, SearchOptions):
             prefix_ids: See the call arguments.
             settings: Dict returned by `call_settings`. Defaults to `None`: the constructor
                 arguments.
+            token_bias_ids, token_bias_values: See the call arguments.
             **features: Further call arguments, such as `query_features` and `seeds`.
 
         Returns:
@@ -384,6 +410,14 @@ class Search(Layer, SearchOptions):
         settings = self.call_settings() if settings is None else settings
         carry = self.start(memory, max_lengths, source_mask, settings)
         vocabulary_size = get_vocabulary_size(self.decoder)
+        if (token_bias_ids is None) != (token_bias_values is None):
+            raise ValueError(
+                "Expected token_bias_ids together with token_bias_values. Received: only one of "
+                "them. Pass both."
+            )
+        if token_bias_ids is not None and token_bias_values is not None:
+            ids, values = map(ops.convert_to_tensor, (token_bias_ids, token_bias_values))
+            carry["token_bias"] = prepare_token_bias(ids, values, max_lengths, vocabulary_size)
         if self.forced_prefix_ids:
             forced = np.array([self.forced_prefix_ids], "int32")
             prefix.check_prefix(forced, self.pad_token_id, vocabulary_size)
@@ -559,6 +593,18 @@ class Search(Layer, SearchOptions):
             penalty = settings["repetition_penalty"]
             step_logits = penalize_repetition(step_logits, token_ids, step, penalty)
         return self._log_softmax(step_logits)
+
+    def add_bias(self, carry: TensorDict, log_probs: Tensor, settings: Mapping[str, Any]) -> Tensor:
+        """Adds the token biases of the call, if there are any.
+
+        Args:
+            carry: The carry.
+            log_probs: Float32 tensor of shape `(batch * hypotheses, V)`.
+            settings: Dict returned by `call_settings`.
+        """
+        if "token_bias" not in carry:
+            return log_probs
+        return add_token_bias(log_probs, carry["token_bias"], self.width(carry, settings))
 
     def forbid_repetition(
         self, log_probs: Tensor, token_ids: Tensor, step: int | Tensor, settings: Mapping[str, Any]

@@ -42,6 +42,7 @@ class OnnxStepsArguments(_TensorArguments, total=False):
     """See `OnnxStepsOptions`."""
 
     accept_constraints: bool
+    accept_token_bias: bool
 
 
 class OnnxArguments(OnnxStepsArguments, total=False):

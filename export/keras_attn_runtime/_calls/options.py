@@ -1,7 +1,7 @@
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -27,6 +27,7 @@ class CallOptions(SearchSettings, total=False):
     window: int | None
     seed: int | None
     constraints_in_order: bool
+    token_bias: Mapping[str, float] | Mapping[int, float] | None
     alignments: bool
     source_language: str | None
     target_language: str | None
@@ -72,6 +73,9 @@ class Options:
             and n, not on the other sentences. Default: a different seed in each call.
         constraints_in_order: bool, whether the phrases of `constraints` must occur in their order,
             without overlaps. Default: False, in any order.
+        token_bias: dict from target ids, or texts that are one token, to values in nats that are
+            added to their log probabilities; `-math.inf` forbids a token. For a file exported with
+            `accept_token_bias=True`. Default: no biases.
         alignments: bool, whether translations contain alignments, if the file returns them. They
             take most memory in long translations: a float for each pair of target and source token.
             Default: True.
@@ -109,6 +113,7 @@ class Options:
     window: int | None = None
     seed: int | None = None
     constraints_in_order: bool = False
+    token_bias: Mapping[str, float] | Mapping[int, float] | None = None
     alignments: bool = True
     source_language: str | None = None
     target_language: str | None = None

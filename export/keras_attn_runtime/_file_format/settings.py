@@ -12,7 +12,16 @@ from keras_attn_runtime._file_format.side import Side, read_side
 
 CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER = "constraint_ids", "constraints_in_order"
 
-OTHER_INPUTS = ("prefix_ids", "seeds", CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER)
+TOKEN_BIAS_IDS, TOKEN_BIAS_VALUES = "token_bias_ids", "token_bias_values"
+
+OTHER_INPUTS = (
+    "prefix_ids",
+    "seeds",
+    CONSTRAINT_IDS,
+    CONSTRAINTS_IN_ORDER,
+    TOKEN_BIAS_IDS,
+    TOKEN_BIAS_VALUES,
+)
 """Inputs of a search that are not settings with a default in the metadata."""
 
 

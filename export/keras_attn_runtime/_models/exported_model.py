@@ -14,7 +14,12 @@ from keras_attn_runtime._engines.pickled_arguments import PickledArguments
 from keras_attn_runtime._engines.session_pool import SessionPool
 from keras_attn_runtime._errors import ModelFileError, run_failures
 from keras_attn_runtime._file_format import Settings
-from keras_attn_runtime._file_format.settings import CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER
+from keras_attn_runtime._file_format.settings import (
+    CONSTRAINT_IDS,
+    CONSTRAINTS_IN_ORDER,
+    TOKEN_BIAS_IDS,
+    TOKEN_BIAS_VALUES,
+)
 from keras_attn_runtime._file_info.tensor_value import TensorValue
 from keras_attn_runtime._models.outputs import SearchOutputs, check_outputs
 from keras_attn_runtime._models.source_rows import padded_phrases, padded_rows, source_rows
@@ -60,6 +65,7 @@ class ExportedModel(PickledArguments):
         files: list of paths: the file and, if present, its external weights.
         supports_target_prefix: bool, whether the file takes the input `prefix_ids`.
         supports_constraints: bool, whether the file takes the input `constraint_ids`.
+        supports_token_bias: bool, whether the file takes the input `token_bias_ids`.
         is_stochastic: bool, whether the file takes the input `seeds`, because its search samples.
         has_alignments, has_token_log_probs: bools, whether the file returns these outputs.
         source_tokenizer, target_tokenizer: `Tokenizer`s, or `None` without a tokenizer for this
@@ -95,6 +101,7 @@ class ExportedModel(PickledArguments):
             )
         self.supports_target_prefix = PREFIX in self.settings.search_inputs
         self.supports_constraints = CONSTRAINT_IDS in self.settings.search_inputs
+        self.supports_token_bias = TOKEN_BIAS_IDS in self.settings.search_inputs
         self.is_stochastic = SEEDS in self.settings.search_inputs
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
@@ -114,6 +121,7 @@ class ExportedModel(PickledArguments):
         settings: Mapping[str, float] | None = None,
         constraints: Sequence[Phrases] | None = None,
         constraints_in_order: bool = False,
+        token_bias: Mapping[int, float] | None = None,
     ) -> SearchOutputs:
         """Searches for the translations of a batch.
 
@@ -135,6 +143,8 @@ class ExportedModel(PickledArguments):
                 `supports_constraints`. Default: no phrases.
             constraints_in_order: bool, whether the phrases must occur in their order. Default:
                 False.
+            token_bias: dict from target ids to values that are added to their log probabilities.
+                Ignored unless `supports_token_bias`. Default: no biases.
 
         Returns:
             Dict from output names to arrays: int32 `token_ids (batch, hypotheses, target_length)`
@@ -153,6 +163,7 @@ class ExportedModel(PickledArguments):
         with run_failures(len(sentences), longest, self.engine):
             feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds, settings)
             feeds |= self._constraint_feeds(len(sentences), constraints, constraints_in_order)
+            feeds |= self._token_bias_feeds(len(sentences), token_bias)
             outputs = self._search(feeds, call or Call())
         return check_outputs(outputs, len(sentences), self.settings)
 
@@ -209,6 +220,16 @@ class ExportedModel(PickledArguments):
         return {
             CONSTRAINT_IDS: padded_phrases(constraints or nothing),
             CONSTRAINTS_IN_ORDER: np.array(in_order, np.bool_),
+        }
+
+    def _token_bias_feeds(self, count: int, token_bias: Mapping[int, float] | None) -> Arrays:
+        if not self.supports_token_bias:
+            return {}
+        bias = token_bias or {}
+        shape = (count, len(bias))
+        return {
+            TOKEN_BIAS_IDS: np.broadcast_to(np.array([*bias], np.int32), shape),
+            TOKEN_BIAS_VALUES: np.broadcast_to(np.array([*bias.values()], np.float32), shape),
         }
 
     def _source_feeds(self, sentences: Sequence[SourceContent]) -> Arrays:

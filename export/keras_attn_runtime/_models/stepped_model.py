@@ -46,6 +46,7 @@ class SteppedModel(ExportedModel):
         settings: Mapping[str, float] | None = None,
         constraints: Sequence[Phrases] | None = None,
         constraints_in_order: bool = False,
+        token_bias: Mapping[int, float] | None = None,
     ) -> SteppedSearch:
         """Starts the search for one batch.
 
@@ -55,7 +56,7 @@ class SteppedModel(ExportedModel):
             length_penalty: float, length exponent in the ranking score.
             prefixes: ids that each result begins with. Default: none.
             seeds: int for each sentence, the seed for sampling. Default: none.
-            settings, constraints, constraints_in_order: see `ExportedModel.run`.
+            settings, constraints, constraints_in_order, token_bias: see `ExportedModel.run`.
 
         Returns:
             The `SteppedSearch` before its first step.
@@ -65,6 +66,7 @@ class SteppedModel(ExportedModel):
         """
         feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds, settings)
         feeds |= self._constraint_feeds(len(sentences), constraints, constraints_in_order)
+        feeds |= self._token_bias_feeds(len(sentences), token_bias)
         return SteppedSearch(self._searches.next(), feeds)
 
     def _open(

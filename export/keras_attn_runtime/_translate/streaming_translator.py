@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from typing import TypeVar, Unpack
 
@@ -13,6 +13,7 @@ from keras_attn_runtime._models.stepped_model import SteppedModel
 from keras_attn_runtime._models.stepped_search import SteppedSearch
 from keras_attn_runtime._text.tokenizer import Tokenizer
 from keras_attn_runtime._translate.constraints import Constraints
+from keras_attn_runtime._translate.token_bias import biases_of_ids
 from keras_attn_runtime._translate.translator import Translator
 from keras_attn_runtime._translate.whole_prefixes import require_whole_prefix
 
@@ -53,6 +54,7 @@ class StreamingTranslator(Translator):
         source_language: str | None = None,
         target_language: str | None = None,
         constraints_in_order: bool = False,
+        token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
         timeout: float | None = None,
         cancel_token: CancelToken | None = None,
         **settings: Unpack[SearchSettings],
@@ -75,6 +77,7 @@ class StreamingTranslator(Translator):
                 Default: the language in the file, if there is one.
             constraints_in_order: bool, whether the phrases must occur in their order. Default:
                 False.
+            token_bias: dict from ids or texts to values, see `Options`. Default: no biases.
             timeout: float of at least 0, maximum number of seconds from this call to the last
                 string. Default: no limit.
             cancel_token: `CancelToken` with which another thread can end the call. Default: none.
@@ -104,6 +107,7 @@ class StreamingTranslator(Translator):
                 "source_language": source_language,
                 "target_language": target_language,
                 "constraints_in_order": constraints_in_order,
+                "token_bias": token_bias,
                 "timeout": timeout,
                 "cancel_token": cancel_token,
                 **settings,
@@ -187,4 +191,5 @@ class _StoppableModel(SteppedModel):
         rows, prefixes, seeds = [source.ids], [source.prefix], [source.seed]
         feeds = self._feeds(rows, max_length, length_penalty, prefixes, seeds, options.settings)
         feeds |= self._constraint_feeds(1, [source.constraints], options.constraints_in_order)
+        feeds |= self._token_bias_feeds(1, biases_of_ids(options.token_bias))
         return SteppedSearch(self._searches.next(), feeds, call)

@@ -12,6 +12,7 @@ from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._models.exported_model import ExportedModel
 from keras_attn_runtime._models.outputs import SearchOutputs
 from keras_attn_runtime._text.tokenizer import Tokenizer
+from keras_attn_runtime._translate.token_bias import biases_of_ids
 
 IMPOSSIBLE = -1e9
 """Log probability of missing hypotheses, if the search found fewer than `num_hypotheses`."""
@@ -50,6 +51,7 @@ class TranslationBuilder:
             options.settings,
             [source.constraints for source in sources],
             options.constraints_in_order,
+            biases_of_ids(options.token_bias),
         )
         return [self._build(outputs, row, source, options) for row, source in enumerate(sources)]
 

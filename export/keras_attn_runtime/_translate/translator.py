@@ -27,6 +27,7 @@ from keras_attn_runtime._translate.languages import LanguageIds
 from keras_attn_runtime._translate.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
 from keras_attn_runtime._translate.scores import require_tokens, scores
 from keras_attn_runtime._translate.text_model import TextModel, require_tokenizers
+from keras_attn_runtime._translate.token_bias import read_token_bias
 from keras_attn_runtime._translate.translation_builder import TranslationBuilder
 from keras_attn_runtime._translate.whole_prefixes import require_whole_prefixes
 
@@ -49,8 +50,8 @@ class Translator(TextModel[ExportedModel]):
     thread.
 
     The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
-    `num_hypotheses`, `batch_size`, `window`, `seed`, `constraints_in_order`, `alignments`,
-    `source_language`, `target_language`, `timeout`, `cancel_token`.
+    `num_hypotheses`, `batch_size`, `window`, `seed`, `constraints_in_order`, `token_bias`,
+    `alignments`, `source_language`, `target_language`, `timeout`, `cancel_token`.
 
     A `Translator` can be pickled, for Spark, Ray and spawned processes. The pickle contains the
     constructor arguments; unpickling opens the file again.
@@ -468,6 +469,8 @@ class Translator(TextModel[ExportedModel]):
             )
         for name, value in options.settings.items():
             self._check_setting(name, value)
+        if options.token_bias is not None:
+            options = dataclasses.replace(options, token_bias=self._token_bias(options.token_bias))
         if options.seed is not None and not self.is_stochastic:
             raise ValueError(
                 "Expected no seed, because the search of this file does not sample. Received: "
@@ -492,6 +495,15 @@ class Translator(TextModel[ExportedModel]):
                 f"Expected {name} of at most {values[name]}, the value in the file. Received: "
                 f"{name}={value}. Export the model with a larger {name}."
             )
+
+    def _token_bias(self, token_bias: object) -> dict[int, float]:
+        if not self._model.supports_token_bias:
+            raise ModelFileError(
+                "Expected a file with the input 'token_bias_ids', because of token_bias. Received: "
+                f"search_inputs={self.settings.search_inputs}. Export it with "
+                "`--accept-token-bias`, or `export_onnx(..., accept_token_bias=True)`."
+            )
+        return read_token_bias(token_bias, self.settings, self._model.target_tokenizer)
 
     def _language_ids(self, options: Options) -> LanguageIds:
         """Returns a call's language ids."""

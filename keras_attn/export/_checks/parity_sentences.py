@@ -4,9 +4,13 @@ import numpy as np
 
 from keras_attn._models.side import Side
 from keras_attn._search.constraints import NO_TOKEN
-from keras_attn.export._trace.search_function import SearchFunction
+from keras_attn.export._trace.search_function import (
+    TOKEN_BIAS_IDS,
+    TOKEN_BIAS_VALUES,
+    SearchFunction,
+)
 from keras_attn.export._trace.source_characters import max_source_characters
-from keras_attn.export._types import ExportTokenizer
+from keras_attn.export._types import Arrays, ExportTokenizer
 from keras_attn_checks.export_options import Sentences
 
 SENTENCES, FEW_SENTENCES = 200, 80
@@ -116,6 +120,24 @@ def parity_constraints(function: SearchFunction, count: int) -> np.ndarray | Non
         constraints[1::4, 0, 1, 0] = rng.choice(ids, constraints[1::4].shape[0])
     constraints[3::4] = NO_TOKEN
     return constraints
+
+
+def parity_token_bias(function: SearchFunction, count: int) -> Arrays | None:
+    """Returns random token biases for the comparison of an export with Keras.
+
+    Returns:
+        Dict of `token_bias_ids` and `token_bias_values`, arrays of shape `(count, 3)`; every fourth
+        sentence has no biases, and one in six values forbids its token. `None` if they are not
+        inputs of the function.
+    """
+    if not function.accept_token_bias:
+        return None
+    rng = np.random.default_rng(5)
+    ids = rng.integers(0, function.target.vocabulary_size or 1, (count, 3)).astype("int32")
+    ids[3::4] = NO_TOKEN
+    values = rng.uniform(-5, 2, (count, 3)).astype("float32")
+    values[::2, 1] = -1e9
+    return {TOKEN_BIAS_IDS: ids, TOKEN_BIAS_VALUES: values}
 
 
 def random_sentences(

@@ -12,6 +12,7 @@ from keras_attn.export._checks.parity_sentences import (
     SENTENCES,
     parity_constraints,
     parity_prefixes,
+    parity_token_bias,
 )
 from keras_attn.export._checks.parity_sources import parity_sources
 from keras_attn.export._checks.precision_report import PrecisionReport
@@ -56,6 +57,7 @@ class SearchComparison:
         sources: `IdSources` or `ArraySources`.
         prefixes: List of lists of target ids, one for each source, or `None`.
         constraints: Int32 array of phrases, one row for each source, or `None`.
+        token_bias: Dict of arrays, the biases of each source, or `None`.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class SearchComparison:
         self.sources = parity_sources(function, source_tokenizer, sentences, parity_inputs, count)
         self.prefixes = parity_prefixes(function, len(self.sources))
         self.constraints = parity_constraints(function, len(self.sources))
+        self.token_bias = parity_token_bias(function, len(self.sources))
 
     @functools.cached_property
     def keras(self) -> Run:
@@ -90,6 +93,7 @@ class SearchComparison:
             self.prefixes,
             function.runtime_settings,
             self.constraints,
+            self.token_bias,
         )
 
     def usual_steps(self, num_sources: int, num_batches: int = 1) -> int:

@@ -44,6 +44,8 @@ def export_onnx(
     - Input `constraint_ids`: int32 `(batch, phrases, alternatives, tokens)`, padded with -1. An
       array of shape `(batch, 1, 1, 1)` filled with -1 stands for no phrases. Input
       `constraints_in_order`: bool `()`. Only with `accept_constraints=True`.
+    - Inputs `token_bias_ids`: int32, padded with -1, and `token_bias_values`: float32, both
+      `(batch, biases)`. Only with `accept_token_bias=True`.
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
       `token_log_probs`. See `Search`.
 
@@ -98,6 +100,7 @@ def export_onnx(
         chosen.accept_target_prefix,
         chosen.runtime_settings,
         chosen.accept_constraints,
+        chosen.accept_token_bias,
     )
     check_finite(function.weights, chosen.allow_nonfinite)
     comparison = SearchComparison(

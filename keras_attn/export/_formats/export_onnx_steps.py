@@ -97,6 +97,7 @@ def export_onnx_steps(
         chosen.accept_target_prefix,
         chosen.runtime_settings,
         chosen.accept_constraints,
+        chosen.accept_token_bias,
     )
     require_one_file(function.weights)
     check_finite(function.weights, chosen.allow_nonfinite)

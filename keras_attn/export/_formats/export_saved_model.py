@@ -25,6 +25,8 @@ from keras_attn.export._trace.pause_garbage_collection import pause_garbage_coll
 from keras_attn.export._trace.search_function import (
     CONSTRAINT_IDS,
     CONSTRAINTS_IN_ORDER,
+    TOKEN_BIAS_IDS,
+    TOKEN_BIAS_VALUES,
     SearchFunction,
 )
 from keras_attn.export._types import Arrays, Run
@@ -67,6 +69,8 @@ def export_saved_model(
     - Input `constraint_ids`: int32 `(batch, phrases, alternatives, tokens)`, or one row for all
       sources, padded with -1. Input `constraints_in_order`: bool `()`. Only with
       `accept_constraints=True`.
+    - Inputs `token_bias_ids`: int32, padded with -1, and `token_bias_values`: float32, both
+      `(batch, biases)`, or one row for all sources. Only with `accept_token_bias=True`.
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
       `token_log_probs`. See `Search`.
 
@@ -147,6 +151,7 @@ def export_saved_model(
         chosen.accept_target_prefix,
         chosen.runtime_settings,
         chosen.accept_constraints,
+        chosen.accept_token_bias,
         keep_precision=True,
     )
     source, max_characters = function.source, 0
@@ -216,6 +221,8 @@ def _module(function: SearchFunction) -> "tf.Module":
         "target_prefix": tf.constant([""]),
         CONSTRAINT_IDS: tf.fill((1, 1, 1, 1), NO_TOKEN),
         CONSTRAINTS_IN_ORDER: tf.constant(False),
+        TOKEN_BIAS_IDS: tf.zeros((1, 0), tf.int32),
+        TOKEN_BIAS_VALUES: tf.zeros((1, 0), tf.float32),
     }
     module.weights = [weight.value for weight in function.weights]
     return module

@@ -31,7 +31,17 @@ SOURCE_IDS = "source_ids"
 
 CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER = "constraint_ids", "constraints_in_order"
 
-SEARCH_INPUTS = (*INPUTS, "prefix_ids", "seeds", CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER)
+TOKEN_BIAS_IDS, TOKEN_BIAS_VALUES = "token_bias_ids", "token_bias_values"
+
+SEARCH_INPUTS = (
+    *INPUTS,
+    "prefix_ids",
+    "seeds",
+    CONSTRAINT_IDS,
+    CONSTRAINTS_IN_ORDER,
+    TOKEN_BIAS_IDS,
+    TOKEN_BIAS_VALUES,
+)
 """Inputs of a file that belong to the search, not to the encoder, besides run-time settings."""
 
 OUTPUTS = {
@@ -70,6 +80,8 @@ class SearchFunction:
             `Search.runtime_settings`. Defaults to `()`.
         accept_constraints: Bool, whether the function has the inputs `constraint_ids` and
             `constraints_in_order`: phrases that each hypothesis must contain. Defaults to `False`.
+        accept_token_bias: Bool, whether the function has the inputs `token_bias_ids` and
+            `token_bias_values`. Defaults to `False`.
         keep_precision: Bool, whether layers keep mixed precision. If `False`, all layers with mixed
             precision compute in float32. Defaults to `False`.
 
@@ -108,6 +120,7 @@ class SearchFunction:
         accept_target_prefix: bool = False,
         runtime_settings: Sequence[str] = (),
         accept_constraints: bool = False,
+        accept_token_bias: bool = False,
         keep_precision: bool = False,
     ) -> None:
         for tokenizer in (source_tokenizer, target_tokenizer):
@@ -160,6 +173,7 @@ class SearchFunction:
                 )
             )
         self.accept_constraints = accept_constraints
+        self.accept_token_bias = accept_token_bias
         self.is_stochastic = self.search.is_stochastic
         self.source = None
         if has_ids:
@@ -184,7 +198,8 @@ class SearchFunction:
                 `source_ids` int32 `(batch, source)`, then `max_length` int32 `()`, `length_penalty`
                 float32 `()`, a scalar for each run-time setting, and optionally `prefix_ids` int32
                 `(batch, prefix)`, `seeds` int32 `(batch,)`, `constraint_ids` int32 `(batch,
-                phrases, alternatives, tokens)` and `constraints_in_order` bool `()`.
+                phrases, alternatives, tokens)` and `constraints_in_order` bool `()`,
+                and `token_bias_ids` int32 and `token_bias_values` float32 `(batch, biases)`.
 
         Returns:
             Dict of tensors with the axes of `OUTPUTS`.
@@ -251,6 +266,9 @@ class SearchFunction:
         if self.accept_constraints:
             specs.append(tf.TensorSpec((None,) * 4, tf.int32, name=CONSTRAINT_IDS))
             specs.append(tf.TensorSpec((), tf.bool, name=CONSTRAINTS_IN_ORDER))
+        if self.accept_token_bias:
+            specs.append(tf.TensorSpec((None, None), tf.int32, name=TOKEN_BIAS_IDS))
+            specs.append(tf.TensorSpec((None, None), tf.float32, name=TOKEN_BIAS_VALUES))
         return specs
 
     @property
@@ -266,6 +284,8 @@ class SearchFunction:
             "seeds": ("batch",),
             CONSTRAINT_IDS: ("batch", "phrases", "alternatives", "phrase_length"),
             CONSTRAINTS_IN_ORDER: (),
+            TOKEN_BIAS_IDS: ("batch", "biases"),
+            TOKEN_BIAS_VALUES: ("batch", "biases"),
             **{
                 name: tuple(number if axis == "hypotheses" else axis for axis in axes)
                 for name, axes in OUTPUTS.items()
