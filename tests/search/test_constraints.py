@@ -113,8 +113,12 @@ def assert_search_equals_oracle(
 
 
 @pytest.mark.parametrize("in_order, word_starts", ORDERS, ids=IDS)
-@pytest.mark.parametrize("width", all_slow_but(1, 4, cases=[1, 2, 3, 4, 6], on_jax=[4]))
-@pytest.mark.parametrize("phrases", PHRASES.values(), ids=PHRASES)
+@pytest.mark.parametrize("width", all_slow_but(4, cases=[1, 2, 3, 4, 6]))
+@pytest.mark.parametrize(
+    "phrases",
+    all_slow_but(*PHRASES.values(), cases=PHRASES.values(), on_jax=[PHRASES["alternatives"]]),
+    ids=PHRASES,
+)
 def test_search_equals_a_search_of_each_sentence(phrases, width, in_order, word_starts):
     assert_search_equals_oracle(phrases, log_probs_of, in_order, word_starts, width)
 
