@@ -83,7 +83,12 @@ class SearchOptions:
         input_dtype="float32",
     )
     length_penalty_form: LengthPenaltyForm = option(
-        "average", choice(LengthPenaltyForm), "see `keras_attn._search.length_penalty`."
+        "average",
+        choice(LengthPenaltyForm),
+        "The log probability is divided by `L^a`, where `L` is the length and `a` is "
+        "`length_penalty`; with `average_with_end`, `L` includes the end token. With `gnmt` ([Wu "
+        "et al., 2016](https://arxiv.org/abs/1609.08144), equation 14), the divisor is "
+        "`((5 + L) / 6)^a`, with `none` 1.",
     )
     start_token_id: int = option(1, ID, "id of the start token.", advice=_ID_ADVICE)
     end_token_id: int = option(2, ID, "id of the end token.", advice=_ID_ADVICE)
@@ -119,8 +124,10 @@ class SearchOptions:
         1.0,
         POSITIVE_NUMBER,
         "Values above 1 make the previous tokens of a hypothesis less probable. Previous tokens "
-        "include a prefix, but not a prompt. The penalty changes the logits (see "
-        "`keras_attn._search.repetition`) and therefore the `log_probs`, except for prefix tokens.",
+        "include a prefix, but not a prompt. With the penalty p, a logit x of such a token becomes "
+        "x / p if it is positive, otherwise x p, as in section 4.1 of [Keskar et al., "
+        "2019](https://arxiv.org/abs/1909.05858). The `log_probs` change, too, except for prefix "
+        "tokens.",
         default_text="no penalty",
         advice="Use 1.0 for no penalty.",
         input_dtype="float32",
@@ -246,7 +253,9 @@ class BeamOptions(SearchOptions):
     coverage_penalty: float = option(
         0.0,
         NONNEGATIVE_NUMBER,
-        "weight of the coverage penalty, see `keras_attn._search.coverage_penalty`. The penalty "
+        "weight of the coverage penalty ([Wu et al., 2016](https://arxiv.org/abs/1609.08144), "
+        "equation 14), the sum of `log(min(c, 1))` over the source positions, where `c` is the sum "
+        "of the attention weights that a position has received. The penalty "
         "ignores positions with a weight of 0, so use an attention with positive weights at all "
         "positions that are not masked, such as softmax attention.",
         default_text="no penalty",

@@ -41,6 +41,9 @@ OTHER_PAGES = {
 }
 """Pages by their files in the repository. Files in docs/ have the same path without docs/."""
 
+NOT_SEARCHED = ("CHANGELOG.md", "benchmarks/results/README.md")
+"""Pages that the search leaves out: their long sections contain nearly all words."""
+
 NO_PAGES = ("README.md", "ruff.toml")
 """Names of files in docs/ that are not part of the site."""
 
@@ -105,6 +108,8 @@ def write_page(pages: Path, source: str) -> None:
     text = (ROOT / source).read_text(encoding="utf-8")
     if source == "LICENSE":
         text = f"# License\n\n```text\n{text}```\n"
+    if source in NOT_SEARCHED:
+        text = f"---\nsearch:\n  exclude: true\n---\n\n{text}"
 
     def link(match: re.Match[str]) -> str:
         target, _, anchor = match[2].partition("#")
