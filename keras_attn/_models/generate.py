@@ -1,3 +1,4 @@
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -109,19 +110,29 @@ def generate(
     names: tuple[str, ...] = () if prefixes is None else ("prefix_ids",)
     phrases, values = None, {}
     if constraints is not None:
-        phrases = read_constraints(constraints, len(sources), target_tokenizer, model.search)
-        names = (*names, "constraint_ids")
-        values["constraints_in_order"] = constraints_in_order
+        if not isinstance(constraints_in_order, bool):
+            raise ValueError(
+                "Expected constraints_in_order to be True or False. Received: "
+                f"constraints_in_order={constraints_in_order!r}."
+            )
+        starts = None
         if target_tokenizer is not None:
-            size = get_vocabulary_size(model.decoder)
-            values["word_starts"] = word_starts(target_tokenizer, size)
+            starts = word_starts(target_tokenizer, get_vocabulary_size(model.decoder))
+        phrases = read_constraints(
+            constraints, len(sources), target_tokenizer, model.search, starts
+        )
+        names = (*names, "constraint_ids")
+        values = {"constraints_in_order": constraints_in_order, "word_starts": starts}
     biases = None
     if token_bias is not None:
         biases = read_token_bias(token_bias, target_tokenizer, model.search)
         names = (*names, *biases)
     searcher = model_with_inputs(model, names, **values) if names else model
-    nothing = [empty_hypothesis(model.search, target_tokenizer is not None)]
-    generations = [nothing] * len(sources)
+    nothing = empty_hypothesis(model.search, target_tokenizer is not None)
+    generations = [
+        [dataclasses.replace(nothing, constraints_met=[False] * len(row) or None)]
+        for row in phrases or [[]] * len(sources)
+    ]
     progress = keras.utils.Progbar(len(sources), verbose=verbose, unit_name="source")
     for start in range(0, len(order), batch_size):
         rows = list(order[start : start + batch_size])
@@ -137,7 +148,7 @@ def generate(
             padding = model.search.pad_token_id
             content["prefix_ids"] = _pad([prefixes[row] for row in searched], padding, "int32")
         if phrases is not None:
-            content["constraint_ids"] = padded_phrases([phrases[row] for row in searched])
+            content["constraint_ids"] = padded_phrases([phrases[row] for row in searched], phrases)
         for name, row in (biases or {}).items():
             content[name] = np.repeat(row[None], len(searched), axis=0)
         results = searcher.predict_on_batch(content)

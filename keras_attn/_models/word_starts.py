@@ -51,6 +51,11 @@ def word_starts(tokenizer: TokenizerLike, vocabulary_size: int | None = None) ->
     return starts[:vocabulary_size]
 
 
+def is_without_spaces(character: str) -> bool:
+    """Returns whether a word can begin at a character without a space before it."""
+    return any(first <= ord(character) <= last for first, last in _SCRIPTS_WITHOUT_SPACES)
+
+
 def _begins_word(text: str) -> bool:
     """Returns whether a text that follows a letter begins a word."""
     if not text:
@@ -58,6 +63,6 @@ def _begins_word(text: str) -> bool:
     first = text[0]
     if first == "\N{REPLACEMENT CHARACTER}":
         return False  # part of a character
-    if any(begin <= ord(first) <= end for begin, end in _SCRIPTS_WITHOUT_SPACES):
+    if is_without_spaces(first):
         return True
     return not (first.isalnum() or unicodedata.category(first).startswith("M"))

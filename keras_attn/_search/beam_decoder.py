@@ -314,7 +314,8 @@ class BeamDecoder(Search, BeamOptions):
     def partial(self, carry: TensorDict) -> Tensor:
         best = self.finish(carry["hypotheses"])["token_ids"][:, 0]  # (B, t)
         open_ids = carry["beams"]["token_ids"]  # (B, K, t)
-        if self.num_groups > 1:  # the beams are not sorted across groups
+        # The beams are not sorted across groups, and with constraints, complete ones come first.
+        if self.num_groups > 1 or "constraints" in carry:
             _, first = top_k(carry["beams"]["log_probs"], 1)  # (B, 1)
             open_ids = gather.gather_beams(open_ids, first)  # (B, 1, t)
         return ops.where(carry["done"][:, None], best, open_ids[:, 0])

@@ -115,8 +115,9 @@ def first_open_in_order(is_end: Tensor, beam_width: int | Tensor) -> Tensor:
         Int32 tensor of shape `(batch, beams)`, candidate indices.
     """
     count = ops.shape(is_end)[1]
-    order = -ops.arange(count, dtype="float32")
-    _, chosen = top_k(ops.where(is_end, order - count, order), beam_width)
+    order = -ops.cast(ops.arange(count, dtype="int32"), "float32")
+    ended = order - ops.cast(count, "float32")
+    _, chosen = top_k(ops.where(is_end, ended, order), beam_width)
     return ops.cast(chosen, "int32")
 
 

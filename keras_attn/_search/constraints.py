@@ -235,8 +235,9 @@ def check_constraints(
         )
     for phrase in np.unique(ids.reshape(-1, ids.shape[-1]), axis=0).tolist():
         tokens = [token for token in phrase if token != NO_TOKEN]
-        never = sorted({*tokens} & {*end_token_ids, *suppressed_token_ids})
-        never += [each for each in suppressed_sequences if _contains(tokens, each)]
+        never = impossible_parts(
+            tokens, [*end_token_ids, *suppressed_token_ids], suppressed_sequences
+        )
         if never:
             raise ValueError(
                 "Expected constraint_ids without end tokens, suppressed_token_ids and "
@@ -245,9 +246,19 @@ def check_constraints(
             )
 
 
+def impossible_parts(
+    tokens: Sequence[int], token_ids: Sequence[int], sequences: Sequence[Sequence[int]]
+) -> list[int | Sequence[int]]:
+    """Returns the tokens and sequences in a phrase that a search never generates."""
+    return [
+        *sorted({*tokens} & {*token_ids}),
+        *(each for each in sequences if _contains(tokens, each)),
+    ]
+
+
 def _contains(tokens, sequence):
     starts = range(len(tokens) - len(sequence) + 1)
-    return any(tokens[start : start + len(sequence)] == list(sequence) for start in starts)
+    return any(list(tokens[start : start + len(sequence)]) == list(sequence) for start in starts)
 
 
 def broadcast_constraints(constraint_ids: Tensor, max_lengths: Tensor) -> Tensor:

@@ -1,15 +1,19 @@
 """Files with constraints equal Keras, and their texts contain the phrases."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
 from keras_attn_runtime import InputError, ModelFileError, StreamingTranslator, Translator
+from keras_attn_runtime._translate.constraints import ConstraintReader
 
 from keras_attn import BeamDecoder, SamplingDecoder, with_search
+from keras_attn._models import constraints as keras_constraints
 from keras_attn.export import (
     export_litert,
     export_onnx,
@@ -118,7 +122,12 @@ def test_generate_of_keras_finds_the_same_texts(onnx_file, model, tokenizers):
         ([None, [3.5]], "list of phrases|text or a list of ids"),
         ([None, [[]]], "at least one alternative"),
         ([None, ["Ω"]], "vocabulary contains"),
+        ([None, [" "]], "contain a character"),
         ([None, [[28]]], "from 0 to 27"),
+        ([None, [[9, 2]]], "contains 2"),
+        ([None, [[0]]], "contains 0"),
+        (7, "for each of the 2 sources"),
+        ([None, b"a"], "Pass a list with one phrase"),
     ],
     ids=str,
 )
@@ -217,13 +226,89 @@ def test_command_reads_a_glossary_and_phrases(onnx_file, tmp_path):
         assert all(contains(json.loads(line)["text"], own))
 
 
+def test_width_and_phrases_are_inputs_of_one_file(model, tokenizers, onnx_file, tmp_path):
+    options = {"accept_constraints": True, "runtime_settings": ["beam_width"]}
+    report = export_onnx(model, tmp_path / "model.onnx", *tokenizers, **options)
+    assert report.all_equal == 1
+    translator = Translator(tmp_path / "model.onnx")
+    expected = Translator(onnx_file).translate(SOURCE, constraints=PHRASES)
+    assert translator.translate(SOURCE, constraints=PHRASES, beam_width=4) == expected
+    for result, phrases in zip(
+        translator.translate(SOURCE, constraints=PHRASES, beam_width=2), PHRASES, strict=True
+    ):
+        assert all(contains(result.text, phrases))
+
+
+def test_the_number_of_phrases_is_limited(onnx_file):
+    with pytest.raises(InputError, match="at most 64 phrases"):
+        Translator(onnx_file).translate(SOURCE[:1], constraints=[["hund"] * 65])
+
+
+class SpacedPieces:
+    """Tokenizer of a byte-level vocabulary: a word has other tokens after a space."""
+
+    vocabulary_size, unknown_token_id, end_token_id = 12, 3, 2
+    pieces = ["", "", "", "?", "cat", " cat", "a", "s", "。", "猫", " 猫", " "]
+
+    def decode(self, ids):
+        return ["".join(self.pieces[each] for each in row) for row in ids]
+
+    def encode(self, texts):
+        return [self.ids(text) for text in texts]
+
+    def ids(self, text):
+        longest_first = sorted(range(4, 12), key=lambda token: -len(self.pieces[token]))
+        ids = []
+        while text:
+            token = next((each for each in longest_first if text.startswith(self.pieces[each])), 3)
+            ids.append(token)
+            text = text[max(1, len(self.pieces[token])) :]
+        return ids
+
+
+class OneByOne(SpacedPieces):
+    def decode(self, ids):
+        return super().decode([ids])[0]
+
+    def encode(self, text):
+        return self.ids(text)
+
+
+def test_words_begin_with_a_space_or_in_a_script_without_spaces(onnx_file, translator):
+    """A phrase at the beginning of a text has tokens that could also end another word."""
+    starts = word_starts(SpacedPieces())
+    settings = Translator(onnx_file).settings
+    reader = ConstraintReader(settings, OneByOne(), 100)
+    for phrase, expected in [("cat", [[5]]), ("猫", [[9], [10]]), ("cats", [[5, 7]])]:
+        (rows,) = keras_constraints.read_constraints(
+            [[phrase]], 1, SpacedPieces(), translator.search, starts
+        )
+        assert sorted(rows[0]) == expected
+        assert sorted(reader.read_phrase(phrase)) == expected
+
+
+def test_command_reads_a_named_pipe(onnx_file, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    text = "katze\n" * len(SOURCE)
+    writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=[text])
+    writer.start()
+    process = run_command(onnx_file, "--constraints", tmp_path / "pipe")
+    writer.join()
+    assert process.returncode == 0
+    assert all(contains(line, ["katze"])[0] for line in process.stdout.splitlines())
+
+
 def test_command_names_wrong_phrases(onnx_file, exported, tmp_path):
+    (tmp_path / "latin.txt").write_bytes(b"katze\nschl\xe4ft\n\n\n")
+    (tmp_path / "unknown.tsv").write_text("cat\tkatze\ndog\tΩ\n")
     (tmp_path / "short.txt").write_text("katze\n")
     (tmp_path / "wrong.tsv").write_text("dog\n")
     for file, arguments, message in [
         (onnx_file, ["--constraints", tmp_path / "short.txt"], "fewer lines"),
         (onnx_file, ["--constraints", tmp_path / "missing.txt"], "missing.txt"),
         (onnx_file, ["--glossary", tmp_path / "wrong.tsv"], "with other lines: 1"),
+        (onnx_file, ["--glossary", tmp_path / "unknown.tsv"], "unknown.tsv', term 'dog'"),
+        (onnx_file, ["--constraints", tmp_path / "latin.txt"], "latin.txt', line 2"),
         (exported[0], ["--constraints", tmp_path / "short.txt"], "--accept-constraints"),
     ]:
         process = run_command(file, *arguments)

@@ -44,7 +44,7 @@ def test_options_reach_the_model(start_command, model_path):
     assert (result["log_prob"], result["score"], result["ended"]) == (-4.0, -2.0, False)
 
 
-def test_every_option_reaches_the_translator(monkeypatch):
+def test_every_option_reaches_the_translator(monkeypatch, tmp_path):
     given = {}
 
     class Recorder:
@@ -60,7 +60,9 @@ def test_every_option_reaches_the_translator(monkeypatch):
 
     monkeypatch.setattr("keras_attn_runtime._commands.line_command.Translator", Recorder)
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    (tmp_path / "phrases.txt").touch()
     options = {
+        "constraints": tmp_path / "phrases.txt",
         **{"threads": 3, "workers": 2, "batch-size": 5, "window": 7, "max-length": 9},
         **{"length-penalty": 0.5, "num-hypotheses": 2, "max-source-length": 11},
         "beam-width": 2,
@@ -76,13 +78,16 @@ def test_every_option_reaches_the_translator(monkeypatch):
     }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     others = ["--format", "jsonl", "--alignments", "--long-lines", "error"]
+    others += ["--constraints-in-order"]
     assert main(["model.onnx", *arguments, *others]) == 0
     assert 0 < given.pop("timeout") <= 50
+    assert given.pop("constraints") is not None
     assert given == {
         "model": "model.onnx",
         "providers": [("cpu", {})],
         "num_threads": 3,
         "num_workers": 2,
+        "constraints_in_order": True,
         "batch_size": 5,
         "window": 7,
         "max_length": 9,

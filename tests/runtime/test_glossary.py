@@ -28,6 +28,33 @@ def test_terms_are_found_as_words(glossary, text, phrases):
     assert glossary.phrases(text) == phrases
 
 
+@pytest.mark.parametrize(
+    "term, text, is_found",
+    [
+        ("5 µm", "is 5 μm", True),
+        ("istanbul", "İstanbul", True),
+        ("house", "houſe", True),
+        ("猫", "我的猫很大", True),
+        ("แมว", "ฉันมีแมวดำ", True),
+        ("राम", "रामा", False),
+        ("राम", "राम है", True),
+        ("cafe", "cafe\u0301", False),
+        ("café", "a cafe\u0301.", True),
+        ("c++", "in C++ code", True),
+        ("a.b", "axb", False),
+    ],
+)
+def test_terms_of_other_scripts(term, text, is_found):
+    found = Glossary([GlossaryEntry(term, ["x"])]).phrases(text)
+    assert found == ([["x"]] if is_found else [])
+
+
+def test_a_carriage_return_is_no_line_end(tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_bytes(b"a\rb\tx\r\nc\ty\n")
+    assert Glossary.read(path).phrases("a\rb c") == [["x"], ["y"]]
+
+
 def test_entries_say_what_was_found(glossary):
     assert len(glossary) == 4
     entry = GlossaryEntry("house cat", ("Hauskatze", "Wohnungskatze"))
@@ -48,7 +75,7 @@ def test_entries_say_what_was_found(glossary):
 def test_wrong_lines_are_named(tmp_path, text, lines):
     path = tmp_path / "terms.tsv"
     path.write_text(text)
-    with pytest.raises(ValueError, match=f"with other lines: {lines}\\.$"):
+    with pytest.raises(ValueError, match=f"with other lines: {lines}\\. "):
         Glossary.read(path)
 
 
@@ -58,6 +85,8 @@ def test_other_encodings_and_entries_are_errors(tmp_path):
     with pytest.raises(ValueError, match="Expected a glossary in UTF-8"):
         Glossary.read(path)
     with pytest.raises(ValueError, match="not empty"):
-        Glossary([GlossaryEntry("cat", ())])
+        GlossaryEntry("cat", ())
+    with pytest.raises(ValueError, match="not empty"):
+        GlossaryEntry("cat", "Katze")
     with pytest.raises(ValueError, match="cat' twice"):
         Glossary([GlossaryEntry("cat", ("Katze",)), GlossaryEntry(" cat", ("Kater",))])

@@ -191,6 +191,19 @@ def test_tokens_of_a_prefix_count():
     assert (results["token_ids"][:, :, :2] == prefix).all()
 
 
+def test_partial_result_is_the_most_probable_open_beam():
+    search = BeamDecoder(TableDecoder(), beam_width=4, max_length=LIMIT, relative_max_length=None)
+    ids = tensor(padded(PHRASES["three"])[None])
+    carry, memory, limits = search.prepare(tensor(TABLES), constraint_ids=ids)
+    for _ in range(3):
+        carry = search.advance(carry, memory, limits, search.call_settings())
+    best = numpy(carry["beams"]["log_probs"]).argmax(1)
+    tokens = numpy(carry["beams"]["token_ids"])[range(BATCH), best]
+    is_open = ~numpy(carry["done"])
+    assert is_open.any() and (best > 0).any()
+    assert_identical(numpy(search.partial(carry))[is_open], tokens[is_open])
+
+
 def test_hypotheses_contain_the_phrases_that_are_met():
     phrases = PHRASES["three"]
     results = search(phrases, beam_width=4, num_hypotheses=4)

@@ -86,12 +86,15 @@ def run(arguments: Namespace) -> int:
 
     images = None if arguments.images is None else ImageDirectory(arguments.images)
 
+    if arguments.constraints_in_order and arguments.glossary is arguments.constraints is None:
+        arguments.parser.error("--constraints-in-order needs --constraints or --glossary")
     if images is not None and arguments.glossary is not None:
         arguments.parser.error("--glossary needs lines of text, not --images")
 
     with run_lines(arguments, images) as command:
-        phrases = LinePhrases(arguments)
+        phrases = LinePhrases(arguments, command.stack)
         translator = command.open()
+        phrases.check(translator)
         if arguments.format == "text":
             _check_tokenizers(translator.settings)
         options = command.translation_options()
@@ -103,7 +106,8 @@ def run(arguments: Namespace) -> int:
         if not phrases.is_empty:
             items, constraints = phrases.of_items(items), phrases.phrases()
         method = translator.translate_iterable if images is None else translator.generate_iterable
-        translations = method(items, arguments.target_prefix, constraints, **options)
+        prefix = arguments.target_prefix
+        translations = method(items, target_prefix=prefix, constraints=constraints, **options)
         for index, translation in enumerate(translations):
             file = None if images is None else images.name(index)
             command.write(translation, _line(translation, file, arguments))

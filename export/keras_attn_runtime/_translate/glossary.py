@@ -1,11 +1,15 @@
 """Terminology: how to translate given terms."""
 
+import functools
 import os
 import re
+import sys
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
+
+from keras_attn_runtime._text.scripts import is_without_spaces
 
 
 @dataclass(frozen=True)
@@ -14,25 +18,39 @@ class GlossaryEntry:
 
     Attributes:
         term: string, words of the source language.
-        translations: tuple of strings, of which one must occur in a translation.
+        translations: tuple of strings, of which one must occur in a translation. The constructor
+            also takes a list.
+
+    Raises:
+        ValueError: if the term or a translation is empty, or `translations` is a string.
     """
 
     term: str
     translations: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        translations = () if isinstance(self.translations, str) else tuple(self.translations)
+        if not self.term.strip() or not translations or not all(map(str.strip, translations)):
+            raise ValueError(
+                "Expected a term and a list of translations that are not empty. Received: "
+                f"term={self.term!r}, translations={self.translations!r}. Complete the entry."
+            )
+        object.__setattr__(self, "translations", translations)
 
 
 class Glossary:
     """Terms whose translation is required, for the argument `constraints` of a `Translator`.
 
     An entry applies to a text that contains its term as whole words. A term with a capital letter
-    matches only words of this case, a term without one matches any case. Where several terms begin
-    at the same word, the longest one applies. A term that occurs several times is required once.
+    matches only the same capital letters, other terms match any case. Where several terms begin at
+    the same word, the longest one applies. A term that occurs several times is required once. In
+    scripts without spaces, such as Chinese and Thai, a term applies everywhere.
 
     Args:
         entries: iterable of `GlossaryEntry`.
 
     Raises:
-        ValueError: if a term is given twice, or a term or a translation is empty.
+        ValueError: if a term is given twice.
 
     Example:
 
@@ -42,22 +60,18 @@ class Glossary:
     """
 
     def __init__(self, entries: Iterable[GlossaryEntry]) -> None:
-        self._entries: dict[str, GlossaryEntry] = {}
+        by_term: dict[str, GlossaryEntry] = {}
         for entry in entries:
-            if not entry.term.strip() or not all(map(str.strip, entry.translations or ("",))):
-                raise ValueError(
-                    "Expected entries with a term and translations that are not empty. Received: "
-                    f"{entry}."
-                )
             key = _words(entry.term)
-            if key in self._entries:
+            if key in by_term:
                 raise ValueError(
                     f"Expected each term once. Received: {entry.term!r} twice. Put all "
                     "translations of a term in one entry."
                 )
-            self._entries[key] = entry
-        longest_first = sorted(self._entries, key=len, reverse=True)
-        patterns = [_pattern(term) for term in longest_first]
+            by_term[key] = entry
+        longest_first = sorted(by_term, key=len, reverse=True)
+        self._entries = [by_term[key] for key in longest_first]
+        patterns = [f"({_pattern(term)})" for term in longest_first]
         self._terms = re.compile("|".join(patterns)) if patterns else None
 
     @classmethod
@@ -74,10 +88,12 @@ class Glossary:
             ValueError: if lines are not valid. The message has their numbers.
         """
         try:
-            text = Path(path).read_text(encoding="utf-8-sig")
+            with open(path, encoding="utf-8-sig", newline="\n") as file:
+                text = file.read()
         except UnicodeDecodeError as error:
             raise ValueError(
-                f"Expected a glossary in UTF-8. Received: {os.fspath(path)!r} ({error.reason})."
+                f"Expected a glossary in UTF-8. Received: {os.fspath(path)!r} ({error.reason}). "
+                "Convert the file to UTF-8."
             ) from error
         entries: list[GlossaryEntry] = []
         wrong: list[int] = []
@@ -97,12 +113,17 @@ class Glossary:
             raise ValueError(
                 "Expected lines with a term, which occurs in no other line, a tab and its "
                 f"translations, separated by tabs. Received: {os.fspath(path)!r} with other lines: "
-                f"{shown}."
+                f"{shown}. Correct them."
             )
         return cls(entries)
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def entries(self) -> list[GlossaryEntry]:
+        """List of the `GlossaryEntry`s, those with long terms first."""
+        return [*self._entries]
 
     def find(self, text: str) -> list[GlossaryEntry]:
         """Returns the entries whose terms a text contains, in the order of the text.
@@ -112,7 +133,8 @@ class Glossary:
         """
         if self._terms is None:
             return []
-        found = (self._entry(match[0]) for match in self._terms.finditer(text))
+        matches = self._terms.finditer(unicodedata.normalize("NFC", text))
+        found = (self._entries[(match.lastindex or 1) - 1] for match in matches)
         return [*dict.fromkeys(found)]
 
     def phrases(self, text: str) -> list[list[str]]:
@@ -126,13 +148,9 @@ class Glossary:
         """
         return [[*entry.translations] for entry in self.find(text)]
 
-    def _entry(self, words: str) -> GlossaryEntry:
-        words = " ".join(words.split())
-        return self._entries.get(words) or self._entries[words.lower()]
-
 
 def _words(term: str) -> str:
-    return " ".join(term.split())
+    return " ".join(unicodedata.normalize("NFC", term).split())
 
 
 def _pattern(term: str) -> str:
@@ -140,6 +158,27 @@ def _pattern(term: str) -> str:
     words = r"\s+".join(map(re.escape, term.split()))
     if term == term.lower():
         words = f"(?i:{words})"
-    begin = r"(?<!\w)" if re.match(r"\w", term) else ""
-    end = r"(?!\w)" if re.search(r"\w$", term) else ""
+    begin = f"(?<!{_word_character()})" if _needs_boundary(term[0]) else ""
+    end = f"(?!{_word_character()})" if _needs_boundary(term[-1]) else ""
     return f"{begin}{words}{end}"
+
+
+def _needs_boundary(character: str) -> bool:
+    is_of_word = re.match(_word_character(), character) is not None
+    return is_of_word and not is_without_spaces(character)
+
+
+@functools.cache
+def _word_character() -> str:
+    """Returns a character class of letters, digits, `_` and combining marks, which `\\w` lacks."""
+    codes = [
+        code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code))[0] == "M"
+    ]
+    ranges: list[list[int]] = []
+    for code in codes:
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    marks = "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges)
+    return rf"[\w{marks}]"

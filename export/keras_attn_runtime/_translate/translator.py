@@ -21,7 +21,7 @@ from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._models.exported_model import ExportedModel
 from keras_attn_runtime._text.tokenizer import Tokenizer
 from keras_attn_runtime._translate.batch_runner import BatchRunner
-from keras_attn_runtime._translate.constraints import ConstraintReader, Constraints
+from keras_attn_runtime._translate.constraints import ConstraintReader, Constraints, Phrase
 from keras_attn_runtime._translate.finished_results import collect_results, yield_finished
 from keras_attn_runtime._translate.languages import LanguageIds
 from keras_attn_runtime._translate.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
@@ -544,6 +544,27 @@ class Translator(TextModel[ExportedModel]):
             return self._prefixes.of_texts(sources, prefix, tokenizer)
         return self._prefixes.of_ids(sources, prefix)
 
+    def check_phrase(self, phrase: Phrase) -> None:
+        """Raises an error if a phrase of `constraints` is not possible.
+
+        Args:
+            phrase: string, or list of strings, of which one must occur.
+
+        Raises:
+            ModelFileError: if the file does not support `constraints`.
+            ValueError: if the vocabulary lacks a character, or the search never generates a token.
+        """
+        self._require_constraints()
+        self._constraints.read_phrase(phrase)
+
+    def _require_constraints(self) -> None:
+        if not self.supports_constraints:
+            raise ModelFileError(
+                "Expected a file with the input 'constraint_ids', because of constraints. "
+                f"Received: search_inputs={self.settings.search_inputs}. Export it with "
+                "`--accept-constraints`, or `export_onnx(..., accept_constraints=True)`."
+            )
+
     def _with_constraints(
         self,
         sources: Iterable[Source],
@@ -553,12 +574,7 @@ class Translator(TextModel[ExportedModel]):
         """Adds phrases to sources."""
         if constraints is None:
             return sources
-        if not self.supports_constraints:
-            raise ModelFileError(
-                "Expected a file with the input 'constraint_ids', because of constraints. "
-                f"Received: search_inputs={self.settings.search_inputs}. Export it with "
-                "`--accept-constraints`, or `export_onnx(..., accept_constraints=True)`."
-            )
+        self._require_constraints()
         return self._constraints.add_to(sources, read_prefix(constraints, call))
 
     def _require_text_tokenizers(self) -> Tokenizer:

@@ -16,12 +16,12 @@ PRODUCTS = frozenset("GRU Gemm LSTM MatMul RNN".split())
 PRECISE = frozenset(
     """
     Cos CumSum Exp Log LogSoftmax Pow Range Reciprocal ReduceL2 ReduceMax ReduceMean ReduceMin
-    ReduceProd ReduceSum ReduceSumSquare Sin Softmax Softplus Sqrt TopK
+    ReduceProd ReduceSum ReduceSumSquare ScatterND Sin Softmax Softplus Sqrt TopK
     """.split()
 )
 """Operators that always compute in float32: sums of many terms, operators whose results can leave
 the range of float16, and TopK. LayerNormalization is not listed, because ONNX defines that it
-computes in float32 for inputs of any type."""
+computes in float32 for inputs of any type. ONNX Runtime adds with ScatterND in float32 only."""
 
 ANY_TYPE = frozenset("Cast NonZero Shape Size".split())
 """Operators that accept any type. Their inputs are not converted."""
