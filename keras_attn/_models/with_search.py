@@ -57,16 +57,21 @@ def with_search(
     check_generation_model(model)
     return GenerationModel(
         model.encoder,
-        new_search(model.search, search_class, **settings),
+        new_search(model.search, search_class, settings),
         inputs=model.source,
         source_start_token_id=model.source_start_token_id,
         name=model.name,
     )
 
 
-def new_search(search: Search, search_class: type[Search] | None = None, **settings: Any) -> Search:
+def new_search(
+    search: Search,
+    search_class: type[Search] | None = None,
+    settings: Mapping[str, object] | None = None,
+) -> Search:
     """Returns a search with the same decoder that was not called yet, see `with_search`."""
     search_class = type(search) if search_class is None else search_class
+    settings = settings or {}
     if not (inspect.isclass(search_class) and issubclass(search_class, Search)):
         raise ValueError(
             f"Expected search_class to be a subclass of Search. Received: {search_class=}. Pass a "
@@ -86,7 +91,8 @@ def new_search(search: Search, search_class: type[Search] | None = None, **setti
     if isinstance(beam_width, int) and "num_hypotheses" in arguments:
         arguments["num_hypotheses"] = min(arguments["num_hypotheses"], beam_width)
     same = {name: config[name] for name in ("name", "dtype")}
-    arguments = {**same, **arguments, **settings}
+    arguments = {**same, **arguments}
+    arguments.update(settings)
     return search_class(search.decoder, **arguments)
 
 
