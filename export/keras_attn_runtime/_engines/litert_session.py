@@ -68,7 +68,7 @@ class LiteRTSession:
         self._runner = runner
         self._lock = lock
         self._has_loop = has_loop
-        self._sizes: list[tuple[int, ...]] = []  # of the largest inputs so far
+        self._sizes: list[tuple[int, ...]] = []  # of the largest inputs and outputs so far
         self.inputs = _values(runner.get_input_details())
         self.outputs = _values(runner.get_output_details())
 
@@ -96,18 +96,25 @@ class LiteRTSession:
             if call.is_stopped:
                 raise RuntimeError("The call was stopped.")
             outputs = self._runner(**feeds)
-            if self._has_loop and self._reads_unwritten_memory(feeds):
+            if self._has_loop and self._reads_unwritten_memory(feeds, outputs):
                 outputs = self._runner(**feeds)
             return outputs
 
-    def _reads_unwritten_memory(self, feeds: Mapping[str, Array]) -> bool:
+    def _reads_unwritten_memory(
+        self, feeds: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> bool:
         """Returns whether the results of this run may be wrong, so that it must be repeated.
 
-        When an input becomes larger than before, the interpreter allocates more memory. With
-        LiteRT 2.3 and XNNPACK, its default, the next run of a recurrent search then reads memory
-        that was never written. The run after that is correct, and so is the very first run.
+        When an input or an output becomes larger than before, the interpreter allocates more
+        memory. With LiteRT 2.3 and XNNPACK, its default, the next run of a recurrent search then
+        reads memory that was never written. The run after that is correct, and so is the very first
+        run.
         """
-        sizes = tuple(size for entry in self.inputs for size in feeds[entry.name].shape)
+        arrays = [
+            *(feeds[entry.name] for entry in self.inputs),
+            *(outputs[entry.name] for entry in self.outputs),
+        ]
+        sizes = tuple(size for array in arrays for size in array.shape)
         if any(all(map(operator.le, sizes, earlier)) for earlier in self._sizes):
             return False
         is_first = not self._sizes

@@ -23,17 +23,21 @@ def litert_runner(model: bytes, signature: str = SIGNATURE) -> Run:
     from ai_edge_litert.interpreter import Interpreter
 
     runner = Interpreter(model_content=model, num_threads=1).get_signature_runner(signature)
-    last: list[tuple[int, ...]] = []
+    shapes: list[tuple[int, ...]] = []
+    longest = 0  # size of the largest output since the inputs have their shapes
 
     def run(**inputs: np.ndarray) -> Arrays:
-        shapes = [np.shape(each) for each in inputs.values()]
+        nonlocal longest
         try:
-            if signature == SIGNATURE and last and shapes != last:
-                # With LiteRT 2.3 and XNNPACK, the first run with more memory than before reads
-                # memory that was never written. Hosts must repeat it, see docs/litert.md.
-                runner(**inputs)
-            last[:] = shapes
-            return runner(**inputs)
+            outputs = runner(**inputs)
+            size = sum(map(np.size, outputs.values()))
+            is_other = shapes != [np.shape(each) for each in inputs.values()]
+            # With LiteRT 2.3 and XNNPACK, a run with other shapes or with more memory than before
+            # can read memory that was never written. Hosts must repeat it, see docs/litert.md.
+            is_repeated = signature == SIGNATURE and (is_other or size > longest)
+            shapes[:] = [np.shape(each) for each in inputs.values()]
+            longest = size if is_other else max(size, longest)
+            return runner(**inputs) if is_repeated else outputs
         except (RuntimeError, ValueError) as error:
             raise ExportError(f"LiteRT cannot run the file: {error}") from error
 
