@@ -41,8 +41,8 @@ def main():
             export(args.run_dir, folder, width)
             what = {"folder": folder, "width": width, "run": str(args.run_dir.resolve())}
             found = measure_in_turn(__file__, SIDES, args, **what)
-            rows += [row_of(found, side, f"{args.name}, beam width {width}") for side in SIDES]
-            print(*rows[-3:], sep="\n")
+            rows += [row_of(found, side, args.name, width) for side in SIDES[1:]]
+            print(*rows[-2:], sep="\n")
     write_results(
         args.out / f"constraints-{args.name}.json",
         rows,
@@ -52,12 +52,12 @@ def main():
     )
 
 
-def row_of(found, side, model):
-    ours, theirs = ([each["microseconds"] for each in found[name]] for name in (side, SIDES[0]))
+def row_of(found, side, name, width):
+    ours, theirs = ([row["microseconds"] for row in found[each]] for each in (side, SIDES[0]))
     ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
     quality = {key: value for key, value in found[side][0].items() if key != "microseconds"}
     return {
-        "model": f"{model}, {side}",
+        "model": f"{name} with {side}, beam width {width}",
         "ours": round(statistics.median(ours), 1),
         "theirs": round(statistics.median(theirs), 1),
         "peer": "a file without the input constraint_ids",
@@ -65,6 +65,7 @@ def row_of(found, side, model):
         "ratio": round(statistics.median(ratios), 3),
         "ratios": [round(min(ratios), 3), round(max(ratios), 3)],
         **quality,
+        **{f"{key}_of_peer": found[SIDES[0]][0][key] for key in quality if key != "phrases"},
     }
 
 
@@ -128,7 +129,7 @@ def measure(args, side, folder, width, run):
     ]
     return {
         "microseconds": 1e6 * seconds / tokens,
-        "bleu": round(sacrebleu.corpus_bleu(texts, [references]).score, 2),
+        "bleu_of_texts": round(sacrebleu.corpus_bleu(texts, [references]).score, 2),
         "phrases": len(contained),
         "contained": sum(contained),
         "ended": sum(bool(result.ended) for result in results),

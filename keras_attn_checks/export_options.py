@@ -218,7 +218,7 @@ class _TensorOptions(_SearchOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _ConstraintOptions(ExportOptions):
+class _CallInputOptions(ExportOptions):
     accept_token_bias: bool = option(
         False,
         _BOOL,
@@ -277,7 +277,7 @@ class _CharacterOptions(ExportOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OnnxOptions(_OnnxPrecisionOptions, _ConstraintOptions, _TensorOptions):
+class OnnxOptions(_OnnxPrecisionOptions, _CallInputOptions, _TensorOptions):
     """Options of `export_onnx`."""
 
     external_data: bool = option(
@@ -294,7 +294,7 @@ class OnnxOptions(_OnnxPrecisionOptions, _ConstraintOptions, _TensorOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OnnxStepsOptions(_ConstraintOptions, _TensorOptions):
+class OnnxStepsOptions(_CallInputOptions, _TensorOptions):
     """Options of `export_onnx_steps`."""
 
 
@@ -304,7 +304,7 @@ class OnnxTextOptions(_OnnxPrecisionOptions, _CharacterOptions, _SearchOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SavedModelOptions(_CharacterOptions, _ConstraintOptions, _TensorOptions):
+class SavedModelOptions(_CharacterOptions, _CallInputOptions, _TensorOptions):
     """Options of `export_saved_model`."""
 
 

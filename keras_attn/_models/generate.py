@@ -113,7 +113,7 @@ def generate(
         if not isinstance(constraints_in_order, bool):
             raise ValueError(
                 "Expected constraints_in_order to be True or False. Received: "
-                f"constraints_in_order={constraints_in_order!r}."
+                f"constraints_in_order={constraints_in_order!r}. Pass one of them."
             )
         starts = None
         if target_tokenizer is not None:

@@ -229,9 +229,9 @@ class GenerationModel(ModelOfParts):
                 prefix for each source. The results include the prefix. Defaults to `None`: no
                 prefix.
             constraints: List with an item for each source: a list of phrases that its result must
-                contain, or `None`. A phrase is a text or a list of ids, or a list of these, of
-                which one must occur. Texts must occur as words. Only for a `BeamDecoder`, which
-                describes the search. Defaults to `None`: no phrases.
+                contain, or `None`. A phrase is a text or a list of ids, or a list of alternatives:
+                then one of them is enough. Texts must occur as words. Only for a `BeamDecoder`,
+                which describes the search. Defaults to `None`: no phrases.
             constraints_in_order: Bool, whether the phrases must occur in their order. Defaults to
                 `False`.
             token_bias: Dict from target ids, or texts that are one token, to values in nats that

@@ -267,13 +267,14 @@ class BeamDecoder(Search, BeamOptions):
         is_end = candidates.end_with(self.end_token_ids)  # (B, 2K)
         is_dead_end = candidates.is_dead_end
         is_closed = is_end if is_dead_end is None else is_end | is_dead_end
-        constraints = _constraints(carry, settings)
+        finished, constraints = histories, _constraints(carry, settings)
         if constraints is not None:
             state_of_phrases = constraints.following(beams["constraints"], candidates, is_closed)
-            histories["constraints"] = state_of_phrases
-            histories["constraints_met"] = constraints.done(state_of_phrases) > 0
+            histories = {**histories, "constraints": state_of_phrases}
+            met = constraints.done(state_of_phrases) > 0  # (B, 2K, P)
+            finished = {**histories, "constraints_met": met}
         pool, ended = self._collect(
-            carry, candidates, histories, is_end, at_limit, max_lengths, settings
+            carry, candidates, finished, is_end, at_limit, max_lengths, settings
         )
         collected = carry["collected"] + sum_int32(ended, axis=1)
 
@@ -282,7 +283,6 @@ class BeamDecoder(Search, BeamOptions):
             chosen = first_open(log_probs, is_closed, beam_width, self.num_groups)  # (B, K)
         else:  # the candidates are not sorted by log probability
             chosen = first_open_in_order(is_closed, beam_width)
-        histories.pop("constraints_met", None)
         following = {**histories, "log_probs": log_probs, "last": candidates.token_ids}
         beams = tree.map_structure(lambda t: gather.gather_beams(t, chosen), following)
         parents = gather.gather_beams(candidates.parents, chosen)  # (B, K)
@@ -371,7 +371,8 @@ class BeamDecoder(Search, BeamOptions):
         Args:
             carry: Carry of the search.
             candidates: `Candidates`.
-            histories: Dict returned by `extend_histories`.
+            histories: Dict returned by `extend_histories`, with `constraints_met` if the call has
+                constraints.
             is_end: Boolean tensor of shape `(batch, 2 * beams)`, whether the new token of a
                 candidate is the end token.
             at_limit: Boolean tensor of shape `(batch,)`, whether this step is the last step of the

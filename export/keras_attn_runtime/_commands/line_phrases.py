@@ -68,7 +68,7 @@ class LinePhrases:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are neither a glossary nor a file of phrases."""
+        """bool, `True` without a glossary and without a file of phrases."""
         return self._glossary is None and self._path is None
 
     def check(self, translator: Translator) -> None:

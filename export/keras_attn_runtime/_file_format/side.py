@@ -96,7 +96,7 @@ class Side:
 
     @property
     def has_tokenizer(self) -> bool:
-        """Whether the file contains a tokenizer in a known format."""
+        """bool, `True` if the file contains a tokenizer in a known format."""
         return self.tokenizer in ("sentencepiece", "tokenizers")
 
     @property

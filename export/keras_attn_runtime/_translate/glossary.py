@@ -18,8 +18,8 @@ class GlossaryEntry:
 
     Attributes:
         term: string, words of the source language.
-        translations: tuple of strings, of which one must occur in a translation. The constructor
-            also takes a list.
+        translations: tuple of strings, the alternatives: a translation must contain one of them.
+            The constructor also takes a list.
 
     Raises:
         ValueError: if the term or a translation is empty, or `translations` is a string.

@@ -176,8 +176,8 @@ class Translator(TextModel[ExportedModel]):
             target_prefix: string that all translations begin with, such as a language tag, or an
                 iterable of strings, one for each text. Default: no prefix.
             constraints: iterable with an item for each text: a list of phrases that the translation
-                must contain, or `None`. A phrase is a string, or a list of strings, of which one
-                must occur. Default: no phrases.
+                must contain, or `None`. A phrase is a string, or a list of alternative strings:
+                then one of them is enough. Default: no phrases.
             {{options}}
 
         Returns:
@@ -548,7 +548,7 @@ class Translator(TextModel[ExportedModel]):
         """Raises an error if a phrase of `constraints` is not possible.
 
         Args:
-            phrase: string, or list of strings, of which one must occur.
+            phrase: string, or list of alternative strings.
 
         Raises:
             ModelFileError: if the file does not support `constraints`.

@@ -340,6 +340,13 @@ def test_half_precision(translator, exported, conversions, tmp_path, monkeypatch
     assert 0 < np.abs(ours["scores"] - theirs["scores"]).max() < 0.01
 
 
+def test_half_precision_of_a_repetition_penalty(tmp_path):
+    """The penalty adds to logits with ScatterND, which ONNX Runtime lacks in float16."""
+    model = make_translator(repetition_penalty=1.2)
+    report = export_onnx(model, tmp_path / "model.onnx", precision="float16")
+    assert report.precision.best_equal > 0.9
+
+
 def test_a_model_that_does_not_bear_8_bits_is_refused(
     translator, onnx_model, tmp_path, monkeypatch
 ):
