@@ -166,17 +166,22 @@ class _SearchOptions(_WeightOptions):
         "that read texts.",
         Flag("add an input with the first tokens of each output"),
     )
-    runtime_settings: Sequence[str] = option(
-        (),
-        _NAMES,
+    runtime_settings: Sequence[str] | None = option(
+        None,
+        optional(_NAMES),
         "the settings of the search that are inputs of the file, so that each call can choose "
         "them: `Search.runtime_settings` lists them for a search. Each is a scalar, whose default "
-        "in the runtime is the value of the search.",
+        "in the runtime is the value of the search. `None` means the usual ones of the search: "
+        "`beam_width`, `num_hypotheses`, `min_length`, `patience`, `temperature`, `top_k`, `top_p` "
+        "and `min_p`. LiteRT files have the first two only on request, because they would be a "
+        "third slower.",
         Flag(
-            "settings of the search that a call can choose, for example temperature,top_p. "
-            "Default: only the maximum length and the length penalty",
+            "settings of the search that a call can choose, besides the maximum length and the "
+            'length penalty, for example temperature,top_p; "none" for no others. Default: '
+            "beam_width, num_hypotheses, min_length and patience, or temperature, top_k, top_p and "
+            "min_p, as far as the search has them",
             metavar="NAME,...",
-            parse=lambda text: [name for name in text.split(",") if name],
+            parse=lambda text: [name for name in text.split(",") if name not in ("", "none")],
         ),
     )
     tolerance: float = _tolerance(1e-4)

@@ -200,6 +200,7 @@ def option(
     advice: str = "",
     argument_type: Any = None,
     input_dtype: Literal["int32", "float32"] | None = None,
+    is_usual_input: bool = False,
 ) -> Any:
     """Returns the dataclass field of an option.
 
@@ -215,6 +216,8 @@ def option(
             to `None`: the type of the field.
         input_dtype: String, dtype of the scalar input for this option in exported files. Defaults
             to `None`: not an input.
+        is_usual_input: Bool, whether exported files have this input unless the caller of the export
+            selects the inputs. Defaults to `False`.
     """
     metadata = {
         "kind": kind,
@@ -224,6 +227,7 @@ def option(
         "advice": advice,
         "argument_type": argument_type,
         "input_dtype": input_dtype,
+        "is_usual_input": is_usual_input,
     }
     return dataclasses.field(default=default, metadata=metadata)
 

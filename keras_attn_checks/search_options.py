@@ -73,6 +73,7 @@ class SearchOptions:
         LENGTH,
         "minimum number of tokens of a hypothesis, not counting the end token.",
         input_dtype="int32",
+        is_usual_input=True,
     )
     length_penalty: float = option(
         1.0,
@@ -236,9 +237,14 @@ class BeamOptions(SearchOptions):
         "number of open hypotheses per batch entry.",
         advice="For more than 4096 hypotheses, use a SamplingDecoder.",
         input_dtype="int32",
+        is_usual_input=True,
     )
     num_hypotheses: int = option(
-        1, POSITIVE_INTEGER, "number of returned hypotheses per batch entry, at most `beam_width`."
+        1,
+        POSITIVE_INTEGER,
+        "number of returned hypotheses per batch entry, at most `beam_width`.",
+        input_dtype="int32",
+        is_usual_input=True,
     )
     stop: Stop = option("collected", choice(Stop), "see the table above.")
     patience: float = option(
@@ -249,6 +255,7 @@ class BeamOptions(SearchOptions):
         "is rounded to an integer and is at least 1. Other values of `stop` ignore this argument.",
         advice="Use 1.0 to stop after beam_width hypotheses.",
         input_dtype="float32",
+        is_usual_input=True,
     )
     coverage_penalty: float = option(
         0.0,
@@ -314,6 +321,8 @@ class SamplingOptions(SearchOptions):
         "number of hypotheses that are sampled independently for each batch entry. The memory for "
         "the cache of a Transformer grows with the square of `num_hypotheses`. For thousands of "
         "samples, repeat the source in the batch instead.",
+        input_dtype="int32",
+        is_usual_input=True,
     )
     temperature: float = option(
         1.0,
@@ -326,6 +335,7 @@ class SamplingOptions(SearchOptions):
         "Values below 1 increase the probabilities of the most probable tokens.",
         advice="Use GreedyDecoder for a temperature of 0.",
         input_dtype="float32",
+        is_usual_input=True,
     )
     top_k: int | None = option(
         None,
@@ -333,6 +343,7 @@ class SamplingOptions(SearchOptions):
         "maximum number of tokens to sample from.",
         default_text="no limit",
         input_dtype="int32",
+        is_usual_input=True,
     )
     top_p: float = option(
         1.0,
@@ -341,6 +352,7 @@ class SamplingOptions(SearchOptions):
         default_text="all tokens",
         advice="Use 1 to keep all tokens.",
         input_dtype="float32",
+        is_usual_input=True,
     )
     min_p: float = option(
         0.0,
@@ -349,6 +361,7 @@ class SamplingOptions(SearchOptions):
         default_text="all tokens",
         advice="Use 0 to keep all tokens.",
         input_dtype="float32",
+        is_usual_input=True,
     )
     seed: int | None = option(
         None,
@@ -395,3 +408,8 @@ def runtime_settings(options: type[SearchOptions]) -> dict[str, Dtype]:
     """
     dtypes = {each.name: each.metadata["input_dtype"] for each in dataclasses.fields(options)}
     return {name: dtype for name, dtype in dtypes.items() if dtype and name not in INPUTS}
+
+
+def usual_inputs(options: type[SearchOptions]) -> list[str]:
+    """Returns the names in `runtime_settings` that exported files have as inputs by default."""
+    return [each.name for each in dataclasses.fields(options) if each.metadata["is_usual_input"]]

@@ -140,6 +140,7 @@ class BeamDecoder(Search, BeamOptions):
             "coverage_penalty": self.coverage_penalty > 0,
             "diversity_strength": self.num_groups > 1,
             "beam_width": self.beam_width > 1 and self.num_groups == 1,
+            "num_hypotheses": self.beam_width > 1,
         }
         names = super().runtime_settings
         return {name: dtype for name, dtype in names.items() if needed.get(name, True)}
@@ -155,13 +156,26 @@ class BeamDecoder(Search, BeamOptions):
     def num_open_hypotheses(self) -> int:
         return self.beam_width
 
-    def pool_size(self, beam_width: int | Tensor) -> int | Tensor:
-        """Returns the number of finished hypotheses that are kept per batch entry."""
+    @property
+    def largest_settings(self) -> dict[str, int]:
+        return {**super().largest_settings, "num_hypotheses": self.beam_width}
+
+    def pool_size(
+        self, beam_width: int | Tensor, num_hypotheses: int | Tensor | None = None
+    ) -> int | Tensor:
+        """Returns the number of finished hypotheses that are kept per batch entry.
+
+        Args:
+            beam_width: Int or scalar int32 tensor, number of beams in a call.
+            num_hypotheses: Int or scalar int32 tensor, number of returned hypotheses. Defaults to
+                `None`: the constructor argument.
+        """
+        count = self.num_hypotheses if num_hypotheses is None else num_hypotheses
         if self.stop == "heuristic":
             return beam_width
-        if is_integer(beam_width):
-            return min(beam_width, self.num_hypotheses)
-        return 1 if self.num_hypotheses == 1 else ops.minimum(beam_width, self.num_hypotheses)
+        if is_integer(beam_width) and is_integer(count):
+            return min(beam_width, count)
+        return 1 if is_integer(count) and count == 1 else ops.minimum(beam_width, count)
 
     def start(
         self,
@@ -172,7 +186,8 @@ class BeamDecoder(Search, BeamOptions):
     ) -> TensorDict:
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         beam_width = settings["beam_width"]
-        pool_size = self.pool_size(beam_width)
+        num_hypotheses = settings["num_hypotheses"]
+        pool_size = self.pool_size(beam_width, num_hypotheses)
         rows = (batch, beam_width)
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
         # At the first step all beams are equal, so only the first beam of each group may continue.
@@ -195,6 +210,8 @@ class BeamDecoder(Search, BeamOptions):
         }
         if not is_integer(beam_width):
             carry["width"] = beam_width
+        if not is_integer(num_hypotheses):
+            carry["count"] = num_hypotheses
         dtype = self.alignments_dtype(carry["state"]) if self._needs_alignments else None
         if self.coverage_penalty:
             carry["beams"]["coverage"] = ops.zeros((*rows, source), dtype="float32")
@@ -416,10 +433,14 @@ class BeamDecoder(Search, BeamOptions):
         if is_dead_end is not None:
             scores = ops.where(is_dead_end, ranks_of_dead_ends(scores), scores)
         found["ranks"] = ops.where(collected, scores, NO_RANK)
-        return add_to_pool(pool, found, step, rows[0], self.pool_size(beam_width)), ended
+        pool_size = self.pool_size(beam_width, carry.get("count", settings["num_hypotheses"]))
+        return add_to_pool(pool, found, step, rows[0], pool_size), ended
 
-    def finish(self, hypotheses: TensorDict) -> TensorDict:
-        hypotheses = resize_pool(hypotheses, self.num_hypotheses)
+    def finish(
+        self, hypotheses: TensorDict, num_hypotheses: int | Tensor | None = None
+    ) -> TensorDict:
+        count = self.num_hypotheses if num_hypotheses is None else num_hypotheses
+        hypotheses = resize_pool(hypotheses, count)
         scores = ranks_to_scores(hypotheses.pop("ranks"))
         return super().finish({**hypotheses, "scores": scores})
 

@@ -9,6 +9,7 @@ from keras_attn._search.constraints import constrained_order
 from keras_attn._search.dead_ends import NO_RANK
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._types import Tensor, TensorDict
+from keras_attn_checks.number_types import is_integer
 
 MISSING = {"ranks": NO_RANK, "log_probs": IMPOSSIBLE}
 """Values of missing hypotheses. The other values are 0."""
@@ -74,18 +75,18 @@ def add_to_pool(
     return tree.map_structure(lambda t: gather.gather_beams(t, chosen), both)
 
 
-def resize_pool(pool: TensorDict, num_hypotheses: int) -> TensorDict:
+def resize_pool(pool: TensorDict, num_hypotheses: int | Tensor) -> TensorDict:
     """Returns the best hypotheses of a pool, and missing ones if the pool has fewer.
 
     Args:
         pool: Dict returned by `new_pool` or `add_to_pool`.
-        num_hypotheses: Int, number of hypotheses.
+        num_hypotheses: Int or scalar int32 tensor, number of hypotheses.
 
     Returns:
         Dict with the same keys. Its tensors have the shape `(batch, num_hypotheses, ...)`.
     """
     size = pool["ranks"].shape[1]
-    if size is None or size < num_hypotheses:
+    if size is None or not is_integer(num_hypotheses) or size < num_hypotheses:
         pool = {name: _with_missing(name, values, num_hypotheses) for name, values in pool.items()}
     return {name: values[:, :num_hypotheses] for name, values in pool.items()}
 

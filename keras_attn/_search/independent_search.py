@@ -10,6 +10,7 @@ from keras_attn._search.length_penalty import divisor
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.search import Search
 from keras_attn._types import Tensor, TensorDict
+from keras_attn_checks.number_types import is_integer
 
 
 class IndependentSearch(Search):
@@ -18,6 +19,9 @@ class IndependentSearch(Search):
     A subclass overrides the property `num_open_hypotheses` and the method `choose`, which selects
     the next tokens.
     """
+
+    def width(self, carry: TensorDict, settings: Mapping[str, Any]) -> int | Tensor:
+        return carry.get("width", settings["num_hypotheses"])
 
     def choose(
         self, allowed: Tensor, carry: TensorDict, settings: Mapping[str, Any]
@@ -49,7 +53,8 @@ class IndependentSearch(Search):
         settings: Mapping[str, Any],
     ) -> TensorDict:
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
-        rows = (batch, self.num_open_hypotheses)
+        count = settings["num_hypotheses"]
+        rows = (batch, count)
 
         def new_buffer(rest=(), dtype="int32"):
             return growing_buffer.new_buffer(rows, rest, dtype, self.max_length)
@@ -60,7 +65,7 @@ class IndependentSearch(Search):
             "done": max_lengths == 0,
             "ended": ops.zeros(rows, dtype="bool") | (max_lengths == 0)[:, None],
             "state": self.decoder.initial_state(
-                memory, self.num_open_hypotheses, self.return_alignments, max(1, self.max_length)
+                memory, count, self.return_alignments, max(1, self.max_length)
             ),
             "last": ops.broadcast_to(first_tokens[:, None], rows),
             "hypotheses": {
@@ -70,6 +75,8 @@ class IndependentSearch(Search):
                 "log_probs": ops.zeros(rows, dtype="float32"),
             },
         }
+        if not is_integer(count):
+            carry["width"] = count
         if self.return_alignments:
             dtype = self.alignments_dtype(carry["state"])
             carry["hypotheses"]["alignments"] = new_buffer((source,), dtype)
@@ -86,7 +93,7 @@ class IndependentSearch(Search):
     ) -> TensorDict:
         step, hypotheses = carry["step"], carry["hypotheses"]
         is_open = ops.logical_not(carry["ended"])  # (B, N)
-        rows = ops.shape(is_open)
+        rows = (ops.shape(max_lengths)[0], self.width(carry, settings))
         last = ops.reshape(carry["last"], (-1,))  # (B*N,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)  # (B*N, V)
         allowed = self.next_log_probs(step_logits, hypotheses["token_ids"], step, settings)

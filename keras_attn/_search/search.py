@@ -35,6 +35,9 @@ from keras_attn_checks.search_options import SearchOptions, runtime_settings
 SIZES = ("beam_width", "no_repeat_ngram_size", "top_k")
 """Settings that are sizes of tensors, so that a call can only decrease them."""
 
+COUNTS = ("beam_width", "num_hypotheses")
+"""Settings that are sizes of the loop variables of a search."""
+
 WORD_STARTS = "word_starts"
 """Name of the call argument `word_starts` among the settings of a call."""
 
@@ -256,7 +259,7 @@ class Search(Layer, SearchOptions):
                 max_lengths,
                 self.width(carry, values),
             )
-            return self.finish(hypotheses)
+            return self.finish(hypotheses, values["num_hypotheses"])
 
     @property
     def accepts_constraints(self) -> bool:
@@ -288,7 +291,8 @@ class Search(Layer, SearchOptions):
 
         A call cannot turn on `coverage_penalty` or groups of beams, which need tensors that the
         search does not have without them. `beam_width`, `top_k` and `no_repeat_ngram_size` can only
-        decrease, because they are sizes of tensors.
+        decrease, because they are sizes of tensors. `num_hypotheses` can increase up to the
+        `beam_width` of a beam search.
         """
         names: dict[str, str] = dict(runtime_settings(type(self)))
         if not self.no_repeat_ngram_size:
@@ -307,12 +311,14 @@ class Search(Layer, SearchOptions):
             settings: See the call arguments.
 
         Returns:
-            Dict with `length_penalty` and the names in `runtime_settings`. Given values are scalar
-            tensors, all others are Python numbers. A known `beam_width` is always a Python number.
+            Dict with `num_hypotheses`, `length_penalty` and the names in `runtime_settings`. Given
+            values are scalar tensors, all others are Python numbers. A known `beam_width` or
+            `num_hypotheses` is always a Python number.
 
         Raises:
-            ValueError: If a name is not in `runtime_settings`, a value is out of range, or
-                `beam_width` is not known when the search is traced, where this is not supported.
+            ValueError: If a name is not in `runtime_settings`, a value is out of range, or a
+                `beam_width` or `num_hypotheses` is not known when the search is traced, where this
+                is not supported.
         """
         dtypes = {"length_penalty": "float32", **runtime_settings(type(self))}
         given = dict(settings or {})
@@ -324,7 +330,7 @@ class Search(Layer, SearchOptions):
                 f"{type(self).__name__}, or use keras_attn.with_search."
             )
         given["length_penalty"] = length_penalty
-        values = {name: getattr(self, name) for name in dtypes}
+        values = {name: getattr(self, name) for name in ("num_hypotheses", *dtypes)}
         kinds = {field.name: field.metadata["kind"] for field in dataclasses.fields(self)}
         for name, value in given.items():
             if value is None:
@@ -333,31 +339,40 @@ class Search(Layer, SearchOptions):
             if known is not None:
                 number = known.item() if known.ndim == 0 else value
                 self._check_call_setting(name, kinds[name].check(name, number))
-            if name == "beam_width":
-                values[name] = self._call_beam_width(value, known)
+            if name in COUNTS:
+                values[name] = self._call_count(name, value, known)
             else:
                 values[name] = ops.cast(value, dtypes[name])
         return values
 
-    def _call_beam_width(self, value, known):
-        """Returns the beam width of a call: an int, or a tensor in a TensorFlow graph."""
+    def _call_count(self, name, value, known):
+        """Returns a number of hypotheses of a call: an int, or a tensor in a TensorFlow graph."""
         if known is not None:
             return known.item()
         if not (growing_buffer.supports_growth() and self.decoder.can_exceed_max_length):
             raise ValueError(
-                "Expected an int beam_width for a decoder with tensors of a fixed size. Received: "
-                f"beam_width={value} for {type(self.decoder).__name__}, with backend="
+                f"Expected an int {name} for a decoder with tensors of a fixed size. Received: "
+                f"{name}={value} for {type(self.decoder).__name__}, with backend="
                 f"{keras.backend.backend()!r}. Pass an int, or use keras_attn.with_search."
             )
-        return ops.clip(ops.cast(value, "int32"), 1, self.beam_width)
+        least, most = ops.maximum(ops.cast(value, "int32"), 1), self.largest_settings.get(name)
+        return least if most is None else ops.minimum(least, most)
+
+    @property
+    def largest_settings(self) -> dict[str, int]:
+        """Dict from the settings that a call cannot increase without limit to their maxima."""
+        values = {name: getattr(self, name, None) for name in SIZES}
+        return {name: value for name, value in values.items() if value is not None}
 
     def _check_call_setting(self, name, value):
         """Raises a `ValueError` if a setting of a call needs larger tensors than the search has."""
-        most = getattr(self, name) if name in SIZES else None
+        most = self.largest_settings.get(name)
         if most is not None and not value <= most:
+            larger = "beam_width" if name == "num_hypotheses" else name
+            value_of = "the value" if name == larger else f"the {larger}"
             raise ValueError(
-                f"Expected {name} of at most {most}, the value of the search. Received: "
-                f"{name}={value}. Create the search with a larger {name}."
+                f"Expected {name} of at most {most}, {value_of} of the search. Received: "
+                f"{name}={value}. Create the search with a larger {larger}."
             )
 
     def prepare(
@@ -520,8 +535,17 @@ class Search(Layer, SearchOptions):
         """
         raise NotImplementedError(f"{type(self).__name__} must override `advance`.")
 
-    def finish(self, hypotheses: TensorDict) -> TensorDict:
-        """Converts hypotheses to the results of `call`. `num_tokens` must include the end token."""
+    def finish(
+        self, hypotheses: TensorDict, num_hypotheses: int | Tensor | None = None
+    ) -> TensorDict:
+        """Converts hypotheses to the results of `call`.
+
+        Args:
+            hypotheses: `carry["hypotheses"]` after the last step. `num_tokens` includes the end
+                token.
+            num_hypotheses: Int or scalar int32 tensor, number of hypotheses in the results.
+                Defaults to `None`: the constructor argument.
+        """
         tokens, num_tokens = hypotheses["token_ids"], hypotheses["num_tokens"][:, :, None]
         time = ops.arange(ops.shape(tokens)[2], dtype="int32")  # (T,)
         is_end = ops.equal(time + 1, num_tokens) & is_any_of(tokens, self.end_token_ids)

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from keras_attn_runtime import StreamingTranslator, Translator
-from keras_attn_runtime._calls.search_settings import SETTINGS, SIZES
+from keras_attn_runtime._calls.search_settings import INTEGERS, SETTINGS, SIZES
 
 from keras_attn import BeamDecoder, SamplingDecoder, with_search
 from keras_attn._search import search as base
@@ -22,6 +22,7 @@ from keras_attn.export import (
     export_saved_model,
 )
 from keras_attn.export._checks.verify import OTHER_VALUES
+from keras_attn.export._trace.search_function import SearchFunction
 from keras_attn_checks.search_options import BeamOptions, SamplingOptions, runtime_settings
 from tests.contracts import assert_close, numpy
 from tests.export.formats.test_export_onnx_text import run as run_texts
@@ -44,6 +45,7 @@ SEARCHES = {
 }
 VALUES = {
     "beam_width": [1, 2, 3],
+    "num_hypotheses": [1, 2, 3],
     "min_length": [0, 3, 9],
     "repetition_penalty": [0.9, 1.0, 1.5],
     "no_repeat_ngram_size": [0, 1, 2, 3],
@@ -77,7 +79,10 @@ def outputs(model, path, chosen):
     opened = session(path)
     feeds = {"source_ids": IDS, "max_length": np.array(12, "int32")}
     feeds["length_penalty"] = np.array(1, "float32")
+    inputs = [each.name for each in opened.get_inputs()]
     for name, dtype in model.search.runtime_settings.items():
+        if name not in inputs:
+            continue
         feeds[name] = np.array(chosen.get(name, getattr(model.search, name)), dtype)
     if model.search.is_stochastic:
         feeds["seeds"] = np.arange(len(IDS), dtype="int32")
@@ -87,13 +92,21 @@ def outputs(model, path, chosen):
 
 def assert_equals_a_search(model, path, chosen):
     received = outputs(model, path, chosen)
-    search = with_search(model, **chosen).search
+    search = with_search(model, **_possible(model, chosen)).search
     seeds = {"seeds": np.arange(len(IDS), dtype="int32")} if search.is_stochastic else {}
     expected = numpy(search(**model.encoder(IDS), max_length=12, **seeds))
     count = expected["scores"].shape[1]  # a smaller beam width has fewer hypotheses
     assert received["token_ids"][:, :count].tolist() == expected["token_ids"].tolist(), chosen
     assert_close(received["scores"][:, :count], expected["scores"], 1e-4)
     assert np.all(received["scores"][:, count:] == -1e9)
+
+
+def _possible(model, chosen):
+    """Returns settings that a search can have: no more hypotheses than beams."""
+    if "num_hypotheses" not in chosen or model.search.is_stochastic:
+        return chosen
+    width = chosen.get("beam_width", model.search.beam_width)
+    return {**chosen, "num_hypotheses": min(chosen["num_hypotheses"], width)}
 
 
 @pytest.mark.parametrize("number", all_slow_but(0, cases=range(100)))
@@ -134,7 +147,7 @@ def test_metadata(exported):
 
 
 def test_without_settings_the_file_keeps_its_format(tmp_path):
-    export_onnx(model_of("beam"), tmp_path / "model.onnx")
+    export_onnx(model_of("beam"), tmp_path / "model.onnx", runtime_settings=[])
     model = onnx.load(tmp_path / "model.onnx")
     entries = {each.key: each.value for each in model.metadata_props}
     assert entries["keras_attn.format"] == "2"
@@ -150,7 +163,7 @@ def files(tmp_path_factory, tokenizers):
     sizes = [each.vocabulary_size for each in tokenizers]
     translator = make_translator(vocabulary_sizes=sizes, max_length=12)
     model = with_search(translator, search_class, **settings)
-    names = {"runtime_settings": ["temperature", "top_k", "min_length"]}
+    names = {"runtime_settings": ["temperature", "top_k", "min_length", "num_hypotheses"]}
     export_onnx(model, folder / "model.onnx", *tokenizers, **names)
     export_onnx_steps(model, folder / "steps", *tokenizers, **names)
     export_litert(model, folder / "model.tflite", *tokenizers, **names)
@@ -166,11 +179,15 @@ CHOSEN = {"temperature": 0.4, "top_k": 3, "min_length": 5}
 def test_all_formats_agree(files, chosen):
     import tensorflow as tf
 
-    expected = Translator(files / "model.onnx").translate(SOURCE, seed=5, **chosen)
-    expected = [each.token_ids for each in expected]
-    for path, translator in (("steps", StreamingTranslator), ("model.tflite", Translator)):
-        received = translator(files / path).translate(SOURCE, seed=5, **chosen)
-        assert [each.token_ids for each in received] == expected, path
+    def samples(translator, path):
+        options = {"seed": 5, "num_hypotheses": 3, **chosen}
+        found = translator(files / path).translate(SOURCE, **options)
+        return [[each.token_ids for each in result.hypotheses] for result in found]
+
+    expected = samples(Translator, "model.onnx")
+    assert len(expected[0]) == 3 and expected[0][0] != expected[0][1]
+    assert samples(StreamingTranslator, "steps") == expected
+    assert samples(Translator, "model.tflite") == expected
     ids = IDS % 17 + 3
     seeds = np.arange(len(ids), dtype="int32")
     opened = session(files / "model.onnx")
@@ -188,36 +205,66 @@ def test_all_formats_agree(files, chosen):
     assert found["token_ids"].numpy().tolist() == expected.tolist()
 
 
-def test_the_beam_width_in_all_formats(tmp_path, tokenizers):
+@pytest.mark.parametrize("stop", ["collected", pytest.param("heuristic", marks=pytest.mark.slow)])
+def test_numbers_of_beams_and_hypotheses_in_all_formats(tmp_path, tokenizers, stop):
     import tensorflow as tf
 
     sizes = [each.vocabulary_size for each in tokenizers]
     translator = make_translator(vocabulary_sizes=sizes, max_length=12)
-    model = with_search(translator, BeamDecoder, beam_width=4, num_hypotheses=3)
-    names = {"runtime_settings": ["beam_width"]}
-    export_onnx(model, tmp_path / "model.onnx", *tokenizers, **names)
-    export_onnx_steps(model, tmp_path / "steps", *tokenizers, **names)
+    model = with_search(translator, BeamDecoder, beam_width=4, stop=stop)
+    export_onnx(model, tmp_path / "model.onnx", *tokenizers)
+    export_onnx_steps(model, tmp_path / "steps", *tokenizers)
+    names = {"runtime_settings": ["num_hypotheses", "beam_width"]}
     export_litert(model, tmp_path / "model.tflite", *tokenizers, **names)
-    export_saved_model(model, tmp_path / "saved", *tokenizers, **names)
-    export_onnx_text(model, tmp_path / "text.onnx", *tokenizers, **names)
+    export_saved_model(model, tmp_path / "saved", *tokenizers)
+    export_onnx_text(model, tmp_path / "text.onnx", *tokenizers)
     loaded = tf.saved_model.load(tmp_path / "saved")
     ids = tf.constant(IDS % 17 + 3)
-    for chosen in (1, 2, 4):
-        smaller = with_search(model, beam_width=chosen)
-        expected = smaller.generate(SOURCE, *tokenizers, return_details=True)
+    for width, count in ((1, 3), (2, 1), (4, 1), (4, 3), (4, 4)):
+        chosen = {"beam_width": width, "num_hypotheses": count}
+        search = with_search(model, beam_width=width, num_hypotheses=min(width, count))
+        expected = search.generate(SOURCE, *tokenizers, return_details=True)
         expected = [[each.token_ids for each in result.hypotheses] for result in expected]
         for path in ("model.onnx", "steps", "model.tflite"):
             opened = (StreamingTranslator if "steps" in path else Translator)(tmp_path / path)
-            found = opened.translate(SOURCE, num_hypotheses=3, beam_width=chosen)
+            found = opened.translate(SOURCE, **chosen)
             found = [[each.token_ids for each in result.hypotheses] for result in found]
             assert found == expected, (path, chosen)
-        found = numpy(loaded.translate_ids(ids, beam_width=tf.constant(chosen)))
-        results = numpy(smaller.search(**model.encoder(ids)))
-        count = results["scores"].shape[1]
-        assert found["token_ids"][:, :count].tolist() == results["token_ids"].tolist()
-        (texts,) = run_texts(tmp_path / "text.onnx", {"text": SOURCE, "beam_width": chosen})
-        best = [smaller.generate([each], *tokenizers)[0] for each in SOURCE]
-        assert [each[0] for each in texts] == best
+        given = {name: tf.constant(value) for name, value in chosen.items()}
+        found = numpy(loaded.translate_ids(ids, **given))["token_ids"]
+        results = numpy(search.search(**model.encoder(ids)))["token_ids"]
+        assert found.shape[1] == count
+        assert found[:, : min(width, count)].tolist() == results.tolist()
+        (texts,) = run_texts(tmp_path / "text.onnx", {"text": SOURCE, **chosen})
+        best = [search.generate([each], *tokenizers)[0] for each in SOURCE]
+        assert [each[0] for each in texts] == best and len(texts[0]) == count
+
+
+def test_more_hypotheses_than_beams(tmp_path, tokenizers):
+    sizes = [each.vocabulary_size for each in tokenizers]
+    model = make_translator(vocabulary_sizes=sizes, max_length=12)
+    model = with_search(model, BeamDecoder, beam_width=3, num_hypotheses=2)
+    export_onnx(model, tmp_path / "model.onnx", *tokenizers)
+    translator = Translator(tmp_path / "model.onnx")
+    with pytest.raises(ValueError, match="num_hypotheses of at most 3, the beam width of the file"):
+        translator.translate(SOURCE, num_hypotheses=4)
+    with pytest.raises(ValueError, match="Expected num_hypotheses of at most 3, the beam_width"):
+        model.search(**model.encoder(IDS % 17 + 3), settings={"num_hypotheses": 4})
+    # Programs without the runtime get as many hypotheses as the file has beams.
+    assert outputs(model, tmp_path / "model.onnx", {"num_hypotheses": 9})["scores"].shape[1] == 3
+
+
+def test_usual_settings():
+    assert usual_names("beam") == ["min_length", "beam_width", "num_hypotheses", "patience"]
+    assert usual_names("groups") == ["min_length", "num_hypotheses", "patience"]
+    assert usual_names("sampling") == [
+        *("min_length", "num_hypotheses", "temperature", "top_k", "top_p", "min_p")
+    ]
+    assert usual_names("beam", fixed_counts=True) == ["min_length", "patience"]
+
+
+def usual_names(name, **options):
+    return list(SearchFunction(model_of(name), **options).runtime_settings)
 
 
 def test_streaming_takes_settings(files):
@@ -273,16 +320,16 @@ def test_an_export_refuses(tmp_path, search, names, message):
 
 
 def test_steps_of_litert_have_one_beam_width(tmp_path):
-    with pytest.raises(ValueError, match="runtime_settings without beam_width.*onnx-steps"):
-        export_litert_steps(model_of("beam"), tmp_path / "x", runtime_settings=["beam_width"])
+    names = ["beam_width", "num_hypotheses"]
+    message = "runtime_settings without beam_width and num_hypotheses.*onnx-steps"
+    with pytest.raises(ValueError, match=message):
+        export_litert_steps(model_of("beam"), tmp_path / "x", runtime_settings=names)
 
 
 def test_the_lists_of_settings_agree():
     names = {**runtime_settings(BeamOptions), **runtime_settings(SamplingOptions)}
-    assert set(names) == set(SETTINGS)
-    assert {name for name, dtype in names.items() if dtype == "int32"} == {
-        name for name, each in SETTINGS.items() if each.is_integer
-    }
+    assert set(names) == {*SETTINGS, "num_hypotheses"}
+    assert {name for name, dtype in names.items() if dtype == "int32"} == set(INTEGERS)
     assert set(OTHER_VALUES) == {"length_penalty", *names}
     assert set(SIZES) == set(base.SIZES)
 

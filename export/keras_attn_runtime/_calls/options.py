@@ -11,7 +11,7 @@ from keras_attn_runtime._calls.argument_checks import (
     require_number,
 )
 from keras_attn_runtime._calls.cancellation import CancelToken
-from keras_attn_runtime._calls.search_settings import SETTINGS, SearchSettings
+from keras_attn_runtime._calls.search_settings import NUM_HYPOTHESES, SETTINGS, SearchSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,8 +47,9 @@ class Options:
         length_penalty: float of at least 0, length exponent in the ranking score; 0 ranks by log
             probability. Default: the length penalty in the file.
         beam_width: int of at least 1, number of beams, at most the number in the file. This option
-            and the next ones, up to `min_p`, need a file that was exported with the name of the
-            option in `runtime_settings`. Default of all: the value in the file.
+            and the next ones, up to `min_p`, need a file that has them as inputs. Files have the
+            usual ones, unless `runtime_settings` of the export names others. Default of all: the
+            value in the file.
         min_length: int of at least 0, minimum number of output tokens, without the end token.
         repetition_penalty: float above 0. Values above 1 make the previous tokens of an output less
             probable; 1 is no penalty.
@@ -63,8 +64,9 @@ class Options:
         top_p: float in (0, 1], total probability of the tokens to sample from; 1 for all tokens.
         min_p: float in [0, 1], minimum probability of a sampled token relative to the most probable
             one; 0 for all tokens.
-        num_hypotheses: int of at least 1, number of hypotheses to return for each sentence, at most
-            the number that the file returns. Default: 1.
+        num_hypotheses: int of at least 1, number of hypotheses to return for each sentence. In a
+            file with the input `num_hypotheses`, at most the beam width of a beam search; in other
+            files, at most the number that the file returns. Default: 1.
         batch_size: int of at least 1, maximum number of sentences in a batch. A file with a fixed
             batch size, such as most LiteRT files, runs at most that number. Default: 32.
         window: int of at least 1, number of sentences to read ahead and sort by length. Default: 16
@@ -159,6 +161,12 @@ class Options:
         """dict from the given settings of the search to their values."""
         values = {name: getattr(self, name) for name in SETTINGS}
         return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def search_inputs(self) -> dict[str, float]:
+        """dict from the inputs that newer files have to their values: `settings`, and the number of
+        hypotheses."""
+        return {NUM_HYPOTHESES: self.num_hypotheses, **self.settings}
 
     @property
     def window_size(self) -> int:

@@ -57,6 +57,12 @@ SETTINGS = {
 }
 """Dict from the settings of a search that a file can have as inputs to their values."""
 
+NUM_HYPOTHESES = "num_hypotheses"
+"""Option of all files, which newer files also have as an input."""
+
+INTEGERS = (NUM_HYPOTHESES, *(name for name, allowed in SETTINGS.items() if allowed.is_integer))
+"""Inputs of a search that are int32."""
+
 
 class SearchSettings(TypedDict, total=False):
     """The settings of a search, for type checkers. See `Options`."""

@@ -24,6 +24,9 @@ OTHER_INPUTS = (
 )
 """Inputs of a search that are not settings with a default in the metadata."""
 
+MAX_SAMPLES = 4096
+"""Largest number of hypotheses that a call can sample."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -37,7 +40,8 @@ class Settings:
         search: dict, the search settings. Its entries include the following four attributes,
             "class", and "inputs", the list of file inputs that belong to the search.
         beam_width: int, number of open hypotheses in the search.
-        num_hypotheses: int, number of hypotheses that the file returns per sentence.
+        num_hypotheses: int, number of hypotheses that the file returns per sentence, or the default
+            of its input `num_hypotheses`.
         max_length: int, default maximum number of output tokens, including the end token.
         length_penalty: float, default length penalty exponent.
         versions: dict, versions of the libraries that wrote the file.
@@ -66,6 +70,13 @@ class Settings:
         """Dict from the settings of the search that a call can choose to their values."""
         others = ("max_length", "length_penalty", *OTHER_INPUTS)
         return {name: self.search[name] for name in self.search_inputs if name not in others}
+
+    @property
+    def most_hypotheses(self) -> int:
+        """int, largest number of hypotheses that a call can choose."""
+        if "num_hypotheses" not in self.search_inputs:
+            return self.num_hypotheses
+        return MAX_SAMPLES if "seeds" in self.search_inputs else self.beam_width
 
     @property
     def forced_prefix_ids(self) -> list[int]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_attn_runtime._array_types import Arrays
 from keras_attn_runtime._calls.cancellation import Call
-from keras_attn_runtime._calls.search_settings import SETTINGS
+from keras_attn_runtime._calls.search_settings import INTEGERS, NUM_HYPOTHESES, SETTINGS
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._engines.fixed_sizes import fixed_batch_size, fixed_length, run_rows
 from keras_attn_runtime._engines.open_model import OpenedModel, open_model
@@ -93,7 +93,7 @@ class ExportedModel(PickledArguments):
         self.source_length = fixed_length(first, "source_ids")
         self._prefix_length = fixed_length(first, PREFIX)
         self.files = opened.files
-        unknown = sorted(set(self.settings.runtime_settings) - set(SETTINGS))
+        unknown = sorted(set(self.settings.runtime_settings) - {NUM_HYPOTHESES, *SETTINGS})
         if unknown:
             raise ModelFileError(
                 f"Expected settings of the search out of {list(SETTINGS)}. Received: {unknown}. "
@@ -137,7 +137,7 @@ class ExportedModel(PickledArguments):
                 `is_stochastic`. Default: zeros.
             call: `Call` that can stop the run. Default: none.
             settings: dict from further inputs of the search, such as `temperature`, to numbers.
-                Default: the values in the file.
+                Names of other inputs are ignored. Default: the values in the file.
             constraints: list of phrases for each sentence, which the translation must contain; a
                 phrase is a list of alternatives, which are lists of target ids. Ignored unless
                 `supports_constraints`. Default: no phrases.
@@ -165,7 +165,10 @@ class ExportedModel(PickledArguments):
             feeds |= self._constraint_feeds(len(sentences), constraints, constraints_in_order)
             feeds |= self._token_bias_feeds(len(sentences), token_bias)
             outputs = self._search(feeds, call or Call())
-        return check_outputs(outputs, len(sentences), self.settings)
+        count = (settings or {}).get(NUM_HYPOTHESES, self.settings.num_hypotheses)
+        if NUM_HYPOTHESES not in self.settings.search_inputs:
+            count = self.settings.num_hypotheses
+        return check_outputs(outputs, (len(sentences), int(count)), self.settings)
 
     def signature(self) -> Signature:
         """Returns the file's inputs and outputs."""
@@ -201,7 +204,7 @@ class ExportedModel(PickledArguments):
         }
         given = settings or {}
         for name, default in self.settings.runtime_settings.items():
-            dtype = np.int32 if SETTINGS[name].is_integer else np.float32
+            dtype = np.int32 if name in INTEGERS else np.float32
             feeds[name] = np.array(given.get(name, default), dtype)
         if self.supports_target_prefix:
             nothing: list[list[int]] = [[]] * len(sentences)

@@ -26,12 +26,14 @@ class SearchOutputs(TypedDict):
     constraints_met: NotRequired[Array]
 
 
-def check_outputs(outputs: Mapping[str, object], batch: int, settings: Settings) -> SearchOutputs:
+def check_outputs(
+    outputs: Mapping[str, object], hypotheses: tuple[int, int], settings: Settings
+) -> SearchOutputs:
     """Raises an error if a search output has a wrong shape, dtype or value.
 
     Args:
         outputs: dict from output names to arrays, see `ExportedModel.run`.
-        batch: int, number of sentences in the batch.
+        hypotheses: tuple of two ints, the numbers of sentences and of hypotheses of each sentence.
         settings: `Settings` in the file.
 
     Returns:
@@ -41,7 +43,6 @@ def check_outputs(outputs: Mapping[str, object], batch: int, settings: Settings)
         ModelFileError: if an output has a wrong rank, shape or dtype, if a token id is outside the
             target vocabulary, or if a length is negative or greater than the number of ids.
     """
-    hypotheses = (batch, settings.num_hypotheses)
     for name, value in outputs.items():
         kind = _TYPES.get(name, np.floating)
         if not isinstance(value, np.ndarray) or not np.issubdtype(value.dtype, kind):
@@ -51,7 +52,7 @@ def check_outputs(outputs: Mapping[str, object], batch: int, settings: Settings)
             _refuse(
                 name,
                 f"rank {_RANKS[name]} and shape (batch, num_hypotheses, ...) = "
-                f"({batch}, {settings.num_hypotheses}, ...)",
+                f"({hypotheses[0]}, {hypotheses[1]}, ...)",
                 f"shape={value.shape}",
             )
     checked = cast(SearchOutputs, outputs)

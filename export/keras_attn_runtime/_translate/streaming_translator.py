@@ -189,7 +189,9 @@ class _StoppableModel(SteppedModel):
     ) -> SteppedSearch:
         """Starts the search for one source, which `call` can stop."""
         rows, prefixes, seeds = [source.ids], [source.prefix], [source.seed]
-        feeds = self._feeds(rows, max_length, length_penalty, prefixes, seeds, options.settings)
+        feeds = self._feeds(
+            rows, max_length, length_penalty, prefixes, seeds, options.search_inputs
+        )
         feeds |= self._constraint_feeds(1, [source.constraints], options.constraints_in_order)
         feeds |= self._token_bias_feeds(1, biases_of_ids(options.token_bias))
         return SteppedSearch(self._searches.next(), feeds, call)

@@ -48,7 +48,7 @@ class TranslationBuilder:
             [source.prefix for source in sources],
             [source.seed for source in sources],
             call,
-            options.settings,
+            options.search_inputs,
             [source.constraints for source in sources],
             options.constraints_in_order,
             biases_of_ids(options.token_bias),

@@ -11,7 +11,7 @@ from keras_attn_runtime._calls.argument_checks import require_bool
 from keras_attn_runtime._calls.cancellation import Call
 from keras_attn_runtime._calls.options import CallOptions, Options, list_options
 from keras_attn_runtime._calls.reading import read
-from keras_attn_runtime._calls.search_settings import SIZES
+from keras_attn_runtime._calls.search_settings import NUM_HYPOTHESES, SIZES
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._generation_result import GenerationResult, Unfinished
@@ -461,12 +461,7 @@ class Translator(TextModel[ExportedModel]):
     def _checked(self, arguments: CallOptions) -> Options:
         self._require_own_process()
         options = Options.of(arguments)
-        if options.num_hypotheses > self.settings.num_hypotheses:
-            raise ValueError(
-                f"Expected num_hypotheses of at most {self.settings.num_hypotheses}, the number "
-                f"that the file returns. Received: num_hypotheses={options.num_hypotheses}. Export "
-                "the model with a larger num_hypotheses."
-            )
+        self._check_num_hypotheses(options.num_hypotheses)
         for name, value in options.settings.items():
             self._check_setting(name, value)
         if options.token_bias is not None:
@@ -479,6 +474,21 @@ class Translator(TextModel[ExportedModel]):
         if self._language_ids(options).target_start:
             self._require_target_prefix()
         return options
+
+    def _check_num_hypotheses(self, count: int) -> None:
+        most = self.settings.most_hypotheses
+        if count <= most:
+            return
+        reason, advice = "the number that the file returns", "num_hypotheses"
+        if NUM_HYPOTHESES in self.settings.search_inputs:
+            reason, advice = "the beam width of the file", "beam_width"
+        advice = f"Export the model with a larger {advice}."
+        if self.is_stochastic:
+            reason, advice = "for one call", "Call the translator again with another seed."
+        raise ValueError(
+            f"Expected num_hypotheses of at most {most}, {reason}. Received: num_hypotheses="
+            f"{count}. {advice}"
+        )
 
     def _check_setting(self, name: str, value: float) -> None:
         """Raises ValueError for a setting that the file does not have, or that is too large."""

@@ -19,6 +19,7 @@ BATCH_SIZES = (1, 7, 32)
 OTHER_VALUES: dict[str, Callable[[float], float]] = {
     "length_penalty": lambda value: value + 0.5,
     "beam_width": lambda value: (value + 1) // 2,
+    "num_hypotheses": lambda value: value + 1,
     "min_length": lambda value: value + 3,
     "repetition_penalty": lambda value: 1.2 * value,
     "no_repeat_ngram_size": lambda value: value - 1,
@@ -160,10 +161,9 @@ def compare_translations(
         report.largest_difference = max(report.largest_difference, *differences)
         report_count(report.sentences, total)
     report.longest_agrees = bool(tied[-1][:, 0].all())
-    equal, tied = np.concatenate(equal), np.concatenate(tied)
-    report.best_equal, report.all_equal = _share(equal[:, 0]), _share(equal.all(axis=1))
-    report.each_equal = _share(equal)
-    report.best_tied, report.all_tied = _share(tied[:, 0]), _share(tied.all(axis=1))
+    report.best_equal, report.all_equal = _shares(equal)
+    report.each_equal = _share(np.concatenate([values.ravel() for values in equal]))
+    report.best_tied, report.all_tied = _shares(tied)
     return report
 
 
@@ -192,6 +192,15 @@ def _setting(search: Search, name: str, dtype: str, is_other: bool) -> np.ndarra
 
 def _share(values: "np.ndarray | np.bool") -> float:
     return float(np.mean(values))
+
+
+def _shares(batches: Iterable[np.ndarray]) -> tuple[float, float]:
+    """Returns the shares of sources whose best hypothesis, and all of whose hypotheses, agree.
+
+    The batches `(B, N)` may have different numbers N of hypotheses.
+    """
+    first = np.concatenate([values[:, 0] for values in batches])
+    return _share(first), _share(np.concatenate([values.all(axis=1) for values in batches]))
 
 
 def _batches(count: int) -> Iterator[slice]:

@@ -2,6 +2,7 @@ from os import PathLike
 from typing import Unpack
 
 from keras_attn._models.generation_model import GenerationModel
+from keras_attn._search.search import COUNTS
 from keras_attn.export._checks.litert_runner import litert_runner
 from keras_attn.export._checks.parity_report import ParityReport
 from keras_attn.export._checks.stepped_runner import stepped_runner
@@ -9,7 +10,7 @@ from keras_attn.export._formats.litert_search import LiteRTSearch
 from keras_attn.export._options import LiteRTArguments
 from keras_attn.export._trace.litert_conversion import Signatures
 from keras_attn.export._trace.nonempty_steps import NonemptySteps
-from keras_attn.export._trace.stepped_search import BEAM_WIDTH, SteppedSearch
+from keras_attn.export._trace.stepped_search import SteppedSearch
 from keras_attn.export._types import ExportTokenizer, Run
 from keras_attn_checks.export_options import LiteRTOptions
 from keras_attn_checks.message import Argument, Message
@@ -65,7 +66,7 @@ def export_litert_steps(
             the file disagrees with Keras. No file is written, and an existing file is unchanged.
         ImportError: If ai-edge-litert is not installed.
         ValueError: If `model` is not a `GenerationModel`, an argument does not fit it, or
-            `runtime_settings` contains `beam_width`.
+            `runtime_settings` contains `beam_width` or `num_hypotheses`.
 
     Example:
 
@@ -75,13 +76,14 @@ def export_litert_steps(
     ```
     """
     chosen = LiteRTOptions.of(options)
-    if BEAM_WIDTH in chosen.runtime_settings:
+    counts = [name for name in COUNTS if name in (chosen.runtime_settings or ())]
+    if counts:
         raise ValueError(
             Message(
                 "Expected ",
                 Argument("runtime_settings"),
-                " without beam_width for the steps of LiteRT. Received: "
-                f"{list(chosen.runtime_settings)}. Export a file for each beam width, or use the "
+                f" without {' and '.join(counts)} for the steps of LiteRT. Received: "
+                f"{list(chosen.runtime_settings or ())}. Export a file for each value, or use the "
                 "formats litert or onnx-steps.",
             )
         )

@@ -13,7 +13,7 @@ from keras_attn._models.generation_model import GenerationModel, check_generatio
 from keras_attn._models.model_inputs import SymbolicInputs, call_encoder, reads_ids
 from keras_attn._models.side import Side, source_side
 from keras_attn._models.word_starts import word_starts
-from keras_attn._search.search import Search
+from keras_attn._search.search import COUNTS, Search
 from keras_attn._types import TensorDict
 from keras_attn.export._preconditions import check_dense_numbers, check_stateless
 from keras_attn.export._trace.fold_time import fold_time
@@ -21,7 +21,7 @@ from keras_attn.export._trace.functional_names import axis_names
 from keras_attn.export._trace.portable_copy import portable_copy, traceable_copy
 from keras_attn.export._types import Arrays, Dimensions, ExportTokenizer, Run
 from keras_attn_checks.message import Argument, Message
-from keras_attn_checks.search_options import INPUTS
+from keras_attn_checks.search_options import INPUTS, usual_inputs
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -77,13 +77,15 @@ class SearchFunction:
             which each hypothesis must begin. If the target tokenizer has languages with
             `target_start`, the function always has this input. Defaults to `False`.
         runtime_settings: List of settings of the search that are inputs of the function, see
-            `Search.runtime_settings`. Defaults to `()`.
+            `Search.runtime_settings`. `None` means the usual ones. Defaults to `None`.
         accept_constraints: Bool, whether the function has the inputs `constraint_ids` and
             `constraints_in_order`: phrases that each hypothesis must contain. Defaults to `False`.
         accept_token_bias: Bool, whether the function has the inputs `token_bias_ids` and
             `token_bias_values`. Defaults to `False`.
         keep_precision: Bool, whether layers keep mixed precision. If `False`, all layers with mixed
             precision compute in float32. Defaults to `False`.
+        fixed_counts: Bool, whether the numbers of beams and hypotheses are not among the usual
+            inputs. Defaults to `False`.
 
     Attributes:
         encoder: Copy of the encoder from `portable_copy`. The copy shares the variables of the
@@ -118,10 +120,11 @@ class SearchFunction:
         target_tokenizer: ExportTokenizer | None = None,
         alignments: bool | None = None,
         accept_target_prefix: bool = False,
-        runtime_settings: Sequence[str] = (),
+        runtime_settings: Sequence[str] | None = None,
         accept_constraints: bool = False,
         accept_token_bias: bool = False,
         keep_precision: bool = False,
+        fixed_counts: bool = False,
     ) -> None:
         for tokenizer in (source_tokenizer, target_tokenizer):
             if tokenizer is not None and not isinstance(getattr(tokenizer, "model", None), bytes):
@@ -131,6 +134,8 @@ class SearchFunction:
                     "SentencePieceTokenizer.load(path) or HuggingFaceTokenizer.load(path)."
                 )
         check_generation_model(model)
+        if runtime_settings is None:
+            runtime_settings = _usual_settings(model.search, fixed_counts)
         self.runtime_settings = _runtime_settings(model.search, runtime_settings)
         self.inputs = _inputs(model.source, [*SEARCH_INPUTS, *self.runtime_settings])
         has_ids = reads_ids(model.source)
@@ -274,7 +279,8 @@ class SearchFunction:
     @property
     def dimensions(self) -> Dimensions:
         """Dictionary from the name of each input and output to the names or sizes of its axes."""
-        number = self.search.num_hypotheses
+        is_input = "num_hypotheses" in self.runtime_settings
+        number = "hypotheses" if is_input else self.search.num_hypotheses
         options: Dimensions = dict.fromkeys(self._scalars, ())
         return {
             **{name: axis_names(name, spec.shape) for name, spec in self.inputs.items()},
@@ -310,6 +316,14 @@ def named(
     return {spec.name: value for spec, value in zip(signature, values, strict=True)}
 
 
+def _usual_settings(search: Search, fixed_counts: bool) -> list[str]:
+    """Returns the settings that are inputs of a file if the caller selects none."""
+    names = usual_inputs(type(search))
+    if fixed_counts or not search.decoder.can_exceed_max_length:
+        names = [name for name in names if name not in COUNTS]
+    return [name for name in names if name in search.runtime_settings]
+
+
 def _runtime_settings(search: Search, names: Iterable[str]) -> dict[str, str]:
     """Returns a dictionary from the chosen settings to their dtypes."""
     allowed, chosen = search.runtime_settings, list(names)
@@ -321,8 +335,8 @@ def _runtime_settings(search: Search, names: Iterable[str]) -> dict[str, str]:
                 Argument("runtime_settings"),
                 f" out of {list(allowed)} for this {type(search).__name__}. Received: {wrong}. "
                 "A call can only choose `top_k`, `no_repeat_ngram_size`, `coverage_penalty` and "
-                "`diversity_strength` if the search has them, and `beam_width` if it is above 1 "
-                "and there are no groups.",
+                "`diversity_strength` if the search has them, `num_hypotheses` if `beam_width` is "
+                "above 1, and `beam_width` if there are also no groups.",
             )
         )
     return {name: dtype for name, dtype in allowed.items() if name in chosen}

@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING
 
 import keras
 
-from keras_attn._search.search import WORD_STARTS
+from keras_attn._search.search import COUNTS, WORD_STARTS
 from keras_attn._types import TensorDict
 from keras_attn.export._trace.search_function import OUTPUTS, SearchFunction, named
 from keras_attn.export._types import Axes
@@ -11,12 +11,11 @@ from keras_attn.export._types import Axes
 if TYPE_CHECKING:
     import tensorflow as tf
 
+COUNT = "count"
+"""Name of the value with the number of returned hypotheses, if a call can choose it."""
+
 NEXT = "next/"
 """Prefix of the output names of a step. In ONNX, an output must not have the name of an input."""
-
-
-BEAM_WIDTH = "beam_width"
-"""Setting of a search that determines the shapes of the values, so that `start` reads it."""
 
 
 class SteppedSearch:
@@ -27,12 +26,11 @@ class SteppedSearch:
     carry of the search loop, the memory of the decoder and the maximum lengths. The values are a
     flat dict with names such as `beams/log_probs`.
 
-    `step` takes the length penalty, the run-time settings except the beam width, and the values. It
-    returns the values
-    that change, with names such as `next/beams/log_probs`, and `partial`, the result of
+    `step` takes the length penalty, the run-time settings except `beam_width` and `num_hypotheses`,
+    and the values. It returns the values that change, with names such as `next/beams/log_probs`, and `partial`, the result of
     `Search.partial`. The host passes the changed values to the next step, until all elements of the
     value `done` are true. Then `finish` takes the values whose names begin with `hypotheses/`, and
-    returns the results.
+    `count` if there is such a value, and returns the results.
 
     Args:
         function: `SearchFunction` to split into steps.
@@ -54,7 +52,7 @@ class SteppedSearch:
         self._function = function
         count = len(function.inputs)
         signature = function.signature if signature is None else signature
-        of_step = {"length_penalty", *function.runtime_settings} - {BEAM_WIDTH}
+        of_step = {"length_penalty", *function.runtime_settings} - {*COUNTS}
         settings = [spec for spec in signature[count:] if spec.name in of_step]
         self._num_settings = len(settings)
         self.start_signature = [
@@ -75,7 +73,9 @@ class SteppedSearch:
                 f"Received: inputs={list(function.inputs)}. Create each with keras.Input(..., "
                 "name=...) of another name."
             )
-        self.finish_signature = [spec for spec in specs if spec.name.startswith("hypotheses/")]
+        self._has_count = COUNT in self._structure
+        of_finish = ("hypotheses/", COUNT) if self._has_count else ("hypotheses/",)
+        self.finish_signature = [spec for spec in specs if spec.name.startswith(of_finish)]
         self.dimensions = {**function.dimensions, "partial": ("batch", "steps")}
         for spec in specs:
             for name in (spec.name, NEXT + spec.name):
@@ -103,10 +103,13 @@ class SteppedSearch:
         }
         return {"partial": search.partial(carry), **following}
 
-    def finish(self, *hypotheses: "tf.Tensor") -> "dict[str, tf.Tensor]":
+    def finish(self, *values: "tf.Tensor") -> "dict[str, tf.Tensor]":
         """Returns the results, see `SearchFunction`."""
+        given = named(self.finish_signature, values)
+        count = given.pop(COUNT, None)
         structure = self._structure["hypotheses"]
-        results = self._function.search.finish(keras.tree.pack_sequence_as(structure, hypotheses))
+        hypotheses = keras.tree.pack_sequence_as(structure, list(given.values()))
+        results = self._function.search.finish(hypotheses, count)
         return {name: results[name] for name in OUTPUTS if name in results}
 
     def _prepare(self, *values: "tf.Tensor") -> TensorDict:
@@ -114,8 +117,8 @@ class SteppedSearch:
         count = len(function.inputs)
         encoded = function.encode_with_mask(*values[:count])
         given = named(self.start_signature[count:], values[count:])
-        width = {name: given.pop(name) for name in (BEAM_WIDTH,) if name in given}
-        settings = function.search.call_settings(settings=width)
+        counts = {name: given.pop(name) for name in COUNTS if name in given}
+        settings = function.search.call_settings(settings=counts)
         carry, memory, max_lengths = function.search.prepare(**encoded, **given, settings=settings)
         return {**carry, "memory": memory, "max_lengths": max_lengths}
 

@@ -1,13 +1,14 @@
-"""Time of a search step in a file whose `beam_width` each call chooses.
+"""Time of a search step in a file whose search settings are inputs.
 
-    python benchmarks/beam_width_setting.py
+    python benchmarks/runtime_settings.py
 
-Exports a Transformer and an RNN with random weights: one file with the input `beam_width`, and one
-file for each width. Every hypothesis has the same number of tokens. Each measurement runs in a
-separate process, and the two files take turns. The time is the smallest CPU time of a call, divided
-by the number of steps, on one thread. The results are the medians of the rounds.
+Exports a Transformer and an RNN with random weights: one file with the usual run-time settings of a
+beam search, and for each beam width one file without any. Every hypothesis has the same number of
+tokens. Each measurement runs in a separate process, and the two files take turns. The time is the
+smallest CPU time of a call, divided by the number of steps, on one thread. The results are the
+medians of the rounds. `nodes` are the numbers of nodes in the body of the inner search loop.
 
-Writes `benchmarks/results/beam_width_setting.json`.
+Writes `benchmarks/results/runtime_settings.json`.
 """
 
 import statistics
@@ -39,10 +40,13 @@ def main():
                 for batch in BATCHES:
                     what = {"folder": folder, "name": name, "width": width, "batch": batch}
                     found = measure_in_turn(__file__, SIDES, args, **what)
-                    rows.append(row_of(found, f"{name}, width {width}, batch {batch}"))
+                    row = row_of(found, f"{name}, width {width}, batch {batch}")
+                    rows.append(
+                        {**row, "nodes": [num_nodes(folder, name, side, width) for side in SIDES]}
+                    )
                     print(rows[-1])
     write_results(
-        args.out / "beam_width_setting.json",
+        args.out / "runtime_settings.json",
         rows,
         versions("keras", "tensorflow", "onnxruntime"),
         args.seed,
@@ -57,7 +61,7 @@ def row_of(found, model):
         "model": model,
         "ours": round(ours, 1),
         "unit": "CPU microseconds a step",
-        "peer": "a file of this width",
+        "peer": "a file without run-time settings",
         "theirs": round(theirs, 1),
         "ratio": round(statistics.median(ratios), 3),
         "ratios": [round(min(ratios), 3), round(max(ratios), 3)],
@@ -86,9 +90,28 @@ def export(name, folder, args):
     for width in WIDTHS:
         search = keras_attn.BeamDecoder(decoder, beam_width=width, **lengths)
         model = keras_attn.GenerationModel(encoder, search)
-        export_onnx(model, Path(folder, f"{name}-fixed-{width}.onnx"))
-    export_onnx(model, Path(folder, f"{name}-input.onnx"), runtime_settings=["beam_width"])
+        export_onnx(model, file_of(folder, name, "fixed", width), runtime_settings=[])
+    export_onnx(model, file_of(folder, name, "input", width))
     keras.backend.clear_session()
+
+
+def file_of(folder, name, side, width):
+    return Path(folder, f"{name}-input.onnx" if side == "input" else f"{name}-fixed-{width}.onnx")
+
+
+def num_nodes(folder, name, side, width):
+    """Returns the number of nodes in the innermost loop of a file."""
+    import onnx
+
+    def loops(graph):
+        for node in graph.node:
+            for attribute in node.attribute:
+                if attribute.HasField("g"):
+                    yield attribute.g, list(loops(attribute.g))
+
+    model = onnx.load(file_of(folder, name, side, width))
+    ((_, (inner,)),) = [each for each in loops(model.graph) if each[1]]
+    return len(inner[0].node)
 
 
 def measure(args, side, folder, name, width, batch):
@@ -96,8 +119,7 @@ def measure(args, side, folder, name, width, batch):
     import numpy as np
     from onnx_session import open_session
 
-    file = f"{name}-input.onnx" if side == "input" else f"{name}-fixed-{width}.onnx"
-    session = open_session(Path(folder, file), args.threads)
+    session = open_session(file_of(folder, name, side, width), args.threads)
     generator = np.random.default_rng(args.seed)
     ids = generator.integers(3, args.vocabulary_size, (batch, 16)).astype("int32")
     ids[:, -1] = 2
@@ -107,7 +129,12 @@ def measure(args, side, folder, name, width, batch):
         "length_penalty": np.array(1, "float32"),
     }
     if side == "input":
-        feeds["beam_width"] = np.array(width, "int32")
+        feeds |= {
+            "beam_width": np.array(width, "int32"),
+            "num_hypotheses": np.array(1, "int32"),
+            "min_length": np.array(args.steps, "int32"),
+            "patience": np.array(1, "float32"),
+        }
     seconds = []
     for _ in range(args.calls):
         start = time.process_time()
