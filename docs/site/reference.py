@@ -47,7 +47,7 @@ GROUPS = {
     "Search": (
         "Greedy search, beam search and sampling, with any decoder.",
         """
-        keras_attn: BeamDecoder GreedyDecoder SamplingDecoder Search StepDecoder EnsembleDecoder
+        keras_attn: BeamDecoder GreedyDecoder SamplingDecoder Search LogitsRule RuleInput StepDecoder EnsembleDecoder
         with_search
         keras_attn.testing: check_layer check_decoder check_search
         """,

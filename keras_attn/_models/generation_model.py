@@ -197,6 +197,7 @@ class GenerationModel(ModelOfParts):
         constraints: Constraints | None = None,
         constraints_in_order: bool = False,
         token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
+        rule_inputs: Mapping[str, Any] | None = None,
         **settings: object,
     ) -> list[Any]:
         """Generates a sequence for each source. By default, texts result in texts, and ids in ids.
@@ -237,6 +238,9 @@ class GenerationModel(ModelOfParts):
             token_bias: Dict from target ids, or texts that are one token, to values in nats that
                 are added to their log probabilities; `-math.inf` forbids a token. Defaults to
                 `None`: no biases.
+            rule_inputs: Dict from the names of inputs of the `rules` of the search to numbers or
+                arrays without a batch axis, which all sources share. The model compiles its search
+                once for each combination of values. Defaults to `None`: the defaults of the rules.
             **settings: Arguments of the search to replace in this call, such as `beam_width=2` or
                 `temperature=0.7`, see `with_search`. The model compiles its search once for each
                 combination of values.
@@ -280,6 +284,7 @@ class GenerationModel(ModelOfParts):
             constraints,
             constraints_in_order,
             token_bias,
+            rule_inputs,
         )
 
 
