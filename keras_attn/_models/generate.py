@@ -52,7 +52,7 @@ def generate(
     constraints: Constraints | None = None,
     constraints_in_order: bool = False,
     token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
-    rule_inputs: Mapping[str, Any] | None = None,
+    rule_inputs: Mapping[str, npt.ArrayLike] | None = None,
 ) -> list[Any]:
     """Implements `GenerationModel.generate`.
 

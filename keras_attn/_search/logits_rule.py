@@ -10,14 +10,14 @@ from keras_attn._types import Tensor, TensorDict
 
 @dataclasses.dataclass(frozen=True)
 class RuleInput:
-    """An input of a `LogitsRule`, which each call of the search can choose.
+    """An input of a `LogitsRule`, which each search call can choose.
 
     Args:
-        default: Number or array, the value if a call does not choose another one. It has the shape
+        default: Number or array, the value if a call does not choose another one. Its shape is
             `shape`, with any size for `None`.
         dtype: String, `"float32"` or `"int32"`. Defaults to `"float32"`.
-        shape: Tuple of ints and `None`s, the shape of one batch entry's value. Or `"scalar"`, for a
-            scalar that all batch entries share. Defaults to `"scalar"`.
+        shape: Tuple that contains ints and `None`, the shape for one batch entry. Or `"scalar"`,
+            for a scalar that all batch entries share. Defaults to `"scalar"`.
 
     Raises:
         ValueError: If the default does not have this shape, or the dtype is another one.
@@ -58,30 +58,28 @@ class RuleInput:
 
 
 class LogitsRule(Layer):
-    """Base class of rules that change the log probabilities of the next tokens.
+    """Base class for rules that change the next tokens' log probabilities.
 
         log_probs, state = rule(log_probs, token_ids, step, state, inputs)
 
     A search calls its `rules` at each step, in order, for all open hypotheses. A rule can forbid
-    tokens, or make them more or less probable, depending on the previous tokens of each hypothesis,
-    on a state of its own, and on inputs of the call. The changed log probabilities are part of the
-    scores. They need not sum to a probability of 1. Rules apply after `repetition_penalty` and the
-    token biases, and before the other settings of the search, such as `no_repeat_ngram_size`, so a
-    rule cannot make a token possible that the search forbids. The tokens of a prefix ignore rules,
-    but rules are called for them, so a state can count them.
+    tokens, or make them more or less probable, depending on each hypothesis' previous tokens, on
+    its own state, and on call inputs. The scores include the changes, and the probabilities need
+    not sum to 1. Rules apply after `repetition_penalty` and token biases, and before the other
+    settings, such as `no_repeat_ngram_size`, so a rule cannot make a token possible that the search
+    forbids. Prefix tokens ignore rules, but rules are called for them, so a state can count them.
 
-    A rule is a Keras layer: it can have weights, it is saved with the search, and it is part of
-    exported files. A rule of your own must be registered with
-    `keras.saving.register_keras_serializable`, and its methods must use `keras.ops`.
+    A rule is a Keras layer: it can have weights, and saved searches and exported files contain it.
+    Register your rule with `keras.saving.register_keras_serializable`, and use `keras.ops`.
 
     Methods and attributes for subclasses:
 
     - `call`, required;
     - `initial_state`, for a rule with a state;
-    - `call_inputs`, a dict from names to `RuleInput`s, for a rule with inputs. In exported files,
-      these are inputs of the same names;
+    - `call_inputs`, a dict from names to `RuleInput`s, for a rule with inputs. Exported files have
+      the same inputs;
     - `forbids_tokens`, to set to `False` if the rule never makes tokens impossible. The search then
-      omits its check for hypotheses without a possible token. Defaults to `True`.
+      need not check for hypotheses that no token can continue. Defaults to `True`.
 
     Args:
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
@@ -97,8 +95,7 @@ class LogitsRule(Layer):
             ...)`, or scalars.
 
     Returns:
-        Tuple of the new log probabilities and the new state, with unchanged shapes and dtypes.
-        Values below -1e9 become -1e9.
+        Tuple `(log_probs, state)` with unchanged shapes and dtypes. Values below -1e9 become -1e9.
 
     Example:
 
@@ -149,7 +146,7 @@ class LogitsRule(Layer):
                 scalars.
 
         Returns:
-            Nested dict of tensors of shape `(batch, ...)`. The search repeats them for all
-            hypotheses of a batch entry, and keeps each hypothesis together with its state.
+            Nested dict of tensors of shape `(batch, ...)`. The search repeats them for its
+            hypotheses, and keeps each hypothesis together with its state.
         """
         return {}

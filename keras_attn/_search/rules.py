@@ -1,4 +1,4 @@
-"""The rules of a search: their inputs, their states, and their calls at a step."""
+"""Rules in a search: inputs, states, and the calls at a step."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +15,11 @@ from keras_attn._types import Tensor, TensorDict
 from keras_attn_checks.number_types import is_integer
 
 STATES, INPUTS = "rule_states", "rule_inputs"
-"""Entries of the carry: the states of all rules by their index, and the inputs by their name."""
+"""Carry entries: the states by the index of the rule, and the inputs by name."""
 
 
 def check_rules(rules: Iterable[Any]) -> list[LogitsRule]:
-    """Returns the rules of a search as a list; raises a `ValueError` for other objects."""
+    """Returns rules as a list; raises a `ValueError` for other objects."""
     rules = list(rules)
     wrong = [rule for rule in rules if not isinstance(rule, LogitsRule)]
     if wrong:
@@ -31,7 +31,7 @@ def check_rules(rules: Iterable[Any]) -> list[LogitsRule]:
 
 
 def rule_inputs(rules: Sequence[LogitsRule]) -> dict[str, RuleInput]:
-    """Returns a dict from names to the inputs of all rules. Equal names must be equal inputs."""
+    """Returns all rule inputs by name. Equal names must be equal inputs."""
     inputs: dict[str, RuleInput] = {}
     for rule in rules:
         for name, each in rule.call_inputs.items():
@@ -46,7 +46,7 @@ def rule_inputs(rules: Sequence[LogitsRule]) -> dict[str, RuleInput]:
 def read_rule_inputs(
     rules: Sequence[LogitsRule], given: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
-    """Returns arrays for the inputs of rules: scalars, or one row for all batch entries.
+    """Returns arrays for rule inputs: scalars, or one row for all batch entries.
 
     Args:
         rules: List of `LogitsRule`.
@@ -68,13 +68,13 @@ def start_rules(
     max_lengths: Tensor,
     width: int | Tensor,
 ) -> TensorDict:
-    """Returns the entries of the carry that rules need.
+    """Returns the carry entries that rules need.
 
     Args:
         rules: List of `LogitsRule`.
-        given: Dict from names of inputs to the values of a call.
+        given: Dict from input names to values.
         max_lengths: Int32 tensor of shape `(batch,)`.
-        width: Int or scalar int32 tensor, number of hypotheses of each batch entry.
+        width: Int or scalar int32 tensor, number of hypotheses per batch entry.
 
     Raises:
         ValueError: If a name is unknown, or a value has another shape than the input.
@@ -108,7 +108,7 @@ def apply_rules(
         carry: Carry of the search.
         log_probs: Float32 tensor of shape `(batch * hypotheses, V)`.
         token_ids: Int32 tensor of shape `(batch, hypotheses, columns)`.
-        width: Int or scalar int32 tensor, number of hypotheses of each batch entry.
+        width: Int or scalar int32 tensor, number of hypotheses per batch entry.
 
     Returns:
         Tuple of the new log probabilities and the new states.
@@ -127,7 +127,7 @@ def apply_rules(
 
 
 def _checked(rule, result, previous):
-    """Returns the result of a rule with the static shapes of the tensors that it replaces."""
+    """Returns a rule's result with the static shapes that it had before."""
     try:
         tree.assert_same_structure(result, previous)
     except (TypeError, ValueError) as error:
@@ -140,14 +140,14 @@ def _checked(rule, result, previous):
 
 
 def _like(new, old):
-    """Returns a tensor with the dtype and, if it is known, the static shape of another tensor."""
+    """Returns a tensor with another tensor's dtype and, if it is known, static shape."""
     new, shape = ops.cast(new, old.dtype), tuple(old.shape)
     is_known = None not in shape and all(is_integer(size) for size in shape)
     return ops.reshape(new, shape) if is_known and tuple(new.shape) != shape else new
 
 
 def _declared(rules, names):
-    """Returns the inputs of all rules; raises a `ValueError` for other names."""
+    """Returns all rule inputs; raises a `ValueError` for other names."""
     declared = rule_inputs(rules)
     unknown = sorted(set(names) - set(declared))
     if unknown:

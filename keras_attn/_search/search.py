@@ -101,9 +101,8 @@ class Search(Layer, SearchOptions):
         token_bias_values: Float tensor with the shape of `token_bias_ids`, added to the log
             probabilities of these tokens, in nats; -1e9 forbids a token. The scores include them.
             They do not apply to prefix tokens. Defaults to `None`.
-        rule_inputs: Dict from names to the values of the `call_inputs` of the `rules`: scalars, or
-            tensors of shape `(batch, ...)` or `(1, ...)`. Defaults to `None`: the default of each
-            `RuleInput`.
+        rule_inputs: Dict from the `call_inputs` that the `rules` declare to scalars, or tensors of
+            shape `(batch, ...)` or `(1, ...)`. Defaults to `None`: the default values.
         mask: Do not pass it. Keras passes the implicit mask of `encoder_outputs` here if it is the
             only tensor argument.
         encoder_outputs_mask: Do not pass it. Keras passes the implicit mask of `encoder_outputs`
@@ -598,9 +597,9 @@ class Search(Layer, SearchOptions):
         token_ids: Tensor,
         settings: Mapping[str, Any],
     ) -> tuple[Tensor, TensorDict]:
-        """Returns the log probabilities of the next tokens, before tokens are forbidden.
+        """Returns the next tokens' log probabilities, before tokens are forbidden.
 
-        They include the repetition penalty, the token biases of the call, and the rules.
+        They include the repetition penalty, token biases and rules.
 
         Args:
             carry: The carry.
@@ -609,8 +608,8 @@ class Search(Layer, SearchOptions):
             settings: Dict returned by `call_settings`.
 
         Returns:
-            Tuple of a float32 tensor of shape `(batch * hypotheses, V)`, and the entries of the
-            carry with the new states of the rules.
+            Tuple of a float32 tensor of shape `(batch * hypotheses, V)`, and the new rule states,
+            as carry entries.
         """
         if is_set(settings["repetition_penalty"], 1):
             penalty = settings["repetition_penalty"]

@@ -1,7 +1,7 @@
 import copy
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import keras
 import numpy as np
@@ -65,7 +65,7 @@ class SearchFunction:
 
     The inputs also include the run-time settings, `prefix_ids` if `accept_target_prefix` is set,
     `seeds` if the search samples, `constraint_ids` and `constraints_in_order` if
-    `accept_constraints` is set, and the inputs of the rules of the search. The outputs also include
+    `accept_constraints` is set, and the rule inputs. The outputs also include
     `alignments` and `token_log_probs` if the search returns them, and `constraints_met` for
     constraints. A model with other inputs than ids, such as an image, has these inputs instead of
     `source_ids`.
@@ -96,7 +96,7 @@ class SearchFunction:
         search: Copy of the search, also from `portable_copy`.
         inputs: Dict from the names of the inputs of the encoder to their symbolic tensors.
         runtime_settings: Dict from the run-time settings to their dtypes.
-        rule_inputs: Dict from names to the `RuleInput`s of the rules of the search.
+        rule_inputs: Dict from names to the `RuleInput`s that the rules declare.
         is_stochastic: Bool, whether the search samples at random. If it does, `seeds` is an input.
         word_starts: Boolean array of shape `(V,)`, whether a target token begins a word. `None`
             without constraints, or without a tokenizer.
@@ -223,8 +223,8 @@ class SearchFunction:
         results = self.search(**self.encode(*values[:count]), **given, settings=settings)
         return {name: results[name] for name in OUTPUTS if name in results}
 
-    def join_rule_inputs(self, given: "Mapping[str, tf.Tensor | np.ndarray]") -> dict[str, Any]:
-        """Returns inputs of the search with those of rules as one dict `rule_inputs`, if any."""
+    def join_rule_inputs(self, given: "Mapping[str, tf.Tensor | np.ndarray]") -> TensorDict:
+        """Returns the search inputs, with those for rules as one dict `rule_inputs`."""
         others = {name: value for name, value in given.items() if name not in self.rule_inputs}
         if not self.rule_inputs:
             return others
@@ -342,7 +342,7 @@ def named(
 
 
 def _rule_inputs(search: Search) -> dict[str, RuleInput]:
-    """Returns the inputs of the rules of a search. Their names must not be those of others."""
+    """Returns the rule inputs, whose names must differ from all others."""
     inputs = rule_inputs(search.rules)
     taken = [
         name for name in inputs if name in (*SEARCH_INPUTS, *search.runtime_settings, *OUTPUTS)
