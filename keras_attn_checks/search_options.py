@@ -350,7 +350,9 @@ class SamplingOptions(SearchOptions):
     top_k: int | None = option(
         None,
         optional(POSITIVE_INTEGER),
-        "maximum number of tokens to sample from.",
+        "maximum number of tokens to sample from. A call of a search with a limit can choose a "
+        "smaller one. In a call of a search without a limit, tokens that are as probable as the "
+        "last token are kept as well; 0 is no limit.",
         default_text="no limit",
         input_dtype="int32",
         is_usual_input=True,

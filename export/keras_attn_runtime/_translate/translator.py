@@ -504,7 +504,7 @@ class Translator(TextModel[ExportedModel]):
                 f"Export the model with `--runtime-settings {name}`, or "
                 f"`runtime_settings=[{name!r}]`."
             )
-        if name in SIZES and value > values[name]:
+        if name in SIZES and value > values[name] > 0:
             raise ValueError(
                 f"Expected {name} of at most {values[name]}, the value in the file. Received: "
                 f"{name}={value}. Export the model with a larger {name}."
