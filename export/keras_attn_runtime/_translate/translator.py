@@ -14,6 +14,7 @@ from keras_attn_runtime._calls.reading import read
 from keras_attn_runtime._calls.search_settings import NUM_HYPOTHESES, SIZES
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._errors import ModelFileError
+from keras_attn_runtime._file_format.settings import MAX_HYPOTHESES
 from keras_attn_runtime._generation_result import GenerationResult, Unfinished
 from keras_attn_runtime._inputs.array_inputs import ArrayReader, Rows
 from keras_attn_runtime._inputs.sentences import read_prefix, require_sentences
@@ -483,6 +484,8 @@ class Translator(TextModel[ExportedModel]):
         if NUM_HYPOTHESES in self.settings.search_inputs:
             reason, advice = "the beam width of the file", "beam_width"
         advice = f"Export the model with a larger {advice}."
+        if most == MAX_HYPOTHESES:
+            reason, advice = "for one call", "Pass a smaller number."
         if self.is_stochastic:
             reason, advice = "for one call", "Call the translator again with another seed."
         raise ValueError(
