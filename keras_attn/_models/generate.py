@@ -17,6 +17,7 @@ from keras_attn._models.generation_result import (
 )
 from keras_attn._models.model_inputs import reads_ids
 from keras_attn._models.model_with_inputs import model_with_inputs
+from keras_attn._models.replace_unknown import SourceWord, check_replaceable, words_of_pieces
 from keras_attn._models.request_languages import RequestLanguages, request_languages
 from keras_attn._models.side import id_range, source_side
 from keras_attn._models.target_prefixes import (
@@ -51,6 +52,7 @@ def generate(
     constraints: Constraints | None = None,
     constraints_in_order: bool = False,
     token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
+    replace_unknown: bool = False,
 ) -> list[Any]:
     """Implements `GenerationModel.generate`.
 
@@ -58,7 +60,7 @@ def generate(
         model: `GenerationModel`.
         inputs, source_tokenizer, target_tokenizer, batch_size, return_details, verbose,
             source_language, target_language, target_prefix, constraints, constraints_in_order,
-            token_bias: See `GenerationModel.generate`.
+            token_bias, replace_unknown: See `GenerationModel.generate`.
 
     Returns:
         See `GenerationModel.generate`.
@@ -106,6 +108,13 @@ def generate(
     if target_tokenizer is None and is_text:
         target_tokenizer = source_tokenizer
     _check_tokenizer("target_tokenizer", target_tokenizer, model.decoder)
+    words: list[list[SourceWord | None]] = [[]] * len(sources)
+    if replace_unknown:
+        check_replaceable(is_text or not sources, source_tokenizer, target_tokenizer)
+        words = [
+            _source_words(text, ids, source_tokenizer, languages, side)
+            for text, (ids, _) in zip(inputs, sources, strict=True)
+        ]
     prefixes = read_prefixes(target_prefix, languages, len(sources), target_tokenizer, model)
     names: tuple[str, ...] = () if prefixes is None else ("prefix_ids",)
     phrases, values = None, {}
@@ -160,6 +169,7 @@ def generate(
                 model.search,
                 target_tokenizer,
                 None if phrases is None else len(phrases[row]),
+                words[row],
             )
             if prefixes is not None:
                 check_whole_prefix(prefixes[row], generations[row][0], model.search)
@@ -214,6 +224,14 @@ def _read_texts(
         whole = [] if is_empty else side.with_special_ids(kept)
         sources.append((languages.add_to(whole, len(side.start)), len(kept) < len(ids)))
     return sources
+
+
+def _source_words(text, ids, tokenizer, languages, side):
+    """Returns the word of a text at each position of its ids, `None` at special tokens."""
+    first = [None] * (len(side.start) + len(languages.source_start))
+    last = len(side.end) + len(languages.source_end)
+    words = words_of_pieces(text, tokenizer.spans(text))
+    return [*first, *words[: max(0, len(ids) - len(first) - last)]]
 
 
 def _checked_ids(ids: npt.ArrayLike, side: "Side", is_padded: bool) -> list[int]:
