@@ -9,17 +9,28 @@ import bisect
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, cast
 
 import numpy as np
 
 from keras_attn._models.word_starts import SCRIPTS_WITHOUT_SPACES, is_without_spaces
+from keras_attn._types import TokenizerLike
 
 _WITHOUT_SPACES = "".join(f"{chr(first)}-{chr(last)}" for first, last in SCRIPTS_WITHOUT_SPACES)
 _WORD = re.compile(rf"(?:(?!\s)[{_WITHOUT_SPACES}])+|[^\s{_WITHOUT_SPACES}]+")
 
 MARK = "\U0010ffff"
 """Stands for an unknown token in a decoded text: a code point that is no character."""
+
+
+class MarkingTokenizer(Protocol):
+    """What the replacement needs of a tokenizer, see `SentencePieceTokenizer`."""
+
+    unknown_token_id: int
+
+    def spans(self, text: str) -> list[tuple[int, int]]: ...
+
+    def decode_with_mark(self, ids: Sequence[int], mark: str) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -40,19 +51,13 @@ class SourceWord:
         return not is_without_spaces(self.text[0])
 
 
-def check_replaceable(is_text: bool, source_tokenizer: object, target_tokenizer: object) -> None:
-    """Raises a `ValueError` if unknown tokens cannot be replaced.
+def check_replaceable(source_tokenizer: object, target_tokenizer: object) -> None:
+    """Raises a `ValueError` if tokenizers do not support the replacement of unknown tokens.
 
     Args:
-        is_text: Bool, whether the sources are texts.
-        source_tokenizer: Tokenizer, or `None`.
-        target_tokenizer: Tokenizer, or `None`.
+        source_tokenizer: Tokenizer.
+        target_tokenizer: Tokenizer.
     """
-    if not is_text:
-        raise ValueError(
-            "Expected texts with replace_unknown, because their words are copied. Received: "
-            "replace_unknown=True for inputs that are not texts. Pass texts, or omit it."
-        )
     if not callable(getattr(source_tokenizer, "spans", None)):
         raise ValueError(
             "Expected a source_tokenizer with the method spans, because of replace_unknown. "
@@ -85,23 +90,25 @@ def words_of_pieces(text: str, spans: Sequence[tuple[int, int]]) -> list[SourceW
         spans: List of the first and the last position + 1 of each piece.
     """
     runs = [SourceWord(match.start(), match.group()) for match in _WORD.finditer(text)]
-    ends = [run.start + len(run.text) for run in runs]
+    ends: list[int] = [run.start + len(run.text) for run in runs]
+    if not runs:
+        return [None] * len(spans)
     words: list[SourceWord | None] = []
-    for start, stop in spans if runs else []:
+    for start, stop in spans:
         index = min(bisect.bisect_right(ends, start), len(runs) - 1)
         run, end = runs[index], ends[index]
         if not run.is_whole:
             first = min(max(start, run.start), end - 1)
             run = SourceWord(first, text[first : min(max(stop, first + 1), end)])
         words.append(run)
-    return words or [None] * len(spans)
+    return words
 
 
 def text_with_source_words(
     token_ids: Sequence[int],
     weights: np.ndarray,
     words: Sequence[SourceWord | None],
-    tokenizer: Any,
+    tokenizer: TokenizerLike,
 ) -> str | None:
     """Returns the text of a translation, or `None` if nothing is replaced.
 
@@ -112,14 +119,16 @@ def text_with_source_words(
             before the last position.
         tokenizer: Target tokenizer.
     """
-    steps = [step for step, id_ in enumerate(token_ids) if id_ == tokenizer.unknown_token_id]
+    marking = cast(MarkingTokenizer, tokenizer)
+    steps = [step for step, id_ in enumerate(token_ids) if id_ == marking.unknown_token_id]
     choices = [(position, word) for position, word in enumerate(words) if word is not None]
     if not steps or not choices:
         return None
     columns = [position for position, _ in choices]
-    best = weights[steps][:, columns].argmax(axis=1)  # the first of equal weights
-    chosen = [choices[index][1] for index in best.tolist()]
-    return insert_words(tokenizer.decode_with_mark(token_ids, MARK), chosen)
+    # The first of equal weights.
+    best: list[int] = weights[steps][:, columns].argmax(axis=1).tolist()
+    chosen = [choices[index][1] for index in best]
+    return insert_words(marking.decode_with_mark(token_ids, MARK), chosen)
 
 
 def insert_words(marked: str, words: Sequence[SourceWord]) -> str:

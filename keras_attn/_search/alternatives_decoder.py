@@ -28,7 +28,7 @@ class AlternativesDecoder(IndependentSearch, AlternativesOptions):
     The prefix consists of `forced_prefix_ids` and the `prefix_ids` of the call; its length p - 1
     may differ between batch entries. Without a prefix, the hypotheses have different first tokens.
     If several tokens are equally probable, the lowest id comes first. `return_alternatives` in
-    CTranslate2 is the same for `beam_size=1`.
+    CTranslate2 is similar, but sorts the hypotheses by score and avoids the end token.
 
     Args:
         decoder: `StepDecoder`.

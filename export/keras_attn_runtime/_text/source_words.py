@@ -41,13 +41,15 @@ def words_of_pieces(text: str, spans: Sequence[tuple[int, int]]) -> list[SourceW
         spans: list of the first and the last position + 1 of each piece.
     """
     runs = [SourceWord(match.start(), match.group()) for match in _WORD.finditer(text)]
-    ends = [run.start + len(run.text) for run in runs]
+    ends: list[int] = [run.start + len(run.text) for run in runs]
+    if not runs:
+        return [None] * len(spans)
     words: list[SourceWord | None] = []
-    for start, stop in spans if runs else []:
+    for start, stop in spans:
         index = min(bisect.bisect_right(ends, start), len(runs) - 1)
         run, end = runs[index], ends[index]
         if not run.is_whole:
             first = min(max(start, run.start), end - 1)
             run = SourceWord(first, text[first : min(max(stop, first + 1), end)])
         words.append(run)
-    return words or [None] * len(spans)
+    return words

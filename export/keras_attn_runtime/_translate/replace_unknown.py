@@ -36,8 +36,9 @@ def text_with_source_words(
     if not steps or not choices:
         return None
     columns = [position for position, _ in choices]
-    best = weights[steps][:, columns].argmax(axis=1)  # the first of equal weights
-    chosen = [choices[index][1] for index in best.tolist()]
+    # The first of equal weights.
+    best: list[int] = weights[steps][:, columns].argmax(axis=1).tolist()
+    chosen = [choices[index][1] for index in best]
     return insert_words(tokenizer.decode_with_mark(token_ids, MARK), chosen)
 
 
