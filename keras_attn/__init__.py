@@ -82,6 +82,7 @@ from keras_attn._rnn.attention_rnn import AttentionRNN
 from keras_attn._rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn._rnn.rnn_cell import RNNCell
 from keras_attn._rnn.state_bridge import StateBridge
+from keras_attn._search.alternatives_decoder import AlternativesDecoder
 from keras_attn._search.beam_decoder import BeamDecoder
 from keras_attn._search.greedy_decoder import GreedyDecoder
 from keras_attn._search.logits_rule import LogitsRule, RuleInput
@@ -98,6 +99,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlibiBias",
+    "AlternativesDecoder",
     "AttentionMechanism",
     "AttentionPooling",
     "AttentionRNN",

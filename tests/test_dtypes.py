@@ -29,7 +29,7 @@ from tests.slow_cases import all_slow_but
 FLOAT32_OUTPUTS = {
     *("AlibiBias", "TiedMLMHead"),
     *("CausalLanguageModel", "EnsembleDecoder", "RNNDecoder", "TransformerDecoder"),
-    *("BeamDecoder", "GreedyDecoder", "SamplingDecoder"),
+    *("AlternativesDecoder", "BeamDecoder", "GreedyDecoder", "SamplingDecoder"),
 }
 """Layers that document float32 outputs: logits, scores, distances."""
 OWN_DTYPES = {"EnsembleEncoder"}
