@@ -152,8 +152,10 @@ __all__ = [
     "TransformerEncoder",
     "TransformerEncoderBlock",
     "YarnRotaryScaling",
+    "convert",
     "decomposable_attention_classifier",
     "ensemble_model",
+    "export",
     "files",
     "forecasting",
     "masked_language_model",
@@ -161,17 +163,19 @@ __all__ = [
     "record_attention_scores",
     "rnn_seq2seq",
     "sequence_classifier",
+    "testing",
+    "text",
     "training",
     "transformer_base",
     "transformer_big",
     "transformer_seq2seq",
     "transformer_tiny",
+    "visualize",
     "with_search",
 ]
 
 _LAZY = ("convert", "export", "testing", "text", "visualize")
-"""Public packages that are imported at their first use, because they need more dependencies. They
-are not in `__all__`, because `from keras_attn import *` would import them."""
+"""Public packages that are imported at their first use, because they need more dependencies."""
 
 
 if TYPE_CHECKING:
@@ -185,4 +189,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_LAZY})
+    return sorted({*globals(), *__all__})

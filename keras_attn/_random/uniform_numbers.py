@@ -28,7 +28,7 @@ def uniform_numbers(seeds: Tensor, *sizes: int | Tensor) -> Tensor:
     bits = _mix(seeds + _int32(INCREMENT))
     for size in sizes:
         spaced = (ops.arange(size, dtype="int32") + 1) * _int32(INCREMENT)
-        bits = _mix(bits[..., None] + spaced)
+        bits = _mix(ops.expand_dims(bits, -1) + spaced)
     return ops.cast(_shift_right(bits, 8), "float32") * 2.0**-24
 
 
