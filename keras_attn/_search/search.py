@@ -616,7 +616,7 @@ class Search(Layer, SearchOptions):
         if is_set(settings["repetition_penalty"], 1):
             penalty = settings["repetition_penalty"]
             step_logits = penalize_repetition(step_logits, token_ids, step, penalty)
-        return self._log_softmax(step_logits)
+        return self.decoder.compute_log_probs(step_logits)
 
     def add_bias(self, carry: TensorDict, log_probs: Tensor, settings: Mapping[str, Any]) -> Tensor:
         """Adds the token biases of the call, if there are any.
@@ -649,19 +649,13 @@ class Search(Layer, SearchOptions):
             log_probs = suppress_sequences(log_probs, token_ids, step, self.suppressed_sequences)
         return log_probs
 
-    def _log_softmax(self, step_logits):
-        """Returns log probabilities, also of infinite logits if the decoder forbids tokens."""
-        if self.decoder.forbids_tokens:
-            return logits.log_softmax_of_infinite(step_logits)
-        return ops.log_softmax(step_logits)
-
     def forced_tokens(
         self, carry: TensorDict, step_logits: Tensor, settings: Mapping[str, Any]
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         """Returns the prefix tokens of the current step, see `prefix.forced_tokens`."""
         return prefix.forced_tokens(
             carry,
-            lambda: self._log_softmax(step_logits),
+            lambda: self.decoder.compute_log_probs(step_logits),
             self.width(carry, settings),
             len(self.forced_prefix_ids) if self.score_prefix else None,
         )
