@@ -33,11 +33,11 @@ class ComposedDecoder(StepDecoder):
         raise NotImplementedError(f"{type(self).__name__} must override `members`.")
 
     def combine_logits(self, logits: dict[str, Tensor]) -> Tensor:
-        """Combines the logits `(..., V)` of all members."""
+        """Combines all members' logits `(..., V)`."""
         raise NotImplementedError(f"{type(self).__name__} must override `combine_logits`.")
 
     def combine_alignments(self, alignments: dict[str, Tensor]) -> Tensor | None:
-        """Combines the alignments `(B * K, S)` of the members that have alignments.
+        """Combines the members' alignments `(B * K, S)`. Members without attention have none.
 
         Returns:
             Tensor of shape `(B * K, S)`, or `None` for no alignments.
@@ -52,15 +52,17 @@ class ComposedDecoder(StepDecoder):
         encoder_state: Any = None,
         query_features: Any = None,
     ) -> dict[str, Any]:
-        """Returns the arguments for a member, by default those for the composed decoder.
+        """Returns one member's arguments for `call`, `prepare_memory` and `build`.
+
+        By default, all members have the same source.
 
         Args:
-            name: String, name of the member.
-            encoder_outputs: See `call`, or its shape. The same holds for the other arguments.
+            name: String, member name.
+            encoder_outputs, encoder_mask, encoder_state, query_features: Call arguments, or their
+                shapes.
 
         Returns:
-            Dict of keyword arguments for `prepare_memory`, and of all but the first argument for
-            `call`, or of their shapes.
+            Dict from argument names to the member's values.
         """
         features = {} if query_features is None else {"query_features": query_features}
         return {
@@ -230,7 +232,7 @@ class ComposedDecoder(StepDecoder):
 
 
 def common_vocabulary_size(decoders: Iterable[StepDecoder]) -> int | None:
-    """Returns the vocabulary size of several decoders, or `None` if all are unknown.
+    """Returns the decoders' vocabulary size, or `None` if all sizes are unknown.
 
     Raises:
         ValueError: If the sizes differ.

@@ -20,36 +20,34 @@ class FusedDecoder(ComposedDecoder):
 
         score(y_t) = log p(y_t | y_<t, x) + weight * log p_LM(y_t | y_<t)
 
-    A language model is trained on text without translations, which is easier to collect than pairs
-    of sentences. Both models run at each step of a search, which compares sums of these scores. The
-    scores are not normalized, so they are not the log probabilities of a distribution. Shallow
-    fusion was introduced in section 4.1 of [Gulcehre et al.,
-    2015](https://arxiv.org/abs/1503.03535); [Kannan et al.,
-    2018](https://arxiv.org/abs/1712.01996) use it for speech recognition. Choose the weight on a
-    validation set, from 0.05 to 0.3.
+    A language model is trained on text without translations, which is easier to collect than
+    sentence pairs. Both models run at each search step, and the search adds up the scores. They are
+    not normalized, so they are not the log probabilities of a distribution. Shallow fusion was
+    introduced in section 4.1 of [Gulcehre et al., 2015](https://arxiv.org/abs/1503.03535). [Kannan
+    et al., 2018](https://arxiv.org/abs/1712.01996) use it for speech recognition. Choose the weight
+    on a validation set; usual values are 0.05 to 0.3.
 
     The language model reads the target tokens from the start token on, including a prefix, and not
-    the source. Train it with the target tokenizer of the decoder, on sentences that begin with the
-    start token of the search and end with its end token. If the decoder is a language model itself,
+    the source. Train it with the translator's target tokenizer, on sentences that begin with the
+    search's start token and finish with its end token. If the decoder is a language model itself,
     both models continue the prompt.
 
     Searches treat the scores as follows:
 
-    - The results `log_probs` and `token_log_probs` contain the scores.
-    - `SamplingDecoder` samples from the distribution that is proportional to
-      `exp(score / temperature)`.
-    - `repetition_penalty` applies to the scores, which are negative: it multiplies the scores of
-      previous tokens.
-    - A token is impossible if one of the models forbids it.
+    - The results `log_probs` and `token_log_probs` contain scores.
+    - `SamplingDecoder` draws tokens with probabilities proportional to `exp(score / temperature)`.
+    - `repetition_penalty` applies to the scores. They are negative, so it multiplies the scores
+      that belong to previous tokens.
+    - A token is impossible if one model forbids it.
 
-    An `EnsembleDecoder` normalizes the scores of a member. To fuse a language model with an
-    ensemble, pass the ensemble as `decoder`. To fuse several language models, nest the decoders.
+    An `EnsembleDecoder` normalizes its members' scores. To fuse a language model with an ensemble,
+    pass the ensemble as `decoder`. To fuse several language models, nest the decoders.
 
     Args:
         decoder: `StepDecoder`, such as `TransformerDecoder` or `RNNDecoder`.
         language_model: `CausalLanguageModel`, or another `StepDecoder` with `reads_prompts=True`.
             Its vocabulary is the decoder's target vocabulary.
-        weight: Float of at least 0, the weight of the language model.
+        weight: Non-negative float, the language model's weight.
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.
 
     Call arguments:
@@ -59,7 +57,7 @@ class FusedDecoder(ComposedDecoder):
             decoder accepts.
         encoder_mask: Boolean tensor of shape `(batch, source)`; `True` marks positions that may be
             attended to. Defaults to `None`: all positions.
-        encoder_state: Nested lists of tensors, the final state of the encoder. Defaults to `None`.
+        encoder_state: Nested lists of tensors, the encoder's final state. Defaults to `None`.
         query_features: Tensor of shape `(batch, features)`, for decoders that need it. Defaults to
             `None`.
         encoder_outputs_mask: Boolean tensor of shape `(batch, source)`, the implicit mask of
@@ -74,8 +72,8 @@ class FusedDecoder(ComposedDecoder):
         The decoder applies its own masking.
 
     Raises:
-        ValueError: If an argument is out of range, `language_model` is not a language model, or the
-            vocabularies have different sizes.
+        ValueError: If an argument has an invalid value, `language_model` is not a language model,
+            or the vocabulary sizes differ.
 
     Example:
 

@@ -427,15 +427,14 @@ class StepDecoder(Layer):
     """
 
     def compute_log_probs(self, logits: Tensor) -> Tensor:
-        """Converts logits to the log probabilities whose sums a search compares.
+        """Converts logits to log probabilities, which a search adds up.
 
         The default implementation is a log softmax. A decoder whose logits are scores that must not
         be normalized, such as `FusedDecoder`, overrides this method and returns the scores. A
-        search with a `repetition_penalty` calls this method after it has changed the logits of
-        previous tokens.
+        search with a `repetition_penalty` first changes the logits and then calls this method.
 
         Args:
-            logits: Float32 tensor of shape `(..., V)`, results of `step` or `call`.
+            logits: Float32 tensor of shape `(..., V)`, returned by `step` or `call`.
 
         Returns:
             Float32 tensor of shape `(..., V)`. A token is impossible if its value is below -5e8. If

@@ -121,6 +121,7 @@ def test_alignments_are_those_of_the_decoder():
         GreedyDecoder(without, return_alignments=True, max_length=3)(**ENCODED)
 
 
+@slow_on_jax
 def test_members_of_an_ensemble_read_their_own_sources():
     joined = {
         "encoder_outputs": {"0": outputs(), "1": outputs(7, 4)},
@@ -134,6 +135,7 @@ def test_members_of_an_ensemble_read_their_own_sources():
         assert tuple(search(**joined)["token_ids"].shape[:2]) == (3, 1)
 
 
+@slow_on_jax
 def test_two_language_models_continue_the_same_prompt():
     models = [language_model(), language_model(position_bias=AlibiBias(2))]
     fused = FusedDecoder(*models, 0.5)
@@ -150,6 +152,7 @@ def test_two_language_models_continue_the_same_prompt():
         assert_close(found["log_probs"][row, 0], np.float32(scores[2:].max()))
 
 
+@slow_on_jax
 def test_a_search_ends_at_the_last_position_of_the_language_model():
     fused = FusedDecoder(recurrent(), language_model(positions=LearnedPositions(3)), 0.5)
     search = GreedyDecoder(fused, max_length=9, relative_max_length=None, suppressed_token_ids=[2])

@@ -21,7 +21,7 @@ class TableLanguageModel(TableDecoder):
     def prepare_memory(self, encoder_outputs, encoder_mask=None, encoder_state=None):
         batch, length = ops.shape(encoder_outputs)
         assert length == 0
-        table = np.array(self.table, "float32")
+        table = ops.convert_to_tensor(self.table, dtype="float32")
         return {"tables": ops.zeros((batch, 1, 1), dtype="float32") + table}
 
     def get_config(self):

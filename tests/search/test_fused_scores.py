@@ -101,6 +101,7 @@ def test_prefixes_are_scored_with_both_models(score_prefix):
         assert_close(results["log_probs"][row, 0], np.float32(score))
 
 
+@slow_on_jax
 def test_samples_are_drawn_in_proportion_to_the_scores():
     settings = {"num_hypotheses": 4000, "temperature": 1.5, "seed": 1, "max_length": 1}
     results = numpy(SamplingDecoder(decoder(), **settings, relative_max_length=None)(TABLES[:1]))
@@ -178,6 +179,7 @@ def test_an_ensemble_normalizes_the_scores_of_a_member(average):
         assert_close(results["log_probs"][row, 0], np.float32(score))
 
 
+@slow_on_jax
 def test_nested_decoders_add_all_language_models():
     other = random_tables(8, batch=1, nodes=5, vocabulary_size=6)[0]
     nested = FusedDecoder(decoder(), TableLanguageModel(other), 0.4)
