@@ -37,7 +37,7 @@ def main():
     run = RunDirectory(args.run_dir)
     translator, language_model = run.load_model("generation"), load_decoder(args, run)
     sources, references = (first_lines(args, kind) for kind in ("source", "target"))
-    training = json.loads((args.run_dir / "history.json").read_text())["arguments"]
+    training = json.loads((args.run_dir / "history.json").read_text()).get("arguments", {})
     rows = []
     for weight in args.weights:
         model = fuse(translator, language_model, weight)
@@ -56,7 +56,7 @@ def main():
         args.out / f"fusion-{args.name}.json",
         rows,
         versions("keras", "tensorflow", "sacrebleu"),
-        training["seed"],
+        training.get("seed"),
         settings=settings_of(args),
         training=training,
     )
