@@ -85,6 +85,7 @@ from keras_attn._rnn.rnn_cell import RNNCell
 from keras_attn._rnn.state_bridge import StateBridge
 from keras_attn._search.beam_decoder import BeamDecoder
 from keras_attn._search.greedy_decoder import GreedyDecoder
+from keras_attn._search.logits_rule import LogitsRule, RuleInput
 from keras_attn._search.sampling_decoder import SamplingDecoder
 from keras_attn._search.search import Search
 from keras_attn._transformer.feed_forward import FeedForward
@@ -124,6 +125,7 @@ __all__ = [
     "LocalAttention",
     "LocationAttention",
     "LocationSensitiveAttention",
+    "LogitsRule",
     "LuongAttention",
     "MonotonicAttention",
     "MultiHeadAttention",
@@ -133,6 +135,7 @@ __all__ = [
     "RNNEncoder",
     "RelativePositionBias",
     "RotaryPositions",
+    "RuleInput",
     "SamplingDecoder",
     "ScaledDotProductAttention",
     "Search",

@@ -7,7 +7,7 @@
 import dataclasses
 import math
 from collections.abc import Iterable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from keras_attn_checks.number_types import is_number
 from keras_attn_checks.options import (
@@ -163,6 +163,13 @@ class SearchOptions:
         "the log probability 0 (`forced_eos_token_id` of transformers). If `False`, such a "
         "hypothesis may have no end token.",
     )
+    rules: list[Any] = option(
+        None,
+        optional(Kind("List of `LogitsRule`", "a list of LogitsRule layers", list)),
+        "Each changes the log probabilities of the next tokens, in order.",
+        default_text="no rules",
+        argument_type=Iterable[Any] | None,
+    )
     return_alignments: bool = option(False, BOOL, "whether to return the attention weights.")
     return_token_log_probs: bool = option(
         False, BOOL, "whether to return the log probability of each token."
@@ -197,6 +204,8 @@ class SearchOptions:
             self.suppressed_sequences = []
         if self.forced_prefix_ids is None:
             self.forced_prefix_ids = []
+        if self.rules is None:
+            self.rules = []
         if self.pad_token_id in self.forced_prefix_ids:
             raise ValueError(
                 "Expected forced_prefix_ids without padding. Received: forced_prefix_ids="
@@ -223,6 +232,7 @@ class SearchArguments(LayerArguments, total=False):
     forced_prefix_ids: Iterable[int] | None
     score_prefix: bool
     force_end_token: bool
+    rules: Iterable[Any] | None
     return_alignments: bool
     return_token_log_probs: bool
 

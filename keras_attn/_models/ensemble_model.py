@@ -77,6 +77,7 @@ def ensemble_model(
         [search.decoder for search in searches], member_weights, average=average, name="decoder"
     )
     arguments = {**searches[0].get_config(), "decoder": decoder, "name": "search"}
+    arguments["rules"] = searches[0].rules
     search = type(searches[0])(**arguments)
     encoder = EnsembleEncoder([model.source_encoder for model in models], name="encoder")
     return GenerationModel(encoder, search, inputs=models[0].source, name=name)

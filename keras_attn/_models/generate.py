@@ -26,6 +26,7 @@ from keras_attn._models.target_prefixes import (
 )
 from keras_attn._models.token_bias import read_token_bias
 from keras_attn._models.word_starts import word_starts
+from keras_attn._search.rules import read_rule_inputs
 from keras_attn._types import TokenizerLike
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def generate(
     constraints: Constraints | None = None,
     constraints_in_order: bool = False,
     token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
+    rule_inputs: Mapping[str, npt.ArrayLike] | None = None,
 ) -> list[Any]:
     """Implements `GenerationModel.generate`.
 
@@ -58,7 +60,7 @@ def generate(
         model: `GenerationModel`.
         inputs, source_tokenizer, target_tokenizer, batch_size, return_details, verbose,
             source_language, target_language, target_prefix, constraints, constraints_in_order,
-            token_bias: See `GenerationModel.generate`.
+            token_bias, rule_inputs: See `GenerationModel.generate`.
 
     Returns:
         See `GenerationModel.generate`.
@@ -127,7 +129,9 @@ def generate(
     if token_bias is not None:
         biases = read_token_bias(token_bias, target_tokenizer, model.search)
         names = (*names, *biases)
-    searcher = model_with_inputs(model, names, **values) if names else model
+    if rule_inputs:
+        values["rule_inputs"] = read_rule_inputs(model.search.rules, rule_inputs)
+    searcher = model_with_inputs(model, names, **values) if names or values else model
     nothing = empty_hypothesis(model.search, target_tokenizer is not None)
     generations = [
         [dataclasses.replace(nothing, constraints_met=[False] * len(row) or None)]
@@ -142,7 +146,7 @@ def generate(
             # except the samples of a stochastic search.
             searched = rows + rows[-1:] * (batch_size - len(rows))
         content = batch(searched)
-        if names and not isinstance(content, dict):
+        if searcher is not model and not isinstance(content, dict):
             content = {model.inputs[0].name: content}
         if prefixes is not None:
             padding = model.search.pad_token_id

@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import numpy.typing as npt
 
 from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn._encoders.prompt_input import PromptInput
@@ -197,6 +198,7 @@ class GenerationModel(ModelOfParts):
         constraints: Constraints | None = None,
         constraints_in_order: bool = False,
         token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
+        rule_inputs: Mapping[str, npt.ArrayLike] | None = None,
         **settings: object,
     ) -> list[Any]:
         """Generates a sequence for each source. By default, texts result in texts, and ids in ids.
@@ -237,6 +239,9 @@ class GenerationModel(ModelOfParts):
             token_bias: Dict from target ids, or texts that are one token, to values in nats that
                 are added to their log probabilities; `-math.inf` forbids a token. Defaults to
                 `None`: no biases.
+            rule_inputs: Dict from the `call_inputs` that the `rules` of the search declare to
+                numbers or arrays without a batch axis, for all sources. The model compiles its
+                search once for each combination. Defaults to `None`: the default values.
             **settings: Arguments of the search to replace in this call, such as `beam_width=2` or
                 `temperature=0.7`, see `with_search`. The model compiles its search once for each
                 combination of values.
@@ -280,6 +285,7 @@ class GenerationModel(ModelOfParts):
             constraints,
             constraints_in_order,
             token_bias,
+            rule_inputs,
         )
 
 

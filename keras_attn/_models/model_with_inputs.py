@@ -1,6 +1,7 @@
 """Models with additional inputs of the search."""
 
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import keras
@@ -29,6 +30,7 @@ def model_with_inputs(
     names: tuple[str, ...],
     constraints_in_order: bool = False,
     word_starts: np.ndarray | None = None,
+    rule_inputs: Mapping[str, np.ndarray] | None = None,
 ) -> keras.Model:
     """Returns a model with additional inputs of the search.
 
@@ -37,6 +39,7 @@ def model_with_inputs(
         names: Tuple of names in `RANKS`.
         constraints_in_order: Bool, see `Search`. Defaults to `False`.
         word_starts: Boolean array, see `Search`. Defaults to `None`.
+        rule_inputs: Dict of arrays, see `Search`. Defaults to `None`.
 
     Returns:
         Functional model with the weights and inputs of `model`, and an input of each name.
@@ -45,7 +48,8 @@ def model_with_inputs(
 
     models = _MODELS.setdefault(model, {})
     starts = None if word_starts is None else word_starts.tobytes()
-    key = (names, constraints_in_order, starts)
+    given = tuple((name, value.tobytes()) for name, value in sorted((rule_inputs or {}).items()))
+    key = (names, constraints_in_order, starts, given)
     if key not in models:
         more = {
             name: keras.Input((None,) * RANKS[name], dtype=DTYPES.get(name, "int32"), name=name)
@@ -53,7 +57,10 @@ def model_with_inputs(
         }
         inputs = {tensor.name: tensor for tensor in model.inputs} | more
         encoded = encode(model.source_encoder, model.source)
-        values = {"constraints_in_order": constraints_in_order, "word_starts": word_starts}
+        values = {
+            **{"constraints_in_order": constraints_in_order, "word_starts": word_starts},
+            "rule_inputs": rule_inputs,
+        }
         # In a functional model, Keras supports only the number of outputs of a layer's first call.
         search = new_search(model.search) if "constraint_ids" in names else model.search
         results = search(**encoded, **more, **values)

@@ -83,6 +83,7 @@ def new_search(
         raise ValueError(unknown_arguments_problem(search_class.__name__, unknown, allowed))
     config = search.get_config()
     arguments = {name: value for name, value in config.items() if name in allowed}
+    arguments["rules"] = search.rules
     if search.suppressed_token_ids == search.default_suppressed_token_ids:
         del arguments["suppressed_token_ids"]
     parameter = inspect.signature(search_class.__init__).parameters.get("beam_width")

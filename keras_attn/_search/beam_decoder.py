@@ -273,7 +273,7 @@ class BeamDecoder(Search, BeamOptions):
         last = ops.reshape(beams["last"], (-1,))  # (B*K,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)
         at_limit = step + 1 >= max_lengths  # (B,)
-        candidates = self._find_candidates(step_logits, carry, at_limit, settings)
+        candidates, rule_states = self._find_candidates(step_logits, carry, at_limit, settings)
         weights = None
         if self._needs_alignments:
             source = ops.shape(state["alignments"])[1]
@@ -305,7 +305,7 @@ class BeamDecoder(Search, BeamOptions):
         parents = gather.gather_beams(candidates.parents, chosen)  # (B, K)
         # Take the batch size from `max_lengths`, whose shape does not change in the inner loop.
         rows = gather.flat_rows(parents, ops.shape(max_lengths)[0], beam_width)
-        state = gather.reorder(state, rows)
+        state, rule_states = gather.reorder(state, rows), gather.gather_leaves(rule_states, rows)
 
         best_open = ops.max(beams["log_probs"], axis=1)  # (B,)
         done = carry["done"] | at_limit | (best_open < IMPOSSIBLE / 2)
@@ -320,6 +320,7 @@ class BeamDecoder(Search, BeamOptions):
             done = done | (pool["ranks"][:, -1] >= attainable)
         return {
             **carry,
+            **rule_states,
             "step": step + 1,
             "done": done,
             "collected": collected,
@@ -342,8 +343,9 @@ class BeamDecoder(Search, BeamOptions):
         vocabulary_size = step_logits.shape[-1]
         finds_dead_ends = self.may_reach_dead_end(vocabulary_size, settings)
         finds_dead_ends = finds_dead_ends or "token_bias" in carry
-        token_log_probs = self.token_log_probs(step_logits, beams["token_ids"], step, settings)
-        token_log_probs = self.add_bias(carry, token_log_probs, settings)
+        token_log_probs, rule_states = self.token_log_probs(
+            carry, step_logits, beams["token_ids"], settings
+        )
         log_probs = self.forbid_repetition(token_log_probs, beams["token_ids"], step, settings)
         ends = [each for each in self.end_token_ids if each not in self.suppressed_token_ids]
         if len(ends) > 1:
@@ -364,7 +366,7 @@ class BeamDecoder(Search, BeamOptions):
                 end_token_ids=self.end_token_ids,
                 beam_width=self.width(carry, settings),
             )
-        return find_candidates(
+        candidates = find_candidates(
             log_probs,  # (B*K, V)
             beams["log_probs"],
             penalties,
@@ -381,6 +383,7 @@ class BeamDecoder(Search, BeamOptions):
             dead_end_token_id=self.pad_token_id if finds_dead_ends else None,
             with_token_log_probs=self.return_token_log_probs,
         )
+        return candidates, rule_states
 
     def _collect(self, carry, candidates, histories, is_end, at_limit, max_lengths, settings):
         """Moves the hypotheses that finish at this step to the pool.

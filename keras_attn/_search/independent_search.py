@@ -96,8 +96,9 @@ class IndependentSearch(Search):
         rows = (ops.shape(max_lengths)[0], self.width(carry, settings))
         last = ops.reshape(carry["last"], (-1,))  # (B*N,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)  # (B*N, V)
-        allowed = self.next_log_probs(step_logits, hypotheses["token_ids"], step, settings)
-        allowed = self.add_bias(carry, allowed, settings)
+        token_ids = hypotheses["token_ids"]
+        allowed, rule_states = self.token_log_probs(carry, step_logits, token_ids, settings)
+        allowed = self.forbid_repetition(allowed, token_ids, step, settings)
         allowed = allowed + self.penalties(step_logits.shape[-1], step, settings)
         chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry, settings))
         tokens, values = prefix.follow(self.forced_tokens(carry, step_logits, settings), *chosen)
@@ -130,6 +131,7 @@ class IndependentSearch(Search):
             new_hypotheses["token_log_probs"] = growing_buffer.append(so_far, values, step)
         return {
             **carry,
+            **rule_states,
             "step": step + 1,
             "done": ops.all(ended, axis=1),
             "ended": ended,

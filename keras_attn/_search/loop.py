@@ -16,6 +16,7 @@ from keras_attn._backend.private_names import infers_shapes
 from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn._search.rules import STATES
 from keras_attn._types import Tensor, TensorDict
 
 BUFFERS = ("token_ids", "token_log_probs", "alignments")
@@ -42,8 +43,8 @@ def run_search(
         decoder: `StepDecoder`. The loop uses its `select`, `archive` and `cache_block_size`.
         carry: Nested dict with at least `step` (scalar int32), `done` (boolean `(batch,)`), `state`
             (see `StepDecoder`) and `hypotheses`. The tensors in `hypotheses` have the shape
-            `(batch, n)`, or `(batch, n, steps, ...)` if they grow. All other tensors, except those
-            of `step` and `state`, have the shape `(batch, ...)`.
+            `(batch, n)`, or `(batch, n, steps, ...)` if they grow. All other tensors, except
+            scalars and those of `state` and `rule_states`, have the shape `(batch, ...)`.
         memory: Nested dict of tensors of shape `(batch, ...)`, see `StepDecoder`.
         max_lengths: Int32 tensor of shape `(batch,)`, maximum lengths.
         num_open_hypotheses: Int or scalar int32 tensor, number of open hypotheses per batch entry.
@@ -166,10 +167,13 @@ def _select(carry, rows, num_open_hypotheses):
     """Selects the batch entries `rows` in a carry."""
     first = rows[:, None] * num_open_hypotheses
     beams = ops.reshape(first + ops.arange(num_open_hypotheses, dtype="int32"), (-1,))
-    return {
-        name: keep_sentences(value, rows, beams) if name == "state" else gather_leaves(value, rows)
-        for name, value in carry.items()
-    }
+
+    def keep(name, value):
+        if name == "state":
+            return keep_sentences(value, rows, beams)
+        return gather_leaves(value, beams if name == STATES else rows)
+
+    return {name: keep(name, value) for name, value in carry.items()}
 
 
 def _update(results, hypotheses, rows):

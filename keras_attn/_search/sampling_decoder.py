@@ -17,7 +17,7 @@ from keras_attn._search.independent_search import IndependentSearch
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.rows_or_one import check_rows_or_one
 from keras_attn._search.search import Search, is_set
-from keras_attn._types import Masks, Tensor, TensorDict, TensorLike
+from keras_attn._types import Tensor, TensorDict
 from keras_attn_checks.number_types import is_number
 from keras_attn_checks.options import list_options
 from keras_attn_checks.search_options import SamplingArguments, SamplingOptions
@@ -89,21 +89,9 @@ class SamplingDecoder(IndependentSearch, SamplingOptions):
         return self.num_hypotheses
 
     def prepare(
-        self,
-        encoder_outputs: Any,
-        encoder_mask: Masks | None = None,
-        encoder_state: Any = None,
-        max_length: int | Tensor | None = None,
-        prefix_ids: TensorLike | None = None,
-        settings: Mapping[str, Any] | None = None,
-        seeds: Tensor | None = None,
-        **kwargs: Any,
+        self, *args: Any, seeds: Tensor | None = None, **kwargs: Any
     ) -> tuple[TensorDict, TensorDict, Tensor]:
-        settings = self.call_settings() if settings is None else settings
-        sources = encoder_outputs, encoder_mask, encoder_state
-        carry, memory, max_lengths = super().prepare(
-            *sources, max_length, prefix_ids, settings, **kwargs
-        )
+        carry, memory, max_lengths = super().prepare(*args, **kwargs)
         if seeds is None:
             seeds = keras.random.randint(
                 ops.shape(max_lengths), 0, 2**31 - 1, dtype="int32", seed=self.seed_generator
@@ -115,7 +103,7 @@ class SamplingDecoder(IndependentSearch, SamplingOptions):
         seeds = _for_each(seeds, max_lengths)  # (B,)
         # Draw the random numbers before the loop, because ONNX Runtime has no GPU kernels for
         # bitwise operators.
-        count = self.width(carry, settings)
+        count = ops.shape(carry["last"])[1]
         carry["uniforms"] = uniform_numbers(seeds, steps, count, 2)  # (B, T, N, 2)
         return carry, memory, max_lengths
 

@@ -23,6 +23,7 @@ from keras_attn._search import logits, prefix
 from keras_attn._search.end_tokens import is_any_of
 from keras_attn._search.loop import run_search
 from keras_attn._search.repetition import forbid_repeated_ngrams, penalize_repetition
+from keras_attn._search.rules import STATES, apply_rules, check_rules, rule_inputs, start_rules
 from keras_attn._search.suppressed_sequences import suppress_sequences
 from keras_attn._search.token_bias import add_token_bias, prepare_token_bias
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
@@ -100,6 +101,8 @@ class Search(Layer, SearchOptions):
         token_bias_values: Float tensor with the shape of `token_bias_ids`, added to the log
             probabilities of these tokens, in nats; -1e9 forbids a token. The scores include them.
             They do not apply to prefix tokens. Defaults to `None`.
+        rule_inputs: Dict from the `call_inputs` that the `rules` declare to scalars, or tensors of
+            shape `(batch, ...)` or `(1, ...)`. Defaults to `None`: the default values.
         mask: Do not pass it. Keras passes the implicit mask of `encoder_outputs` here if it is the
             only tensor argument.
         encoder_outputs_mask: Do not pass it. Keras passes the implicit mask of `encoder_outputs`
@@ -166,6 +169,8 @@ class Search(Layer, SearchOptions):
         for name, value in values.items():
             setattr(self, name, value)
         self.check_options()
+        self.rules = check_rules(self.rules)
+        rule_inputs(self.rules)
         if not isinstance(decoder, StepDecoder):
             raise ValueError(
                 "Expected decoder to be a StepDecoder, such as RNNDecoder. Received: "
@@ -185,6 +190,8 @@ class Search(Layer, SearchOptions):
         if query_features_shape is not None:
             shapes.append(query_features_shape)
         ensure_built(self.decoder, (None, None), *shapes)
+        for rule in self.rules:  # a loop cannot create variables
+            ensure_built(rule, (None, get_vocabulary_size(self.decoder)))
         self._check_vocabulary()
 
     def _check_vocabulary(self):
@@ -217,6 +224,7 @@ class Search(Layer, SearchOptions):
         word_starts: TensorLike | None = None,
         token_bias_ids: TensorLike | None = None,
         token_bias_values: TensorLike | None = None,
+        rule_inputs: Mapping[str, Any] | None = None,
         mask: Masks | None = None,
         encoder_outputs_mask: Masks | None = None,
     ) -> TensorDict:
@@ -236,6 +244,7 @@ class Search(Layer, SearchOptions):
             "seeds": seeds,
             "token_bias_ids": token_bias_ids,
             "token_bias_values": token_bias_values,
+            "rule_inputs": rule_inputs,
         }
         given = {name: value for name, value in given.items() if value is not None}
         values = self.call_settings(length_penalty, settings)
@@ -385,6 +394,7 @@ class Search(Layer, SearchOptions):
         settings: Mapping[str, Any] | None = None,
         token_bias_ids: TensorLike | None = None,
         token_bias_values: TensorLike | None = None,
+        rule_inputs: Mapping[str, Any] | None = None,
         **features: Any,
     ) -> tuple[TensorDict, TensorDict, Tensor]:
         """Returns the arguments of the first call of `advance`.
@@ -397,7 +407,7 @@ class Search(Layer, SearchOptions):
             prefix_ids: See the call arguments.
             settings: Dict returned by `call_settings`. Defaults to `None`: the constructor
                 arguments.
-            token_bias_ids, token_bias_values: See the call arguments.
+            token_bias_ids, token_bias_values, rule_inputs: See the call arguments.
             **features: Further call arguments, such as `query_features` and `seeds`.
 
         Returns:
@@ -433,6 +443,9 @@ class Search(Layer, SearchOptions):
         if token_bias_ids is not None and token_bias_values is not None:
             ids, values = map(ops.convert_to_tensor, (token_bias_ids, token_bias_values))
             carry["token_bias"] = prepare_token_bias(ids, values, max_lengths, vocabulary_size)
+        if self.rules or rule_inputs:
+            width = self.width(carry, settings)
+            carry |= start_rules(self.rules, rule_inputs or {}, max_lengths, width)
         if self.forced_prefix_ids:
             forced = np.array([self.forced_prefix_ids], "int32")
             prefix.check_prefix(forced, self.pad_token_id, vocabulary_size)
@@ -577,58 +590,38 @@ class Search(Layer, SearchOptions):
         """
         return carry["hypotheses"]["token_ids"][:, 0]
 
-    def next_log_probs(
-        self,
-        step_logits: Tensor,
-        token_ids: Tensor,
-        step: int | Tensor,
-        settings: Mapping[str, Any],
-    ) -> Tensor:
-        """Returns the log probabilities of the next tokens, before `penalties` are added.
-
-        Args:
-            step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
-            token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
-            step: Scalar int32 tensor, number of previous tokens.
-            settings: Dict returned by `call_settings`.
-
-        Returns:
-            Float32 tensor of shape `(batch * hypotheses, V)`.
-        """
-        log_probs = self.token_log_probs(step_logits, token_ids, step, settings)
-        return self.forbid_repetition(log_probs, token_ids, step, settings)
-
     def token_log_probs(
         self,
+        carry: TensorDict,
         step_logits: Tensor,
         token_ids: Tensor,
-        step: int | Tensor,
         settings: Mapping[str, Any],
-    ) -> Tensor:
-        """Returns the log probabilities of the next tokens, before tokens are forbidden.
+    ) -> tuple[Tensor, TensorDict]:
+        """Returns the next tokens' log probabilities, before tokens are forbidden.
 
-        Args:
-            step_logits, token_ids, step, settings: See `next_log_probs`.
-
-        Returns:
-            Float32 tensor of shape `(batch * hypotheses, V)`.
-        """
-        if is_set(settings["repetition_penalty"], 1):
-            penalty = settings["repetition_penalty"]
-            step_logits = penalize_repetition(step_logits, token_ids, step, penalty)
-        return self.decoder.compute_log_probs(step_logits)
-
-    def add_bias(self, carry: TensorDict, log_probs: Tensor, settings: Mapping[str, Any]) -> Tensor:
-        """Adds the token biases of the call, if there are any.
+        They include the repetition penalty, token biases and rules.
 
         Args:
             carry: The carry.
-            log_probs: Float32 tensor of shape `(batch * hypotheses, V)`.
+            step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
+            token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
             settings: Dict returned by `call_settings`.
+
+        Returns:
+            Tuple of a float32 tensor of shape `(batch * hypotheses, V)`, and the new rule states,
+            as carry entries.
         """
-        if "token_bias" not in carry:
-            return log_probs
-        return add_token_bias(log_probs, carry["token_bias"], self.width(carry, settings))
+        if is_set(settings["repetition_penalty"], 1):
+            penalty = settings["repetition_penalty"]
+            step_logits = penalize_repetition(step_logits, token_ids, carry["step"], penalty)
+        width = self.width(carry, settings)
+        log_probs = self.decoder.compute_log_probs(step_logits)
+        if "token_bias" in carry:
+            log_probs = add_token_bias(log_probs, carry["token_bias"], width)
+        if not self.rules:
+            return log_probs, {}
+        log_probs, states = apply_rules(self.rules, carry, log_probs, token_ids, width)
+        return log_probs, {STATES: states}
 
     def forbid_repetition(
         self, log_probs: Tensor, token_ids: Tensor, step: int | Tensor, settings: Mapping[str, Any]
@@ -637,7 +630,9 @@ class Search(Layer, SearchOptions):
 
         Args:
             log_probs: Float32 tensor of shape `(batch * hypotheses, V)`.
-            token_ids, step, settings: See `next_log_probs`.
+            token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
+            step: Scalar int32 tensor, number of previous tokens.
+            settings: Dict returned by `call_settings`.
 
         Returns:
             Float32 tensor of shape `(batch * hypotheses, V)`.
@@ -688,6 +683,7 @@ class Search(Layer, SearchOptions):
             self.no_repeat_ngram_size > 0
             or bool(self.suppressed_sequences)
             or self.decoder.forbids_tokens
+            or any(rule.forbids_tokens for rule in self.rules)
             or len(self.penalized_token_ids(settings)) == vocabulary_size
         )
 
@@ -701,6 +697,7 @@ class Search(Layer, SearchOptions):
             **config,
             "decoder": serialize_shared(self.decoder),
             **{each.name: getattr(self, each.name) for each in dataclasses.fields(self)},
+            "rules": [serialize_shared(rule) for rule in self.rules],
         }
 
     def _advice_for(self, name):
@@ -709,7 +706,8 @@ class Search(Layer, SearchOptions):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         decoder = deserialize_shared(config["decoder"])
-        return cls(**{**config, "decoder": decoder})
+        rules = [deserialize_shared(rule) for rule in config.get("rules", [])]
+        return cls(**{**config, "decoder": decoder, "rules": rules})
 
 
 def is_set(value: Any, neutral: float) -> bool:

@@ -27,7 +27,7 @@ class _WeightArguments(TypedDict, total=False):
 class _SearchArguments(_WeightArguments, total=False):
     parity_sentences: Sentences | None
     accept_target_prefix: bool
-    runtime_settings: Sequence[str]
+    runtime_settings: Sequence[str] | None
     tolerance: float
     model_card: ModelCard | None
 

@@ -28,6 +28,7 @@ class CallOptions(SearchSettings, total=False):
     seed: int | None
     constraints_in_order: bool
     token_bias: Mapping[str, float] | Mapping[int, float] | None
+    rule_inputs: Mapping[str, Any] | None
     alignments: bool
     source_language: str | None
     target_language: str | None
@@ -78,6 +79,8 @@ class Options:
         token_bias: dict from target ids, or texts that are one token, to values in nats that are
             added to their log probabilities; `-math.inf` forbids a token. For a file exported with
             `accept_token_bias=True`. Default: no biases.
+        rule_inputs: dict from the inputs of rules of the search to numbers or arrays, which all
+            sentences share. Default: the values in the file.
         alignments: bool, whether translations contain alignments, if the file returns them. They
             take most memory in long translations: a float for each pair of target and source token.
             Default: True.
@@ -116,6 +119,7 @@ class Options:
     seed: int | None = None
     constraints_in_order: bool = False
     token_bias: Mapping[str, float] | Mapping[int, float] | None = None
+    rule_inputs: Mapping[str, Any] | None = None
     alignments: bool = True
     source_language: str | None = None
     target_language: str | None = None

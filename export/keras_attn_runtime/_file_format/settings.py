@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._file_format.inputs import Input, read_input
@@ -26,6 +26,20 @@ OTHER_INPUTS = (
 
 MAX_SAMPLES = 4096
 """Largest number of hypotheses that a call can sample."""
+
+
+class RuleInput(TypedDict):
+    """Type and default of an input of a rule of the search.
+
+    The default and the shape include the batch axis, unless the input is a scalar.
+    """
+
+    dtype: str
+    shape: list[int | str]
+    default: Any
+
+
+RULE_INPUT = set(RuleInput.__annotations__)
 
 
 @dataclass(frozen=True)
@@ -66,9 +80,14 @@ class Settings:
         return self.search["inputs"]
 
     @property
+    def rule_inputs(self) -> dict[str, RuleInput]:
+        """Dict from the inputs of rules of the search to their types and defaults."""
+        return self.search.get("rule_inputs", {})
+
+    @property
     def runtime_settings(self) -> dict[str, float]:
         """Dict from the settings of the search that a call can choose to their values."""
-        others = ("max_length", "length_penalty", *OTHER_INPUTS)
+        others = ("max_length", "length_penalty", *OTHER_INPUTS, *self.rule_inputs)
         return {name: self.search[name] for name in self.search_inputs if name not in others}
 
     @property
@@ -133,8 +152,12 @@ def _settings(number: int, entries: dict[str, Any], card: dict[str, Any]) -> Set
     names = search.get("inputs", list)
     if not all(isinstance(name, str) for name in names):
         search.refuse("inputs", "that is a list of strings")
+    rule_inputs = search.get("rule_inputs", dict, {})
     for name in names:
-        if name not in OTHER_INPUTS:
+        if name in rule_inputs:
+            if not isinstance(rule_inputs[name], dict) or not RULE_INPUT <= set(rule_inputs[name]):
+                search.refuse("rule_inputs", f"whose items have the keys {sorted(RULE_INPUT)}")
+        elif name not in OTHER_INPUTS:
             search.number(name)
     has_source = root.get("source", (dict, type(None)), None) is not None
     return Settings(

@@ -4,7 +4,7 @@ from typing import TypeAlias, TypedDict
 
 import numpy as np
 
-from keras_attn_runtime._array_types import Arrays
+from keras_attn_runtime._array_types import Array, Arrays
 from keras_attn_runtime._calls.cancellation import Call
 from keras_attn_runtime._calls.search_settings import INTEGERS, NUM_HYPOTHESES, SETTINGS
 from keras_attn_runtime._engines.create_session import Providers
@@ -122,6 +122,7 @@ class ExportedModel(PickledArguments):
         constraints: Sequence[Phrases] | None = None,
         constraints_in_order: bool = False,
         token_bias: Mapping[int, float] | None = None,
+        rule_inputs: Mapping[str, Array] | None = None,
     ) -> SearchOutputs:
         """Searches for the translations of a batch.
 
@@ -145,6 +146,8 @@ class ExportedModel(PickledArguments):
                 False.
             token_bias: dict from target ids to values that are added to their log probabilities.
                 Ignored unless `supports_token_bias`. Default: no biases.
+            rule_inputs: dict from inputs of rules to arrays, which are scalars or have no batch
+                axis. Default: the values in the file.
 
         Returns:
             Dict from output names to arrays: int32 `token_ids (batch, hypotheses, target_length)`
@@ -164,6 +167,7 @@ class ExportedModel(PickledArguments):
             feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds, settings)
             feeds |= self._constraint_feeds(len(sentences), constraints, constraints_in_order)
             feeds |= self._token_bias_feeds(len(sentences), token_bias)
+            feeds |= self._rule_feeds(len(sentences), rule_inputs)
             outputs = self._search(feeds, call or Call())
         count = (settings or {}).get(NUM_HYPOTHESES, self.settings.num_hypotheses)
         if NUM_HYPOTHESES not in self.settings.search_inputs:
@@ -234,6 +238,16 @@ class ExportedModel(PickledArguments):
             TOKEN_BIAS_IDS: np.broadcast_to(np.array([*bias], np.int32), shape),
             TOKEN_BIAS_VALUES: np.broadcast_to(np.array([*bias.values()], np.float32), shape),
         }
+
+    def _rule_feeds(self, count: int, rule_inputs: Mapping[str, Array] | None) -> Arrays:
+        given: Mapping[str, Array] = rule_inputs or {}
+        feeds: Arrays = {}
+        for name, each in self.settings.rule_inputs.items():
+            value = np.array(each["default"], each["dtype"])
+            if name in given:
+                value = given[name][None] if each["shape"] else given[name]
+            feeds[name] = np.repeat(value, count, axis=0) if each["shape"] else value
+        return feeds
 
     def _source_feeds(self, sentences: Sequence[SourceContent]) -> Arrays:
         ids, arrays = _ids_and_arrays(sentences)

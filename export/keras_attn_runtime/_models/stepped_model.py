@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 
-from keras_attn_runtime._array_types import Arrays
+from keras_attn_runtime._array_types import Array, Arrays
 from keras_attn_runtime._calls.cancellation import Call
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._engines.open_model import OpenedModel
@@ -47,6 +47,7 @@ class SteppedModel(ExportedModel):
         constraints: Sequence[Phrases] | None = None,
         constraints_in_order: bool = False,
         token_bias: Mapping[int, float] | None = None,
+        rule_inputs: Mapping[str, Array] | None = None,
     ) -> SteppedSearch:
         """Starts the search for one batch.
 
@@ -56,7 +57,8 @@ class SteppedModel(ExportedModel):
             length_penalty: float, length exponent in the ranking score.
             prefixes: ids that each result begins with. Default: none.
             seeds: int for each sentence, the seed for sampling. Default: none.
-            settings, constraints, constraints_in_order, token_bias: see `ExportedModel.run`.
+            settings, constraints, constraints_in_order, token_bias, rule_inputs: see
+                `ExportedModel.run`.
 
         Returns:
             The `SteppedSearch` before its first step.
@@ -67,6 +69,7 @@ class SteppedModel(ExportedModel):
         feeds = self._feeds(sentences, max_length, length_penalty, prefixes, seeds, settings)
         feeds |= self._constraint_feeds(len(sentences), constraints, constraints_in_order)
         feeds |= self._token_bias_feeds(len(sentences), token_bias)
+        feeds |= self._rule_feeds(len(sentences), rule_inputs)
         return SteppedSearch(self._searches.next(), feeds)
 
     def _open(

@@ -55,6 +55,7 @@ class StreamingTranslator(Translator):
         target_language: str | None = None,
         constraints_in_order: bool = False,
         token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
+        rule_inputs: Mapping[str, object] | None = None,
         timeout: float | None = None,
         cancel_token: CancelToken | None = None,
         **settings: Unpack[SearchSettings],
@@ -78,6 +79,8 @@ class StreamingTranslator(Translator):
             constraints_in_order: bool, whether the phrases must occur in their order. Default:
                 False.
             token_bias: dict from ids or texts to values, see `Options`. Default: no biases.
+            rule_inputs: dict from inputs of rules to values, see `Options`. Default: the values in
+                the file.
             timeout: float of at least 0, maximum number of seconds from this call to the last
                 string. Default: no limit.
             cancel_token: `CancelToken` with which another thread can end the call. Default: none.
@@ -108,6 +111,7 @@ class StreamingTranslator(Translator):
                 "target_language": target_language,
                 "constraints_in_order": constraints_in_order,
                 "token_bias": token_bias,
+                "rule_inputs": rule_inputs,
                 "timeout": timeout,
                 "cancel_token": cancel_token,
                 **settings,
@@ -194,4 +198,5 @@ class _StoppableModel(SteppedModel):
         )
         feeds |= self._constraint_feeds(1, [source.constraints], options.constraints_in_order)
         feeds |= self._token_bias_feeds(1, biases_of_ids(options.token_bias))
+        feeds |= self._rule_feeds(1, options.rule_inputs)
         return SteppedSearch(self._searches.next(), feeds, call)

@@ -52,6 +52,7 @@ class TranslationBuilder:
             [source.constraints for source in sources],
             options.constraints_in_order,
             biases_of_ids(options.token_bias),
+            options.rule_inputs,
         )
         return [self._build(outputs, row, source, options) for row, source in enumerate(sources)]
 

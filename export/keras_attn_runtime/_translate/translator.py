@@ -25,6 +25,7 @@ from keras_attn_runtime._translate.constraints import ConstraintReader, Constrai
 from keras_attn_runtime._translate.finished_results import collect_results, yield_finished
 from keras_attn_runtime._translate.languages import LanguageIds
 from keras_attn_runtime._translate.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
+from keras_attn_runtime._translate.rule_inputs import read_rule_inputs
 from keras_attn_runtime._translate.scores import require_tokens, scores
 from keras_attn_runtime._translate.text_model import TextModel, require_tokenizers
 from keras_attn_runtime._translate.token_bias import read_token_bias
@@ -466,6 +467,9 @@ class Translator(TextModel[ExportedModel]):
             self._check_setting(name, value)
         if options.token_bias is not None:
             options = dataclasses.replace(options, token_bias=self._token_bias(options.token_bias))
+        if options.rule_inputs is not None:
+            values = read_rule_inputs(options.rule_inputs, self.settings.rule_inputs)
+            options = dataclasses.replace(options, rule_inputs=values)
         if options.seed is not None and not self.is_stochastic:
             raise ValueError(
                 "Expected no seed, because the search of this file does not sample. Received: "

@@ -140,6 +140,25 @@ def parity_token_bias(function: SearchFunction, count: int) -> Arrays | None:
     return {TOKEN_BIAS_IDS: ids, TOKEN_BIAS_VALUES: values}
 
 
+def parity_rule_inputs(function: SearchFunction, count: int) -> Arrays:
+    """Returns values of the inputs of rules for the comparison of an export with Keras.
+
+    Returns:
+        Dict of arrays: a row for each of `count` sentences, or a scalar. Floats vary around the
+        default, because other integers could be invalid.
+    """
+    values = {}
+    for name, each in function.rule_inputs.items():
+        default = each.default_array
+        if each.shape != "scalar":
+            default = np.repeat(default, count, axis=0)
+        if each.dtype == "float32":
+            rng = np.random.default_rng(6)
+            default = default * rng.uniform(0.5, 1.5, default.shape) + rng.uniform(0, 0.5)
+        values[name] = np.array(default, each.dtype)  # an array, not a NumPy number
+    return values
+
+
 def random_sentences(
     side: Side, count: int, seed: int | None = 0, lengths: tuple[int, int] = USUAL_LENGTHS
 ) -> list[list[int]]:

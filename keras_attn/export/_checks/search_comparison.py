@@ -12,6 +12,7 @@ from keras_attn.export._checks.parity_sentences import (
     SENTENCES,
     parity_constraints,
     parity_prefixes,
+    parity_rule_inputs,
     parity_token_bias,
 )
 from keras_attn.export._checks.parity_sources import parity_sources
@@ -58,6 +59,7 @@ class SearchComparison:
         prefixes: List of lists of target ids, one for each source, or `None`.
         constraints: Int32 array of phrases, one row for each source, or `None`.
         token_bias: Dict of arrays, the biases of each source, or `None`.
+        rule_inputs: Dict of arrays, values of the inputs of rules.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class SearchComparison:
         self.prefixes = parity_prefixes(function, len(self.sources))
         self.constraints = parity_constraints(function, len(self.sources))
         self.token_bias = parity_token_bias(function, len(self.sources))
+        self.rule_inputs = parity_rule_inputs(function, len(self.sources))
 
     @functools.cached_property
     def keras(self) -> Run:
@@ -93,7 +96,7 @@ class SearchComparison:
             self.prefixes,
             function.runtime_settings,
             self.constraints,
-            self.token_bias,
+            {**(self.token_bias or {}), **self.rule_inputs},
         )
 
     def usual_steps(self, num_sources: int, num_batches: int = 1) -> int:

@@ -49,7 +49,7 @@ def translated_batches(
     prefixes: list[list[int]] | None = None,
     settings: Mapping[str, str] | None = None,
     constraints: np.ndarray | None = None,
-    token_bias: Arrays | None = None,
+    others: Arrays | None = None,
 ) -> Iterator[tuple[Arrays, Arrays]]:
     """Runs a search in Keras or in an exported file on batches of sources.
 
@@ -75,7 +75,8 @@ def translated_batches(
             no run-time settings.
         constraints: Int32 array of phrases, one row for each source. Every second batch has them in
             order. Defaults to `None`: no constraints.
-        token_bias: Dict of arrays with a row for each source. Defaults to `None`: no biases.
+        others: Dict from further inputs to arrays with a row for each source, or scalars. Defaults
+            to `None`: no further inputs.
 
     Returns:
         Iterator of pairs (inputs, outputs), two dicts of arrays.
@@ -88,7 +89,9 @@ def translated_batches(
         if constraints is not None:
             inputs[CONSTRAINT_IDS] = constraints[rows]
             inputs[CONSTRAINTS_IN_ORDER] = np.array(number % 2 == 1)
-        inputs |= {name: values[rows] for name, values in (token_bias or {}).items()}
+        inputs |= {
+            name: values[rows] if values.ndim else values for name, values in (others or {}).items()
+        }
         size, source_length = rows.stop - rows.start, sources.length(rows)
         is_last = number == len(batches) - 1
         share = left + reserved if is_last else left / (len(batches) - 1 - number)

@@ -114,6 +114,12 @@ def export_onnx_text(
     tokenizers = (source_tokenizer, target_tokenizer)
     function = SearchFunction(model, *tokenizers)
     require_one_file(function.weights)
+    if function.rule_inputs:
+        raise ValueError(
+            "Expected a search whose rules have no inputs for a file of strings. Received: rules "
+            f"with the inputs {list(function.rule_inputs)}. Export with `export_onnx`, and use "
+            "keras-attn-runtime."
+        )
     source = source_side(function.encoder, function.search, source_tokenizer)
     max_characters = source_characters.max_source_characters(source, chosen.max_source_characters)
     if max_characters > MAX_CHARACTERS:

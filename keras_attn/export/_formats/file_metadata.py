@@ -28,7 +28,7 @@ NEW_FORMAT = "3"
 or token biases, which a reader of format 2 would ignore."""
 
 PREFIX = "keras_attn."
-LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast")
+LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast", "rules")
 """Keys of the configuration of a search that are not settings."""
 
 
@@ -75,6 +75,7 @@ def describe(
     has_options = any(map(_has_options, (source_tokenizer, target_tokenizer)))
     is_new = has_options or function.runtime_settings or function.search.other_end_token_ids
     is_new = is_new or function.accept_constraints or function.accept_token_bias
+    is_new = is_new or function.rule_inputs
     number = NEW_FORMAT if is_new else FORMAT
     entries = {f"{PREFIX}format": number, f"{PREFIX}settings": _json(settings)}
     if source_tokenizer is not None:
@@ -347,6 +348,15 @@ def _search(function: SearchFunction) -> dict[str, object]:
         **{name: value for name, value in config.items() if name not in LEFT_OUT},
         "beam_width": function.search.beam_width,
         "num_hypotheses": function.search.num_hypotheses,
+        "rules": [type(rule).__name__ for rule in function.search.rules],
+        "rule_inputs": {
+            name: {
+                "dtype": each.dtype,
+                "shape": list(function.dimensions[name]),
+                "default": each.default_array.tolist(),
+            }
+            for name, each in function.rule_inputs.items()
+        },
     }
 
 

@@ -1,6 +1,6 @@
 import copy
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 import keras
@@ -13,6 +13,8 @@ from keras_attn._models.generation_model import GenerationModel, check_generatio
 from keras_attn._models.model_inputs import SymbolicInputs, call_encoder, reads_ids
 from keras_attn._models.side import Side, source_side
 from keras_attn._models.word_starts import word_starts
+from keras_attn._search.logits_rule import RuleInput
+from keras_attn._search.rules import rule_inputs
 from keras_attn._search.search import COUNTS, Search
 from keras_attn._types import TensorDict
 from keras_attn.export._preconditions import check_dense_numbers, check_stateless
@@ -62,10 +64,11 @@ class SearchFunction:
         (source_ids, max_length, length_penalty) -> {token_ids, lengths, scores, log_probs}
 
     The inputs also include the run-time settings, `prefix_ids` if `accept_target_prefix` is set,
-    `seeds` if the search samples, and `constraint_ids` and `constraints_in_order` if
-    `accept_constraints` is set. The outputs also include `alignments` and `token_log_probs` if the
-    search returns them, and `constraints_met` for constraints. A model with other inputs than ids,
-    such as an image, has these inputs instead of `source_ids`.
+    `seeds` if the search samples, `constraint_ids` and `constraints_in_order` if
+    `accept_constraints` is set, and the rule inputs. The outputs also include
+    `alignments` and `token_log_probs` if the search returns them, and `constraints_met` for
+    constraints. A model with other inputs than ids, such as an image, has these inputs instead of
+    `source_ids`.
 
     Args:
         model: `GenerationModel`.
@@ -93,6 +96,7 @@ class SearchFunction:
         search: Copy of the search, also from `portable_copy`.
         inputs: Dict from the names of the inputs of the encoder to their symbolic tensors.
         runtime_settings: Dict from the run-time settings to their dtypes.
+        rule_inputs: Dict from names to the `RuleInput`s that the rules declare.
         is_stochastic: Bool, whether the search samples at random. If it does, `seeds` is an input.
         word_starts: Boolean array of shape `(V,)`, whether a target token begins a word. `None`
             without constraints, or without a tokenizer.
@@ -137,7 +141,9 @@ class SearchFunction:
         if runtime_settings is None:
             runtime_settings = _usual_settings(model.search, fixed_counts)
         self.runtime_settings = _runtime_settings(model.search, runtime_settings)
-        self.inputs = _inputs(model.source, [*SEARCH_INPUTS, *self.runtime_settings])
+        self.rule_inputs = _rule_inputs(model.search)
+        of_search = [*SEARCH_INPUTS, *self.runtime_settings, *self.rule_inputs]
+        self.inputs = _inputs(model.source, of_search)
         has_ids = reads_ids(model.source)
         if has_ids and target_tokenizer is not None and source_tokenizer is None:
             raise ValueError(
@@ -212,9 +218,17 @@ class SearchFunction:
         count = len(self.inputs)
         given = named(self.signature[count:], values[count:])
         settings = {name: given.pop(name) for name in self.runtime_settings}
+        given = self.join_rule_inputs(given)
         given |= {"word_starts": self.word_starts} if self.accept_constraints else {}
         results = self.search(**self.encode(*values[:count]), **given, settings=settings)
         return {name: results[name] for name in OUTPUTS if name in results}
+
+    def join_rule_inputs(self, given: "Mapping[str, tf.Tensor | np.ndarray]") -> TensorDict:
+        """Returns the search inputs, with those for rules as one dict `rule_inputs`."""
+        others = {name: value for name, value in given.items() if name not in self.rule_inputs}
+        if not self.rule_inputs:
+            return others
+        return {**others, "rule_inputs": {name: given[name] for name in self.rule_inputs}}
 
     def encode(self, *values: "tf.Tensor | np.ndarray") -> TensorDict:
         """Runs the encoder on one tensor per entry of `inputs`; returns the search's arguments."""
@@ -274,6 +288,9 @@ class SearchFunction:
         if self.accept_token_bias:
             specs.append(tf.TensorSpec((None, None), tf.int32, name=TOKEN_BIAS_IDS))
             specs.append(tf.TensorSpec((None, None), tf.float32, name=TOKEN_BIAS_VALUES))
+        for name, each in self.rule_inputs.items():
+            shape = () if each.shape == "scalar" else (None, *each.shape)
+            specs.append(tf.TensorSpec(shape, each.dtype, name=name))
         return specs
 
     @property
@@ -293,15 +310,23 @@ class SearchFunction:
             TOKEN_BIAS_IDS: ("batch", "biases"),
             TOKEN_BIAS_VALUES: ("batch", "biases"),
             **{
+                name: () if each.shape == "scalar" else axis_names(name, (None, *each.shape))
+                for name, each in self.rule_inputs.items()
+            },
+            **{
                 name: tuple(number if axis == "hypotheses" else axis for axis in axes)
                 for name, axes in OUTPUTS.items()
             },
         }
 
     @property
-    def defaults(self) -> dict[str, float | list[int]]:
+    def defaults(self) -> "dict[str, float | list[int] | np.ndarray]":
         """Dictionary of the default values of the search inputs: the settings of the search."""
-        return {**{name: getattr(self.search, name) for name in self._scalars}, "seeds": [0]}
+        return {
+            **{name: getattr(self.search, name) for name in self._scalars},
+            "seeds": [0],
+            **{name: each.default_array for name, each in self.rule_inputs.items()},
+        }
 
     @property
     def _scalars(self):
@@ -314,6 +339,20 @@ def named(
 ) -> "dict[str, tf.Tensor | np.ndarray]":
     """Returns a dictionary from the names in a list of `tf.TensorSpec` to the given values."""
     return {spec.name: value for spec, value in zip(signature, values, strict=True)}
+
+
+def _rule_inputs(search: Search) -> dict[str, RuleInput]:
+    """Returns the rule inputs, whose names must differ from all others."""
+    inputs = rule_inputs(search.rules)
+    taken = [
+        name for name in inputs if name in (*SEARCH_INPUTS, *search.runtime_settings, *OUTPUTS)
+    ]
+    if taken:
+        raise ValueError(
+            "Expected rules whose call_inputs have other names than the inputs and outputs of the "
+            f"search. Received: {taken}. Rename them."
+        )
+    return inputs
 
 
 def _usual_settings(search: Search, fixed_counts: bool) -> list[str]:

@@ -3,6 +3,7 @@ from typing import TYPE_CHECKING
 
 import keras
 
+from keras_attn._search.rules import STATES
 from keras_attn._search.search import COUNTS, WORD_STARTS
 from keras_attn._types import TensorDict
 from keras_attn.export._trace.search_function import OUTPUTS, SearchFunction, named
@@ -27,10 +28,10 @@ class SteppedSearch:
     flat dict with names such as `beams/log_probs`.
 
     `step` takes the length penalty, the run-time settings except `beam_width` and `num_hypotheses`,
-    and the values. It returns the values that change, with names such as `next/beams/log_probs`, and `partial`, the result of
-    `Search.partial`. The host passes the changed values to the next step, until all elements of the
-    value `done` are true. Then `finish` takes the values whose names begin with `hypotheses/`, and
-    `count` if there is such a value, and returns the results.
+    and the values. It returns the values that change, with names such as `next/beams/log_probs`,
+    and `partial`, the result of `Search.partial`. The host passes the changed values to the next
+    step, until all elements of the value `done` are true. Then `finish` takes the values whose
+    names begin with `hypotheses/`, and `count` if there is such a value, and returns the results.
 
     Args:
         function: `SearchFunction` to split into steps.
@@ -119,6 +120,7 @@ class SteppedSearch:
         given = named(self.start_signature[count:], values[count:])
         counts = {name: given.pop(name) for name in COUNTS if name in given}
         settings = function.search.call_settings(settings=counts)
+        given = function.join_rule_inputs(given)
         carry, memory, max_lengths = function.search.prepare(**encoded, **given, settings=settings)
         return {**carry, "memory": memory, "max_lengths": max_lengths}
 
@@ -131,7 +133,7 @@ def _flat(structure: TensorDict) -> "dict[str, tf.Tensor]":
 
 def _axes(name: str, shape: Iterable[int | None]) -> Axes:
     part = name.removeprefix(NEXT)
-    is_of_beams = part.startswith("state/") and not part.startswith("state/shared/")
+    is_of_beams = part.startswith(("state/", f"{STATES}/")) and not part.startswith("state/shared/")
     rows = "rows" if is_of_beams else "batch"
     return tuple(
         size if size is not None else f"{name}_{axis}" if axis else rows

@@ -1,0 +1,57 @@
+"""Inputs of rules of the search."""
+
+from collections.abc import Mapping
+from typing import cast
+
+import numpy as np
+
+from keras_attn_runtime._array_types import Arrays
+from keras_attn_runtime._file_format.settings import RuleInput
+
+
+def read_rule_inputs(given: object, declared: Mapping[str, RuleInput]) -> Arrays:
+    """Returns a dict from inputs of rules to arrays.
+
+    Args:
+        given: dict from names to numbers or arrays without a batch axis.
+        declared: dict from the inputs in the file to their types.
+
+    Raises:
+        ValueError: if a name is not an input of a rule, or a value has another shape or type.
+    """
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            "Expected rule_inputs to be a dict from names to numbers or arrays. Received: "
+            f"type={type(given).__name__}."
+        )
+    arrays: Arrays = {}
+    for name, value in cast(Mapping[object, object], given).items():
+        if not isinstance(name, str) or name not in declared:
+            raise ValueError(
+                f"Expected rule_inputs out of {list(declared)}, the inputs of rules in the file. "
+                f"Received: {name!r}."
+            )
+        arrays[name] = _array(name, value, declared[name])
+    return arrays
+
+
+def _array(name: str, value: object, declared: RuleInput) -> np.ndarray:
+    shape = declared["shape"][1:]
+    try:
+        array = np.asarray(value)
+        converted = array.astype(declared["dtype"])
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"Expected rule_inputs[{name!r}] to be a number or an array of {declared['dtype']}. "
+            f"Received: {value!r}."
+        ) from None
+    is_equal = array.ndim == len(shape) and all(
+        size == other or isinstance(size, str)
+        for size, other in zip(shape, array.shape, strict=True)
+    )
+    if not is_equal or (converted != array).any() and declared["dtype"] == "int32":
+        raise ValueError(
+            f"Expected rule_inputs[{name!r}] of the shape {tuple(shape)} and the type "
+            f"{declared['dtype']}. Received: shape={array.shape}, dtype={array.dtype}."
+        )
+    return converted
