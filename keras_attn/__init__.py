@@ -83,6 +83,7 @@ from keras_attn._rnn.attention_rnn import AttentionRNN
 from keras_attn._rnn.attention_rnn_cell import AttentionRNNCell
 from keras_attn._rnn.rnn_cell import RNNCell
 from keras_attn._rnn.state_bridge import StateBridge
+from keras_attn._search.alternatives_decoder import AlternativesDecoder
 from keras_attn._search.beam_decoder import BeamDecoder
 from keras_attn._search.greedy_decoder import GreedyDecoder
 from keras_attn._search.logits_rule import LogitsRule, RuleInput
@@ -99,6 +100,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AlibiBias",
+    "AlternativesDecoder",
     "AttentionMechanism",
     "AttentionPooling",
     "AttentionRNN",
@@ -152,10 +154,8 @@ __all__ = [
     "TransformerEncoder",
     "TransformerEncoderBlock",
     "YarnRotaryScaling",
-    "convert",
     "decomposable_attention_classifier",
     "ensemble_model",
-    "export",
     "files",
     "forecasting",
     "masked_language_model",
@@ -163,19 +163,17 @@ __all__ = [
     "record_attention_scores",
     "rnn_seq2seq",
     "sequence_classifier",
-    "testing",
-    "text",
     "training",
     "transformer_base",
     "transformer_big",
     "transformer_seq2seq",
     "transformer_tiny",
-    "visualize",
     "with_search",
 ]
 
 _LAZY = ("convert", "export", "testing", "text", "visualize")
-"""Public packages that are imported at their first use, because they need more dependencies."""
+"""Public packages that are imported at their first use, because they need more dependencies. They
+are not in `__all__`, because `from keras_attn import *` would import them."""
 
 
 if TYPE_CHECKING:
@@ -189,4 +187,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_LAZY})

@@ -33,6 +33,7 @@ OTHER_NAMES = {
     "output_scores": "return_token_log_probs",
     "penalty_alpha": None,
     "renormalize_logits": None,
+    "return_alternatives": "AlternativesDecoder as search_class, with num_hypotheses",
     "suppress_tokens": "suppressed_token_ids",
     "typical_p": None,
 }

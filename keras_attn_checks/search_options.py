@@ -350,7 +350,9 @@ class SamplingOptions(SearchOptions):
     top_k: int | None = option(
         None,
         optional(POSITIVE_INTEGER),
-        "maximum number of tokens to sample from.",
+        "maximum number of tokens to sample from. A call of a search with a limit can choose a "
+        "smaller one. In a call of a search without a limit, tokens that are as probable as the "
+        "last token are kept as well; 0 is no limit.",
         default_text="no limit",
         input_dtype="int32",
         is_usual_input=True,
@@ -395,7 +397,27 @@ class SamplingArguments(SearchArguments, total=False):
     seed: int | None
 
 
+@dataclasses.dataclass(init=False, repr=False, eq=False)
+class AlternativesOptions(SearchOptions):
+    """Settings of a search for alternatives at a position."""
+
+    num_hypotheses: int = option(
+        5,
+        POSITIVE_INTEGER,
+        "number of alternatives, the returned hypotheses per batch entry.",
+        input_dtype="int32",
+        is_usual_input=True,
+    )
+
+
+class AlternativesArguments(SearchArguments, total=False):
+    """The arguments of a search for alternatives, for type checkers; see `AlternativesOptions`."""
+
+    num_hypotheses: int
+
+
 OPTIONS: dict[str, type[SearchOptions]] = {
+    "AlternativesDecoder": AlternativesOptions,
     "BeamDecoder": BeamOptions,
     "GreedyDecoder": SearchOptions,
     "SamplingDecoder": SamplingOptions,

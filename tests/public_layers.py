@@ -179,6 +179,7 @@ LAYERS = {
     ),
     "RelativePositionBias": (_plain("RelativePositionBias", 2, 8), POSITIONS),
     "RotaryPositions": (_plain("RotaryPositions"), {"heads": _floats(2, 2, 3, 4)}),
+    "AlternativesDecoder": (_search("AlternativesDecoder"), ENCODED),
     "SamplingDecoder": (_search("SamplingDecoder"), {**ENCODED, "seeds": np.array([1, 2])}),
     "ScaledDotProductAttention": (_plain("ScaledDotProductAttention"), QUERY_AND_VALUE),
     "SequencePooling": (_plain("SequencePooling"), ENCODED),

@@ -30,7 +30,7 @@ FLOAT32_OUTPUTS = {
     *("AlibiBias", "TiedMLMHead"),
     *("CausalLanguageModel", "EnsembleDecoder", "FusedDecoder"),
     *("RNNDecoder", "TransformerDecoder"),
-    *("BeamDecoder", "GreedyDecoder", "SamplingDecoder"),
+    *("AlternativesDecoder", "BeamDecoder", "GreedyDecoder", "SamplingDecoder"),
 }
 """Layers that document float32 outputs: logits, scores, distances."""
 OWN_DTYPES = {"EnsembleEncoder"}

@@ -47,8 +47,8 @@ GROUPS = {
     "Search": (
         "Greedy search, beam search and sampling, with any decoder.",
         """
-        keras_attn: BeamDecoder GreedyDecoder SamplingDecoder Search StepDecoder EnsembleDecoder
-        FusedDecoder with_search LogitsRule RuleInput
+        keras_attn: BeamDecoder GreedyDecoder SamplingDecoder AlternativesDecoder Search
+        StepDecoder EnsembleDecoder FusedDecoder with_search LogitsRule RuleInput
         keras_attn.testing: check_layer check_decoder check_search
         """,
     ),

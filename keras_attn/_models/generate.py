@@ -1,6 +1,6 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import keras
 import numpy as np
@@ -17,6 +17,12 @@ from keras_attn._models.generation_result import (
 )
 from keras_attn._models.model_inputs import reads_ids
 from keras_attn._models.model_with_inputs import model_with_inputs
+from keras_attn._models.replace_unknown import (
+    MarkingTokenizer,
+    SourceWord,
+    check_replaceable,
+    words_of_pieces,
+)
 from keras_attn._models.request_languages import RequestLanguages, request_languages
 from keras_attn._models.side import id_range, source_side
 from keras_attn._models.target_prefixes import (
@@ -53,6 +59,7 @@ def generate(
     constraints_in_order: bool = False,
     token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
     rule_inputs: Mapping[str, npt.ArrayLike] | None = None,
+    replace_unknown: bool = False,
 ) -> list[Any]:
     """Implements `GenerationModel.generate`.
 
@@ -60,13 +67,14 @@ def generate(
         model: `GenerationModel`.
         inputs, source_tokenizer, target_tokenizer, batch_size, return_details, verbose,
             source_language, target_language, target_prefix, constraints, constraints_in_order,
-            token_bias, rule_inputs: See `GenerationModel.generate`.
+            token_bias, rule_inputs, replace_unknown: See `GenerationModel.generate`.
 
     Returns:
         See `GenerationModel.generate`.
     """
     check_positive_integer("batch_size", batch_size)
     source = model.source
+    words: list[list[SourceWord | None]] = []
     if reads_ids(source):
         dtype = source.dtype
         is_padded = len(getattr(inputs, "shape", ())) == 2
@@ -82,6 +90,9 @@ def generate(
         side = source_side(model.source_encoder, model.search, source_tokenizer)
         if is_text:
             sources = _read_texts(inputs, source_tokenizer, languages, side)
+            if replace_unknown:
+                check_replaceable(source_tokenizer, target_tokenizer or source_tokenizer)
+                words = _read_words(inputs, sources, source_tokenizer, languages, side)
         else:
             sources = [(_checked_ids(ids, side, is_padded), False) for ids in inputs]
         rows_of_ids = [side.ended_row(ids) for ids, _ in sources]
@@ -105,6 +116,11 @@ def generate(
 
         batch = batch_of_arrays
 
+    if replace_unknown and sources and not is_text:
+        raise ValueError(
+            "Expected texts with replace_unknown, because their words are copied. Received: "
+            "replace_unknown=True for inputs that are not texts. Pass texts, or omit it."
+        )
     if target_tokenizer is None and is_text:
         target_tokenizer = source_tokenizer
     _check_tokenizer("target_tokenizer", target_tokenizer, model.decoder)
@@ -164,6 +180,7 @@ def generate(
                 model.search,
                 target_tokenizer,
                 None if phrases is None else len(phrases[row]),
+                words[row] if words else (),
             )
             if prefixes is not None:
                 check_whole_prefix(prefixes[row], generations[row][0], model.search)
@@ -218,6 +235,23 @@ def _read_texts(
         whole = [] if is_empty else side.with_special_ids(kept)
         sources.append((languages.add_to(whole, len(side.start)), len(kept) < len(ids)))
     return sources
+
+
+def _read_words(
+    texts: Sequence[str],
+    sources: Sequence[tuple[list[int], bool]],
+    tokenizer: TokenizerLike | None,
+    languages: RequestLanguages,
+    side: "Side",
+) -> list[list[SourceWord | None]]:
+    """Returns the word of each text at each position of its ids, `None` at special tokens."""
+    first: list[SourceWord | None] = [None] * (len(side.start) + len(languages.source_start))
+    num_special = len(first) + len(side.end) + len(languages.source_end)
+    rows = []
+    for text, (ids, _) in zip(texts, sources, strict=True):
+        words = words_of_pieces(text, cast(MarkingTokenizer, tokenizer).spans(text))
+        rows.append([*first, *words[: max(0, len(ids) - num_special)]])
+    return rows
 
 
 def _checked_ids(ids: npt.ArrayLike, side: "Side", is_padded: bool) -> list[int]:

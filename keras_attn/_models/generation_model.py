@@ -199,6 +199,7 @@ class GenerationModel(ModelOfParts):
         constraints_in_order: bool = False,
         token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
         rule_inputs: Mapping[str, npt.ArrayLike] | None = None,
+        replace_unknown: bool = False,
         **settings: object,
     ) -> list[Any]:
         """Generates a sequence for each source. By default, texts result in texts, and ids in ids.
@@ -242,6 +243,11 @@ class GenerationModel(ModelOfParts):
             rule_inputs: Dict from the `call_inputs` that the `rules` of the search declare to
                 numbers or arrays without a batch axis, for all sources. The model compiles its
                 search once for each combination. Defaults to `None`: the default values.
+            replace_unknown: Bool, whether each unknown token in the texts is replaced by the source
+                word with the largest attention weight ([Jean et al.,
+                2015](https://arxiv.org/abs/1412.2007)), copied from the text. The search returns
+                alignments for this call. `token_ids` and `pieces` do not change. Defaults to
+                `False`.
             **settings: Arguments of the search to replace in this call, such as `beam_width=2` or
                 `temperature=0.7`, see `with_search`. The model compiles its search once for each
                 combination of values.
@@ -257,7 +263,9 @@ class GenerationModel(ModelOfParts):
                 model, the inputs do not fit the model, a list of ids is longer than the learned
                 positions, a language is unknown or missing, a prefix contains padding, has tokens
                 after the end token, or is longer than a result can be, a phrase of `constraints` is
-                not possible, or the search has no argument of a name in `settings`.
+                not possible, the search has no argument of a name in `settings`, or
+                `replace_unknown` is passed for inputs that are not texts, a decoder without
+                attention, or a tokenizer without an unknown token.
 
         Example:
 
@@ -271,6 +279,13 @@ class GenerationModel(ModelOfParts):
         """
         from keras_attn._models.with_search import kept_with_search  # it imports this module
 
+        if replace_unknown and self.encoder is None:
+            raise ValueError(
+                "Expected a model with an encoder, because of replace_unknown. Received: a "
+                "language model, which has no source to copy words from. Omit replace_unknown."
+            )
+        if replace_unknown and not self.search.return_alignments:
+            settings["return_alignments"] = True
         return generate(
             kept_with_search(self, settings),
             inputs,
@@ -286,6 +301,7 @@ class GenerationModel(ModelOfParts):
             constraints_in_order,
             token_bias,
             rule_inputs,
+            replace_unknown,
         )
 
 

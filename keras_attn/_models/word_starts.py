@@ -6,7 +6,7 @@ import numpy as np
 
 from keras_attn._types import TokenizerLike
 
-_SCRIPTS_WITHOUT_SPACES = (
+SCRIPTS_WITHOUT_SPACES = (
     (0x0E00, 0x0EFF),  # Thai and Lao
     (0x1000, 0x109F),  # Myanmar
     (0x1780, 0x17FF),  # Khmer
@@ -53,7 +53,7 @@ def word_starts(tokenizer: TokenizerLike, vocabulary_size: int | None = None) ->
 
 def is_without_spaces(character: str) -> bool:
     """Returns whether a word can begin at a character without a space before it."""
-    return any(first <= ord(character) <= last for first, last in _SCRIPTS_WITHOUT_SPACES)
+    return any(first <= ord(character) <= last for first, last in SCRIPTS_WITHOUT_SPACES)
 
 
 def _begins_word(text: str) -> bool:

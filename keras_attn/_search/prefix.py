@@ -68,6 +68,20 @@ def broadcast_prefix(
     return ops.reshape(prefix, (ops.shape(max_lengths)[0], ops.shape(prefix)[1]))
 
 
+def prefix_lengths(prefix: Tensor) -> Tensor:
+    """Returns the number of tokens in each prefix.
+
+    Args:
+        prefix: Result of `broadcast_prefix`.
+
+    Returns:
+        Int32 tensor of shape `(batch,)`, the first position where any token may be selected.
+    """
+    positions = ops.arange(ops.shape(prefix)[1], dtype="int32")  # (P+1,)
+    last = ops.shape(prefix)[1] - 1
+    return ops.min(ops.where(prefix == END_OF_ROW, positions, last), axis=1)
+
+
 def forced_tokens(
     carry: TensorDict,
     log_probs_of_step: Callable[[], Tensor],

@@ -107,11 +107,6 @@ class SamplingDecoder(IndependentSearch, SamplingOptions):
         carry["uniforms"] = uniform_numbers(seeds, steps, count, 2)  # (B, T, N, 2)
         return carry, memory, max_lengths
 
-    @property
-    def runtime_settings(self) -> dict[str, str]:
-        names = super().runtime_settings
-        return {name: dtype for name, dtype in names.items() if name != "top_k" or self.top_k}
-
     def choose(
         self, allowed: Tensor, carry: TensorDict, settings: Mapping[str, Any]
     ) -> tuple[Tensor, Tensor]:
@@ -139,8 +134,11 @@ class SamplingDecoder(IndependentSearch, SamplingOptions):
         if self.top_k is not None:
             allowed, tokens = top_k(allowed, min(self.top_k, allowed.shape[-1]))
             if is_set(settings["top_k"], self.top_k):
-                is_kept = ops.arange(allowed.shape[-1], dtype="int32") < settings["top_k"]
+                most = ops.where(settings["top_k"] > 0, settings["top_k"], self.top_k)
+                is_kept = ops.arange(allowed.shape[-1], dtype="int32") < most
                 allowed = ops.where(is_kept, allowed, 2 * IMPOSSIBLE)
+        elif settings["top_k"] is not None:
+            allowed = _keep_best(allowed, settings["top_k"])
         relative = allowed - ops.max(allowed, axis=-1, keepdims=True)
         # Impossible tokens remain impossible at any temperature.
         is_possible = relative > IMPOSSIBLE / 2
@@ -173,6 +171,24 @@ class SamplingDecoder(IndependentSearch, SamplingOptions):
         if not is_number(top_p):  # rounding errors must not remove tokens if all are kept
             least = ops.where(top_p < 1, least, 0.0)
         return ops.where(probs >= least, probs, 0.0)
+
+
+def _keep_best(allowed, count):
+    """Makes all tokens impossible but the best ones, and those that are as probable.
+
+    Args:
+        allowed: Float32 tensor of shape `(rows, V)`.
+        count: Scalar int32 tensor, number of tokens. 0 keeps all tokens.
+    """
+    size = allowed.shape[-1]
+    is_limit = (count > 0) & (count < size)
+    if growing_buffer.supports_growth():
+        best, _ = top_k(allowed, ops.where(is_limit, count, 1))
+        least = best[:, -1:]
+    else:
+        best, _ = top_k(allowed, size)
+        least = ops.take(best, ops.clip(count, 1, size) - 1, axis=1)[:, None]
+    return ops.where((allowed >= least) | ops.logical_not(is_limit), allowed, 2 * IMPOSSIBLE)
 
 
 def _for_each(seeds, max_lengths):

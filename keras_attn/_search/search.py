@@ -39,6 +39,9 @@ SIZES = ("beam_width", "no_repeat_ngram_size", "top_k")
 COUNTS = ("beam_width", "num_hypotheses")
 """Settings that are sizes of the loop variables of a search."""
 
+ZERO_IS_NONE = ("top_k",)
+"""Settings whose value 0 in a call stands for `None`, the value without a limit."""
+
 WORD_STARTS = "word_starts"
 """Name of the call argument `word_starts` among the settings of a call."""
 
@@ -347,12 +350,18 @@ class Search(Layer, SearchOptions):
             known = known_values(value)
             if known is not None:
                 number = known.item() if known.ndim == 0 else value
+                number = None if name in ZERO_IS_NONE and number == 0 else number
                 self._check_call_setting(name, kinds[name].check(name, number))
             if name in COUNTS:
                 values[name] = self._call_count(name, value, known)
             else:
                 values[name] = ops.cast(value, dtypes[name])
         return values
+
+    def setting_value(self, name: str) -> Any:
+        """Returns the value of a setting as a number, which a call can pass, see `ZERO_IS_NONE`."""
+        value = getattr(self, name)
+        return 0 if value is None else value
 
     def _call_count(self, name, value, known):
         """Returns a number of hypotheses of a call: an int, or a tensor in a TensorFlow graph."""
@@ -376,7 +385,7 @@ class Search(Layer, SearchOptions):
     def _check_call_setting(self, name, value):
         """Raises a `ValueError` if a setting of a call needs larger tensors than the search has."""
         most = self.largest_settings.get(name)
-        if most is not None and not value <= most:
+        if most is not None and value is not None and not value <= most:
             larger = "beam_width" if name == "num_hypotheses" else name
             value_of = "the value" if name == larger else f"the {larger}"
             raise ValueError(

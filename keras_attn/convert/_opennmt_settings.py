@@ -69,7 +69,11 @@ _PARAMS: dict[str, Setting] = {
     ),
     "num_hypotheses": mapped("num_hypotheses; 0 is beam_width", 1),
     "decoding_noise": refused("noise in the results", None, []),
-    "replace_unknown_target": refused("copies words of the source to the results", None, False),
+    "replace_unknown_target": refused(
+        "copies words of the source to the results; accept it, and pass replace_unknown=True to "
+        "generate or to the runtime",
+        *(None, False),
+    ),
     "decoding_subword_token": irrelevant("only used with noise"),
     "decoding_subword_token_is_spacer": irrelevant("only used with noise"),
     "tflite_output_size": irrelevant("only used by files of TensorFlow Lite"),

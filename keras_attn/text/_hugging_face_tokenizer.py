@@ -33,6 +33,7 @@ class HuggingFaceTokenizer:
         pad_token_id, start_token_id, end_token_id: Ints.
         unknown_token_id: Int, id for text outside the vocabulary. If the tokenizer can encode every
             text and has no such id, it equals `pad_token_id`.
+        has_unknown_token: Bool, whether the tokenizer has such an id.
         languages: Dict from language names to `Language`s.
         parse_special_tokens: Bool.
 
@@ -100,12 +101,18 @@ class HuggingFaceTokenizer:
         if unknown is None:
             unknown = vocabulary.get(parsed.get("unk_token") or "", self.pad_token_id)
         self.unknown_token_id = int(unknown)
+        self.has_unknown_token = self.unknown_token_id not in self._special_ids
         self.languages = dict(languages or {})
         self.parse_special_tokens = parse_special_tokens
         self._tokenizer.encode_special_tokens = not parse_special_tokens
         added = self._tokenizer.get_added_tokens_decoder()
         special = {id_ for id_, token in added.items() if token.special}
+        self._special_added = special
         self._never_typed = set() if parse_special_tokens else special - {self.unknown_token_id}
+
+    @property
+    def _special_ids(self):
+        return {self.pad_token_id, self.start_token_id, self.end_token_id}
 
     @classmethod
     def load(cls, path: str | PathLike, **arguments: Any) -> "HuggingFaceTokenizer":
@@ -139,24 +146,43 @@ class HuggingFaceTokenizer:
         encodings = self._tokenizer.encode_batch(list(texts), add_special_tokens=False)
         rows = [encoding.ids for encoding in encodings]
         if self._never_typed:
-            return [self._without_special_tokens(row) for row in rows]
+            return [[id_ for id_, _ in self._without_special_tokens(row)] for row in rows]
         return rows
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Returns the positions in one text that each id of `encode` represents.
+
+        Args:
+            text: String.
+
+        Returns:
+            List with a pair for each id: the first position in the text before normalization, and
+            the position after the last. A span can be empty.
+        """
+        check_texts([text])
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        indices = [index for _, index in self._without_special_tokens(encoding.ids)]
+        return [encoding.offsets[index] for index in indices]
 
     def _without_special_tokens(self, ids):
         """Replaces special tokens that the model itself finds by the ids of their parts.
 
         A unigram model contains special tokens among its pieces. The library's option
         `encode_special_tokens` does not concern them.
+
+        Returns:
+            List of pairs: an id, and the index of the id in `ids` that it is a part of.
         """
         if self._never_typed.isdisjoint(ids):
-            return ids
+            return [(id_, index) for index, id_ in enumerate(ids)]
         rest = []
-        for id_ in ids:
+        for index, id_ in enumerate(ids):
             parts = self._parts(self._pieces[id_]) if id_ in self._never_typed else [id_]
             for part in parts:
                 # As in a text, adjacent unknown characters are one unknown token.
-                if len(parts) == 1 or part != self.unknown_token_id or rest[-1:] != [part]:
-                    rest.append(part)
+                is_first = not rest or rest[-1][0] != part
+                if len(parts) == 1 or part != self.unknown_token_id or is_first:
+                    rest.append((part, index))
         return rest
 
     def _parts(self, piece):
@@ -181,9 +207,24 @@ class HuggingFaceTokenizer:
         Returns:
             List of strings.
         """
-        special = {self.pad_token_id, self.start_token_id, self.end_token_id}
+        special = self._special_ids
         rows = [[id_ for id_ in row if id_ not in special] for row in rows_of_ids(ids)]
         return self._tokenizer.decode_batch(rows, skip_special_tokens=True)
+
+    def decode_with_mark(self, ids: Sequence[int], mark: str) -> str:
+        """Returns the text for one row of ids, with `mark` in place of each unknown id.
+
+        Args:
+            ids: List of ids.
+            mark: String that is not a piece.
+        """
+        unknown = self.unknown_token_id
+        left_out = (self._special_ids | self._special_added) - {unknown}
+        (row,) = rows_of_ids([ids])
+        row = [id_ for id_ in row if id_ in self._pieces and id_ not in left_out]
+        tokens = [mark if id_ == unknown else self._pieces[id_] for id_ in row]
+        decoder = self._tokenizer.decoder
+        return " ".join(tokens) if decoder is None else decoder.decode(tokens)
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Returns each id's piece, for one row of ids."""

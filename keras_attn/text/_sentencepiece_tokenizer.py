@@ -87,6 +87,9 @@ class SentencePieceTokenizer:
     suffix = ".spm"
     """Suffix of files written by `save`."""
 
+    has_unknown_token = True
+    """Whether the tokenizer has an id for text outside the vocabulary."""
+
     def __init__(
         self,
         model: bytes,
@@ -264,6 +267,26 @@ class SentencePieceTokenizer:
         check_texts(texts)
         return self._known(self._with_added_tokens(texts, self._processor.encode))
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Returns the positions in one text that each id of `encode` represents.
+
+        Args:
+            text: String.
+
+        Returns:
+            List with a pair for each id: the first position in the text before normalization, and
+            the position after the last. A span can be empty.
+        """
+        check_texts([text])
+        spans = []
+        for part, start in self._splitter.split_with_starts(text):
+            if isinstance(part, int):
+                spans.append((start, start))
+                continue
+            pieces = self._processor.encode(part, out_type="immutable_proto").pieces
+            spans += [(start + piece.begin, start + piece.end) for piece in pieces]
+        return spans
+
     def _ends_with_space(self, text):
         # SentencePiece removes spaces at both ends of a text.
         return self._processor.normalize(f"a{text}a")[-2:-1] in (" ", SPACE)
@@ -350,6 +373,21 @@ class SentencePieceTokenizer:
             rows = [_without_special_ids(row, *self._special_pieces) for row in rows]
         texts = self._processor.decode(rows) if rows else []
         return [clean_up_spaces(text) for text in texts] if self.clean_up_spaces else texts
+
+    def decode_with_mark(self, ids: Sequence[int], mark: str) -> str:
+        """Returns the text for one row of ids, with `mark` in place of each unknown id.
+
+        Args:
+            ids: List of ids.
+            mark: String that is not a piece.
+        """
+        (row,) = rows_of_ids([ids], self.vocabulary_size)
+        if self._special_pieces:
+            row = _without_special_ids(row, *self._special_pieces)
+        unknown, find = self.unknown_token_id, self._processor.id_to_piece
+        # SentencePiece decodes a piece that is not in the vocabulary as it is.
+        text = self._processor.decode_pieces([mark if id_ == unknown else find(id_) for id_ in row])
+        return clean_up_spaces(text) if self.clean_up_spaces else text
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Returns each id's piece, such as `▁house`, for one row of ids."""

@@ -81,7 +81,7 @@ def check_equal(make, inputs, scope):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
-SEARCHES = {"BeamDecoder", "GreedyDecoder", "SamplingDecoder"}
+SEARCHES = {"AlternativesDecoder", "BeamDecoder", "GreedyDecoder", "SamplingDecoder"}
 WITH_GRADIENTS = sorted(set(LAYERS) - SEARCHES - {"AttentionRNNCell"})
 FAST = ["AttentionRNN", "MultiHeadAttention", "RNNDecoder", "TransformerDecoder"]
 

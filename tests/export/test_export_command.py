@@ -218,7 +218,7 @@ def test_the_search_may_be_another_than_in_the_training(run, tmp_path, monkeypat
     assert search.min_length == 2 and search.return_alignments is False
     assert search.patience == 2.5 and search.suppressed_token_ids == [0, 1, 3]
     assert search.max_length == 30  # not changed
-    for name in ("GreedyDecoder", "BeamDecoder"):
+    for name in ("GreedyDecoder", "BeamDecoder", "AlternativesDecoder"):
         assert main([*start, "--search-class", name]) == 0
         assert type(calls.pop().search).__name__ == name
     options = ["--search-class", "SamplingDecoder", "--search", "temperature=0.5"]

@@ -346,3 +346,24 @@ def test_one_file_of_a_transformer(tmp_path):
     others = {"min_length": 4, "patience": 0.4, "repetition_penalty": 1.4}
     for chosen in ({}, {"beam_width": 1}, {"beam_width": 2, **others}):
         assert_equals_a_search(model, tmp_path / "model.onnx", chosen)
+
+
+def test_a_sampler_without_a_limit_takes_top_k(tmp_path, tokenizers):
+    sizes = [each.vocabulary_size for each in tokenizers]
+    model = make_translator(vocabulary_sizes=sizes, max_length=1)
+    model = with_search(model, SamplingDecoder, relative_max_length=None)
+    export_onnx(model, tmp_path / "model.onnx", *tokenizers)
+    translator = Translator(tmp_path / "model.onnx")
+
+    def first_tokens(**options):
+        result, *_ = translator.translate(SOURCE, seed=1, num_hypotheses=2000, **options)
+        return np.bincount([each.token_ids[0] for each in result.hypotheses if each.token_ids])
+
+    every = first_tokens()
+    for count in (1, 3):
+        best = np.argsort(-every)[:count]
+        found = first_tokens(top_k=count)
+        assert set(np.flatnonzero(found)) == set(best)
+        expected = every[best] / every[best].sum()
+        assert_close(found[best] / found.sum(), expected, 0.05)
+    assert first_tokens(top_k=0).tolist() == every.tolist()

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from keras_attn import BeamDecoder, EnsembleDecoder, FusedDecoder, GreedyDecoder, SamplingDecoder
+from keras_attn import (
+    AlternativesDecoder,
+    BeamDecoder,
+    EnsembleDecoder,
+    FusedDecoder,
+    GreedyDecoder,
+    SamplingDecoder,
+)
 from keras_attn.testing import _search_oracles as search_oracles
 from tests import oracles
 from tests.contracts import assert_close, assert_found, numpy
@@ -99,6 +106,17 @@ def test_prefixes_are_scored_with_both_models(score_prefix):
             score -= sum(after(tuple(prefix[:n]))[prefix[n]] for n in range(2))
         assert results["token_ids"][row, 0, : len(tokens)].tolist() == list(tokens)
         assert_close(results["log_probs"][row, 0], np.float32(score))
+
+
+def test_alternatives_are_ranked_by_the_scores():
+    results = numpy(AlternativesDecoder(decoder(), num_hypotheses=3, **GREEDY)(TABLES))
+    for row, table in enumerate(TABLES):
+        after = fused_scores(table)
+        first = 2 + np.argsort(-after(())[2:])[:3]
+        for rank, token in enumerate(first):
+            tokens, score = search_oracles.greedy_search(with_prefix(after, [token]), LIMIT)
+            assert results["token_ids"][row, rank, : len(tokens)].tolist() == list(tokens)
+            assert_close(results["log_probs"][row, rank], np.float32(score))
 
 
 @slow_on_jax

@@ -25,7 +25,9 @@ from keras_attn_checks.search_options import OPTIONS, BeamOptions
 from tests.search.table_decoder import TableDecoder
 
 
-@pytest.mark.parametrize("name", ["SearchOptions", "BeamOptions", "SamplingOptions"])
+@pytest.mark.parametrize(
+    "name", ["SearchOptions", "BeamOptions", "SamplingOptions", "AlternativesOptions"]
+)
 def test_typed_dict_has_the_names_and_types_of_the_options(name):
     options = getattr(search_options, name)
     arguments = getattr(search_options, name.replace("Options", "Arguments"))

@@ -1,6 +1,13 @@
 # Only what keras_attn and keras_attn_runtime use. SentencePiece creates most of these methods when
 # it is imported, so a type checker cannot find them.
-from typing import Any, overload
+from typing import Any, Literal, overload
+
+class EncodedPiece:
+    begin: int
+    end: int
+
+class EncodedText:
+    pieces: list[EncodedPiece]
 
 class SentencePieceProcessor:
     def __init__(self, model_file: str | None = None, model_proto: bytes | None = None) -> None: ...
@@ -33,9 +40,12 @@ class SentencePieceProcessor:
         num_threads: int | None = None,
     ) -> list[list[int]]: ...
     @overload
+    def encode(self, input: str, *, out_type: Literal["immutable_proto"]) -> EncodedText: ...
+    @overload
     def decode(self, input: list[int]) -> str: ...
     @overload
     def decode(self, input: list[list[int]]) -> list[str]: ...
+    def decode_pieces(self, input: list[str]) -> str: ...
     @overload
     def id_to_piece(self, id: int) -> str: ...
     @overload

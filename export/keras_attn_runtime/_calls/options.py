@@ -30,6 +30,7 @@ class CallOptions(SearchSettings, total=False):
     token_bias: Mapping[str, float] | Mapping[int, float] | None
     rule_inputs: Mapping[str, Any] | None
     alignments: bool
+    replace_unknown: bool
     source_language: str | None
     target_language: str | None
     timeout: float | None
@@ -61,7 +62,8 @@ class Options:
         diversity_strength: float above 0, factor of the penalty between groups of beams.
         temperature: float above 0, for sampling. Values below 1 make the most probable tokens more
             probable.
-        top_k: int of at least 1, number of tokens to sample from, at most the number in the file.
+        top_k: int of at least 0, number of tokens to sample from, at most the number in the file, if
+            it has one; 0 for no other limit.
         top_p: float in (0, 1], total probability of the tokens to sample from; 1 for all tokens.
         min_p: float in [0, 1], minimum probability of a sampled token relative to the most probable
             one; 0 for all tokens.
@@ -84,6 +86,9 @@ class Options:
         alignments: bool, whether translations contain alignments, if the file returns them. They
             take most memory in long translations: a float for each pair of target and source token.
             Default: True.
+        replace_unknown: bool, whether each unknown token in the texts is replaced by the source
+            word with the largest attention weight, see `Translator`. For texts, and a file that
+            returns alignments. Default: False.
         source_language: string, source language, for a file with several languages, see
             `Side.languages`. Default: the language in the file, if there is one.
         target_language: string, target language, for a file with several languages. Default: the
@@ -121,6 +126,7 @@ class Options:
     token_bias: Mapping[str, float] | Mapping[int, float] | None = None
     rule_inputs: Mapping[str, Any] | None = None
     alignments: bool = True
+    replace_unknown: bool = False
     source_language: str | None = None
     target_language: str | None = None
     timeout: float | None = None
@@ -138,6 +144,7 @@ class Options:
             "seed": _or_none(require_integer, "seed", self.seed, 0),
             "constraints_in_order": require_bool("constraints_in_order", self.constraints_in_order),
             "alignments": require_bool("alignments", self.alignments),
+            "replace_unknown": require_bool("replace_unknown", self.replace_unknown),
             "timeout": _or_none(require_number, "timeout", self.timeout, "a number of seconds"),
         }
         for name, allowed in SETTINGS.items():

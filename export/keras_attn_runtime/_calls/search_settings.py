@@ -50,7 +50,10 @@ SETTINGS = {
     "diversity_strength": _Range("factor of the penalty between groups of beams", SMALLEST),
     "temperature": _Range("values below 1 make probable tokens more probable", SMALLEST),
     "top_k": _Range(
-        "number of tokens to sample from, at most the number in the file", 1, is_integer=True
+        "number of tokens to sample from, at most the number in the file, if it has one; 0 for no "
+        "other limit",
+        0,
+        is_integer=True,
     ),
     "top_p": _Range("total probability of the tokens to sample from; 1 for all", SMALLEST, 1),
     "min_p": _Range("minimum probability relative to the most probable token; 0 for all", 0, 1),

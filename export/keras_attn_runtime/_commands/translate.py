@@ -56,6 +56,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="seed of a sampling search; the same seed gives the same output. Default: random",
     )
+    parser.add_argument(
+        "--replace-unknown",
+        action="store_true",
+        help="replace each unknown token by the source word with the largest attention weight. "
+        "Needs a file with alignments",
+    )
     add_translation_arguments(parser)
     add_phrase_arguments(parser)
     settings = parser.add_argument_group(
@@ -101,6 +107,7 @@ def run(arguments: Namespace) -> int:
         options |= {"num_hypotheses": arguments.num_hypotheses or 1, "seed": arguments.seed}
         for name in SETTINGS:
             options[name] = getattr(arguments, name)
+        options["replace_unknown"] = arguments.replace_unknown
         options["constraints_in_order"] = arguments.constraints_in_order
         items, constraints = command.read(), None
         if not phrases.is_empty:

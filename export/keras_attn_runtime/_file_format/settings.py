@@ -24,8 +24,8 @@ OTHER_INPUTS = (
 )
 """Inputs of a search that are not settings with a default in the metadata."""
 
-MAX_SAMPLES = 4096
-"""Largest number of hypotheses that a call can sample."""
+MAX_HYPOTHESES = 4096
+"""Largest number of hypotheses in a call, for a search without beams."""
 
 
 class RuleInput(TypedDict):
@@ -95,7 +95,7 @@ class Settings:
         """int, largest number of hypotheses that a call can choose."""
         if "num_hypotheses" not in self.search_inputs:
             return self.num_hypotheses
-        return MAX_SAMPLES if "seeds" in self.search_inputs else self.beam_width
+        return self.beam_width if "patience" in self.search else MAX_HYPOTHESES
 
     @property
     def forced_prefix_ids(self) -> list[int]:

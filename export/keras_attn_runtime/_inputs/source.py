@@ -1,7 +1,7 @@
 """Converts texts or ids to the ids that the model reads."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,7 @@ import numpy.typing as npt
 from keras_attn_runtime._array_types import Arrays, has_masked
 from keras_attn_runtime._errors import InputError
 from keras_attn_runtime._file_format import Side
+from keras_attn_runtime._text.source_words import SourceWord, words_of_pieces
 from keras_attn_runtime._text.tokenizer import Tokenizer
 
 
@@ -26,6 +27,8 @@ class Source:
         seed: int, seed for sampling.
         arrays: dict from input names to arrays, for a model with other inputs than ids; `None` for
             ids.
+        words: tuple of the source text's word at each position, `None` at special tokens. It can
+            end before the last position. Empty unless the call replaces unknown tokens.
     """
 
     ids: list[int]
@@ -34,6 +37,7 @@ class Source:
     constraints: list[list[list[int]]] = field(default_factory=list)
     seed: int = 0
     arrays: Arrays | None = None
+    words: tuple[SourceWord | None, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -78,8 +82,16 @@ class SourceReader:
         self.truncate = truncate
         self._start, self._end = side.start, side.end
 
-    def read_texts(self, texts: Iterable[object], tokenizer: Tokenizer) -> Iterator[Source]:
-        """Yields each text's `Source`; raises `InputError` for an invalid text."""
+    def read_texts(
+        self, texts: Iterable[object], tokenizer: Tokenizer, with_words: bool = False
+    ) -> Iterator[Source]:
+        """Yields each text's `Source`; raises `InputError` for an invalid text.
+
+        Args:
+            texts: iterable of strings.
+            tokenizer: `Tokenizer` of the source.
+            with_words: bool, whether the sources have `words`. Default: False.
+        """
         for index, text in enumerate(texts):
             if not isinstance(text, str):
                 raise InputError(index, f"expected a string. Received: type={type(text).__name__}.")
@@ -89,7 +101,12 @@ class SourceReader:
                 raise InputError(
                     index, f"expected text that can be written as UTF-8 ({error.reason})."
                 ) from error
-            yield self._source_of_text(index, text, tokenizer)
+            source = self._source_of_text(index, text, tokenizer)
+            if with_words:
+                text = text[: self.max_source_characters]
+                words = words_of_pieces(text, tokenizer.spans(text))[: self.max_source_length]
+                source = replace(source, words=(*[None] * len(self._start), *words))
+            yield source
 
     def read_ids(
         self, sentences: Iterable[npt.ArrayLike], are_padded: bool = False

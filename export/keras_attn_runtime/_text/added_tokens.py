@@ -47,9 +47,13 @@ class AddedTokenSplitter:
 
     def split(self, text: str) -> list[str | int]:
         """Splits a text into strings, and the ids of added tokens between them."""
+        return [part for part, _ in self.split_with_starts(text)]
+
+    def split_with_starts(self, text: str) -> list[tuple[str | int, int]]:
+        """Splits a text like `split`, and returns each part with its first position in the text."""
         if not self.tokens:
-            return [text]
-        parts: list[str | int] = []
+            return [(text, 0)]
+        parts: list[tuple[str | int, int]] = []
         end = 0  # end of the last token
         for match in self._pattern.finditer(text):
             token = self.tokens[match.group()]
@@ -63,14 +67,12 @@ class AddedTokenSplitter:
                 spaces = _SPACES.match(text, stop)
                 stop = stop if spaces is None else spaces.end()
             if before:
-                parts.append(before)
+                parts.append((before, end))
             if self.space_token_id is not None and self.ends_with_space(before):
-                parts.append(self.space_token_id)
-            parts.append(token.id)
+                parts.append((self.space_token_id, start))
+            parts.append((token.id, start))
             end = stop
-        if text[end:]:
-            parts.append(text[end:])
-        return parts
+        return [*parts, (text[end:], end)] if text[end:] else parts
 
 
 def _is_word(character: str) -> bool:

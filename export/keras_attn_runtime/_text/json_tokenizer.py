@@ -47,29 +47,44 @@ class JsonTokenizer(Tokenizer):
         self.unknown_token_id = side.pad_token_id if unknown is None else unknown
         ids = (side.pad_token_id, side.start_token_id, side.end_token_id)
         self._special_ids = {id for id in ids if id is not None}
+        self.has_unknown_token = unknown is not None and unknown not in self._special_ids
         self._tokenizer.encode_special_tokens = not side.parse_special_tokens
         added: dict[int, Any] = self._tokenizer.get_added_tokens_decoder()
         special = {id for id, token in added.items() if token.special}
+        self._special_added = frozenset(special)
         special.discard(self.unknown_token_id)
         self._never_typed: set[int] = set() if side.parse_special_tokens else special
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return ids if self._never_typed.isdisjoint(ids) else self._without_special_tokens(ids)
+        if self._never_typed.isdisjoint(ids):
+            return ids
+        return [id for id, _ in self._without_special_tokens(ids)]
 
-    def _without_special_tokens(self, ids: list[int]) -> list[int]:
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        encoding = self._tokenizer.encode(text, add_special_tokens=False)
+        spans: list[tuple[int, int]] = encoding.offsets
+        if self._never_typed.isdisjoint(encoding.ids):
+            return spans
+        return [spans[index] for _, index in self._without_special_tokens(encoding.ids)]
+
+    def _without_special_tokens(self, ids: list[int]) -> list[tuple[int, int]]:
         """Replaces special tokens that the model itself finds by the ids of their parts.
 
         A unigram model contains special tokens among its pieces. The library's option
         `encode_special_tokens` does not concern them.
+
+        Returns:
+            List of pairs: an id, and the index of the id in `ids` that it is a part of.
         """
-        rest: list[int] = []
-        for id in ids:
+        rest: list[tuple[int, int]] = []
+        for index, id in enumerate(ids):
             parts = self._parts(self._pieces[id]) if id in self._never_typed else [id]
             for part in parts:
                 # As in a text, adjacent unknown characters are one unknown token.
-                if len(parts) == 1 or part != self.unknown_token_id or rest[-1:] != [part]:
-                    rest.append(part)
+                is_first = not rest or rest[-1][0] != part
+                if len(parts) == 1 or part != self.unknown_token_id or is_first:
+                    rest.append((part, index))
         return rest
 
     def _parts(self, piece: str) -> list[int]:
@@ -89,6 +104,14 @@ class JsonTokenizer(Tokenizer):
     def decode(self, ids: Iterable[int]) -> str:
         rest = [id for id in self._known(ids) if id not in self._special_ids]
         return self._tokenizer.decode(rest, skip_special_tokens=True)
+
+    def decode_with_mark(self, ids: Iterable[int], mark: str) -> str:
+        unknown = self.unknown_token_id
+        left_out = (self._special_ids | self._special_added) - {unknown}
+        rest = [id for id in self._known(ids) if id in self._pieces and id not in left_out]
+        tokens = [mark if id == unknown else self._pieces[id] for id in rest]
+        decoder = self._tokenizer.decoder
+        return " ".join(tokens) if decoder is None else decoder.decode(tokens)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         return [self._pieces.get(id, "") for id in ids]

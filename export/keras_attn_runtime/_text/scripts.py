@@ -1,6 +1,6 @@
 """Scripts that do not separate words by spaces."""
 
-_RANGES = (
+RANGES = (
     (0x0E00, 0x0EFF),  # Thai and Lao
     (0x1000, 0x109F),  # Myanmar
     (0x1780, 0x17FF),  # Khmer
@@ -13,4 +13,4 @@ _RANGES = (
 
 def is_without_spaces(character: str) -> bool:
     """Returns whether a word can begin at a character without a space before it."""
-    return any(first <= ord(character) <= last for first, last in _RANGES)
+    return any(first <= ord(character) <= last for first, last in RANGES)

@@ -46,6 +46,16 @@ class SentencePieceTokenizer(Tokenizer):
             ids += [part] if isinstance(part, int) else self._processor.encode(part)
         return self._known(ids) if self._has_extra_pieces else ids
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        spans: list[tuple[int, int]] = []
+        for part, start in self._splitter.split_with_starts(text):
+            if isinstance(part, int):
+                spans.append((start, start))
+                continue
+            pieces = self._processor.encode(part, out_type="immutable_proto").pieces
+            spans += [(start + piece.begin, start + piece.end) for piece in pieces]
+        return spans
+
     def _ends_with_space(self, text: str) -> bool:
         # SentencePiece removes spaces at both ends of a text.
         normalized: str = self._processor.normalize(f"a{text}a")
@@ -53,6 +63,13 @@ class SentencePieceTokenizer(Tokenizer):
 
     def decode(self, ids: Iterable[int]) -> str:
         text: str = self._processor.decode(self._known(ids))
+        return clean_up_spaces(text) if self._cleans_up_spaces else text
+
+    def decode_with_mark(self, ids: Iterable[int], mark: str) -> str:
+        # SentencePiece decodes a piece that is not in the vocabulary as it is.
+        unknown, find = self.unknown_token_id, self._processor.id_to_piece
+        pieces = [mark if id == unknown else find(id) for id in self._known(ids)]
+        text: str = self._processor.decode_pieces(pieces)
         return clean_up_spaces(text) if self._cleans_up_spaces else text
 
     def pieces(self, ids: Iterable[int]) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from keras_attn_runtime._file_format.side import Language, Side
 from keras_attn_runtime._inputs.source import Source
+from keras_attn_runtime._text.source_words import SourceWord
 
 NO_LANGUAGE = Language([], [], [], [])
 
@@ -64,8 +65,15 @@ class LanguageIds:
                     source,
                     ids=[*first, *self.source_start, *rest, *self.source_end],
                     prefix=[*self.target_start, *source.prefix],
+                    words=self._with_language_positions(source.words),
                 )
             yield source
+
+    def _with_language_positions(
+        self, words: tuple[SourceWord | None, ...]
+    ) -> tuple[SourceWord | None, ...]:
+        first, rest = words[: self.num_start], words[self.num_start :]
+        return (*first, *[None] * len(self.source_start), *rest)
 
 
 def _language(argument: str, name: str | None, side: Side | None) -> Language:

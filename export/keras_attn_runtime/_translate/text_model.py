@@ -128,12 +128,15 @@ class TextModel(PickledArguments, Generic[M]):
             )
         return self._reader
 
-    def _read_sources(self, texts: Iterable[str], call: Call) -> Iterator[Source]:
+    def _read_sources(
+        self, texts: Iterable[str], call: Call, with_words: bool = False
+    ) -> Iterator[Source]:
         reader = self._require_reader()
         require_tokenizers({"source": self._model.settings.source})
         tokenizer = self._model.source_tokenizer
         assert tokenizer is not None  # checked by require_tokenizers
-        return reader.read_texts(read(require_sentences(texts, "texts"), call), tokenizer)
+        texts = read(require_sentences(texts, "texts"), call)
+        return reader.read_texts(texts, tokenizer, with_words)
 
 
 def require_tokenizers(

@@ -12,6 +12,7 @@ from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._models.exported_model import ExportedModel
 from keras_attn_runtime._models.outputs import SearchOutputs
 from keras_attn_runtime._text.tokenizer import Tokenizer
+from keras_attn_runtime._translate.replace_unknown import text_with_source_words
 from keras_attn_runtime._translate.token_bias import biases_of_ids
 
 IMPOSSIBLE = -1e9
@@ -118,8 +119,14 @@ class TranslationBuilder:
             met = outputs["constraints_met"][row, rank]
             constraints_met = met[: len(source.constraints)].tolist()
         tokenizer = self._target_tokenizer
+        text: str | None = None
+        if tokenizer is not None and source.words and "alignments" in outputs:
+            weights = outputs["alignments"][row, rank]
+            text = text_with_source_words(token_ids, weights, source.words, tokenizer)
+        if tokenizer is not None and text is None:
+            text = tokenizer.decode(token_ids)
         return Hypothesis(
-            text=None if tokenizer is None else tokenizer.decode(token_ids),
+            text=text,
             token_ids=token_ids,
             pieces=_pieces(tokenizer, token_ids),
             score=float(outputs["scores"][row, rank]),

@@ -14,6 +14,7 @@ from keras_attn_runtime._calls.reading import read
 from keras_attn_runtime._calls.search_settings import NUM_HYPOTHESES, SIZES
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._errors import ModelFileError
+from keras_attn_runtime._file_format.settings import MAX_HYPOTHESES
 from keras_attn_runtime._generation_result import GenerationResult, Unfinished
 from keras_attn_runtime._inputs.array_inputs import ArrayReader, Rows
 from keras_attn_runtime._inputs.sentences import read_prefix, require_sentences
@@ -52,7 +53,17 @@ class Translator(TextModel[ExportedModel]):
 
     The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
     `num_hypotheses`, `batch_size`, `window`, `seed`, `constraints_in_order`, `token_bias`,
-    `alignments`, `source_language`, `target_language`, `timeout`, `cancel_token`.
+    `alignments`, `replace_unknown`, `source_language`, `target_language`, `timeout`,
+    `cancel_token`.
+
+    With `replace_unknown=True`, each unknown token in the text of a hypothesis is replaced by the
+    word of the source text that contains the piece with the largest attention weight at this token
+    ([Jean et al., 2015](https://arxiv.org/abs/1412.2007)). A word is a run of characters without
+    white space, copied as it is in the text, or the piece itself in scripts without spaces, such as
+    Chinese. Unknown tokens of one output word, or with only white space between them, that point to
+    the same word copy it once. Known text directly before and after the copy that repeats its
+    beginning or end is left out: `Z⁇rich` becomes `Zürich`. `token_ids`, `pieces` and `alignments`
+    do not change.
 
     A `Translator` can be pickled, for Spark, Ray and spawned processes. The pickle contains the
     constructor arguments; unpickling opens the file again.
@@ -191,7 +202,7 @@ class Translator(TextModel[ExportedModel]):
             ValueError: if an option is out of range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
-        sources = self._read_texts(texts, target_prefix, call)
+        sources = self._read_texts(texts, target_prefix, call, checked.replace_unknown)
         sources = self._with_constraints(sources, constraints, call)
         return collect_results(sources, lambda sources: self._run(sources, checked, call))
 
@@ -226,7 +237,7 @@ class Translator(TextModel[ExportedModel]):
             ValueError: if an option is out of range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
-        sources = self._read_texts(texts, target_prefix, call)
+        sources = self._read_texts(texts, target_prefix, call, checked.replace_unknown)
         sources = self._with_constraints(sources, constraints, call)
         return yield_finished(self._run(sources, checked, call))
 
@@ -265,6 +276,11 @@ class Translator(TextModel[ExportedModel]):
             ValueError: if an option is out of range, or the number of prefixes is wrong.
         """
         checked, call = self._begin(options)
+        if checked.replace_unknown:
+            raise ValueError(
+                "Expected replace_unknown only for texts, whose words are copied. Received: "
+                "replace_unknown=True for ids. Call `translate`, or omit it."
+            )
         are_padded = getattr(sentences, "ndim", 1) == 2
         sources = self._require_reader().read_ids(
             read(require_sentences(sentences, "sentences"), call), are_padded
@@ -379,7 +395,7 @@ class Translator(TextModel[ExportedModel]):
             ValueError: if an option is out of range, or the number of targets is wrong.
         """
         checked, call = self._begin({"max_length": LARGEST_INT32, **options})
-        pairs = self._read_pairs(texts, targets, skip_unscorable, call)
+        pairs = self._read_pairs(texts, targets, skip_unscorable, call, checked.replace_unknown)
         return collect_results(
             pairs, lambda pairs: self._scores(pairs, skip_unscorable, checked, call)
         )
@@ -410,7 +426,7 @@ class Translator(TextModel[ExportedModel]):
             error.
         """
         checked, call = self._begin({"max_length": LARGEST_INT32, **options})
-        pairs = self._read_pairs(texts, targets, skip_unscorable, call)
+        pairs = self._read_pairs(texts, targets, skip_unscorable, call, checked.replace_unknown)
         return yield_finished(self._scores(pairs, skip_unscorable, checked, call))
 
     def _scores(
@@ -422,7 +438,12 @@ class Translator(TextModel[ExportedModel]):
         )
 
     def _read_pairs(
-        self, texts: Iterable[str], targets: Iterable[str], skip_unscorable: bool, call: Call
+        self,
+        texts: Iterable[str],
+        targets: Iterable[str],
+        skip_unscorable: bool,
+        call: Call,
+        with_words: bool,
     ) -> Iterator[Source]:
         """Returns each text's source, with the target and the end token as its prefix."""
         skip_unscorable = require_bool("skip_unscorable", skip_unscorable)
@@ -440,7 +461,7 @@ class Translator(TextModel[ExportedModel]):
                 "a model with an end token."
             )
         tokenizer = self._require_text_tokenizers()
-        sources = self._read_texts(texts, None, call)
+        sources = self._read_texts(texts, None, call, with_words)
         targets = read(require_sentences(targets, "targets"), call)
         sources = self._prefixes.of_targets(sources, targets, tokenizer, end)
         return sources if skip_unscorable else require_tokens(sources)
@@ -477,7 +498,30 @@ class Translator(TextModel[ExportedModel]):
             )
         if self._language_ids(options).target_start:
             self._require_target_prefix()
+        if options.replace_unknown:
+            self._require_replaceable()
         return options
+
+    def _require_replaceable(self) -> None:
+        """Raises an error if a call with this file cannot replace unknown tokens."""
+        if self._reader is None:
+            raise ModelFileError(
+                "Expected a file that reads texts, because of replace_unknown. Received: inputs="
+                f"{list(self.inputs)}. Omit replace_unknown."
+            )
+        sides = {"source": self.settings.source, "target": self.settings.target}
+        require_tokenizers(sides, "omit replace_unknown")
+        if not self._require_target_tokenizer().has_unknown_token:
+            raise ModelFileError(
+                "Expected a target tokenizer with an unknown token, because of replace_unknown. "
+                "Received: a tokenizer that encodes every text. Omit replace_unknown."
+            )
+        if not self.has_alignments:
+            raise ModelFileError(
+                "Expected a file with alignments, because of replace_unknown. Received: a file "
+                "without the output 'alignments'. Export it with `--alignments`, or "
+                "`export_onnx(..., alignments=True)`, which needs a decoder with attention."
+            )
 
     def _check_num_hypotheses(self, count: int) -> None:
         most = self.settings.most_hypotheses
@@ -487,6 +531,8 @@ class Translator(TextModel[ExportedModel]):
         if NUM_HYPOTHESES in self.settings.search_inputs:
             reason, advice = "the beam width of the file", "beam_width"
         advice = f"Export the model with a larger {advice}."
+        if most == MAX_HYPOTHESES:
+            reason, advice = "for one call", "Pass a smaller number."
         if self.is_stochastic:
             reason, advice = "for one call", "Call the translator again with another seed."
         raise ValueError(
@@ -504,7 +550,7 @@ class Translator(TextModel[ExportedModel]):
                 f"Export the model with `--runtime-settings {name}`, or "
                 f"`runtime_settings=[{name!r}]`."
             )
-        if name in SIZES and value > values[name]:
+        if name in SIZES and value > values[name] > 0:
             raise ValueError(
                 f"Expected {name} of at most {values[name]}, the value in the file. Received: "
                 f"{name}={value}. Export the model with a larger {name}."
@@ -604,13 +650,17 @@ class Translator(TextModel[ExportedModel]):
         return tokenizer
 
     def _read_texts(
-        self, texts: Iterable[str], target_prefix: str | Iterable[str] | None, call: Call
+        self,
+        texts: Iterable[str],
+        target_prefix: str | Iterable[str] | None,
+        call: Call,
+        with_words: bool = False,
     ) -> Iterator[Source]:
         if target_prefix is None:
-            return self._read_sources(texts, call)
+            return self._read_sources(texts, call, with_words)
         tokenizer = self._require_text_tokenizers()
         self._require_target_prefix()
-        sources = self._read_sources(texts, call)
+        sources = self._read_sources(texts, call, with_words)
         return self._prefixes.of_texts(sources, read_prefix(target_prefix, call), tokenizer)
 
     def _run(

@@ -27,7 +27,7 @@ OTHER_VALUES: dict[str, Callable[[float], float]] = {
     "coverage_penalty": lambda value: 0.5 * value,
     "diversity_strength": lambda value: 2 * value,
     "temperature": lambda value: 1.5 * value,
-    "top_k": lambda value: (value + 1) // 2,
+    "top_k": lambda value: (value + 1) // 2 if value else 5,
     "top_p": lambda value: 0.8 * value,
     "min_p": lambda value: 0.5 * value + 0.05,
 }
@@ -189,7 +189,7 @@ def precision_batches(batches: Iterable[Arrays], search: Search) -> Iterator[Arr
 
 def _setting(search: Search, name: str, dtype: str, is_other: bool) -> np.ndarray:
     """Returns the value of a setting in a batch: that of the search, or another one."""
-    value = getattr(search, name)
+    value = search.setting_value(name)
     return np.array(OTHER_VALUES[name](value) if is_other else value, dtype)
 
 

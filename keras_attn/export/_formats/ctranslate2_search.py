@@ -40,8 +40,7 @@ def translate_arguments(search: Search, tokens: Sequence[str]) -> tuple[dict[str
     if type(search) not in (BeamDecoder, GreedyDecoder, SamplingDecoder):
         raise ExportError(
             "Expected a BeamDecoder, a GreedyDecoder or a SamplingDecoder. Received: "
-            f"{type(search).__name__}, which CTranslate2 does not have. Replace the search with "
-            "keras_attn.with_search."
+            f"{type(search).__name__}. Replace the search with keras_attn.with_search."
         )
     config, left_out = search.get_config(), []
     arguments: dict[str, Any] = {

@@ -250,7 +250,7 @@ def _translate(
             max_length=np.array(batch.get("max_length", search.max_length), "int32"),
             length_penalty=np.array(search.length_penalty, "float32"),
             **{
-                name: np.array(getattr(search, name), dtype)
+                name: np.array(search.setting_value(name), dtype)
                 for name, dtype in function.runtime_settings.items()
             },
             **others,

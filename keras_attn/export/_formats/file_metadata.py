@@ -346,6 +346,7 @@ def _search(function: SearchFunction) -> dict[str, object]:
         "class": type(function.search).__name__,
         "inputs": names,
         **{name: value for name, value in config.items() if name not in LEFT_OUT},
+        **{name: function.search.setting_value(name) for name in function.runtime_settings},
         "beam_width": function.search.beam_width,
         "num_hypotheses": function.search.num_hypotheses,
         "rules": [type(rule).__name__ for rule in function.search.rules],

@@ -323,7 +323,7 @@ class SearchFunction:
     def defaults(self) -> "dict[str, float | list[int] | np.ndarray]":
         """Dictionary of the default values of the search inputs: the settings of the search."""
         return {
-            **{name: getattr(self.search, name) for name in self._scalars},
+            **{name: self.search.setting_value(name) for name in self._scalars},
             "seeds": [0],
             **{name: each.default_array for name, each in self.rule_inputs.items()},
         }
@@ -373,7 +373,7 @@ def _runtime_settings(search: Search, names: Iterable[str]) -> dict[str, str]:
                 "Expected ",
                 Argument("runtime_settings"),
                 f" out of {list(allowed)} for this {type(search).__name__}. Received: {wrong}. "
-                "A call can only choose `top_k`, `no_repeat_ngram_size`, `coverage_penalty` and "
+                "A call can only choose `no_repeat_ngram_size`, `coverage_penalty` and "
                 "`diversity_strength` if the search has them, `num_hypotheses` if `beam_width` is "
                 "above 1, and `beam_width` if there are also no groups.",
             )
