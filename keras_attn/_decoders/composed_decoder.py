@@ -37,11 +37,7 @@ class ComposedDecoder(StepDecoder):
         raise NotImplementedError(f"{type(self).__name__} must override `combine_logits`.")
 
     def combine_alignments(self, alignments: dict[str, Tensor]) -> Tensor | None:
-        """Combines the members' alignments `(B * K, S)`. Members without attention have none.
-
-        Returns:
-            Tensor of shape `(B * K, S)`, or `None` for no alignments.
-        """
+        """Combines the alignments `(B * K, S)` of members with attention, or returns `None`."""
         raise NotImplementedError(f"{type(self).__name__} must override `combine_alignments`.")
 
     def member_arguments(
@@ -64,13 +60,12 @@ class ComposedDecoder(StepDecoder):
         Returns:
             Dict from argument names to the member's values.
         """
-        features = {} if query_features is None else {"query_features": query_features}
-        return {
+        arguments = {
             "encoder_outputs": encoder_outputs,
             "encoder_mask": encoder_mask,
             "encoder_state": encoder_state,
-            **features,
         }
+        return arguments | ({} if query_features is None else {"query_features": query_features})
 
     def build(
         self,
