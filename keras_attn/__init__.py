@@ -42,6 +42,7 @@ from keras_attn._attention.stateful_attention import StatefulAttention
 from keras_attn._backend.private_names import check_before_quantization
 from keras_attn._decoders.causal_language_model import CausalLanguageModel
 from keras_attn._decoders.ensemble_decoder import EnsembleDecoder
+from keras_attn._decoders.fused_decoder import FusedDecoder
 from keras_attn._decoders.rnn_decoder import RNNDecoder
 from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn._decoders.transformer_decoder import TransformerDecoder
@@ -114,6 +115,7 @@ __all__ = [
     "EnsembleDecoder",
     "EnsembleEncoder",
     "FeedForward",
+    "FusedDecoder",
     "GenerationModel",
     "GreedyDecoder",
     "IntraDecoderAttention",

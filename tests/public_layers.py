@@ -54,8 +54,14 @@ def _embedding():
 
 
 def _language_model(**arguments):
+    return language_model(9, **arguments)
+
+
+def language_model(vocabulary_size, **arguments):
+    """Returns a language model with one block of size 8."""
     block = TransformerDecoderBlock(2, 12, cross_attention=False)
-    return keras_attn.CausalLanguageModel(block, _embedding(), num_layers=1, **arguments)
+    embedding = keras.layers.ReversibleEmbedding(vocabulary_size, 8)
+    return keras_attn.CausalLanguageModel(block, embedding, num_layers=1, **arguments)
 
 
 def _decoder(**arguments):
@@ -116,6 +122,12 @@ LAYERS = {
         {"inputs": IDS},
     ),
     "FeedForward": (_plain("FeedForward", 12), {"inputs": _floats(2, 3, 8)}),
+    "FusedDecoder": (
+        lambda **arguments: keras_attn.FusedDecoder(
+            _decoder(), _language_model(), 0.5, **arguments
+        ),
+        TRAINED,
+    ),
     "GreedyDecoder": (_search("GreedyDecoder"), ENCODED),
     "IntraDecoderAttention": (
         lambda **arguments: keras_attn.IntraDecoderAttention(LuongAttention(), **arguments),

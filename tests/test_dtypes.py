@@ -28,7 +28,8 @@ from tests.slow_cases import all_slow_but
 
 FLOAT32_OUTPUTS = {
     *("AlibiBias", "TiedMLMHead"),
-    *("CausalLanguageModel", "EnsembleDecoder", "RNNDecoder", "TransformerDecoder"),
+    *("CausalLanguageModel", "EnsembleDecoder", "FusedDecoder"),
+    *("RNNDecoder", "TransformerDecoder"),
     *("AlternativesDecoder", "BeamDecoder", "GreedyDecoder", "SamplingDecoder"),
 }
 """Layers that document float32 outputs: logits, scores, distances."""

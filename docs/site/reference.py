@@ -48,7 +48,7 @@ GROUPS = {
         "Greedy search, beam search and sampling, with any decoder.",
         """
         keras_attn: BeamDecoder GreedyDecoder SamplingDecoder AlternativesDecoder Search
-        StepDecoder EnsembleDecoder with_search LogitsRule RuleInput
+        StepDecoder EnsembleDecoder FusedDecoder with_search LogitsRule RuleInput
         keras_attn.testing: check_layer check_decoder check_search
         """,
     ),

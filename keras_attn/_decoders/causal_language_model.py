@@ -163,6 +163,12 @@ class CausalLanguageModel(TransformerTokenDecoder):
     def prepare_memory(
         self, encoder_outputs: Any, encoder_mask: Masks | None = None, encoder_state: Any = None
     ) -> TensorDict:
+        # Outside of a loop, a cache can grow on every backend.
+        batch = ops.shape(encoder_outputs)[0]
+        empty = [block.initial_state(batch, 0, growing=True) for block in self.stack.blocks]
+        if encoder_outputs.shape[1] == 0:  # no prompts, as in a `FusedDecoder`
+            zeros = ops.zeros((batch,), dtype="int32")
+            return {"caches": empty, "lengths": zeros, "last_token_ids": zeros}
         if encoder_mask is None:
             encoder_mask = ops.ones_like(encoder_outputs, dtype="bool")
         encoder_mask = masks.boolean(encoder_mask, "encoder_mask")
@@ -171,11 +177,6 @@ class CausalLanguageModel(TransformerTokenDecoder):
         vectors = self.stack.embed(encoder_outputs)  # (B, P, D)
         positions = position_range(ops.shape(vectors)[1])
         bias = self.stack.bias(positions, positions)
-        # Outside of a loop, a cache can grow on every backend.
-        empty = [
-            block.initial_state(ops.shape(vectors)[0], 0, growing=True)
-            for block in self.stack.blocks
-        ]
         _, _, shared = self.stack.step(
             vectors, {"caches": empty}, [{}] * len(empty), CacheView(0, growing=True), bias
         )

@@ -5,6 +5,7 @@ from keras import ops, tree
 
 from keras_attn._backend.gather import gather_leaves
 from keras_attn._backend.scan import supports_jit
+from keras_attn._decoders.log_probs import log_softmax_of_infinite
 from keras_attn._decoders.unroll import unroll
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import check_same_batch, check_second_input
@@ -52,6 +53,7 @@ class StepDecoder(Layer):
       prompts;
     - `can_exceed_max_length`, to set to `False` if the state has a fixed size on every backend;
     - `forbids_tokens`, to set to `True` if the decoder can make all tokens in a step impossible;
+    - `compute_log_probs`, if searches must not normalize the logits;
     - `primary_source`, if there are several encoder outputs;
     - `cache_block_size` and `archive`, to speed up long outputs of a decoder with a growing state;
     - `advance` with the attributes `embedding` and `output_layer`, instead of `step`, to train
@@ -423,6 +425,24 @@ class StepDecoder(Layer):
     only checks for dead ends if its own arguments, such as `no_repeat_ngram_size`, can cause them,
     and each step needs a finite logit.
     """
+
+    def compute_log_probs(self, logits: Tensor) -> Tensor:
+        """Converts logits to log probabilities, which a search adds up.
+
+        The default implementation is a log softmax. A decoder whose logits are scores that must not
+        be normalized, such as `FusedDecoder`, overrides this method and returns the scores. A
+        search with a `repetition_penalty` first changes the logits and then calls this method.
+
+        Args:
+            logits: Float32 tensor of shape `(..., V)`, returned by `step` or `call`.
+
+        Returns:
+            Float32 tensor of shape `(..., V)`. A token is impossible if its value is below -5e8. If
+            `forbids_tokens` is `True`, all values must be finite.
+        """
+        if self.forbids_tokens:
+            return log_softmax_of_infinite(logits)
+        return ops.log_softmax(logits)
 
     def primary_source(self, values: Any) -> Any:
         """Returns the encoder output or mask whose length limits a search.

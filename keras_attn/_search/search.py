@@ -623,7 +623,8 @@ class Search(Layer, SearchOptions):
         if is_set(settings["repetition_penalty"], 1):
             penalty = settings["repetition_penalty"]
             step_logits = penalize_repetition(step_logits, token_ids, carry["step"], penalty)
-        log_probs, width = self._log_softmax(step_logits), self.width(carry, settings)
+        width = self.width(carry, settings)
+        log_probs = self.decoder.compute_log_probs(step_logits)
         if "token_bias" in carry:
             log_probs = add_token_bias(log_probs, carry["token_bias"], width)
         if not self.rules:
@@ -652,19 +653,13 @@ class Search(Layer, SearchOptions):
             log_probs = suppress_sequences(log_probs, token_ids, step, self.suppressed_sequences)
         return log_probs
 
-    def _log_softmax(self, step_logits):
-        """Returns log probabilities, also of infinite logits if the decoder forbids tokens."""
-        if self.decoder.forbids_tokens:
-            return logits.log_softmax_of_infinite(step_logits)
-        return ops.log_softmax(step_logits)
-
     def forced_tokens(
         self, carry: TensorDict, step_logits: Tensor, settings: Mapping[str, Any]
     ) -> tuple[Tensor, Tensor, Tensor] | None:
         """Returns the prefix tokens of the current step, see `prefix.forced_tokens`."""
         return prefix.forced_tokens(
             carry,
-            lambda: self._log_softmax(step_logits),
+            lambda: self.decoder.compute_log_probs(step_logits),
             self.width(carry, settings),
             len(self.forced_prefix_ids) if self.score_prefix else None,
         )

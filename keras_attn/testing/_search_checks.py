@@ -204,7 +204,8 @@ def _teacher_forced(
     for row in range(len(encoded["encoder_mask"])):
         copies = np.full(len(sequences), row)
         encoded_copies = tree.map_structure(lambda leaf: leaf[copies], encoded)  # noqa: B023
-        log_probs = search_oracles.log_softmax(to_numpy(decoder(token_ids, **encoded_copies)))
+        logits = decoder(token_ids, **encoded_copies)
+        log_probs = to_numpy(decoder.compute_log_probs(logits))
         tables.append(
             {
                 sequence[:length]: following[length]

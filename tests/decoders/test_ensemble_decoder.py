@@ -9,6 +9,7 @@ from keras_attn import (
     BeamDecoder,
     CausalLanguageModel,
     EnsembleDecoder,
+    GenerationModel,
     GreedyDecoder,
     LearnedPositions,
     RNNDecoder,
@@ -183,11 +184,13 @@ def test_language_models_go_on_behind_one_prompt():
 
     members = [model(None), model(AlibiBias(2))]
     ensemble = EnsembleDecoder(members)
-    prompts = PromptInput()(np.array([[1, 3, 4, 4], [1, 4, 0, 0], [0, 0, 0, 0]], "int32"))
+    prompt_ids = np.array([[1, 3, 4, 4], [1, 4, 0, 0], [0, 0, 0, 0]], "int32")
+    prompts = PromptInput()(prompt_ids)
     search = GreedyDecoder(ensemble, max_length=3, relative_max_length=None)
     search(**prompts)
     randomize(ensemble, scale=1.0)
     found = numpy(search(**prompts))
+    assert_close(numpy(GenerationModel(None, search)(prompt_ids)), found)
     sequences = [[1, 3, 4, 4], [1, 4], [1]]
     for row, sequence in enumerate(sequences):
         total = 0.0
