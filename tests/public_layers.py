@@ -12,7 +12,7 @@ from keras_attn import (
     TransformerEncoderBlock,
 )
 
-ABSTRACT = {"AttentionMechanism", "StepDecoder", "StatefulAttention", "Search"}
+ABSTRACT = {"AttentionMechanism", "LogitsRule", "StepDecoder", "StatefulAttention", "Search"}
 """Public base classes, which compute nothing by themselves."""
 
 

@@ -62,8 +62,8 @@ class Options:
         diversity_strength: float above 0, factor of the penalty between groups of beams.
         temperature: float above 0, for sampling. Values below 1 make the most probable tokens more
             probable.
-        top_k: int of at least 0, number of tokens to sample from. If the file has a number, it is the
-            maximum. 0 for no other limit.
+        top_k: int of at least 0, number of tokens to sample from, at most the number in
+            the file, if it has one. 0 for no other limit.
         top_p: float in (0, 1], total probability of the tokens to sample from; 1 for all tokens.
         min_p: float in [0, 1], minimum probability of a sampled token relative to the most probable
             one; 0 for all tokens.
