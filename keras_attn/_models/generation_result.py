@@ -1,3 +1,4 @@
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -94,13 +95,13 @@ def hypotheses_of_row(
     hypotheses = []
     for rank, token_ids, text in zip(ranks, rows, texts, strict=True):
         length = lengths[rank]
-        after = results["token_ids"][row, rank, length : length + 1].tolist()
-        ended = has_ended(after, search.end_token_ids, search.pad_token_id)
+        after = results["token_ids"][row, rank, length:].tolist()
+        num_ends = num_end_tokens(after, search.end_token_ids, search.pad_token_id)
         alignments = token_log_probs = constraints_met = None
         if "alignments" in results:
             alignments = results["alignments"][row, rank, :length, :source_length].copy()
         if "token_log_probs" in results:
-            values = results["token_log_probs"][row, rank, : length + bool(ended)]
+            values = results["token_log_probs"][row, rank, : length + (num_ends or 0)]
             token_log_probs = values.tolist()
         if num_phrases:
             constraints_met = results["constraints_met"][row, rank, :num_phrases].tolist()
@@ -111,7 +112,7 @@ def hypotheses_of_row(
                 pieces=pieces(tokenizer, token_ids),
                 score=float(results["scores"][row, rank]),
                 log_prob=float(log_probs[rank]),
-                ended=ended,
+                ended=None if num_ends is None else num_ends > 0,
                 alignments=alignments,
                 token_log_probs=token_log_probs,
                 constraints_met=constraints_met,
@@ -140,17 +141,21 @@ def pieces(tokenizer: TokenizerLike | None, token_ids: Sequence[int]) -> list[st
     return None if find is None else find(token_ids)
 
 
-def has_ended(after: Sequence[int], end_token_ids: Sequence[int], pad_token_id: int) -> bool | None:
-    """Returns whether the ids after a hypothesis begin with an end token.
+def num_end_tokens(
+    after: Sequence[int], end_token_ids: Sequence[int], pad_token_id: int
+) -> int | None:
+    """Returns how many of the ids after a hypothesis are its end token or stop sequence.
 
     Args:
-        after: List of at most one id.
+        after: List of ints, also padding.
         end_token_ids: List of ints, the end tokens.
         pad_token_id: Int, padding id.
 
     Returns:
-        Bool, or `None` if the id may be both padding and an end token.
+        Int, or `None` if the first id may be both padding and an end token.
     """
-    if pad_token_id in end_token_ids and list(after) in ([], [pad_token_id]):
+    if pad_token_id in end_token_ids and list(after[:1]) in ([], [pad_token_id]):
         return None
-    return bool(after) and after[0] in end_token_ids
+    if after and after[0] in end_token_ids:
+        return 1
+    return len(list(itertools.takewhile(lambda token_id: token_id != pad_token_id, after)))

@@ -20,7 +20,12 @@ KNOWN = {
     "diversity_strength",  # needs num_groups
 }
 """Settings that `translate_arguments` translates, or that need no argument."""
-NEUTRAL = {"relative_max_length": None, "forced_prefix_ids": [], "other_end_token_ids": []}
+NEUTRAL = {
+    "relative_max_length": None,
+    "forced_prefix_ids": [],
+    "other_end_token_ids": [],
+    "stop_sequences": [],
+}
 """Values without effect, if they are not the default of the setting."""
 
 

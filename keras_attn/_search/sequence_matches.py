@@ -1,0 +1,61 @@
+"""Which token sequences the next token of a hypothesis can complete."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from keras import ops
+
+from keras_attn._backend.scatter import scatter_add
+from keras_attn._search.logits import IMPOSSIBLE
+from keras_attn._search.repetition import token_places
+from keras_attn._types import Tensor
+
+_NO_TOKEN = -1
+_ANY_TOKEN = -2
+
+
+def match_beginnings(
+    token_ids: Tensor, step: int | Tensor, sequences: Sequence[Sequence[int]]
+) -> Tensor:
+    """Returns whether each hypothesis ends with all tokens of each sequence except the last one.
+
+    Args:
+        token_ids: Int32 tensor of shape `(rows, steps)`, the previous tokens.
+        step: Scalar int32 tensor, number of previous tokens. Later columns are ignored.
+        sequences: List of N lists with at least one id.
+
+    Returns:
+        Boolean tensor of shape `(rows, N)`.
+    """
+    length = max(map(len, sequences)) - 1  # L
+    starts = np.full((len(sequences), length), _ANY_TOKEN, "int32")
+    for row, sequence in zip(starts, sequences, strict=True):
+        row[length - len(sequence) + 1 :] = sequence[:-1]
+    rows = ops.shape(token_ids)[0]
+    before = ops.zeros((rows, length), dtype="int32") + _NO_TOKEN
+    history = ops.concatenate([before, token_ids], axis=1)
+    is_match = ops.ones((rows, len(sequences)), dtype="bool")
+    for index in range(length):
+        newest = ops.take(history, step + index, axis=1)[:, None]  # (rows, 1)
+        start = starts[:, index]
+        is_match = is_match & (ops.equal(newest, start) | (start == _ANY_TOKEN))  # (rows, N)
+    return is_match
+
+
+def forbid_last_tokens(
+    log_probs: Tensor, is_match: Tensor, sequences: Sequence[Sequence[int]]
+) -> Tensor:
+    """Makes the last token of sequences impossible.
+
+    Args:
+        log_probs: Float32 tensor of shape `(rows, V)`.
+        is_match: Boolean tensor of shape `(rows, N)`, for which sequences.
+        sequences: List of N lists with at least one id.
+
+    Returns:
+        Float32 tensor of shape `(rows, V)`.
+    """
+    last = np.array([sequence[-1] for sequence in sequences], "int32")  # (N,)
+    penalties = ops.cast(ops.where(is_match, IMPOSSIBLE, 0.0), log_probs.dtype)
+    places = token_places(ops.zeros_like(penalties, dtype="int32") + last)
+    return scatter_add(log_probs, places, ops.reshape(penalties, (-1,)))
