@@ -15,14 +15,18 @@ _ANY_TOKEN = -2
 
 
 def match_beginnings(
-    token_ids: Tensor, step: int | Tensor, sequences: Sequence[Sequence[int]]
+    token_ids: Tensor,
+    step: int | Tensor,
+    sequences: Sequence[Sequence[int]],
+    rows: int | Tensor,
 ) -> Tensor:
     """Returns whether each hypothesis ends with all tokens of each sequence except the last one.
 
     Args:
-        token_ids: Int32 tensor of shape `(rows, steps)`, the previous tokens.
+        token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
         step: Scalar int32 tensor, number of previous tokens. Later columns are ignored.
         sequences: List of N lists with at least one id.
+        rows: Int or scalar int32 tensor, `batch * hypotheses`.
 
     Returns:
         Boolean tensor of shape `(rows, N)`.
@@ -31,10 +35,10 @@ def match_beginnings(
     starts = np.full((len(sequences), length), _ANY_TOKEN, "int32")
     for row, sequence in zip(starts, sequences, strict=True):
         row[length - len(sequence) + 1 :] = sequence[:-1]
-    rows = ops.shape(token_ids)[0]
+    columns = ops.shape(token_ids)[2]
     before = ops.zeros((rows, length), dtype="int32") + _NO_TOKEN
-    history = ops.concatenate([before, token_ids], axis=1)
-    is_match = ops.ones((rows, len(sequences)), dtype="bool")
+    history = ops.concatenate([before, ops.reshape(token_ids, (rows, columns))], axis=1)
+    is_match = ops.ones((rows, 1 if length else len(sequences)), dtype="bool")
     for index in range(length):
         newest = ops.take(history, step + index, axis=1)[:, None]  # (rows, 1)
         start = starts[:, index]

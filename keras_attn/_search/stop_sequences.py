@@ -98,10 +98,8 @@ def find_stops(
         `StopMatches`.
     """
     lengths = np.array([*map(len, sequences)], "int32")  # (N,)
-    batch, hypotheses, steps = ops.shape(token_ids)
-    is_match = match_beginnings(
-        ops.reshape(token_ids, (batch * hypotheses, steps)), step, sequences
-    )
+    batch, hypotheses, _ = ops.shape(token_ids)
+    is_match = match_beginnings(token_ids, step, sequences, batch * hypotheses)
     is_match = ops.reshape(is_match, (batch, hypotheses, len(sequences)))
     if prefix is not None:
         num_given = sum_int32(ops.not_equal(prefix, END_OF_ROW), axis=1)[:, None, None]

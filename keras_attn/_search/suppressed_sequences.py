@@ -34,6 +34,5 @@ def suppress_sequences(
             f"Expected token ids below the size of the vocabulary, {vocabulary_size}. Received: "
             f"suppressed_sequences={[*map(list, sequences)]}. Pass ids of the target vocabulary."
         )
-    rows, columns = ops.shape(log_probs)[0], ops.shape(token_ids)[2]
-    is_match = match_beginnings(ops.reshape(token_ids, (rows, columns)), step, sequences)
+    is_match = match_beginnings(token_ids, step, sequences, ops.shape(log_probs)[0])
     return forbid_last_tokens(log_probs, is_match, sequences)
