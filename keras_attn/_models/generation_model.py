@@ -1,5 +1,5 @@
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -197,6 +197,7 @@ class GenerationModel(ModelOfParts):
         constraints: Constraints | None = None,
         constraints_in_order: bool = False,
         token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
+        stop_texts: str | Sequence[str] | None = None,
         **settings: object,
     ) -> list[Any]:
         """Generates a sequence for each source. By default, texts result in texts, and ids in ids.
@@ -219,7 +220,7 @@ class GenerationModel(ModelOfParts):
             return_details: Bool, whether to return objects with the same fields as
                 `keras_attn_runtime.GenerationResult`: `text`, `token_ids`, `pieces`, `score`,
                 `log_prob`, `ended`, `alignments`, `token_log_probs`, `constraints_met`,
-                `hypotheses`, `source_pieces` and `truncated`. Defaults to `False`.
+                `stop_text`, `hypotheses`, `source_pieces` and `truncated`. Defaults to `False`.
             verbose: `0` for no output, `1` for a progress bar, `2` for one line. Defaults to `0`.
             source_language: String, language of the texts: a key of `source_tokenizer.languages`.
                 Required if the tokenizer has several languages. Defaults to `None`.
@@ -237,6 +238,9 @@ class GenerationModel(ModelOfParts):
             token_bias: Dict from target ids, or texts that are one token, to values in nats that
                 are added to their log probabilities; `-math.inf` forbids a token. Defaults to
                 `None`: no biases.
+            stop_texts: String or list of strings. Each hypothesis is cut before the one that is
+                complete first, except in the target prefix. The search itself runs to its end. Its
+                argument `stop_sequences` ends it at ids. Defaults to `None`: no stop texts.
             **settings: Arguments of the search to replace in this call, such as `beam_width=2` or
                 `temperature=0.7`, see `with_search`. The model compiles its search once for each
                 combination of values.
@@ -252,7 +256,8 @@ class GenerationModel(ModelOfParts):
                 model, the inputs do not fit the model, a list of ids is longer than the learned
                 positions, a language is unknown or missing, a prefix contains padding, has tokens
                 after the end token, or is longer than a result can be, a phrase of `constraints` is
-                not possible, or the search has no argument of a name in `settings`.
+                not possible, a stop text is empty, or the search has no argument of a name in
+                `settings`.
 
         Example:
 
@@ -280,6 +285,7 @@ class GenerationModel(ModelOfParts):
             constraints,
             constraints_in_order,
             token_bias,
+            stop_texts,
         )
 
 

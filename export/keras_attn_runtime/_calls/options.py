@@ -1,7 +1,7 @@
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -28,6 +28,7 @@ class CallOptions(SearchSettings, total=False):
     seed: int | None
     constraints_in_order: bool
     token_bias: Mapping[str, float] | Mapping[int, float] | None
+    stop_texts: str | Sequence[str] | None
     alignments: bool
     source_language: str | None
     target_language: str | None
@@ -78,6 +79,10 @@ class Options:
         token_bias: dict from target ids, or texts that are one token, to values in nats that are
             added to their log probabilities; `-math.inf` forbids a token. For a file exported with
             `accept_token_bias=True`. Default: no biases.
+        stop_texts: string or list of strings. Each output is cut before the one that is complete
+            first, except in the target prefix. The search itself runs to its end, unless
+            `StreamingTranslator.stream` ends it; `stop_sequences` of the export saves this time.
+            Default: no stop texts.
         alignments: bool, whether translations contain alignments, if the file returns them. They
             take most memory in long translations: a float for each pair of target and source token.
             Default: True.
@@ -116,6 +121,7 @@ class Options:
     seed: int | None = None
     constraints_in_order: bool = False
     token_bias: Mapping[str, float] | Mapping[int, float] | None = None
+    stop_texts: str | Sequence[str] | None = None
     alignments: bool = True
     source_language: str | None = None
     target_language: str | None = None
@@ -140,6 +146,7 @@ class Options:
             checked[name] = _or_none(allowed.check, name, getattr(self, name))
         for name in ("source_language", "target_language"):
             _require_text(name, getattr(self, name))
+        _require_texts("stop_texts", self.stop_texts)
         _require_cancel_token(self.cancel_token)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -155,6 +162,12 @@ class Options:
                 "of the search are set in the export."
             )
         return cls(**options)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """tuple of strings, `stop_texts`."""
+        texts = () if self.stop_texts is None else self.stop_texts
+        return (texts,) if isinstance(texts, str) else tuple(texts)
 
     @property
     def settings(self) -> dict[str, float]:
@@ -206,6 +219,19 @@ def _or_none(require: Callable[..., R], name: str, value: object, *rest: object)
 def _require_text(name: str, value: object) -> None:
     if not isinstance(value, (str, type(None))):
         raise ValueError(f"Expected {name} to be a string. Received: {name}={value!r}.")
+
+
+def _require_texts(name: str, value: object) -> None:
+    if value is None:
+        return
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)) or not all(
+        isinstance(each, str) and each for each in texts
+    ):
+        raise ValueError(
+            f"Expected {name} to be a string or a list of strings that are not empty. Received: "
+            f"{name}={value!r}."
+        )
 
 
 def _require_cancel_token(value: object) -> None:

@@ -56,6 +56,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="seed of a sampling search; the same seed gives the same output. Default: random",
     )
+    parser.add_argument(
+        "--stop-text",
+        action="append",
+        metavar="TEXT",
+        help="cut each translation before this text. Can be repeated. Default: none",
+    )
     add_translation_arguments(parser)
     add_phrase_arguments(parser)
     settings = parser.add_argument_group(
@@ -102,6 +108,7 @@ def run(arguments: Namespace) -> int:
         for name in SETTINGS:
             options[name] = getattr(arguments, name)
         options["constraints_in_order"] = arguments.constraints_in_order
+        options["stop_texts"] = arguments.stop_text
         items, constraints = command.read(), None
         if not phrases.is_empty:
             items, constraints = phrases.of_items(items), phrases.phrases()

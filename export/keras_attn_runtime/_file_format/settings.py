@@ -94,6 +94,16 @@ class Settings:
         return self.search.get("suppressed_token_ids", [])
 
     @property
+    def suppressed_sequences(self) -> list[list[int]]:
+        """List of lists of ids that the search never generates in this order."""
+        return self.search.get("suppressed_sequences", [])
+
+    @property
+    def stop_sequences(self) -> list[list[int]]:
+        """List of lists of ids that end a hypothesis."""
+        return self.search.get("stop_sequences", [])
+
+    @property
     def scores_prefix(self) -> bool:
         """bool, whether a prefix's log probabilities are part of the score."""
         return self.search.get("score_prefix", True)

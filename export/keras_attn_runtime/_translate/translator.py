@@ -51,7 +51,7 @@ class Translator(TextModel[ExportedModel]):
 
     The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
     `num_hypotheses`, `batch_size`, `window`, `seed`, `constraints_in_order`, `token_bias`,
-    `alignments`, `source_language`, `target_language`, `timeout`, `cancel_token`.
+    `stop_texts`, `alignments`, `source_language`, `target_language`, `timeout`, `cancel_token`.
 
     A `Translator` can be pickled, for Spark, Ray and spawned processes. The pickle contains the
     constructor arguments; unpickling opens the file again.
@@ -471,6 +471,8 @@ class Translator(TextModel[ExportedModel]):
                 "Expected no seed, because the search of this file does not sample. Received: "
                 f"seed={options.seed}. Export it with `--search-class SamplingDecoder`."
             )
+        if options.stops:
+            require_tokenizers({"target": self.settings.target}, "omit `stop_texts`")
         if self._language_ids(options).target_start:
             self._require_target_prefix()
         return options
