@@ -35,6 +35,7 @@ def values(results):
     return [(each.text, each.ended, len(each.token_log_probs)) for each in results]
 
 
+@pytest.mark.slow
 def test_a_file_finds_the_results_of_keras(stopped, tokenizers, tmp_path):
     results = stopped.generate(SOURCE, *tokenizers, return_details=True)
     sequences = stopped.search.stop_sequences
@@ -45,8 +46,10 @@ def test_a_file_finds_the_results_of_keras(stopped, tokenizers, tmp_path):
     runtime = Translator(tmp_path / "model.onnx")
     assert runtime.settings.format == 3
     assert values(runtime.translate(SOURCE)) == values(results)
-    with pytest.raises(ValueError, match="tokens that the search never generates"):
-        runtime.translate_ids([[5, 2]], constraints=[[[*sequences[0], 9]]])
+    phrase = tokenizers[1].encode(["hund"])[0]
+    assert not any(phrase == each[: len(phrase)] for each in sequences)
+    (required,) = runtime.translate(SOURCE[:1], constraints=[["hund"]])
+    assert required.constraints_met == [True] or not required.ended
     prefix = tokenizers[1].decode([sequences[0]])[0]
     (prefixed,) = runtime.translate(SOURCE[:1], target_prefix=prefix)
     assert prefixed.text.startswith(prefix)
@@ -74,13 +77,13 @@ def test_each_format_finds_the_results_of_keras(stopped, tokenizers, tmp_path):
 @pytest.fixture(scope="module")
 def steps(translator, tokenizers, tmp_path_factory):
     path = tmp_path_factory.mktemp("stops") / "steps"
-    greedy = with_search(translator, GreedyDecoder, max_length=12, min_length=5)
+    greedy = with_search(translator, GreedyDecoder, max_length=12, min_length=4)
     rows = [each.token_ids for each in greedy.generate(SOURCE, *tokenizers, return_details=True)]
-    stopped = with_search(greedy, stop_sequences=[rows[1][6:8]])
+    stopped = with_search(greedy, stop_sequences=[rows[0][4:6], [13, 26, 8]])
     export_onnx_steps(stopped, path, *tokenizers, accept_target_prefix=True)
     results = stopped.generate(SOURCE, *tokenizers, return_details=True)
-    assert results[1].token_ids == rows[1][:6] and results[1].ended
-    assert [each.token_ids for each in results[2:]] == rows[2:]
+    assert results[0].token_ids == rows[0][:4] and results[0].ended
+    assert [each.token_ids for each in results[1:]] == rows[1:]
     return StreamingTranslator(path), [each.text for each in results]
 
 
@@ -94,10 +97,11 @@ def test_a_stream_holds_back_a_stop_sequence(steps):
 
 def test_a_stream_ends_before_a_stop_text(steps):
     runtime, texts = steps
+    assert runtime.settings.format == 3
     num_stopped = 0
     for source, text in zip(SOURCE, texts, strict=True):
         whole = [*runtime.stream(source)]
-        for begin, end in ((3, 6), (2, 3), (6, 12), (1, len(text))):
+        for begin, end in ((3, 6), (2, 3), (1, len(text)), (len(text) - 3, len(text))):
             stops = [text[begin:end], text[end - 1 : end + 1] + "#"]
             (result,) = runtime.translate([source], stop_texts=stops)
             streamed = [*runtime.stream(source, stop_texts=stops)]
@@ -112,11 +116,15 @@ def test_a_stream_ends_before_a_stop_text(steps):
 
 def test_a_stop_text_in_the_prefix_does_not_count(steps):
     runtime, _ = steps
-    (whole,) = runtime.translate(SOURCE[:1], target_prefix="die katze")
-    options = {"target_prefix": "die katze", "stop_texts": ["katze", whole.text[11:14]]}
-    (result,) = runtime.translate(SOURCE[:1], **options)
-    assert [*runtime.stream(SOURCE[0], **options)][-1] == result.text
-    assert result.text == whole.text[:9] + whole.text[9:].split(whole.text[11:14])[0]
+    prefix = "ka"
+    (whole,) = runtime.translate(SOURCE[1:2], target_prefix=prefix)
+    after = whole.text.removeprefix(prefix)
+    assert len(after) > 4, whole.text
+    for stop_texts, expected in (("ka", whole.text), (["a", after[1:3]], None)):
+        options = {"target_prefix": prefix, "stop_texts": stop_texts}
+        (result,) = runtime.translate(SOURCE[1:2], **options)
+        assert [*runtime.stream(SOURCE[1], **options)][-1] == result.text
+        assert result.text == (expected or prefix + after.split(after[1:3])[0])
 
 
 def test_generate_and_the_runtime_cut_alike(translator, tokenizers, exported):

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from keras_attn_runtime import Hypothesis, ModelFileError, Translator
+from keras_attn_runtime._translate.constraints import ConstraintReader
 from keras_attn_runtime._translate.stops import (
     cut_at_stop,
     find_stop,
@@ -25,7 +26,7 @@ def first_complete(text, stops, start=0):
     return None
 
 
-STOPS = [["b"], ["ab", "b"], ["bca", "c"], ["aab", "aba"], ["abab"]]
+STOPS = [["b"], ["ab", "b"], ["bca", "c"], ["aab", "aba"], ["aba"]]
 
 
 @pytest.mark.parametrize("stops", STOPS, ids=str)
@@ -138,6 +139,14 @@ def test_a_file_is_cut(translator):
 def test_wrong_stop_texts_are_errors(translator, value):
     with pytest.raises(ValueError, match="Expected stop_texts to be a string or a list"):
         translator(["some text"], stop_texts=value)
+
+
+def test_a_phrase_contains_no_stop_sequence(write_model):
+    settings = Translator(write_model(search__stop_sequences=[[5, 6]])).settings
+    reader = ConstraintReader(settings, None, 100)
+    assert reader.read_phrase([5, 7, 6]) == [[5, 7, 6]]
+    with pytest.raises(ValueError, match="tokens that the search never generates"):
+        reader.read_phrase([4, 5, 6])
 
 
 def test_a_file_without_tokenizers_has_no_stop_texts(write_model):
