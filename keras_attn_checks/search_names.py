@@ -33,6 +33,8 @@ OTHER_NAMES = {
     "output_scores": "return_token_log_probs",
     "penalty_alpha": None,
     "renormalize_logits": None,
+    "stop_strings": "stop_sequences of ids, or stop_texts in generate and the runtime",
+    "stop_token_ids": "other_end_token_ids",
     "suppress_tokens": "suppressed_token_ids",
     "typical_p": None,
 }

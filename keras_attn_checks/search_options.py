@@ -278,7 +278,12 @@ class BeamOptions(SearchOptions):
         input_dtype="int32",
         is_usual_input=True,
     )
-    stop: Stop = option("collected", choice(Stop), "see the table above.")
+    stop: Stop = option(
+        "collected",
+        choice(Stop),
+        "see the table above.",
+        advice="For texts that end an output, use stop_texts of generate.",
+    )
     patience: float = option(
         1.0,
         POSITIVE_NUMBER,
