@@ -374,7 +374,6 @@ class BeamDecoder(Search, BeamOptions):
             log_probs = forbid_end(log_probs, done, ends)
             required = token_log_probs
             if ends.stops is not None:
-                required = self.forbid_early_stops(required, ends.stops, step, settings)
                 required = forbid_end(required, done, ends)
             require = functools.partial(
                 require_phrases,

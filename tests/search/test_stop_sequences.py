@@ -109,20 +109,41 @@ def test_an_exact_beam_search_finds_the_best_of_all(form, length_penalty):
 
 
 @pytest.mark.parametrize(
-    "settings",
+    ("ids", "settings"),
     [
-        {"beam_width": 3, "num_hypotheses": 3, "min_length": 2},
-        {"beam_width": 4, "num_hypotheses": 2, "num_groups": 2, "stop": "heuristic"},
-        {"beam_width": 2, "stop": "exact", "force_end_token": True, "no_repeat_ngram_size": 1},
+        ([5, 6], {"beam_width": 3, "num_hypotheses": 3, "min_length": 2}),
+        ([5, 6], {"beam_width": 4, "num_hypotheses": 2, "num_groups": 2, "stop": "heuristic"}),
+        ([5], {"beam_width": 2, "stop": "exact", "force_end_token": True, "min_length": 1}),
+        ([3, 4, 5, 6], {"beam_width": 2, "min_length": 1}),  # dead ends
     ],
 )
-def test_a_sequence_of_one_token_is_an_end_token(settings):
+def test_a_sequence_of_one_token_is_an_end_token(ids, settings):
     settings = {"return_token_log_probs": True, "return_alignments": True, **settings}
-    as_sequences = found(BeamDecoder, [[5], [6]], **settings)
-    as_ends = found(BeamDecoder, [], other_end_token_ids=[5, 6], **settings)
+    as_sequences = found(BeamDecoder, [[each] for each in ids], **settings)
+    as_ends = found(BeamDecoder, [], other_end_token_ids=ids, **settings)
     assert {*as_sequences} == {*as_ends}
     for name, values in as_ends.items():
         assert_identical(as_sequences[name], values)
+
+
+@slow_on_jax
+def test_a_stop_sequence_closes_the_word_before():
+    call = {"constraint_ids": np.array([[[[4]]]], "int32"), "word_starts": np.arange(7) == 3}
+    settings = {"beam_width": 1, "max_length": LIMIT, "relative_max_length": None}
+    results = numpy(
+        BeamDecoder(TableDecoder(), stop_sequences=[[6], [5, 5]], **settings)(TABLES, **call)
+    )
+    num_closed = 0
+    for row, table in enumerate(TABLES):
+        tokens = [token for token in results["token_ids"][row, 0].tolist() if token]
+        if 4 not in tokens[:-1] or tokens.index(4) == LIMIT - 1:
+            continue
+        # The most probable token that begins a word, ends the hypothesis or repeats the phrase
+        log_probs = log_probs_of(table)(tokens[: tokens.index(4) + 1])
+        best = max((2, 3, 4, 6), key=lambda token: log_probs[token])
+        assert tokens[tokens.index(4) + 1] == best
+        num_closed += best == 6 and results["constraints_met"][row, 0, 0]
+    assert num_closed > 2
 
 
 def test_samples_are_those_without_sequences_until_the_first():
@@ -222,6 +243,7 @@ def test_phrases_precede_a_stop_sequence():
         search(TABLES, constraint_ids=np.array([[[[5, 3, 4]]]], "int32"))
 
 
+@slow_on_jax
 def test_a_search_steps_in_a_loop_of_the_host():
     search = BeamDecoder(TableDecoder(), beam_width=3, max_length=LIMIT, stop_sequences=CASES[1])
     carry, memory, limits = search.prepare(TABLES)
