@@ -7,9 +7,9 @@ def impossible_parts(
     """Returns the tokens and sequences in a phrase that a search never generates.
 
     Args:
-        tokens: List of ints, the phrase.
-        token_ids: List of ints, impossible tokens.
-        sequences: List of lists of ints, impossible sequences.
+        tokens: List of ids, the phrase.
+        token_ids: List of ids, impossible tokens.
+        sequences: List of id sequences that are impossible.
     """
     return [
         *sorted({*tokens} & {*token_ids}),

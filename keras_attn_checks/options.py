@@ -121,7 +121,7 @@ def numbers(title: str, expected: str, condition: Callable[[float], bool]) -> Ki
 
 
 def id_sequences(least: int) -> Kind:
-    """Returns the kind of lists with lists of at least `least` ids, 1 or 2."""
+    """Returns the kind for lists with lists that have at least `least` ids, 1 or 2."""
 
     def converted(values):
         sequences = _list_of(_id_list, values)

@@ -22,19 +22,19 @@ class Hypothesis:
             with the method `pieces`.
         score: Float, score that ranks the hypotheses: the log probability divided by the length
             penalty.
-        log_prob: Float, natural logarithm of the probability of all tokens, including the end token
-            or stop sequence, and the tokens that a stop text has cut.
-        ended: Bool, whether an end token, one of the `stop_sequences` of the search or a stop text
-            was generated; `None` if the end token has the same id as padding.
+        log_prob: Float, natural logarithm of the probability, including the end token or stop
+            sequence, and the tokens that a stop text has cut.
+        ended: Bool, whether an end token, stop sequence or stop text was generated; `None` if the
+            end token has the same id as padding.
         alignments: Float array of shape `(target, source)`, the attention weights; `None` unless
             the search has `return_alignments`.
         token_log_probs: List of floats, log probability of each token, including the end token or
             stop sequence; `None` unless the search has `return_token_log_probs`.
         constraints_met: List of bools, whether the result contains each phrase of `constraints`;
             `None` for a call without `constraints`, or for a source without phrases.
-        stop_text: String, the item of `stop_texts` before which the hypothesis is cut; `None` if it
-            contains none of them. `text` is then everything before the stop text, and `token_ids`
-            are the tokens that lie entirely before it.
+        stop_text: String, the item in `stop_texts` before which the hypothesis is cut, or `None`.
+            `text` is then everything before the stop text, and `token_ids` are the tokens that lie
+            entirely before it.
     """
 
     text: str | None
@@ -148,7 +148,7 @@ def pieces(tokenizer: TokenizerLike | None, token_ids: Sequence[int]) -> list[st
 def num_end_tokens(
     after: Sequence[int], end_token_ids: Sequence[int], pad_token_id: int
 ) -> int | None:
-    """Returns how many of the ids after a hypothesis are its end token or stop sequence.
+    """Returns how many ids after a hypothesis are its end token or stop sequence.
 
     Args:
         after: List of ints, also padding.

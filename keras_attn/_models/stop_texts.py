@@ -1,4 +1,4 @@
-"""Texts that end the results of `GenerationModel.generate`."""
+"""Texts that end the results in `GenerationModel.generate`."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from keras_attn._types import TokenizerLike
 def read_stop_texts(
     stop_texts: str | Sequence[str] | None, tokenizer: TokenizerLike | None
 ) -> list[str]:
-    """Returns the stop texts of a call as a list.
+    """Returns a call's stop texts as a list.
 
     Args:
         stop_texts: See `GenerationModel.generate`.
@@ -39,13 +39,13 @@ def read_stop_texts(
 def cut_at_stop(
     hypothesis: Hypothesis, stop_texts: Sequence[str], tokenizer: TokenizerLike, num_given: int
 ) -> Hypothesis:
-    """Cuts a hypothesis before the stop text that is complete first; of several, the longest.
+    """Cuts a hypothesis before the stop text that is complete first.
 
     Args:
         hypothesis: `Hypothesis` with a text.
-        stop_texts: List of strings.
+        stop_texts: Strings. Among those that are complete at the same place, the longest counts.
         tokenizer: Target tokenizer.
-        num_given: Int, number of tokens of the target prefix, which contains no stop text.
+        num_given: Int, size of the target prefix, which contains no stop text.
     """
     token_ids, text = hypothesis.token_ids, hypothesis.text or ""
     (given,) = tokenizer.decode([token_ids[:num_given]])
@@ -72,9 +72,9 @@ def cut_at_stop(
 def _num_tokens_within(
     text: str, token_ids: Sequence[int], tokenizer: TokenizerLike, least: int
 ) -> int:
-    """Returns the largest number of tokens, at least `least`, with whose text `text` begins."""
+    """Returns how many tokens, at least `least`, lie entirely within `text`."""
 
-    def text_of(count):
+    def text_of(count: int) -> str:
         (start,) = tokenizer.decode([token_ids[:count]])
         return start
 

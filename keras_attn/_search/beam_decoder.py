@@ -342,7 +342,7 @@ class BeamDecoder(Search, BeamOptions):
         }
 
     def _shortest_length(self, num_tokens):
-        """Returns the smallest final length of an open hypothesis with this number of tokens."""
+        """Returns the smallest final length that an open hypothesis can have."""
         longest = max(map(len, self.stop_sequences), default=1)
         return num_tokens if longest == 1 else ops.maximum(num_tokens - (longest - 1), 0)
 

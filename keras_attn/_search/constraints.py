@@ -201,8 +201,7 @@ def check_constraints(
         vocabulary_size: Int, or `None` if it is unknown.
         end_token_ids: List of ints, tokens that end a hypothesis.
         suppressed_token_ids: List of ints, tokens that are impossible.
-        impossible_sequences: List of lists of ints, sequences that are impossible, or end a
-            hypothesis.
+        impossible_sequences: List of id sequences that are impossible, or end a hypothesis.
 
     Raises:
         ValueError: If the shape is wrong, or ids are not integers, are not in the vocabulary,

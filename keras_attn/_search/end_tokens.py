@@ -1,4 +1,4 @@
-"""The tokens that end a hypothesis: end tokens, and the last tokens of stop sequences."""
+"""The tokens that end a hypothesis: end tokens, and the last tokens in stop sequences."""
 
 import dataclasses
 import functools
@@ -27,7 +27,7 @@ class Ends:
     """What ends the hypotheses at a step.
 
     Args:
-        token_ids: List of ints, the end tokens.
+        token_ids: List of ids, the end tokens.
         stops: `StopMatches`. Defaults to `None`: no stop sequences.
     """
 
@@ -39,12 +39,12 @@ class Ends:
 
         Args:
             tokens: Int32 tensor of shape `(batch, C)`, the new tokens.
-            parents: Int32 tensor of shape `(batch, C)`, indices of the hypotheses that they
-                continue. Defaults to `None`: one token for each hypothesis.
+            parents: Int32 tensor of shape `(batch, C)`, which hypotheses they continue.
+                Defaults to `None`: one token for each hypothesis.
 
         Returns:
-            Tuple: whether each hypothesis ends, a boolean tensor, and how many of its tokens are
-            the end token or the stop sequence, an int32 tensor, or the same boolean tensor if there
+            Tuple: whether each hypothesis ends, a boolean tensor, and how many tokens its end
+            token or stop sequence has, an int32 tensor, or the same boolean tensor if there
             are no stop sequences. Both have the shape `(batch, C)`.
         """
         is_end = is_any_of(tokens, self.token_ids)
@@ -64,7 +64,7 @@ def keep_most_probable(
 
     Args:
         log_probs: Float32 tensor of shape `(rows, V)`.
-        token_ids: List of ints, the end tokens.
+        token_ids: List of ids, the end tokens.
         stops: `StopMatches`. Defaults to `None`: no stop sequences.
 
     Returns:

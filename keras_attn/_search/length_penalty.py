@@ -5,8 +5,8 @@ probabilities are negative, so a larger exponent `a` favors longer hypotheses. T
 the end token or stop sequence, but the log probability includes it. The divisors are:
 
     average            max(L, 1)^a        a = 1: mean log probability per token
-    average_with_end   max(L + e, 1)^a    e = 1 with an end token, otherwise 0, or the length of the
-                                          stop sequence (CTranslate2 4.8, fairseq)
+    average_with_end   max(L + e, 1)^a    e = 1 with an end token, the length of a stop sequence, or
+                                          0 (CTranslate2 4.8, fairseq)
     gnmt               ((5 + L) / 6)^a    [Wu et al., 2016](https://arxiv.org/abs/1609.08144),
                                           equation 14
     none               1
@@ -28,8 +28,8 @@ def divisor(
 
     Args:
         num_tokens: Int or int tensor, number of tokens including the end token.
-        num_end_tokens: Int or int tensor, number of tokens in the end token or stop sequence. With
-            an end token, it may be the boolean `True`.
+        num_end_tokens: Int or int tensor, 1 with an end token, otherwise the length of the stop
+            sequence or 0. It may be a boolean.
         length_penalty: Float or scalar tensor, the exponent a.
         form: String, one of `LengthPenaltyForm`. Defaults to `"average"`.
 
@@ -63,7 +63,7 @@ def best_attainable(
     Args:
         log_probs: Float32 tensor of shape `(batch,)`, log probabilities of the open hypotheses.
         min_length: Int or scalar tensor, number of tokens so far. With stop sequences, at least 0
-            and less by all tokens of the longest one but the last.
+            and smaller by the longest one's length - 1.
         max_length: Int tensor of shape `(batch,)`.
         length_penalty: Float or scalar tensor, the exponent a.
         form: String, one of `LengthPenaltyForm`. Defaults to `"average"`.

@@ -112,7 +112,7 @@ class Search(Layer, SearchOptions):
         - `token_ids`: int32 `(batch, hypotheses, time)`, padded on the right. If the hypothesis has
           an end token or a stop sequence, it is included.
         - `lengths`: int32 `(batch, hypotheses)`, number of tokens without the end token or the stop
-          sequence at the end. Of several stop sequences, the longest one counts.
+          sequence at the end. If several stop sequences end there, the longest one counts.
         - `scores`: float32 `(batch, hypotheses)`, log probability divided by the length penalty,
           plus the coverage penalty of a beam search.
         - `log_probs`: float32 `(batch, hypotheses)`, natural logarithm of the probability of all
@@ -670,11 +670,11 @@ class Search(Layer, SearchOptions):
         step: int | Tensor,
         settings: Mapping[str, Any],
     ) -> Tensor:
-        """Makes the last tokens of stop sequences impossible before `min_length` other tokens.
+        """Makes the last tokens in stop sequences impossible before `min_length` other tokens.
 
         Args:
             log_probs: Float32 tensor of shape `(batch * hypotheses, V)`.
-            stops: Result of `find_stops`.
+            stops: Result from `find_stops`.
             step, settings: See `next_log_probs`.
 
         Returns:

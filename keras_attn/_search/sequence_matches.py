@@ -1,4 +1,4 @@
-"""Which token sequences the next token of a hypothesis can complete."""
+"""Which token sequences a hypothesis's next token can complete."""
 
 from collections.abc import Sequence
 
@@ -20,12 +20,12 @@ def match_beginnings(
     sequences: Sequence[Sequence[int]],
     rows: int | Tensor,
 ) -> Tensor:
-    """Returns whether each hypothesis ends with all tokens of each sequence except the last one.
+    """Returns whether each hypothesis ends with each sequence without its last token.
 
     Args:
         token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
-        step: Scalar int32 tensor, number of previous tokens. Later columns are ignored.
-        sequences: List of N lists with at least one id.
+        step: Scalar int32 tensor, how many previous tokens there are. Later columns are ignored.
+        sequences: List of N id sequences that are not empty.
         rows: Int or scalar int32 tensor, `batch * hypotheses`.
 
     Returns:
@@ -49,12 +49,12 @@ def match_beginnings(
 def forbid_last_tokens(
     log_probs: Tensor, is_match: Tensor, sequences: Sequence[Sequence[int]]
 ) -> Tensor:
-    """Makes the last token of sequences impossible.
+    """Makes the last tokens in sequences impossible.
 
     Args:
         log_probs: Float32 tensor of shape `(rows, V)`.
         is_match: Boolean tensor of shape `(rows, N)`, for which sequences.
-        sequences: List of N lists with at least one id.
+        sequences: List of N id sequences that are not empty.
 
     Returns:
         Float32 tensor of shape `(rows, V)`.

@@ -1,8 +1,8 @@
 """Token sequences that end a hypothesis.
 
-All tokens of a stop sequence must be generated: those of a prefix do not count. A hypothesis whose
-newest tokens are a stop sequence is finished, like one with an end token. The number of its *end
-tokens* is the length of the longest stop sequence that it ends with.
+The search must generate the whole sequence: prefix tokens do not count. A hypothesis whose newest
+tokens are a stop sequence is finished, like one with an end token. Its *end tokens* are the longest
+stop sequence that it ends with.
 """
 
 import dataclasses
@@ -20,12 +20,12 @@ from keras_attn._types import Tensor
 
 @dataclasses.dataclass(frozen=True)
 class StopMatches:
-    """The stop sequences that the next token of each hypothesis can complete.
+    """The stop sequences that each hypothesis's next token can complete.
 
     Args:
-        lengths: Int32 tensor of shape `(batch, hypotheses, N)`, the length of each sequence whose
+        lengths: Int32 tensor of shape `(batch, hypotheses, N)`, each sequence's length if its
             last token can follow, otherwise 0.
-        sequences: List of N lists with at least one id.
+        sequences: List of N id sequences that are not empty.
     """
 
     lengths: Tensor
@@ -33,7 +33,7 @@ class StopMatches:
 
     @property
     def last_token_ids(self) -> list[int]:
-        """List of N ints, the last token of each sequence."""
+        """N ids, the last token in each sequence."""
         return [sequence[-1] for sequence in self.sequences]
 
     @property
@@ -42,12 +42,12 @@ class StopMatches:
         return ops.reshape(self.lengths, (-1, len(self.sequences))) > 0
 
     def num_end_tokens(self, tokens: Tensor, parents: Tensor | None = None) -> Tensor:
-        """Returns the length of the longest sequence that each token completes, otherwise 0.
+        """Returns how many tokens the longest sequence has that each token completes, or 0.
 
         Args:
             tokens: Int32 tensor of shape `(batch, C)`, the new tokens.
-            parents: Int32 tensor of shape `(batch, C)`, indices of the hypotheses that they
-                continue. Defaults to `None`: one token for each hypothesis.
+            parents: Int32 tensor of shape `(batch, C)`, which hypotheses they continue.
+                Defaults to `None`: one token for each hypothesis.
 
         Returns:
             Int32 tensor of shape `(batch, C)`.
@@ -62,7 +62,7 @@ class StopMatches:
 
         Args:
             log_probs: Float32 tensor of shape `(batch * hypotheses, V)`.
-            is_forbidden: Boolean tensor of shape `(N,)` or `(batch * hypotheses, 1)`.
+            is_forbidden: Boolean tensor `(N,)` or `(batch * hypotheses, 1)`.
         """
         return forbid_last_tokens(log_probs, self.is_next & is_forbidden, self.sequences)
 
@@ -73,8 +73,8 @@ class StopMatches:
 
         Args:
             log_probs: Float32 tensor of shape `(batch * hypotheses, V)`.
-            step: Scalar int32 tensor, number of previous tokens.
-            min_length: Int or scalar int32 tensor, minimum number of tokens before the sequence.
+            step: Scalar int32 tensor, how many previous tokens there are.
+            min_length: Int or scalar int32 tensor, fewest tokens before the sequence.
         """
         lengths = np.array([*map(len, self.sequences)], "int32")
         return self.forbid(log_probs, step + 1 - lengths < min_length)
@@ -86,13 +86,13 @@ def find_stops(
     sequences: Sequence[Sequence[int]],
     prefix: Tensor | None = None,
 ) -> StopMatches:
-    """Finds the stop sequences that the next token of each hypothesis can complete.
+    """Finds the stop sequences that each hypothesis's next token can complete.
 
     Args:
         token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
-        step: Scalar int32 tensor, number of previous tokens. Later columns are ignored.
-        sequences: List of lists with at least one id.
-        prefix: Result of `prefix.broadcast_prefix`. Defaults to `None`: no prefix.
+        step: Scalar int32 tensor, how many previous tokens there are. Later columns are ignored.
+        sequences: List of id sequences that are not empty.
+        prefix: Result from `prefix.broadcast_prefix`. Defaults to `None`: no prefix.
 
     Returns:
         `StopMatches`.

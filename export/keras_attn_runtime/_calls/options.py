@@ -81,7 +81,7 @@ class Options:
             `accept_token_bias=True`. Default: no biases.
         stop_texts: string or list of strings. Each output is cut before the one that is complete
             first, except in the target prefix. The search itself runs to its end, unless
-            `StreamingTranslator.stream` ends it; `stop_sequences` of the export saves this time.
+            `StreamingTranslator.stream` ends it; `stop_sequences` in the export saves this time.
             Default: no stop texts.
         alignments: bool, whether translations contain alignments, if the file returns them. They
             take most memory in long translations: a float for each pair of target and source token.

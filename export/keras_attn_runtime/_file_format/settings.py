@@ -95,12 +95,12 @@ class Settings:
 
     @property
     def suppressed_sequences(self) -> list[list[int]]:
-        """List of lists of ids that the search never generates in this order."""
+        """List of id sequences that the search never generates."""
         return self.search.get("suppressed_sequences", [])
 
     @property
     def stop_sequences(self) -> list[list[int]]:
-        """List of lists of ids that end a hypothesis."""
+        """List of id sequences that end a hypothesis."""
         return self.search.get("stop_sequences", [])
 
     @property

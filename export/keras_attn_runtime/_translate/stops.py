@@ -25,12 +25,12 @@ class Stop:
 
 
 def find_stop(text: str, stop_texts: Sequence[str], start: int = 0) -> Stop | None:
-    """Returns the stop text that is complete first; of several, the longest.
+    """Returns the stop text that is complete first, the longest if several are.
 
     Args:
         text: string.
         stop_texts: sequence of strings that are not empty.
-        start: int, number of characters in which no stop text can begin. Default: 0.
+        start: int, index before which no stop text can begin. Default: 0.
     """
     found = [(text.find(each, start), each) for each in stop_texts]
     ends = [(begin + len(each), begin, each) for begin, each in found if begin >= 0]
@@ -41,7 +41,7 @@ def find_stop(text: str, stop_texts: Sequence[str], start: int = 0) -> Stop | No
 
 
 def finished_text(text: str, stop_texts: Sequence[str], start: int = 0) -> str:
-    """Returns a text without the characters at its end that may become part of a stop text.
+    """Returns a text without the characters at its end that may begin a stop text.
 
     Args:
         text: string that contains no stop text.
@@ -66,7 +66,7 @@ def cut_at_stop(
         hypothesis: `Hypothesis` with a text.
         stop_texts: sequence of strings that are not empty.
         tokenizer: `Tokenizer`, the target tokenizer.
-        num_given: int, number of tokens of the target prefix, which contains no stop text.
+        num_given: int, size of the target prefix, which contains no stop text.
     """
     token_ids, text = hypothesis.token_ids, hypothesis.text or ""
     stop = find_stop(text, stop_texts, len(tokenizer.decode(token_ids[:num_given])))
@@ -90,7 +90,7 @@ def cut_at_stop(
 def _num_tokens_within(
     text: str, token_ids: Sequence[int], tokenizer: Tokenizer, least: int
 ) -> int:
-    """Returns the largest number of tokens, at least `least`, with whose text `text` begins."""
+    """Returns how many tokens, at least `least`, lie entirely within `text`."""
     first, last = least, len(token_ids)
     while first < last:
         middle = (first + last + 1) // 2
@@ -105,18 +105,18 @@ def _num_tokens_within(
 
 
 def num_stop_tokens(token_ids: Sequence[int], sequences: Sequence[Sequence[int]]) -> int:
-    """Returns the length of the longest stop sequence at the end of generated tokens, or 0.
+    """Returns how many tokens the longest stop sequence at the end has, or 0.
 
     Args:
-        token_ids: sequence of ints, without the tokens of a prefix.
-        sequences: sequence of sequences of ints.
+        token_ids: sequence of ints, without those in a prefix.
+        sequences: list of id sequences.
     """
     lengths = [len(each) for each in sequences if list(token_ids[-len(each) :]) == list(each)]
     return max(lengths, default=0)
 
 
 def num_begun_tokens(token_ids: Sequence[int], sequences: Sequence[Sequence[int]]) -> int:
-    """Returns how many tokens at the end may become part of a stop sequence.
+    """Returns how many tokens at the end may begin a stop sequence.
 
     Args:
         token_ids, sequences: see `num_stop_tokens`.

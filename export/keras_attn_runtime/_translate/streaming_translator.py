@@ -86,10 +86,9 @@ class StreamingTranslator(Translator):
                 False.
             token_bias: dict from ids or texts to values, see `Options`. Default: no biases.
             stop_texts: string or list of strings. The translation ends before the one that is
-                complete first, and the search stops. The iterator holds back the end of a string
-                that may become part of a stop text. A beam search stops as soon as its best
-                translation so far contains a stop text, so `translate` can find another one.
-                Default: no stop texts.
+                complete first, and the search stops. The iterator holds back characters that may
+                begin a stop text. A beam search stops as soon as its best translation so far
+                contains a stop text, so `translate` can find another one. Default: no stop texts.
             timeout: float of at least 0, maximum number of seconds from this call to the last
                 string. Default: no limit.
             cancel_token: `CancelToken` with which another thread can end the call. Default: none.

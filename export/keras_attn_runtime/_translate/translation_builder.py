@@ -135,7 +135,7 @@ class TranslationBuilder:
         return cut_at_stop(hypothesis, options.stops, tokenizer, num_given)
 
     def _num_end_tokens(self, after: Integers) -> int | None:
-        """Returns how many of the tokens after a hypothesis are its end token or stop sequence.
+        """Returns how many tokens after a hypothesis are its end token or stop sequence.
 
         `None` if the first one may be both padding and an end token.
         """
