@@ -167,7 +167,7 @@ def generate(
             prefix = [] if prefixes is None else prefixes[row]
             if prefixes is not None:
                 check_whole_prefix(prefix, generations[row][0], model.search)
-            if stops:
+            if stops and target_tokenizer is not None:
                 num_given = len(model.search.forced_prefix_ids) + len(prefix)
                 generations[row] = [
                     cut_at_stop(each, stops, target_tokenizer, num_given)

@@ -15,7 +15,7 @@ from keras_attn._backend.gather import gather_beams
 from keras_attn._backend.integers import sum_int32
 from keras_attn._masks import END_OF_ROW
 from keras_attn._search.sequence_matches import forbid_last_tokens, match_beginnings
-from keras_attn._types import Tensor
+from keras_attn._types import Tensor, TensorLike
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +57,7 @@ class StopMatches:
         is_last = ops.equal(tokens[:, :, None], last)  # (B, C, N)
         return ops.max(ops.where(is_last, lengths, 0), axis=-1)
 
-    def forbid(self, log_probs: Tensor, is_forbidden: Tensor) -> Tensor:
+    def forbid(self, log_probs: Tensor, is_forbidden: TensorLike) -> Tensor:
         """Makes tokens impossible that would complete a sequence.
 
         Args:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ParamSpec, Self, TypeVar
 
+from keras_attn_runtime._array_types import is_in_memory
 from keras_attn_runtime._calls.argument_checks import (
     require_bool,
     require_integer,
@@ -221,13 +222,10 @@ def _require_text(name: str, value: object) -> None:
         raise ValueError(f"Expected {name} to be a string. Received: {name}={value!r}.")
 
 
-def _require_texts(name: str, value: object) -> None:
-    if value is None:
-        return
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, (list, tuple)) or not all(
-        isinstance(each, str) and each for each in texts
-    ):
+def _require_texts(name: str, value: Any) -> None:
+    texts: Any = [] if value is None else [value] if isinstance(value, str) else value
+    is_list = is_in_memory(texts)
+    if not is_list or not all(isinstance(each, str) and each for each in texts):
         raise ValueError(
             f"Expected {name} to be a string or a list of strings that are not empty. Received: "
             f"{name}={value!r}."
