@@ -105,13 +105,6 @@ def _id_list(values):
     return _list_of(ID.convert, values)
 
 
-def _id_sequences(values):
-    sequences = _list_of(_id_list, values)
-    if any(len(sequence) < 2 for sequence in sequences):
-        raise ValueError(values)
-    return sequences
-
-
 def integers(least: int, most: int) -> Kind:
     """Returns the kind of integers in [least, most]."""
     return _kind(
@@ -125,6 +118,20 @@ def integers(least: int, most: int) -> Kind:
 def numbers(title: str, expected: str, condition: Callable[[float], bool]) -> Kind:
     """Returns the kind of numbers that fulfill a condition."""
     return _kind(title, expected, lambda value: is_number(value) and condition(value), float)
+
+
+def id_sequences(least: int) -> Kind:
+    """Returns the kind for lists with lists that have at least `least` ids, 1 or 2."""
+
+    def converted(values):
+        sequences = _list_of(_id_list, values)
+        if any(len(sequence) < least for sequence in sequences):
+            raise ValueError(values)
+        return sequences
+
+    number = {1: "one id", 2: "two ids"}[least]
+    expected = f"a list of lists with at least {number}, integers of at least 0"
+    return Kind("List of lists of ids", expected, converted)
 
 
 def choice(literal: Any) -> Kind:
@@ -161,11 +168,6 @@ NONNEGATIVE_INTEGER = _kind(
 )
 ID = NONNEGATIVE_INTEGER
 ID_LIST = Kind("List of ids", "a list of ids, integers of at least 0", _id_list)
-ID_SEQUENCES = Kind(
-    "List of lists of ids",
-    "a list of lists with at least two ids, integers of at least 0",
-    _id_sequences,
-)
 POSITIVE_INTEGER = _kind(
     "Positive int", "a positive integer", lambda value: is_integer(value) and value > 0, int
 )

@@ -34,6 +34,8 @@ OTHER_NAMES = {
     "penalty_alpha": None,
     "renormalize_logits": None,
     "return_alternatives": "AlternativesDecoder as search_class, with num_hypotheses",
+    "stop_strings": "stop_sequences of ids, or stop_texts in generate and the runtime",
+    "stop_token_ids": "other_end_token_ids",
     "suppress_tokens": "suppressed_token_ids",
     "typical_p": None,
 }

@@ -9,13 +9,13 @@ import math
 from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
+from keras_attn_checks.impossible_parts import impossible_parts
 from keras_attn_checks.number_types import is_number
 from keras_attn_checks.options import (
     BOOL,
     FINITE,
     ID,
     ID_LIST,
-    ID_SEQUENCES,
     INTEGER,
     LENGTH,
     NONNEGATIVE_INTEGER,
@@ -25,6 +25,7 @@ from keras_attn_checks.options import (
     Kind,
     LayerArguments,
     choice,
+    id_sequences,
     integers,
     numbers,
     option,
@@ -114,11 +115,22 @@ class SearchOptions:
     )
     suppressed_sequences: list[list[int]] = option(
         None,
-        optional(ID_SEQUENCES),
+        optional(id_sequences(2)),
         "A hypothesis contains none of them. After the other tokens of a sequence, its last token "
         "is impossible. The tokens of a prefix count, those of a prompt do not.",
         default_text="no sequences",
         advice="Use suppressed_token_ids for single tokens.",
+        argument_type=Iterable[Iterable[int]] | None,
+    )
+    stop_sequences: list[list[int]] = option(
+        None,
+        optional(id_sequences(1)),
+        "A hypothesis ends when its newest tokens are one of them, as with an end token. Tokens of "
+        "a prefix or a prompt do not count. `min_length` tokens must precede the sequence. If "
+        "several end tokens and sequences can end a beam of a `BeamDecoder`, it uses the most "
+        "probable one.",
+        default_text="no sequences",
+        advice="Use [] for no sequences.",
         argument_type=Iterable[Iterable[int]] | None,
     )
     repetition_penalty: float = option(
@@ -202,6 +214,7 @@ class SearchOptions:
             self.suppressed_token_ids = self.default_suppressed_token_ids
         if self.suppressed_sequences is None:
             self.suppressed_sequences = []
+        self._check_stop_sequences()
         if self.forced_prefix_ids is None:
             self.forced_prefix_ids = []
         if self.rules is None:
@@ -211,6 +224,24 @@ class SearchOptions:
                 "Expected forced_prefix_ids without padding. Received: forced_prefix_ids="
                 f"{self.forced_prefix_ids}, pad_token_id={self.pad_token_id}. Remove the padding."
             )
+
+    def _check_stop_sequences(self):
+        self.stop_sequences = self.stop_sequences or []
+        never = [self.pad_token_id, *self.end_token_ids, *self.suppressed_token_ids]
+        for sequence in self.stop_sequences:
+            if len(sequence) > self.max_length:
+                raise ValueError(
+                    f"Expected stop_sequences with at most max_length={self.max_length} ids. "
+                    f"Received: stop_sequences with {sequence}, which has {len(sequence)} ids. "
+                    "Remove the sequence, or increase max_length."
+                )
+            impossible = impossible_parts(sequence, never, self.suppressed_sequences)
+            if impossible:
+                raise ValueError(
+                    "Expected stop_sequences without end tokens, padding, suppressed_token_ids and "
+                    f"suppressed_sequences. Received: stop_sequences with {sequence}, which "
+                    f"contains {impossible[0]}. Remove the sequence, or allow its tokens."
+                )
 
 
 class SearchArguments(LayerArguments, total=False):
@@ -227,6 +258,7 @@ class SearchArguments(LayerArguments, total=False):
     pad_token_id: int
     suppressed_token_ids: Iterable[int] | None
     suppressed_sequences: Iterable[Iterable[int]] | None
+    stop_sequences: Iterable[Iterable[int]] | None
     repetition_penalty: float
     no_repeat_ngram_size: int
     forced_prefix_ids: Iterable[int] | None
@@ -256,7 +288,12 @@ class BeamOptions(SearchOptions):
         input_dtype="int32",
         is_usual_input=True,
     )
-    stop: Stop = option("collected", choice(Stop), "see the table above.")
+    stop: Stop = option(
+        "collected",
+        choice(Stop),
+        "see the table above.",
+        advice="For texts that end an output, use stop_texts of generate.",
+    )
     patience: float = option(
         1.0,
         POSITIVE_NUMBER,

@@ -27,17 +27,21 @@ class Hypothesis:
         score: float, the score by which the search ranks hypotheses: `log_prob` divided by the
             length penalty, plus the coverage penalty if the file was exported with one. Sampled
             hypotheses are not ranked: they are in sampling order, and the score is `log_prob`.
-        log_prob: float, natural log probability of the output, including the end token.
-        ended: bool, whether the output ends with the end token. False if a limit cut the output or
-            the search allowed no further token. None if padding and end token are the same token,
-            so that this is unknown.
+        log_prob: float, natural log probability of the output, including the end token or stop
+            sequence, and the tokens that a stop text has cut.
+        ended: bool, whether an end token, stop sequence or stop text follows the output. False if a
+            limit cut the output or the search allowed no further token. None if padding and end
+            token are the same token, so that this is unknown.
         alignments: float32 array `(target_length, source_length)`, the attention weights of each of
             `pieces` over `GenerationResult.source_pieces`, or None if the file returns no
             alignments.
         token_log_probs: list of floats, natural log probability of each of `token_ids`, and of the
-            end token if `ended`. None if the file does not return them.
+            end token or stop sequence that follows. None if the file does not return them.
         constraints_met: list of bools, whether the output contains each phrase of `constraints`.
             None for a call without `constraints`.
+        stop_text: string, the item in `stop_texts` before which the output is cut, or None. `text`
+            is then everything before the stop text, and `token_ids` are the tokens that lie
+            entirely before it.
     """
 
     text: str | None
@@ -49,6 +53,7 @@ class Hypothesis:
     alignments: Floats | None = field(compare=False)
     token_log_probs: list[float] | None
     constraints_met: list[bool] | None = field(default=None, kw_only=True)
+    stop_text: str | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self._shown())

@@ -8,9 +8,10 @@ import numpy as np
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._models.side import id_range
 from keras_attn._models.word_starts import is_without_spaces
-from keras_attn._search.constraints import NO_TOKEN, impossible_parts
+from keras_attn._search.constraints import NO_TOKEN
 from keras_attn._search.search import Search
 from keras_attn._types import TokenizerLike
+from keras_attn_checks.impossible_parts import impossible_parts
 from keras_attn_checks.number_types import is_integer
 
 STOP = "\u3002"
@@ -58,6 +59,7 @@ def read_constraints(
         [] if row is None else [_alternatives(each, tokenizer, starts) for each in _items(row)]
         for row in sources
     ]
+    sequences = [*search.suppressed_sequences, *search.stop_sequences]
     never = [*search.end_token_ids, *search.suppressed_token_ids, search.pad_token_id]
     for row in rows:
         for ids in (ids for phrase in row for ids in phrase):
@@ -66,12 +68,12 @@ def read_constraints(
                     f"Expected constraints with ids {id_range(size)}. Received: a phrase with the "
                     f"ids {ids}. Pass ids of the target vocabulary."
                 )
-            impossible = impossible_parts(ids, never, search.suppressed_sequences)
+            impossible = impossible_parts(ids, never, sequences)
             if impossible:
                 raise ValueError(
-                    "Expected constraints without end tokens, padding, suppressed_token_ids and "
-                    f"suppressed_sequences. Received: a phrase with the ids {ids}, which contains "
-                    f"{impossible[0]}. Remove it."
+                    "Expected constraints without end tokens, padding, suppressed_token_ids, "
+                    "suppressed_sequences and stop_sequences. Received: a phrase with the ids "
+                    f"{ids}, which contains {impossible[0]}. Remove it."
                 )
     return rows
 

@@ -25,6 +25,7 @@ from keras_attn._models.replace_unknown import (
 )
 from keras_attn._models.request_languages import RequestLanguages, request_languages
 from keras_attn._models.side import id_range, source_side
+from keras_attn._models.stop_texts import cut_at_stop, read_stop_texts
 from keras_attn._models.target_prefixes import (
     TargetPrefix,
     check_whole_prefix,
@@ -60,6 +61,7 @@ def generate(
     token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
     rule_inputs: Mapping[str, npt.ArrayLike] | None = None,
     replace_unknown: bool = False,
+    stop_texts: str | Sequence[str] | None = None,
 ) -> list[Any]:
     """Implements `GenerationModel.generate`.
 
@@ -67,7 +69,7 @@ def generate(
         model: `GenerationModel`.
         inputs, source_tokenizer, target_tokenizer, batch_size, return_details, verbose,
             source_language, target_language, target_prefix, constraints, constraints_in_order,
-            token_bias, rule_inputs, replace_unknown: See `GenerationModel.generate`.
+            token_bias, rule_inputs, replace_unknown, stop_texts: See `GenerationModel.generate`.
 
     Returns:
         See `GenerationModel.generate`.
@@ -126,6 +128,7 @@ def generate(
     _check_tokenizer("target_tokenizer", target_tokenizer, model.decoder)
     prefixes = read_prefixes(target_prefix, languages, len(sources), target_tokenizer, model)
     names: tuple[str, ...] = () if prefixes is None else ("prefix_ids",)
+    stops = read_stop_texts(stop_texts, target_tokenizer)
     phrases, values = None, {}
     if constraints is not None:
         if not isinstance(constraints_in_order, bool):
@@ -182,8 +185,15 @@ def generate(
                 None if phrases is None else len(phrases[row]),
                 words[row] if words else (),
             )
+            prefix = [] if prefixes is None else prefixes[row]
             if prefixes is not None:
-                check_whole_prefix(prefixes[row], generations[row][0], model.search)
+                check_whole_prefix(prefix, generations[row][0], model.search)
+            if stops and target_tokenizer is not None:
+                num_given = len(model.search.forced_prefix_ids) + len(prefix)
+                generations[row] = [
+                    cut_at_stop(each, stops, target_tokenizer, num_given)
+                    for each in generations[row]
+                ]
         if verbose:
             progress.update(start + len(rows))
     if not return_details:

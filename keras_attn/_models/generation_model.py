@@ -1,5 +1,5 @@
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import keras
@@ -200,6 +200,7 @@ class GenerationModel(ModelOfParts):
         token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
         rule_inputs: Mapping[str, npt.ArrayLike] | None = None,
         replace_unknown: bool = False,
+        stop_texts: str | Sequence[str] | None = None,
         **settings: object,
     ) -> list[Any]:
         """Generates a sequence for each source. By default, texts result in texts, and ids in ids.
@@ -222,7 +223,7 @@ class GenerationModel(ModelOfParts):
             return_details: Bool, whether to return objects with the same fields as
                 `keras_attn_runtime.GenerationResult`: `text`, `token_ids`, `pieces`, `score`,
                 `log_prob`, `ended`, `alignments`, `token_log_probs`, `constraints_met`,
-                `hypotheses`, `source_pieces` and `truncated`. Defaults to `False`.
+                `stop_text`, `hypotheses`, `source_pieces` and `truncated`. Defaults to `False`.
             verbose: `0` for no output, `1` for a progress bar, `2` for one line. Defaults to `0`.
             source_language: String, language of the texts: a key of `source_tokenizer.languages`.
                 Required if the tokenizer has several languages. Defaults to `None`.
@@ -248,6 +249,9 @@ class GenerationModel(ModelOfParts):
                 2015](https://arxiv.org/abs/1412.2007)), copied from the text. The search returns
                 alignments for this call. `token_ids` and `pieces` do not change. Defaults to
                 `False`.
+            stop_texts: String or list of strings. Each hypothesis is cut before the one that is
+                complete first, except in the target prefix. The search itself runs to its end. Its
+                argument `stop_sequences` ends it at ids. Defaults to `None`: no stop texts.
             **settings: Arguments of the search to replace in this call, such as `beam_width=2` or
                 `temperature=0.7`, see `with_search`. The model compiles its search once for each
                 combination of values.
@@ -263,9 +267,9 @@ class GenerationModel(ModelOfParts):
                 model, the inputs do not fit the model, a list of ids is longer than the learned
                 positions, a language is unknown or missing, a prefix contains padding, has tokens
                 after the end token, or is longer than a result can be, a phrase of `constraints` is
-                not possible, the search has no argument of a name in `settings`, or
-                `replace_unknown` is passed for inputs that are not texts, a decoder without
-                attention, or a tokenizer without an unknown token.
+                not possible, a stop text is empty, the search has no argument of a name in
+                `settings`, or `replace_unknown` is passed for inputs that are not texts, a decoder
+                without attention, or a tokenizer without an unknown token.
 
         Example:
 
@@ -302,6 +306,7 @@ class GenerationModel(ModelOfParts):
             token_bias,
             rule_inputs,
             replace_unknown,
+            stop_texts,
         )
 
 

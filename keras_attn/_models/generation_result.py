@@ -1,3 +1,4 @@
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -22,16 +23,19 @@ class Hypothesis:
             with the method `pieces`.
         score: Float, score that ranks the hypotheses: the log probability divided by the length
             penalty.
-        log_prob: Float, natural logarithm of the probability of all tokens, including the end
-            token.
-        ended: Bool, whether an end token was generated; `None` if the end token has the same id as
-            padding.
+        log_prob: Float, natural logarithm of the probability, including the end token or stop
+            sequence, and the tokens that a stop text has cut.
+        ended: Bool, whether an end token, stop sequence or stop text was generated; `None` if the
+            end token has the same id as padding.
         alignments: Float array of shape `(target, source)`, the attention weights; `None` unless
             the search has `return_alignments`.
-        token_log_probs: List of floats, log probability of each token, including the end token;
-            `None` unless the search has `return_token_log_probs`.
+        token_log_probs: List of floats, log probability of each token, including the end token or
+            stop sequence; `None` unless the search has `return_token_log_probs`.
         constraints_met: List of bools, whether the result contains each phrase of `constraints`;
             `None` for a call without `constraints`, or for a source without phrases.
+        stop_text: String, the item in `stop_texts` before which the hypothesis is cut, or `None`.
+            `text` is then everything before the stop text, and `token_ids` are the tokens that lie
+            entirely before it.
     """
 
     text: str | None
@@ -43,6 +47,7 @@ class Hypothesis:
     alignments: np.ndarray | None = field(compare=False, repr=False)
     token_log_probs: list[float] | None
     constraints_met: list[bool] | None = field(default=None, kw_only=True)
+    stop_text: str | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -98,13 +103,13 @@ def hypotheses_of_row(
     hypotheses = []
     for rank, token_ids, text in zip(ranks, rows, texts, strict=True):
         length = lengths[rank]
-        after = results["token_ids"][row, rank, length : length + 1].tolist()
-        ended = has_ended(after, search.end_token_ids, search.pad_token_id)
+        after = results["token_ids"][row, rank, length:].tolist()
+        num_ends = num_end_tokens(after, search.end_token_ids, search.pad_token_id)
         alignments = token_log_probs = constraints_met = None
         if "alignments" in results:
             alignments = results["alignments"][row, rank, :length, :source_length].copy()
         if "token_log_probs" in results:
-            values = results["token_log_probs"][row, rank, : length + bool(ended)]
+            values = results["token_log_probs"][row, rank, : length + (num_ends or 0)]
             token_log_probs = values.tolist()
         if words and tokenizer is not None and alignments is not None:
             text = text_with_source_words(token_ids, alignments, words, tokenizer) or text
@@ -117,7 +122,7 @@ def hypotheses_of_row(
                 pieces=pieces(tokenizer, token_ids),
                 score=float(results["scores"][row, rank]),
                 log_prob=float(log_probs[rank]),
-                ended=ended,
+                ended=None if num_ends is None else num_ends > 0,
                 alignments=alignments,
                 token_log_probs=token_log_probs,
                 constraints_met=constraints_met,
@@ -146,17 +151,21 @@ def pieces(tokenizer: TokenizerLike | None, token_ids: Sequence[int]) -> list[st
     return None if find is None else find(token_ids)
 
 
-def has_ended(after: Sequence[int], end_token_ids: Sequence[int], pad_token_id: int) -> bool | None:
-    """Returns whether the ids after a hypothesis begin with an end token.
+def num_end_tokens(
+    after: Sequence[int], end_token_ids: Sequence[int], pad_token_id: int
+) -> int | None:
+    """Returns how many ids after a hypothesis are its end token or stop sequence.
 
     Args:
-        after: List of at most one id.
+        after: List of ints, also padding.
         end_token_ids: List of ints, the end tokens.
         pad_token_id: Int, padding id.
 
     Returns:
-        Bool, or `None` if the id may be both padding and an end token.
+        Int, or `None` if the first id may be both padding and an end token.
     """
-    if pad_token_id in end_token_ids and list(after) in ([], [pad_token_id]):
+    if pad_token_id in end_token_ids and list(after[:1]) in ([], [pad_token_id]):
         return None
-    return bool(after) and after[0] in end_token_ids
+    if after and after[0] in end_token_ids:
+        return 1
+    return len(list(itertools.takewhile(lambda token_id: token_id != pad_token_id, after)))

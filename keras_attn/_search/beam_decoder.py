@@ -29,7 +29,7 @@ from keras_attn._search.constraints import (
 )
 from keras_attn._search.coverage_penalty import coverage_penalty
 from keras_attn._search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_scores
-from keras_attn._search.end_tokens import keep_most_probable
+from keras_attn._search.end_tokens import Ends, keep_most_probable
 from keras_attn._search.hypothesis_pool import add_to_pool, new_pool, resize_pool
 from keras_attn._search.length_penalty import best_attainable, divisor
 from keras_attn._search.logits import IMPOSSIBLE
@@ -98,7 +98,8 @@ class BeamDecoder(Search, BeamOptions):
     occurred. If the length limit ends a hypothesis earlier, it ranks below all complete ones, by
     missing phrases and then by score. In any order, phrases may overlap, and one occurrence
     satisfies a phrase that is given twice. `no_repeat_ngram_size` and `suppressed_sequences` do not
-    apply to tokens that continue a phrase.
+    apply to tokens that continue a phrase. A stop sequence is impossible, like an end token, until
+    all phrases have occurred before its last token.
 
     Args:
         decoder: `StepDecoder`.
@@ -212,6 +213,9 @@ class BeamDecoder(Search, BeamOptions):
             carry["width"] = beam_width
         if not is_integer(num_hypotheses):
             carry["count"] = num_hypotheses
+        if self.stop_sequences:
+            number = ops.zeros_like(carry["hypotheses"]["num_tokens"])
+            carry["hypotheses"]["num_end_tokens"] = number
         dtype = self.alignments_dtype(carry["state"]) if self._needs_alignments else None
         if self.coverage_penalty:
             carry["beams"]["coverage"] = ops.zeros((*rows, source), dtype="float32")
@@ -240,7 +244,7 @@ class BeamDecoder(Search, BeamOptions):
             get_vocabulary_size(self.decoder),
             self.end_token_ids,
             self.suppressed_token_ids,
-            self.suppressed_sequences,
+            [*self.suppressed_sequences, *self.stop_sequences],
         )
         constraints = {"ids": broadcast_constraints(constraint_ids, max_lengths)}
         if constraints_in_order is not False:
@@ -273,7 +277,10 @@ class BeamDecoder(Search, BeamOptions):
         last = ops.reshape(beams["last"], (-1,))  # (B*K,)
         step_logits, state = self.decoder.step(last, carry["state"], memory)
         at_limit = step + 1 >= max_lengths  # (B,)
-        candidates, rule_states = self._find_candidates(step_logits, carry, at_limit, settings)
+        ends = Ends(self.end_token_ids, self.find_stops(carry, beams["token_ids"]))
+        candidates, rule_states = self._find_candidates(
+            step_logits, carry, at_limit, ends, settings
+        )
         weights = None
         if self._needs_alignments:
             source = ops.shape(state["alignments"])[1]
@@ -281,17 +288,24 @@ class BeamDecoder(Search, BeamOptions):
             weights = ops.reshape(state["alignments"], shape)
         histories = extend_histories(beams, candidates, weights, step)
 
-        is_end = candidates.end_with(self.end_token_ids)  # (B, 2K)
+        is_end, num_end_tokens = candidates.find_ends(ends)  # (B, 2K)
         is_dead_end = candidates.is_dead_end
         is_closed = is_end if is_dead_end is None else is_end | is_dead_end
-        finished, constraints = histories, _constraints(carry, settings)
+        finished, constraints = {}, _constraints(carry, settings)
+        if ends.stops is not None:
+            finished["num_end_tokens"] = num_end_tokens
         if constraints is not None:
             state_of_phrases = constraints.following(beams["constraints"], candidates, is_closed)
             histories = {**histories, "constraints": state_of_phrases}
-            met = constraints.done(state_of_phrases) > 0  # (B, 2K, P)
-            finished = {**histories, "constraints_met": met}
+            finished["constraints_met"] = constraints.done(state_of_phrases) > 0  # (B, 2K, P)
         pool, ended = self._collect(
-            carry, candidates, finished, is_end, at_limit, max_lengths, settings
+            carry,
+            candidates,
+            {**histories, **finished},
+            is_end,
+            at_limit,
+            max_lengths,
+            settings,
         )
         collected = carry["collected"] + sum_int32(ended, axis=1)
 
@@ -316,7 +330,8 @@ class BeamDecoder(Search, BeamOptions):
             if self.stop == "heuristic":
                 attainable = best_open / divisor(step + 1, False, length_penalty, form)
             else:
-                attainable = best_attainable(best_open, step + 1, max_lengths, length_penalty, form)
+                shortest = self._shortest_length(step + 1)
+                attainable = best_attainable(best_open, shortest, max_lengths, length_penalty, form)
             done = done | (pool["ranks"][:, -1] >= attainable)
         return {
             **carry,
@@ -329,6 +344,11 @@ class BeamDecoder(Search, BeamOptions):
             "hypotheses": pool,
         }
 
+    def _shortest_length(self, num_tokens):
+        """Returns the smallest final length that an open hypothesis can have."""
+        longest = max(map(len, self.stop_sequences), default=1)
+        return num_tokens if longest == 1 else ops.maximum(num_tokens - (longest - 1), 0)
+
     def partial(self, carry: TensorDict) -> Tensor:
         best = self.finish(carry["hypotheses"])["token_ids"][:, 0]  # (B, t)
         open_ids = carry["beams"]["token_ids"]  # (B, K, t)
@@ -338,7 +358,7 @@ class BeamDecoder(Search, BeamOptions):
             open_ids = gather.gather_beams(open_ids, first)  # (B, 1, t)
         return ops.where(carry["done"][:, None], best, open_ids[:, 0])
 
-    def _find_candidates(self, step_logits, carry, at_limit, settings):
+    def _find_candidates(self, step_logits, carry, at_limit, ends, settings):
         step, beams = carry["step"], carry["beams"]
         vocabulary_size = step_logits.shape[-1]
         finds_dead_ends = self.may_reach_dead_end(vocabulary_size, settings)
@@ -347,23 +367,27 @@ class BeamDecoder(Search, BeamOptions):
             carry, step_logits, beams["token_ids"], settings
         )
         log_probs = self.forbid_repetition(token_log_probs, beams["token_ids"], step, settings)
-        ends = [each for each in self.end_token_ids if each not in self.suppressed_token_ids]
-        if len(ends) > 1:
-            log_probs = keep_most_probable(log_probs, ends)
+        log_probs = self.forbid_early_stops(log_probs, ends.stops, step, settings)
+        end_ids = [each for each in ends.token_ids if each not in self.suppressed_token_ids]
+        if len(end_ids) + len(self.stop_sequences) > 1:
+            log_probs = keep_most_probable(log_probs, end_ids, ends.stops)
         penalties = self.penalties(vocabulary_size, step, settings)  # (V,)
         require, constraints = None, _constraints(carry, settings)
         if constraints is not None:
             done = constraints.done(beams["constraints"])  # (B, K, P)
-            log_probs = forbid_end(log_probs, done, self.end_token_ids)
+            log_probs = forbid_end(log_probs, done, ends)
+            required = token_log_probs
+            if ends.stops is not None:
+                required = forbid_end(required, done, ends)
             require = functools.partial(
                 require_phrases,
                 constraints=constraints,
                 state=beams["constraints"],
                 next_log_probs=log_probs,
-                required_log_probs=token_log_probs,
+                required_log_probs=required,
                 beam_log_probs=beams["log_probs"],
                 penalties=penalties,
-                end_token_ids=self.end_token_ids,
+                ends=ends,
                 beam_width=self.width(carry, settings),
             )
         candidates = find_candidates(
@@ -392,9 +416,9 @@ class BeamDecoder(Search, BeamOptions):
             carry: Carry of the search.
             candidates: `Candidates`.
             histories: Dict returned by `extend_histories`, with `constraints_met` if the call has
-                constraints.
-            is_end: Boolean tensor of shape `(batch, 2 * beams)`, whether the new token of a
-                candidate is the end token.
+                constraints, and `num_end_tokens` if the search has stop sequences.
+            is_end: Boolean tensor of shape `(batch, 2 * beams)`, whether a candidate ends with its
+                new token.
             at_limit: Boolean tensor of shape `(batch,)`, whether this step is the last step of the
                 batch entry.
             max_lengths: Int32 tensor of shape `(batch,)`, maximum lengths of the hypotheses.
@@ -426,8 +450,9 @@ class BeamDecoder(Search, BeamOptions):
             ended, collected = ended & is_new, collected & is_new
         rows = (ops.shape(max_lengths)[0], count)
         found["num_tokens"] = ops.zeros(rows, dtype="int32") + num_tokens
+        num_end_tokens = found.get("num_end_tokens", is_end)
         scores = found["log_probs"] / divisor(
-            num_tokens, is_end, settings["length_penalty"], self.length_penalty_form
+            num_tokens, num_end_tokens, settings["length_penalty"], self.length_penalty_form
         )
         if self.coverage_penalty:
             weight = settings["coverage_penalty"]

@@ -1,7 +1,7 @@
 """Candidates: the best continuations of the open beams at a beam search step."""
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 import numpy as np
@@ -12,7 +12,7 @@ from keras_attn._decoding_state import growing_buffer
 from keras_attn._search.beam_groups import candidates_of_groups, group_size
 from keras_attn._search.best_continuations import best_continuations
 from keras_attn._search.dead_ends import beam_of_candidates, find_dead_ends
-from keras_attn._search.end_tokens import is_any_of
+from keras_attn._search.end_tokens import Ends
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._types import Tensor, TensorDict
 
@@ -43,12 +43,13 @@ class Candidates:
     is_dead_end: Tensor | None = None
     token_log_probs: Tensor | None = None
 
-    def end_with(self, end_token_ids: Sequence[int]) -> Tensor:
-        """Returns a boolean tensor `(batch, 2 * beams)`: whether the new token is an end token."""
-        is_end = is_any_of(self.token_ids, end_token_ids)
+    def find_ends(self, ends: Ends) -> tuple[Tensor, Tensor]:
+        """Finds the candidates that end with their new token, see `Ends.find`."""
+        is_end, number = ends.find(self.token_ids, self.parents)
         if self.is_dead_end is None:
-            return is_end
-        return is_end & ops.logical_not(self.is_dead_end)  # pad_token_id may equal end_token_id
+            return is_end, number
+        is_end = is_end & ops.logical_not(self.is_dead_end)  # pad_token_id may equal end_token_id
+        return is_end, is_end if ends.stops is None else ops.where(is_end, number, 0)
 
 
 def find_candidates(

@@ -17,7 +17,6 @@ equal the first n tokens of the alternative.
 """
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 from keras import ops
@@ -29,11 +28,12 @@ from keras_attn._backend.top_k import top_k
 from keras_attn._layer.argument_checks import check_integers, known_values
 from keras_attn._search.best_continuations import best_tokens
 from keras_attn._search.candidates import Candidates
-from keras_attn._search.end_tokens import is_any_of
+from keras_attn._search.end_tokens import Ends
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.repetition import token_places
 from keras_attn._search.rows_or_one import check_rows_or_one
 from keras_attn._types import Tensor, TensorDict
+from keras_attn_checks.impossible_parts import impossible_parts
 
 NO_TOKEN = -1
 """Padding of phrases."""
@@ -191,7 +191,7 @@ def check_constraints(
     vocabulary_size: int | None,
     end_token_ids: list[int],
     suppressed_token_ids: list[int],
-    suppressed_sequences: list[list[int]],
+    impossible_sequences: list[list[int]],
 ) -> None:
     """Raises a `ValueError` if phrases cannot occur. Symbolic tensors are not checked.
 
@@ -201,7 +201,7 @@ def check_constraints(
         vocabulary_size: Int, or `None` if it is unknown.
         end_token_ids: List of ints, tokens that end a hypothesis.
         suppressed_token_ids: List of ints, tokens that are impossible.
-        suppressed_sequences: List of lists of ints, impossible sequences.
+        impossible_sequences: List of id sequences that are impossible, or end a hypothesis.
 
     Raises:
         ValueError: If the shape is wrong, or ids are not integers, are not in the vocabulary,
@@ -234,29 +234,14 @@ def check_constraints(
     for phrase in np.unique(ids.reshape(-1, ids.shape[-1]), axis=0).tolist():
         tokens = [token for token in phrase if token != NO_TOKEN]
         never = impossible_parts(
-            tokens, [*end_token_ids, *suppressed_token_ids], suppressed_sequences
+            tokens, [*end_token_ids, *suppressed_token_ids], impossible_sequences
         )
         if never:
             raise ValueError(
-                "Expected constraint_ids without end tokens, suppressed_token_ids and "
-                f"suppressed_sequences. Received: a phrase {tokens} with {never[0]}. Remove the "
-                "phrase, or allow its tokens."
+                "Expected constraint_ids without end tokens, suppressed_token_ids, "
+                f"suppressed_sequences and stop_sequences. Received: a phrase {tokens} with "
+                f"{never[0]}. Remove the phrase, or allow its tokens."
             )
-
-
-def impossible_parts(
-    tokens: Sequence[int], token_ids: Sequence[int], sequences: Sequence[Sequence[int]]
-) -> list[int | Sequence[int]]:
-    """Returns the tokens and sequences in a phrase that a search never generates."""
-    return [
-        *sorted({*tokens} & {*token_ids}),
-        *(each for each in sequences if _contains(tokens, each)),
-    ]
-
-
-def _contains(tokens, sequence):
-    starts = range(len(tokens) - len(sequence) + 1)
-    return any(list(tokens[start : start + len(sequence)]) == list(sequence) for start in starts)
 
 
 def broadcast_constraints(constraint_ids: Tensor, max_lengths: Tensor) -> Tensor:
@@ -271,16 +256,18 @@ def broadcast_constraints(constraint_ids: Tensor, max_lengths: Tensor) -> Tensor
     return ops.concatenate([ids + rows, ops.zeros_like(ids[..., :1]) + NO_TOKEN + rows], axis=-1)
 
 
-def forbid_end(log_probs: Tensor, done: Tensor, end_token_ids: Sequence[int]) -> Tensor:
-    """Makes the end tokens impossible for hypotheses with phrases that are not done.
+def forbid_end(log_probs: Tensor, done: Tensor, ends: Ends) -> Tensor:
+    """Makes tokens impossible that would end hypotheses with phrases that are not done.
 
     Args:
         log_probs: Float32 tensor of shape `(batch * beams, V)`.
         done: Float32 tensor of shape `(batch, beams, P)`, see `Constraints.done`.
-        end_token_ids: List of ints.
+        ends: `Ends`.
     """
     is_missing = 1.0 - ops.reshape(ops.min(done, axis=2), (-1, 1))  # (B*K, 1)
-    ids = np.array([end_token_ids], "int32")  # (1, E)
+    if ends.stops is not None:
+        log_probs = ends.stops.forbid(log_probs, is_missing > 0)
+    ids = np.array([ends.token_ids], "int32")  # (1, E)
     places = token_places(ops.zeros_like(is_missing, dtype="int32") + ids)
     penalties = ops.zeros(ids.shape, "float32") + IMPOSSIBLE * is_missing  # (B*K, E)
     return scatter_add(log_probs, places, ops.reshape(penalties, (-1,)))
@@ -294,7 +281,7 @@ def require_phrases(
     required_log_probs: Tensor,
     beam_log_probs: Tensor,
     penalties: Tensor,
-    end_token_ids: Sequence[int],
+    ends: Ends,
     beam_width: int | Tensor,
 ) -> Candidates:
     """Adds candidates that lead to the phrases, and selects among all of them by banks.
@@ -313,7 +300,7 @@ def require_phrases(
             repetitions.
         beam_log_probs: Float32 tensor of shape `(batch, beams)`.
         penalties: Float32 tensor of shape `(V,)`, added to the tokens' log probabilities.
-        end_token_ids: List of ints.
+        ends: `Ends`.
         beam_width: Int or scalar int32 tensor, number of beams.
 
     Returns:
@@ -357,7 +344,8 @@ def require_phrases(
         parents, tokens = (gather.gather_beams(each, order) for each in (parents, tokens))
         pairs = parents * next_log_probs.shape[-1] + tokens
         states = {name: gather.gather_beams(value, parents) for name, value in state.items()}
-        states = constraints.read(states, tokens, is_any_of(tokens, end_token_ids))
+        is_end, _ = ends.find(tokens, parents)
+        states = constraints.read(states, tokens, is_end)
         keys, is_possible = _bank_keys(values, pairs, constraints.num_missing(states))
         _, chosen = top_k(-keys, 2 * beam_width)
         chosen = ops.cast(chosen, "int32")

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._search import prefix
-from keras_attn._search.end_tokens import is_any_of
+from keras_attn._search.end_tokens import Ends
 from keras_attn._search.length_penalty import divisor
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.search import Search
@@ -40,10 +40,11 @@ class IndependentSearch(Search):
         raise NotImplementedError(f"{type(self).__name__} must override `choose`.")
 
     def scores(
-        self, log_probs: Tensor, num_tokens: Tensor, is_end: Tensor, length_penalty: Tensor
+        self, log_probs: Tensor, num_tokens: Tensor, num_end_tokens: Tensor, length_penalty: Tensor
     ) -> Tensor:
-        """Returns the scores `(batch, hypotheses)`. `num_tokens` must include the end token."""
-        return log_probs / divisor(num_tokens, is_end, length_penalty, self.length_penalty_form)
+        """Returns the scores `(batch, hypotheses)`. See `length_penalty.divisor`."""
+        form = self.length_penalty_form
+        return log_probs / divisor(num_tokens, num_end_tokens, length_penalty, form)
 
     def start(
         self,
@@ -82,6 +83,8 @@ class IndependentSearch(Search):
             carry["hypotheses"]["alignments"] = new_buffer((source,), dtype)
         if self.return_token_log_probs:
             carry["hypotheses"]["token_log_probs"] = new_buffer(dtype="float32")
+        if self.stop_sequences:
+            carry["hypotheses"]["num_end_tokens"] = ops.zeros(rows, dtype="int32")
         return carry
 
     def advance(
@@ -99,6 +102,8 @@ class IndependentSearch(Search):
         token_ids = hypotheses["token_ids"]
         allowed, rule_states = self.token_log_probs(carry, step_logits, token_ids, settings)
         allowed = self.forbid_repetition(allowed, token_ids, step, settings)
+        stops = self.find_stops(carry, token_ids)
+        allowed = self.forbid_early_stops(allowed, stops, step, settings)
         allowed = allowed + self.penalties(step_logits.shape[-1], step, settings)
         chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry, settings))
         tokens, values = prefix.follow(self.forced_tokens(carry, step_logits, settings), *chosen)
@@ -110,11 +115,13 @@ class IndependentSearch(Search):
         goes_on = is_open & (values > IMPOSSIBLE / 2)
         last = ops.where(goes_on, tokens, self.pad_token_id)
         values = ops.where(goes_on, values, 0.0)
-        is_end = goes_on & is_any_of(last, self.end_token_ids)
+        is_end, num_end_tokens = Ends(self.end_token_ids, stops).find(last)
+        is_end = goes_on & is_end
+        num_end_tokens = is_end if stops is None else ops.where(is_end, num_end_tokens, 0)
         ended = ops.logical_not(goes_on) | is_end | at_limit
         num_tokens = hypotheses["num_tokens"] + ops.cast(goes_on, "int32")
         log_probs = hypotheses["log_probs"] + values
-        scores = self.scores(log_probs, num_tokens, is_end, settings["length_penalty"])
+        scores = self.scores(log_probs, num_tokens, num_end_tokens, settings["length_penalty"])
         new_hypotheses = {
             "token_ids": growing_buffer.append(hypotheses["token_ids"], last, step),
             "num_tokens": num_tokens,
@@ -129,6 +136,9 @@ class IndependentSearch(Search):
         if self.return_token_log_probs:
             so_far = hypotheses["token_log_probs"]
             new_hypotheses["token_log_probs"] = growing_buffer.append(so_far, values, step)
+        if stops is not None:
+            before = hypotheses["num_end_tokens"]
+            new_hypotheses["num_end_tokens"] = ops.where(goes_on, num_end_tokens, before)
         return {
             **carry,
             **rule_states,

@@ -115,7 +115,7 @@ class SamplingDecoder(IndependentSearch, SamplingOptions):
         return self._draw(allowed, ops.reshape(uniforms, (-1, 2)), settings)
 
     def scores(
-        self, log_probs: Tensor, num_tokens: Tensor, is_end: Tensor, length_penalty: Tensor
+        self, log_probs: Tensor, num_tokens: Tensor, num_end_tokens: Tensor, length_penalty: Tensor
     ) -> Tensor:
         return log_probs
 

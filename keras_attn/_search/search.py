@@ -24,6 +24,7 @@ from keras_attn._search.end_tokens import is_any_of
 from keras_attn._search.loop import run_search
 from keras_attn._search.repetition import forbid_repeated_ngrams, penalize_repetition
 from keras_attn._search.rules import STATES, apply_rules, check_rules, rule_inputs, start_rules
+from keras_attn._search.stop_sequences import StopMatches, find_stops
 from keras_attn._search.suppressed_sequences import suppress_sequences
 from keras_attn._search.token_bias import add_token_bias, prepare_token_bias
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
@@ -115,12 +116,13 @@ class Search(Layer, SearchOptions):
         Dict of the hypotheses of each batch entry, best first:
 
         - `token_ids`: int32 `(batch, hypotheses, time)`, padded on the right. If the hypothesis has
-          an end token, it is included.
-        - `lengths`: int32 `(batch, hypotheses)`, number of tokens without the end token.
+          an end token or a stop sequence, it is included.
+        - `lengths`: int32 `(batch, hypotheses)`, number of tokens without the end token or the stop
+          sequence at the end. If several stop sequences end there, the longest one counts.
         - `scores`: float32 `(batch, hypotheses)`, log probability divided by the length penalty,
           plus the coverage penalty of a beam search.
         - `log_probs`: float32 `(batch, hypotheses)`, natural logarithm of the probability of all
-          tokens, including the end token. The probability of a forced token is 1.
+          tokens, including the end token or stop sequence. The probability of a forced token is 1.
         - `alignments`: float `(batch, hypotheses, time, source)`, if `return_alignments=True`.
         - `token_log_probs`: float32 `(batch, hypotheses, time)`, if `return_token_log_probs=True`:
           log probability of each token given the previous tokens. The sum over `time` is
@@ -201,7 +203,8 @@ class Search(Layer, SearchOptions):
         """Checks the special ids here, because Keras adds pages of context to errors of `call`."""
         size = get_vocabulary_size(self.decoder)
         names = ("start_token_id", "end_token_id", "other_end_token_ids")
-        names += ("suppressed_token_ids", "suppressed_sequences", "forced_prefix_ids")
+        names += ("suppressed_token_ids", "suppressed_sequences", "stop_sequences")
+        names += ("forced_prefix_ids",)
         for name in names:
             value = getattr(self, name)
             ids = tree.flatten(value)
@@ -564,20 +567,20 @@ class Search(Layer, SearchOptions):
 
         Args:
             hypotheses: `carry["hypotheses"]` after the last step. `num_tokens` includes the end
-                token.
+                token or stop sequence. With `stop_sequences`, `num_end_tokens` is its length.
             num_hypotheses: Int or scalar int32 tensor, number of hypotheses in the results.
                 Defaults to `None`: the constructor argument.
         """
         tokens, num_tokens = hypotheses["token_ids"], hypotheses["num_tokens"][:, :, None]
         time = ops.arange(ops.shape(tokens)[2], dtype="int32")  # (T,)
-        is_end = ops.equal(time + 1, num_tokens) & is_any_of(tokens, self.end_token_ids)
-        has_end = ops.cast(ops.any(is_end, axis=2), "int32")  # (B, N)
-        results = {
-            **hypotheses,
-            "token_ids": ops.where(time < num_tokens, tokens, self.pad_token_id),
-            "lengths": hypotheses["num_tokens"] - has_end,
-        }
-        del results["num_tokens"]
+        results = dict(hypotheses)
+        if self.stop_sequences:
+            num_end_tokens = results.pop("num_end_tokens")  # (B, N)
+        else:
+            is_end = ops.equal(time + 1, num_tokens) & is_any_of(tokens, self.end_token_ids)
+            num_end_tokens = ops.cast(ops.any(is_end, axis=2), "int32")  # (B, N)
+        results["token_ids"] = ops.where(time < num_tokens, tokens, self.pad_token_id)
+        results["lengths"] = results.pop("num_tokens") - num_end_tokens
         is_token = time < num_tokens  # (B, N, T)
         if "token_log_probs" in results:
             results["token_log_probs"] = ops.where(is_token, results["token_log_probs"], 0.0)
@@ -653,6 +656,39 @@ class Search(Layer, SearchOptions):
             log_probs = suppress_sequences(log_probs, token_ids, step, self.suppressed_sequences)
         return log_probs
 
+    def find_stops(self, carry: TensorDict, token_ids: Tensor) -> StopMatches | None:
+        """Returns the stop sequences that the next tokens can complete, `None` if there are none.
+
+        Args:
+            carry: The carry.
+            token_ids: Int32 tensor of shape `(batch, hypotheses, steps)`, the previous tokens.
+        """
+        if not self.stop_sequences:
+            return None
+        return find_stops(token_ids, carry["step"], self.stop_sequences, carry.get("prefix"))
+
+    def forbid_early_stops(
+        self,
+        log_probs: Tensor,
+        stops: StopMatches | None,
+        step: int | Tensor,
+        settings: Mapping[str, Any],
+    ) -> Tensor:
+        """Makes the last tokens in stop sequences impossible before `min_length` other tokens.
+
+        Args:
+            log_probs: Float32 tensor of shape `(batch * hypotheses, V)`.
+            stops: Result from `find_stops`.
+            step: Scalar int32 tensor, number of previous tokens.
+            settings: Dict returned by `call_settings`.
+
+        Returns:
+            Float32 tensor of shape `(batch * hypotheses, V)`.
+        """
+        if stops is None or not is_set(settings["min_length"], 0):
+            return log_probs
+        return stops.forbid_early(log_probs, step, settings["min_length"])
+
     def forced_tokens(
         self, carry: TensorDict, step_logits: Tensor, settings: Mapping[str, Any]
     ) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -688,12 +724,13 @@ class Search(Layer, SearchOptions):
             vocabulary_size: Int, number of tokens.
             settings: Dict returned by `call_settings`.
         """
+        last = {sequence[-1] for sequence in self.stop_sequences}
         return (
             self.no_repeat_ngram_size > 0
             or bool(self.suppressed_sequences)
             or self.decoder.forbids_tokens
             or any(rule.forbids_tokens for rule in self.rules)
-            or len(self.penalized_token_ids(settings)) == vocabulary_size
+            or len(self.penalized_token_ids(settings) | last) == vocabulary_size
         )
 
     def compute_mask(self, inputs: Any, previous_mask: Any) -> Mask | None:

@@ -2,16 +2,10 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 from keras import ops
 
-from keras_attn._backend.scatter import scatter_add
-from keras_attn._search.logits import IMPOSSIBLE
-from keras_attn._search.repetition import token_places
+from keras_attn._search.sequence_matches import forbid_last_tokens, match_beginnings
 from keras_attn._types import Tensor
-
-_NO_TOKEN = -1
-_ANY_TOKEN = -2
 
 
 def suppress_sequences(
@@ -40,20 +34,5 @@ def suppress_sequences(
             f"Expected token ids below the size of the vocabulary, {vocabulary_size}. Received: "
             f"suppressed_sequences={[*map(list, sequences)]}. Pass ids of the target vocabulary."
         )
-    length = max(map(len, sequences)) - 1  # L
-    starts = np.full((len(sequences), length), _ANY_TOKEN, "int32")
-    for row, sequence in zip(starts, sequences, strict=True):
-        row[length - len(sequence) + 1 :] = sequence[:-1]
-    last = np.array([sequence[-1] for sequence in sequences], "int32")  # (N,)
-
-    rows, columns = ops.shape(log_probs)[0], ops.shape(token_ids)[2]
-    before = ops.zeros((rows, length), dtype="int32") + _NO_TOKEN
-    history = ops.concatenate([before, ops.reshape(token_ids, (rows, columns))], axis=1)
-    is_match = ops.ones((rows, 1), dtype="bool")
-    for index in range(length):
-        newest = ops.take(history, step + index, axis=1)[:, None]  # (rows, 1)
-        start = starts[:, index]
-        is_match = is_match & (ops.equal(newest, start) | (start == _ANY_TOKEN))  # (rows, N)
-    penalties = ops.cast(ops.where(is_match, IMPOSSIBLE, 0.0), log_probs.dtype)
-    places = token_places(ops.zeros_like(penalties, dtype="int32") + last)
-    return scatter_add(log_probs, places, ops.reshape(penalties, (-1,)))
+    is_match = match_beginnings(token_ids, step, sequences, ops.shape(log_probs)[0])
+    return forbid_last_tokens(log_probs, is_match, sequences)

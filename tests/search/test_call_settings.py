@@ -98,7 +98,7 @@ def test_top_p_of_one_keeps_all_tokens(parts, value):
         (BeamDecoder, {}, {"diversity_strength": 0.5}, "Expected settings out of"),
         (BeamDecoder, {"stop": "exact"}, {"patience": 2.0}, "Expected settings out of"),
         (GreedyDecoder, {}, {"beam_width": 2}, "Expected settings out of"),
-        (SamplingDecoder, {}, {"top_k": 3}, "Expected settings out of"),
+        (SamplingDecoder, {}, {"patience": 2.0}, "Expected settings out of"),
         (SamplingDecoder, {}, {"temperature": 0.0}, "Expected temperature to be"),
         (SamplingDecoder, {}, {"top_p": 1.5}, "Expected top_p to be"),
         (SamplingDecoder, {}, {"top_p": [0.5, 0.6]}, "Expected top_p to be"),

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from keras_attn._search.candidates import Candidates, find_candidates
+from keras_attn._search.end_tokens import Ends
 from tests.contracts import assert_close, assert_identical, numpy, tensor
 
 GENERATOR = np.random.default_rng(0)
@@ -57,4 +58,5 @@ def test_find_candidates_marks_a_beam_without_continuation():
 def test_candidates_end_with_a_token_unless_they_are_dead_ends(is_dead_end, expected):
     is_dead_end = None if is_dead_end is None else tensor(is_dead_end)
     candidates = Candidates(None, None, tensor([[2, 3]]), is_dead_end)
-    assert numpy(candidates.end_with([2]))[0].tolist() == expected
+    is_end, number = candidates.find_ends(Ends([2]))
+    assert numpy(is_end)[0].tolist() == numpy(number)[0].tolist() == expected

@@ -1,10 +1,11 @@
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ParamSpec, Self, TypeVar
 
+from keras_attn_runtime._array_types import is_in_memory
 from keras_attn_runtime._calls.argument_checks import (
     require_bool,
     require_integer,
@@ -29,6 +30,7 @@ class CallOptions(SearchSettings, total=False):
     constraints_in_order: bool
     token_bias: Mapping[str, float] | Mapping[int, float] | None
     rule_inputs: Mapping[str, Any] | None
+    stop_texts: str | Sequence[str] | None
     alignments: bool
     replace_unknown: bool
     source_language: str | None
@@ -83,6 +85,10 @@ class Options:
             `accept_token_bias=True`. Default: no biases.
         rule_inputs: dict from the inputs of rules of the search to numbers or arrays, which all
             sentences share. Default: the values in the file.
+        stop_texts: string or list of strings. Each output is cut before the one that is complete
+            first, except in the target prefix. The search itself runs to its end, unless
+            `StreamingTranslator.stream` ends it; `stop_sequences` in the export saves this time.
+            Default: no stop texts.
         alignments: bool, whether translations contain alignments, if the file returns them. They
             take most memory in long translations: a float for each pair of target and source token.
             Default: True.
@@ -125,6 +131,7 @@ class Options:
     constraints_in_order: bool = False
     token_bias: Mapping[str, float] | Mapping[int, float] | None = None
     rule_inputs: Mapping[str, Any] | None = None
+    stop_texts: str | Sequence[str] | None = None
     alignments: bool = True
     replace_unknown: bool = False
     source_language: str | None = None
@@ -151,6 +158,7 @@ class Options:
             checked[name] = _or_none(allowed.check, name, getattr(self, name))
         for name in ("source_language", "target_language"):
             _require_text(name, getattr(self, name))
+        _require_texts("stop_texts", self.stop_texts)
         _require_cancel_token(self.cancel_token)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -166,6 +174,12 @@ class Options:
                 "of the search are set in the export."
             )
         return cls(**options)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """tuple of strings, `stop_texts`."""
+        texts = () if self.stop_texts is None else self.stop_texts
+        return (texts,) if isinstance(texts, str) else tuple(texts)
 
     @property
     def settings(self) -> dict[str, float]:
@@ -217,6 +231,16 @@ def _or_none(require: Callable[..., R], name: str, value: object, *rest: object)
 def _require_text(name: str, value: object) -> None:
     if not isinstance(value, (str, type(None))):
         raise ValueError(f"Expected {name} to be a string. Received: {name}={value!r}.")
+
+
+def _require_texts(name: str, value: Any) -> None:
+    texts: Any = [] if value is None else [value] if isinstance(value, str) else value
+    is_list = is_in_memory(texts)
+    if not is_list or not all(isinstance(each, str) and each for each in texts):
+        raise ValueError(
+            f"Expected {name} to be a string or a list of strings that are not empty. Received: "
+            f"{name}={value!r}."
+        )
 
 
 def _require_cancel_token(value: object) -> None:

@@ -24,8 +24,8 @@ def json_line(
             such entry.
 
     Returns:
-        String. The object contains `token_log_probs` and `constraints_met` if the translation does.
-        Numbers that JSON does not support (nan, inf) are null.
+        String. The object contains `token_log_probs`, `constraints_met` and `stop_text` if the
+        translation does. Numbers that JSON does not support (nan, inf) are null.
     """
     entries: dict[str, Any] = {} if file is None else {"file": file}
     entries |= _entries(translation, alignments) | {
@@ -72,6 +72,8 @@ def _entries(hypothesis: Hypothesis, alignments: bool) -> dict[str, Any]:
         entries["token_log_probs"] = [_number(value) for value in hypothesis.token_log_probs]
     if hypothesis.constraints_met is not None:
         entries["constraints_met"] = hypothesis.constraints_met
+    if hypothesis.stop_text is not None:
+        entries["stop_text"] = hypothesis.stop_text
     if alignments and hypothesis.alignments is not None:
         entries["alignments"] = _weights(hypothesis.alignments)
     return entries

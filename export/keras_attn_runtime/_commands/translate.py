@@ -62,6 +62,12 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="replace each unknown token by the source word with the largest attention weight. "
         "Needs a file with alignments",
     )
+    parser.add_argument(
+        "--stop-text",
+        action="append",
+        metavar="TEXT",
+        help="cut each translation before this text. Can be repeated. Default: none",
+    )
     add_translation_arguments(parser)
     add_phrase_arguments(parser)
     settings = parser.add_argument_group(
@@ -109,6 +115,7 @@ def run(arguments: Namespace) -> int:
             options[name] = getattr(arguments, name)
         options["replace_unknown"] = arguments.replace_unknown
         options["constraints_in_order"] = arguments.constraints_in_order
+        options["stop_texts"] = arguments.stop_text
         items, constraints = command.read(), None
         if not phrases.is_empty:
             items, constraints = phrases.of_items(items), phrases.phrases()

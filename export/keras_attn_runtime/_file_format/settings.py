@@ -113,6 +113,16 @@ class Settings:
         return self.search.get("suppressed_token_ids", [])
 
     @property
+    def suppressed_sequences(self) -> list[list[int]]:
+        """List of id sequences that the search never generates."""
+        return self.search.get("suppressed_sequences", [])
+
+    @property
+    def stop_sequences(self) -> list[list[int]]:
+        """List of id sequences that end a hypothesis."""
+        return self.search.get("stop_sequences", [])
+
+    @property
     def scores_prefix(self) -> bool:
         """bool, whether a prefix's log probabilities are part of the score."""
         return self.search.get("score_prefix", True)

@@ -45,7 +45,7 @@ class ConstraintReader:
             *settings.end_token_ids,
             *settings.suppressed_token_ids,
         }
-        self._sequences: list[list[int]] = settings.search.get("suppressed_sequences", [])
+        self._sequences = [*settings.suppressed_sequences, *settings.stop_sequences]
 
     def add_to(self, sources: Iterable[Source], constraints: object) -> Iterator[Source]:
         """Returns an iterator over copies of the sources with phrases.

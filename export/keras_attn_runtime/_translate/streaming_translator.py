@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TypeVar, Unpack
 
@@ -13,6 +13,12 @@ from keras_attn_runtime._models.stepped_model import SteppedModel
 from keras_attn_runtime._models.stepped_search import SteppedSearch
 from keras_attn_runtime._text.tokenizer import Tokenizer
 from keras_attn_runtime._translate.constraints import Constraints
+from keras_attn_runtime._translate.stops import (
+    find_stop,
+    finished_text,
+    num_begun_tokens,
+    num_stop_tokens,
+)
 from keras_attn_runtime._translate.token_bias import biases_of_ids
 from keras_attn_runtime._translate.translator import Translator
 from keras_attn_runtime._translate.whole_prefixes import require_whole_prefix
@@ -56,6 +62,7 @@ class StreamingTranslator(Translator):
         constraints_in_order: bool = False,
         token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
         rule_inputs: Mapping[str, object] | None = None,
+        stop_texts: str | Sequence[str] | None = None,
         timeout: float | None = None,
         cancel_token: CancelToken | None = None,
         **settings: Unpack[SearchSettings],
@@ -81,6 +88,10 @@ class StreamingTranslator(Translator):
             token_bias: dict from ids or texts to values, see `Options`. Default: no biases.
             rule_inputs: dict from inputs of rules to values, see `Options`. Default: the values in
                 the file.
+            stop_texts: string or list of strings. The translation ends before the one that is
+                complete first, and the search stops. The iterator holds back characters that may
+                begin a stop text. A beam search stops as soon as its best translation so far
+                contains a stop text, so `translate` can find another one. Default: no stop texts.
             timeout: float of at least 0, maximum number of seconds from this call to the last
                 string. Default: no limit.
             cancel_token: `CancelToken` with which another thread can end the call. Default: none.
@@ -112,6 +123,7 @@ class StreamingTranslator(Translator):
                 "constraints_in_order": constraints_in_order,
                 "token_bias": token_bias,
                 "rule_inputs": rule_inputs,
+                "stop_texts": stop_texts,
                 "timeout": timeout,
                 "cancel_token": cancel_token,
                 **settings,
@@ -130,9 +142,7 @@ class StreamingTranslator(Translator):
             limits = self._builder.limits(options)
             return self._stepped_model.start_source(source, *limits, call, options)
 
-        prefix = [*self.settings.forced_prefix_ids, *source.prefix] if source.prefix else []
-        partials = self._in_worker(start, call)
-        return self._texts(partials, tokenizer, call, prefix, options.max_length)
+        return self._texts(self._in_worker(start, call), tokenizer, call, source, options)
 
     def _open(
         self,
@@ -158,26 +168,47 @@ class StreamingTranslator(Translator):
         partials: SteppedSearch,
         tokenizer: Tokenizer,
         call: Call,
-        prefix: list[int],
-        max_length: int | None,
+        source: Source,
+        options: Options,
     ) -> Iterator[str]:
+        prefix = [*self.settings.forced_prefix_ids, *source.prefix]
+        num_given, sequences = len(prefix), self.settings.stop_sequences
+        start = len(tokenizer.decode(prefix)) if options.stops else 0
         token_ids: list[int] = []
-        has_text = False
+        last_text: str | None = None
         try:
             while (partial := self._in_worker(lambda: next(partials, None), call)) is not None:
                 token_ids = self._token_ids(partial)
-                has_text = True
-                yield tokenizer.decode(token_ids)
+                token_ids = _without_end(
+                    token_ids, num_stop_tokens(token_ids[num_given:], sequences)
+                )
+                num_begun = num_begun_tokens(token_ids[num_given:], sequences)
+                text = tokenizer.decode(_without_end(token_ids, num_begun))
+                stop = find_stop(text, options.stops, start)
+                if stop is not None:
+                    yield text[: stop.begin]
+                    return
+                last_text = finished_text(text, options.stops, start)
+                yield last_text
         finally:
             call.stop()
-        require_whole_prefix(0, token_ids, prefix, self.settings.end_token_ids, max_length)
-        if not has_text:  # a limit in the file allows no tokens
-            yield ""
+        if source.prefix:
+            ends = self.settings.end_token_ids
+            require_whole_prefix(0, token_ids, prefix, ends, options.max_length)
+        text = tokenizer.decode(token_ids)
+        stop = find_stop(text, options.stops, start)
+        text = text if stop is None else text[: stop.begin]
+        if text != last_text:  # the end was held back, or a limit in the file allows no tokens
+            yield text
 
     def _token_ids(self, partial: Array) -> list[int]:
         check_partial(partial, 1, self.settings)
         control = (self.settings.target.pad_token_id, *self.settings.end_token_ids)
         return [token_id for token_id in partial[0].tolist() if token_id not in control]
+
+
+def _without_end(token_ids: list[int], count: int) -> list[int]:
+    return token_ids[: len(token_ids) - count]
 
 
 class _StoppableModel(SteppedModel):

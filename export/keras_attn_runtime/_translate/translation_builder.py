@@ -13,6 +13,7 @@ from keras_attn_runtime._models.exported_model import ExportedModel
 from keras_attn_runtime._models.outputs import SearchOutputs
 from keras_attn_runtime._text.tokenizer import Tokenizer
 from keras_attn_runtime._translate.replace_unknown import text_with_source_words
+from keras_attn_runtime._translate.stops import cut_at_stop
 from keras_attn_runtime._translate.token_bias import biases_of_ids
 
 IMPOSSIBLE = -1e9
@@ -104,16 +105,16 @@ class TranslationBuilder:
     ) -> Hypothesis:
         length = int(outputs["lengths"][row, rank])
         token_ids: list[int] = outputs["token_ids"][row, rank, :length].tolist()
+        num_ends = self._num_end_tokens(outputs["token_ids"][row, rank, length:])
         alignments = None
         if "alignments" in outputs and options.alignments:
             # A view would keep the whole batch's alignments in memory.
             source_length = len(source.ids) or None
             alignments = outputs["alignments"][row, rank, :length, :source_length].copy()
-        ended = self._has_ended(outputs["token_ids"][row, rank], length)
         token_log_probs: list[float] | None = None
         if "token_log_probs" in outputs:
             log_probs = outputs["token_log_probs"][row, rank]
-            token_log_probs = log_probs[: length + bool(ended)].tolist()
+            token_log_probs = log_probs[: length + (num_ends or 0)].tolist()
         constraints_met: list[bool] | None = None
         if source.constraints and "constraints_met" in outputs:
             met = outputs["constraints_met"][row, rank]
@@ -125,25 +126,35 @@ class TranslationBuilder:
             text = text_with_source_words(token_ids, weights, source.words, tokenizer)
         if tokenizer is not None and text is None:
             text = tokenizer.decode(token_ids)
-        return Hypothesis(
+        hypothesis = Hypothesis(
             text=text,
             token_ids=token_ids,
             pieces=_pieces(tokenizer, token_ids),
             score=float(outputs["scores"][row, rank]),
             log_prob=float(outputs["log_probs"][row, rank]),
-            ended=ended,
+            ended=None if num_ends is None else num_ends > 0,
             alignments=alignments,
             token_log_probs=token_log_probs,
             constraints_met=constraints_met,
         )
+        if tokenizer is None or not options.stops:
+            return hypothesis
+        num_given = len(self._settings.forced_prefix_ids) + len(source.prefix)
+        return cut_at_stop(hypothesis, options.stops, tokenizer, num_given)
 
-    def _has_ended(self, token_ids: Integers, length: int) -> bool | None:
-        """Returns whether an end token follows the hypothesis; `None` if it may be padding."""
+    def _num_end_tokens(self, after: Integers) -> int | None:
+        """Returns how many tokens after a hypothesis are its end token or stop sequence.
+
+        `None` if the first one may be both padding and an end token.
+        """
         ends, padding = self._settings.end_token_ids, self._settings.target.pad_token_id
-        after = token_ids[length : length + 1].tolist()
-        if padding in ends and after in ([], [padding]):
+        token_ids: list[int] = after.tolist()
+        if padding in ends and token_ids[:1] in ([], [padding]):
             return None
-        return bool(after) and after[0] in ends
+        if token_ids and token_ids[0] in ends:
+            return 1
+        sequences = self._settings.stop_sequences
+        return max((len(each) for each in sequences if token_ids[: len(each)] == each), default=0)
 
 
 def _pieces(tokenizer: Tokenizer | None, token_ids: list[int]) -> list[str] | None:

@@ -53,8 +53,8 @@ class Translator(TextModel[ExportedModel]):
 
     The methods take the keyword arguments of `Options`: `max_length`, `length_penalty`,
     `num_hypotheses`, `batch_size`, `window`, `seed`, `constraints_in_order`, `token_bias`,
-    `alignments`, `replace_unknown`, `source_language`, `target_language`, `timeout`,
-    `cancel_token`.
+    `rule_inputs`, `stop_texts`, `alignments`, `replace_unknown`, `source_language`,
+    `target_language`, `timeout`, `cancel_token`.
 
     With `replace_unknown=True`, each unknown token in the text of a hypothesis is replaced by the
     word of the source text that contains the piece with the largest attention weight at this token
@@ -496,6 +496,8 @@ class Translator(TextModel[ExportedModel]):
                 "Expected no seed, because the search of this file does not sample. Received: "
                 f"seed={options.seed}. Export it with `--search-class SamplingDecoder`."
             )
+        if options.stops:
+            require_tokenizers({"target": self.settings.target}, "omit `stop_texts`")
         if self._language_ids(options).target_start:
             self._require_target_prefix()
         if options.replace_unknown:

@@ -21,7 +21,10 @@ KNOWN = {
 }
 """Settings that `translate_arguments` translates, or that need no argument."""
 NEUTRAL = {
-    **{"relative_max_length": None, "forced_prefix_ids": [], "other_end_token_ids": []},
+    "relative_max_length": None,
+    "forced_prefix_ids": [],
+    "other_end_token_ids": [],
+    "stop_sequences": [],
     "rules": [],
 }
 """Values without effect, if they are not the default of the setting."""

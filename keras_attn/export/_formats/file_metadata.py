@@ -24,8 +24,8 @@ from keras_attn.training._model_card import ModelCard
 
 FORMAT = "2"
 NEW_FORMAT = "3"
-"""Format of files with options of tokenizers, run-time settings, several end tokens, constraints
-or token biases, which a reader of format 2 would ignore."""
+"""Format of files with options of tokenizers, run-time settings, several end tokens, constraints,
+stop sequences or token biases, which a reader of format 2 would ignore."""
 
 PREFIX = "keras_attn."
 LEFT_OUT = ("name", "trainable", "dtype", "decoder", "autocast", "rules")
@@ -74,6 +74,7 @@ def describe(
     }
     has_options = any(map(_has_options, (source_tokenizer, target_tokenizer)))
     is_new = has_options or function.runtime_settings or function.search.other_end_token_ids
+    is_new = is_new or function.search.stop_sequences
     is_new = is_new or function.accept_constraints or function.accept_token_bias
     is_new = is_new or function.rule_inputs
     number = NEW_FORMAT if is_new else FORMAT
