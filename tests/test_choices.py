@@ -40,6 +40,7 @@ CLASSIFY = "tests/runtime/commands/test_classify.py"
 TRANSLATE = "tests/runtime/test_command.py::test_every_choice_of_an_option_runs"
 SCORE = "tests/export/test_scoring.py::test_every_choice_of_an_option_runs"
 TESTS = {
+    "keras_attn.RuleInput dtype": "tests/search/test_rules.py",
     "keras_attn.ensemble_model average": "tests/models/test_ensemble_model.py",
     "keras_attn.text.SentencePieceTokenizer.train model_type": (
         "tests/text/test_sentencepiece_tokenizer.py::test_every_model_type_undoes_its_encoding"

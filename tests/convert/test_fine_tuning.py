@@ -16,6 +16,7 @@ from tests.convert.small_checkpoints import (
     random_sources,
     write_folder,
 )
+from tests.export.small_translator import litert_settings
 from tests.slow_cases import all_slow_but
 
 pytest.importorskip("safetensors")
@@ -166,7 +167,8 @@ def test_lora_of_a_converted_model_is_merged_in_a_litert_file(adapted, tmp_path)
     model, expected = adapted
     for row, source in enumerate(SOURCES):  # these files read one source
         outputs = {name: values[row : row + 1] for name, values in expected.items()}
-        check_outputs(runner(source_ids=source[None], **LIMITS), (model, outputs))
+        limits = {**LIMITS, **litert_settings(model.search)}
+        check_outputs(runner(source_ids=source[None], **limits), (model, outputs))
 
 
 @pytest.mark.parametrize("lora", [LORA, pytest.param(None, marks=pytest.mark.slow)])

@@ -20,6 +20,7 @@ from tests.convert.test_fairseq_models import make as fairseq_model  # noqa: E40
 from tests.convert.test_language_models import make as language_model  # noqa: E402
 from tests.convert.test_marian import BAD_WORDS, marian  # noqa: E402
 from tests.convert.test_t5_models import t5  # noqa: E402
+from tests.export.small_translator import litert_settings  # noqa: E402
 
 
 def convert_and_export(model, path, **settings):
@@ -57,6 +58,7 @@ def test_litert_translators_write_the_ids_of_generate(tmp_path, make, settings):
     limits = {
         "max_length": np.array(search.max_length, "int32"),
         "length_penalty": np.array(search.length_penalty, "float32"),
+        **litert_settings(search),
     }
     found = [
         run(source_ids=np.array([row], "int32"), **limits)["token_ids"][0, 0].tolist()

@@ -8,7 +8,7 @@ import pytest
 
 from keras_attn import BeamDecoder, SamplingDecoder
 from keras_attn.export import export_onnx
-from tests.export.small_translator import make_translator
+from tests.export.small_translator import make_translator, settings_of
 from tests.export.test_language_model import PROMPT_IDS, generator
 
 # Different lengths, so that the hypotheses end at different steps.
@@ -45,6 +45,7 @@ def reductions_of_empty_axes(model, source_ids, folder):
         "max_length": np.array(9, "int32"),
         "length_penalty": np.array(1.0, "float32"),
         "seeds": np.arange(len(source_ids), dtype="int32"),
+        **settings_of(session),
     }
     session.run(None, {each.name: inputs[each.name] for each in session.get_inputs()})
     with open(session.end_profiling(), encoding="utf-8") as file:

@@ -15,7 +15,7 @@ from onnx.reference.op_run import OpRun
 
 from keras_attn import BeamDecoder, GenerationModel, transformer_seq2seq
 from keras_attn.export import export_onnx
-from tests.export.small_translator import make_translator, session
+from tests.export.small_translator import make_translator, session, settings_of
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +80,7 @@ def share_of_equal_hypotheses(path, run, sentences, size=8):
     opened, equal = session(path), []
     names = [each.name for each in opened.get_outputs()]
     for inputs in batches(sentences, size, padded="transformer" in path.name):
+        inputs |= settings_of(opened)
         expected = dict(zip(names, opened.run(None, inputs), strict=True))
         received = dict(zip(names, run(inputs), strict=True))
         assert received["token_ids"].shape[:2] == expected["token_ids"].shape[:2]

@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import tensorflow as tf
 from keras_attn_runtime import StreamingTranslator, Translator
@@ -18,7 +17,7 @@ from keras_attn.export import (
 )
 from keras_attn.export._formats.export_onnx_text import _run
 from tests.contracts import numpy
-from tests.export.small_translator import SOURCE
+from tests.export.small_translator import SOURCE, session
 from tests.export.test_language_model import PROMPT_IDS, generator
 from tests.slow_cases import all_slow_but
 
@@ -56,7 +55,7 @@ def test_the_file_draws_what_keras_draws(tmp_path, settings):
     report = export_onnx(model, tmp_path / "model.onnx")
     assert report.is_stochastic and report.best_equal > 0.98
     assert not report.cuda.missing_in_loops  # bitwise operators run before the loops
-    opened = onnxruntime.InferenceSession(tmp_path / "model.onnx")
+    opened = session(tmp_path / "model.onnx")
     inputs = {
         "source_ids": PROMPT_IDS,
         "max_length": np.array(9, "int32"),
@@ -114,7 +113,8 @@ def test_all_forms_draw_alike(sampler, sampler_file, tokenizers, tmp_path):
     pytest.importorskip("onnxruntime_extensions", reason="needs keras-attn[strings]")
     export_onnx_text(sampler, tmp_path / "text.onnx", *tokenizers)
     inputs = [value.name for value in onnx.load(tmp_path / "text.onnx").graph.input]
-    assert inputs == ["text", "max_length", "length_penalty", "seeds"]
+    settings = ["min_length", "num_hypotheses", "temperature", "top_k", "top_p", "min_p"]
+    assert inputs == ["text", "max_length", "length_penalty", *settings, "seeds"]
     own, same, default = _run(
         tmp_path / "text.onnx",
         [

@@ -4,7 +4,6 @@ import io
 
 import keras
 import numpy as np
-import onnxruntime
 import pytest
 import sentencepiece
 import tensorflow as tf
@@ -21,6 +20,7 @@ from keras_attn.export import (
 from keras_attn.export._formats.export_onnx_text import _run
 from keras_attn.text import SentencePieceTokenizer
 from tests.contracts import numpy
+from tests.export.small_translator import session
 
 SOURCE = {"unk_id": 0, "pad_id": 1, "eos_id": 2, "bos_id": 3}
 TARGET = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
@@ -115,9 +115,9 @@ def test_onnx_and_runtime_use_the_special_ids_of_each_side(
     path = tmp_path / "model.onnx"
     report = export_onnx(model, path, *tokenizers)
     assert report.best_equal == report.all_equal == 1.0
-    session = onnxruntime.InferenceSession(path)
+    opened = session(path)
     limits = {"max_length": np.array(7, "int32"), "length_penalty": np.array(1, "float32")}
-    ids, lengths = session.run(["token_ids", "lengths"], {"source_ids": sources, **limits})
+    ids, lengths = opened.run(["token_ids", "lengths"], {"source_ids": sources, **limits})
     rows = zip(ids[:, 0], lengths[:, 0], strict=True)
     assert [row[:length].tolist() for row, length in rows] == expected
     translator = Translator(path, num_threads=1)

@@ -79,7 +79,7 @@ def test_every_option_reaches_the_translator(monkeypatch, tmp_path):
     }
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     others = ["--format", "jsonl", "--alignments", "--long-lines", "error"]
-    others += ["--constraints-in-order"]
+    others += ["--constraints-in-order", "--replace-unknown"]
     assert main(["model.onnx", *arguments, *others]) == 0
     assert 0 < given.pop("timeout") <= 50
     assert given.pop("constraints") is not None
@@ -109,6 +109,7 @@ def test_every_option_reaches_the_translator(monkeypatch, tmp_path):
         "max_source_characters": 400,
         "target_prefix": "<2de>",
         "stop_texts": ["#"],
+        "replace_unknown": True,
         "seed": 3,
         "source_language": "en",
         "target_language": "de",

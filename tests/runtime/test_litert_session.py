@@ -48,7 +48,7 @@ def test_a_recurrent_search_is_correct_after_a_longer_source(tmp_path, monkeypat
     from tests.export.small_translator import make_translator
 
     monkeypatch.chdir(tmp_path)
-    export_litert(make_translator(), "model.tflite")
+    export_litert(make_translator(), "model.tflite", runtime_settings=[])
     without_delegate = interpreter.Interpreter(
         "model.tflite",
         experimental_op_resolver_type=interpreter.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES,

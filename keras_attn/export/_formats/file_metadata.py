@@ -350,15 +350,24 @@ def _search(function: SearchFunction) -> dict[str, object]:
         **{name: function.search.setting_value(name) for name in function.runtime_settings},
         "beam_width": function.search.beam_width,
         "num_hypotheses": function.search.num_hypotheses,
+        **_rules(function),
+    }
+
+
+def _rules(function: SearchFunction) -> dict[str, object]:
+    if not function.search.rules:
+        return {}
+    inputs = {
+        name: {
+            "dtype": each.dtype,
+            "shape": list(function.dimensions[name]),
+            "default": each.default_array.tolist(),
+        }
+        for name, each in function.rule_inputs.items()
+    }
+    return {
         "rules": [type(rule).__name__ for rule in function.search.rules],
-        "rule_inputs": {
-            name: {
-                "dtype": each.dtype,
-                "shape": list(function.dimensions[name]),
-                "default": each.default_array.tolist(),
-            }
-            for name, each in function.rule_inputs.items()
-        },
+        "rule_inputs": inputs,
     }
 
 

@@ -22,7 +22,10 @@ def compared(budget, max_length=511, length=None, num_given=0):
     The hypotheses have `length` tokens, or all that `max_length` allows, as with random weights.
     """
     search = types.SimpleNamespace(
-        max_length=max_length, length_penalty=1.0, pad_token_id=0, is_stochastic=False
+        max_length=max_length,
+        pad_token_id=0,
+        is_stochastic=False,
+        setting_value={"length_penalty": 1.0}.get,
     )
     found = []
 

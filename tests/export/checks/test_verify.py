@@ -22,7 +22,7 @@ from keras_attn.export._trace.search_function import SearchFunction
 
 SEARCH = types.SimpleNamespace(
     max_length=9,
-    length_penalty=1.0,
+    setting_value={"length_penalty": 1.0}.get,
     pad_token_id=0,
     start_token_id=1,
     end_token_ids=[2],

@@ -69,6 +69,8 @@ def inputs_of(ids, max_length=20, length_penalty=1.0, **others):
         "source_ids": np.array(ids, "int32"),
         "max_length": np.array(max_length, "int32"),
         "length_penalty": np.array(length_penalty, "float32"),
+        "min_length": np.array(0, "int32"),
+        "patience": np.array(1, "float32"),
         **others,
     }
 

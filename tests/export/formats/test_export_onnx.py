@@ -53,18 +53,22 @@ def test_inputs_and_outputs_are_those_of_the_contract(exported):
         "source_ids": ("tensor(int32)", ["batch", "source_length"]),
         "max_length": ("tensor(int32)", []),
         "length_penalty": ("tensor(float)", []),
+        "min_length": ("tensor(int32)", []),
+        "beam_width": ("tensor(int32)", []),
+        "num_hypotheses": ("tensor(int32)", []),
+        "patience": ("tensor(float)", []),
     }
     assert {each.name: (each.type, each.shape) for each in opened.get_outputs()} == {
-        "token_ids": ("tensor(int32)", ["batch", 2, "length"]),
-        "lengths": ("tensor(int32)", ["batch", 2]),
-        "scores": ("tensor(float)", ["batch", 2]),
-        "log_probs": ("tensor(float)", ["batch", 2]),
+        "token_ids": ("tensor(int32)", ["batch", "hypotheses", "length"]),
+        "lengths": ("tensor(int32)", ["batch", "hypotheses"]),
+        "scores": ("tensor(float)", ["batch", "hypotheses"]),
+        "log_probs": ("tensor(float)", ["batch", "hypotheses"]),
     }
 
 
 def test_one_file_holds_settings_and_vocabularies(onnx_model, translator, tokenizers):
     entries = {entry.key: entry.value for entry in onnx_model.metadata_props}
-    assert entries["keras_attn.format"] == "2"
+    assert entries["keras_attn.format"] == "3"
     settings = json.loads(entries["keras_attn.settings"])
     assert settings.pop("versions")["keras"]
     search = settings.pop("search")
@@ -90,10 +94,11 @@ def test_one_file_holds_settings_and_vocabularies(onnx_model, translator, tokeni
         "target": {**side, "vocabulary_size": sizes[1], "start_token_id": 1},
     }
     expected = translator.search.get_config()
-    for name in ("decoder", "dtype", "name", "trainable"):
+    for name in ("decoder", "dtype", "name", "rules", "trainable"):
         del expected[name]
     assert search.pop("class") == "BeamDecoder"
-    assert search.pop("inputs") == ["max_length", "length_penalty"]
+    settings = ["min_length", "beam_width", "num_hypotheses", "patience"]
+    assert search.pop("inputs") == ["max_length", "length_penalty", *settings]
     assert search == json.loads(json.dumps(expected))
     parity = json.loads(entries["keras_attn.card"])["parity"]
     assert parity["sentences"] >= 200 and parity["best_equal"] == 1.0
