@@ -185,7 +185,9 @@ def compare(name, args, out):
     RunDirectory.create(out / name, "generation").save_model(translator)
     path = out / f"{name}.onnx"
     sentences = [ids[ids > 0].tolist() for ids in sources]
-    parity = export_onnx(translator, path, alignments=True, parity_sentences=sentences)
+    parity = export_onnx(
+        translator, path, alignments=True, parity_sentences=sentences, runtime_settings=[]
+    )
     found = translate(path, sources)["token_ids"][:, 0]
     right = example.pad(found, MAX_LENGTH) == example.pad(targets, MAX_LENGTH)
     exact, same = float(right.all(axis=1).mean()), parity.best_equal

@@ -69,18 +69,22 @@ def translators(args):
     from keras_attn.files import read_lines
     from keras_attn.training import RunDirectory
 
+    fixed = {"runtime_settings": []}
     for path in args.run_dirs:
         run = RunDirectory(path)
         model, sides = run.load_model(), ("source_tokenizer", "target_tokenizer")
         tokenizers = {side: getattr(run, side) for side in sides}
-        exports = [partial(export, model, **tokenizers) for export in (export_litert, export_onnx)]
+        exports = [
+            partial(export, model, **tokenizers, **fixed) for export in (export_litert, export_onnx)
+        ]
         texts = list(
             itertools.islice(read_lines(Path(path) / "data" / "test.source"), args.sentences)
         )
         yield Path(path).name, exports, texts
     if not args.run_dirs:
         for name, model in models(args.seed).items():
-            yield name, [partial(export, model) for export in (export_litert, export_onnx)], None
+            exports = [partial(export, model, **fixed) for export in (export_litert, export_onnx)]
+            yield name, exports, None
 
 
 def models(seed):

@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
-from onnx_session import open_session
+from onnx_session import call_settings, open_session
 from translation_side import best_hypotheses, pad, read_settings
 
 MOST_PROFILED = 20
@@ -80,6 +80,7 @@ def translate(session, batch, length, settings):
     outputs = session.run(
         ["token_ids", "lengths", "scores"],
         {
+            **call_settings(session),
             "source_ids": pad(batch),
             "max_length": np.array(length or settings["max_length"], np.int32),
             "length_penalty": np.array(settings["length_penalty"], np.float32),

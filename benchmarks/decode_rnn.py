@@ -128,7 +128,7 @@ def write_models(folder, run_dir):
     paths = {"model": "translator.onnx", "saved_model": "saved_model", "weights": "weights.npz"}
     paths = {name: str(folder / file) for name, file in paths.items()}
     export_onnx(translator, paths["model"])
-    export_saved_model(translator, paths["saved_model"])
+    export_saved_model(translator, paths["saved_model"], runtime_settings=[])
     np.savez(paths["weights"], **weights_for_pytorch(encoder, decoder))
     vocabulary_size, embedding_dim = encoder.embedding.embeddings.shape
     sizes = {"vocabulary_size": vocabulary_size, "embedding_dim": embedding_dim}

@@ -87,7 +87,7 @@ def write_translator(path, size, form, args):
         search = keras_attn.GreedyDecoder(decoder, **arguments)
     else:
         search = keras_attn.BeamDecoder(decoder, beam_width=args.beam_width, **arguments)
-    export_onnx(keras_attn.GenerationModel(encoder, search), path)
+    export_onnx(keras_attn.GenerationModel(encoder, search), path, runtime_settings=[])
 
 
 def without_cache(decoder):

@@ -16,6 +16,7 @@ import onnxruntime
 import tensorflow as tf
 import tensorflow_text  # noqa: F401 - registers the operations of the SavedModel
 from arguments import argument_parser, settings_of
+from onnx_session import call_settings
 from results_file import versions, write_results
 from translation_side import pad
 
@@ -41,10 +42,7 @@ def main():
     loaded = tf.saved_model.load(str(args.saved_model))
     session = onnxruntime.InferenceSession(args.onnx, providers=["CPUExecutionProvider"])
     outputs = [output.name for output in session.get_outputs()]
-    options = {
-        "max_length": np.array(search.max_length, "int32"),
-        "length_penalty": np.array(search.length_penalty, "float32"),
-    }
+    options = call_settings(session)
     keras_translate = tf.function(
         lambda source_ids: translator(source_ids, training=False),
         input_signature=[tf.TensorSpec((None, None), tf.int32)],

@@ -56,7 +56,7 @@ def main():
 
         for name, translator in models(seed=1).items():
             with tempfile.TemporaryDirectory() as folder:
-                export_litert(translator, Path(folder) / "model.tflite")
+                export_litert(translator, Path(folder) / "model.tflite", runtime_settings=[])
                 print(f"\n{name}:", end=" ")
                 profile(Path(folder) / "model.tflite")
 
