@@ -7,7 +7,9 @@
 The first command writes the training data as words. eflomal (https://github.com/robertostling/
 eflomal), in an environment of its own, aligns them. The third command keeps the links of both
 directions and selects frequent source words of at least four letters, except the most frequent
-ones. The translations of a term are the target words with at least a tenth of its links. Then it
+ones. The translations of a term are the target words with at least a tenth of its links, and
+together have at least the share `--coverages` of them: a glossary usually contains terms that are
+always translated in the same way. Then it
 translates the test sentences of RUN (see `keras-attn train translation`) that contain a term,
 with the glossary and without. A term is used if the translation contains one of its translations
 as a word. A use is wrong if the reference contains none of them.
@@ -40,6 +42,7 @@ def main():
     parser.add_argument("--target", required=True)
     parser.add_argument("--name", help="name of the results file")
     parser.add_argument("--terms", type=int, default=200)
+    parser.add_argument("--coverages", type=float, nargs="+", default=[0.0, 0.9])
     parser.add_argument("--most-frequent", type=int, default=150, help="source words left out")
     args = parser.parse_args()
     if args.run_dir == "words":
@@ -51,18 +54,22 @@ def main():
         Path(data, f"test.{kind}").read_text(encoding="utf-8").split("\n")[:-1]
         for kind in ("source", "target")
     )
-    glossary = extract(args, sources)
-    for entry in glossary.entries[:10]:
-        print(entry.term, *entry.translations, sep="\t")
-    pairs = [pair for pair in zip(sources, references, strict=True) if glossary.find(pair[0])]
+    links, rows = count_links(args), []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "model.onnx")
         export(run_dir, file)
-        row = evaluate(file, pairs, glossary, args)
-    print(row)
+        for coverage in args.coverages:
+            glossary = extract(args, sources, *links, coverage)
+            for entry in glossary.entries[:10]:
+                print(entry.term, *entry.translations, sep="\t")
+            pairs = zip(sources, references, strict=True)
+            pairs = [pair for pair in pairs if glossary.find(pair[0])]
+            row = evaluate(file, pairs, glossary, args)
+            rows.append({**row, "model": f"{args.name}, coverage {coverage:g}"})
+            print(rows[-1])
     write_results(
         args.out / f"terminology-{args.name}.json",
-        [row],
+        rows,
         versions("keras", "tensorflow", "onnxruntime", "sacrebleu"),
         args.seed,
         settings=settings_of(args),
@@ -78,15 +85,20 @@ def write_words(args):
             words.writelines(f"{' '.join(WORD.findall(line))}\n" for line in file)
 
 
-def extract(args, sources):
-    """Returns a `Glossary` of the most frequent terms that the test sentences contain."""
-    from keras_attn_runtime import Glossary, GlossaryEntry
-
+def count_links(args):
+    """Returns the counts of source words, and those of the target words that each is linked to."""
     counts, links = collections.Counter(), collections.defaultdict(collections.Counter)
     for source, target, pairs in aligned(args):
         counts.update(map(str.lower, source))
         for place, other in pairs:
             links[source[place].lower()][target[other]] += 1
+    return counts, links
+
+
+def extract(args, sources, counts, links, coverage):
+    """Returns a `Glossary` of the most frequent terms that the test sentences contain."""
+    from keras_attn_runtime import Glossary, GlossaryEntry
+
     test_words = {word.lower() for line in sources for word in WORD.findall(line)}
     frequent = {word for word, _ in counts.most_common(args.most_frequent)}
     entries = []
@@ -99,7 +111,8 @@ def extract(args, sources):
             for other, count in links[word].most_common(MOST_TRANSLATIONS)
             if count >= LEAST_SHARE * total and len(other) >= 3 and other.isalpha()
         ]
-        if translations:
+        covered = sum(links[word][other] for other in translations)
+        if translations and covered >= coverage * total:
             entries.append(GlossaryEntry(word, tuple(translations)))
         if len(entries) == args.terms:
             break
@@ -136,7 +149,7 @@ def evaluate(file, pairs, glossary, args):
         "without": translator(sources),
         "with": translator(sources, constraints=phrases),
     }
-    row = {"model": args.name, "unit": "terms", "sentences": len(sources), "terms": len(glossary)}
+    row = {"sentences": len(sources), "terms": len(glossary)}
     in_reference = uses(references, phrases)
     row |= {"occurrences": len(in_reference), "in_references": sum(in_reference)}
     for side, results in texts.items():
