@@ -25,7 +25,11 @@ from tests.export.small_translator import SOURCE
 from tests.runtime.endless import within_a_minute
 from tests.runtime.test_source_characters import WRITING_SYSTEMS
 
-LIMITS = {"max_length": tf.constant(30), "length_penalty": tf.constant(1.0)}
+SETTINGS = {
+    **{"max_length": 30, "length_penalty": 1.0, "min_length": 0},
+    **{"beam_width": 3, "num_hypotheses": 2, "patience": 1.0},
+}
+LIMITS = {name: tf.constant(value) for name, value in SETTINGS.items()}
 IDS = np.array([[5, 6, 7, 2], [9, 2, 0, 0]], "int32")
 
 
@@ -81,7 +85,7 @@ def test_the_signatures_have_defaults(exported):
     for name in ("ids", "serving_default"):
         defaults = saved.meta_graphs[0].signature_def[name].defaults
         values = {key: tf.make_ndarray(value).item() for key, value in defaults.items()}
-        assert values == {"max_length": 30, "length_penalty": 1.0}
+        assert values == SETTINGS
 
 
 def test_texts_to_texts(loaded, translator, tokenizers):
@@ -102,7 +106,7 @@ def test_the_request_to_tensorflow_serving_fits_the_signature(loaded):
     signature = loaded.signatures[request["signature_name"]]
     types = {name: spec.dtype for name, spec in signature.structured_input_signature[1].items()}
     inputs = {name: tf.constant(value, types[name]) for name, value in request["inputs"].items()}
-    expected = loaded.translate_texts(request["inputs"]["text"], max_length=48)
+    expected = loaded.translate_texts(**inputs)
     np.testing.assert_array_equal(signature(**inputs)["text"], expected["text"])
 
 
