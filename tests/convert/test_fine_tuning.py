@@ -150,9 +150,8 @@ def test_lora_of_a_converted_model_is_merged_in_a_saved_model(adapted, tmp_path)
     variables = tf.train.list_variables(str(tmp_path / "saved/variables/variables"))
     shapes = [shape for _, shape in variables]
     assert [8, 12] in shapes and [8, LORA["rank"]] not in shapes
-    found = loaded.signatures["ids"](
-        source_ids=tf.constant(SOURCES), **{name: tf.constant(x) for name, x in LIMITS.items()}
-    )
+    limits = {name: tf.constant(value) for name, value in LIMITS.items()}
+    found = loaded.translate_ids(tf.constant(SOURCES), **limits)
     check_outputs(found, adapted)
 
 
