@@ -23,7 +23,7 @@ from keras_attn.export._trace import litert_conversion
 from keras_attn.export._trace.litert_conversion import convert_to_litert
 from keras_attn.export._trace.search_function import SearchFunction
 from keras_attn.training import ModelCard
-from tests.export.small_translator import SOURCE
+from tests.export.small_translator import SOURCE, litert_settings
 from tests.models.mean_decoder import MeanDecoder
 from tests.slow_cases import all_slow_but
 
@@ -116,7 +116,8 @@ def test_export_litert_stores_metadata_after_the_model(exported_litert, translat
         files = {name: archive.read(name) for name in archive.namelist()}
         start = min(each.header_offset for each in archive.infolist())
     assert set(files) == {"keras_attn.json", "card.json", "source.spm", "target.spm"}
-    expected = describe(SearchFunction(translator, *tokenizers, alignments=True), *tokenizers)
+    function = SearchFunction(translator, *tokenizers, alignments=True, fixed_counts=True)
+    expected = describe(function, *tokenizers)
     entries = json.loads(files["keras_attn.json"])
     model = path.read_bytes()[:start]
     assert entries.pop("keras_attn.model_checksum") == hashlib.sha256(model).hexdigest()
@@ -171,8 +172,10 @@ def test_export_litert_samples_with_seeds(small_model, tmp_path):
     report = export_litert(model, tmp_path / "small.tflite")
     assert report.is_stochastic and report.all_equal > 0.9
     ids = [[5, 6, 7, 2]]
+    inputs = {**inputs_of(ids), **litert_settings(model.search)}
+    del inputs["patience"]
     found = [
-        run(tmp_path / "small.tflite", **inputs_of(ids, seeds=np.array([seed], "int32")))
+        run(tmp_path / "small.tflite", **inputs, seeds=np.array([seed], "int32"))
         for seed in (2, *[1] * 20)
     ]
     other, first, *repeated = (each["token_ids"].tolist() for each in found)

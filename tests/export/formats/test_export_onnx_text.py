@@ -86,7 +86,9 @@ print(json.dumps([each.tolist() for each in session.run(["scores", "log_probs"],
 
 def test_only_the_text_has_to_be_given(text_file):
     model = onnx.load(text_file)
-    assert [value.name for value in model.graph.input] == ["text", "max_length", "length_penalty"]
+    settings = ["max_length", "length_penalty"]
+    settings += ["min_length", "beam_width", "num_hypotheses", "patience"]
+    assert [value.name for value in model.graph.input] == ["text", *settings]
     assert [value.name for value in required_inputs(model)] == ["text"]
     assert [value.name for value in model.graph.output] == ["translations", "scores", "log_probs"]
     assert {each.domain for each in model.opset_import} == {"", "ai.onnx.contrib"}
