@@ -277,6 +277,7 @@ def test_streaming_takes_settings(files):
     ("options", "message"),
     [
         ({"top_p": 0.5}, "temperature, top_k. Received: top_p=0.5.*--runtime-settings top_p"),
+        ({"beam_width": 2}, "`--search-class BeamDecoder`, because a file has one search"),
         ({"top_k": 13}, "Expected top_k of at most 12"),
         ({"temperature": 0}, "Expected temperature to be a number in"),
         ({"min_length": 1.5}, "Expected min_length to be an integer in"),

@@ -548,4 +548,4 @@ def test_a_setting_that_the_file_lacks_is_one_line(start_command, model_path):
         start_command, model_path, "--temperature", "0.7", text=b"two dogs\n"
     )
     assert (status, output) == (1, b"")
-    assert messages.count("\n") == 1 and "`--runtime-settings temperature`" in messages
+    assert messages.count("\n") == 1 and "`--search-class SamplingDecoder`" in messages

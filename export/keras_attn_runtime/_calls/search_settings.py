@@ -60,6 +60,14 @@ SETTINGS = {
 }
 """Dict from the settings of a search that a file can have as inputs to their values."""
 
+SEARCH_OF = {
+    **dict.fromkeys(
+        ("beam_width", "patience", "coverage_penalty", "diversity_strength"), "BeamDecoder"
+    ),
+    **dict.fromkeys(("temperature", "top_k", "top_p", "min_p"), "SamplingDecoder"),
+}
+"""Dict from the settings of one kind of search to the name of its class."""
+
 NUM_HYPOTHESES = "num_hypotheses"
 """Option of all files, which newer files also have as an input."""
 

@@ -11,7 +11,7 @@ from keras_attn_runtime._calls.argument_checks import require_bool
 from keras_attn_runtime._calls.cancellation import Call
 from keras_attn_runtime._calls.options import CallOptions, Options, list_options
 from keras_attn_runtime._calls.reading import read
-from keras_attn_runtime._calls.search_settings import NUM_HYPOTHESES, SIZES
+from keras_attn_runtime._calls.search_settings import NUM_HYPOTHESES, SEARCH_OF, SIZES
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._file_format.settings import MAX_HYPOTHESES
@@ -547,10 +547,13 @@ class Translator(TextModel[ExportedModel]):
         values = self.settings.runtime_settings
         if name not in values:
             has = ", ".join(values) or "none"
+            advice = f"`--runtime-settings {name}`, or `runtime_settings=[{name!r}]`"
+            search = SEARCH_OF.get(name)
+            if search not in (None, self.settings.search.get("class")):
+                advice = f"`--search-class {search}`, because a file has one search"
             raise ValueError(
                 f"Expected settings that the file has as inputs: {has}. Received: {name}={value}. "
-                f"Export the model with `--runtime-settings {name}`, or "
-                f"`runtime_settings=[{name!r}]`."
+                f"Export the model with {advice}."
             )
         if name in SIZES and value > values[name] > 0:
             raise ValueError(
