@@ -28,6 +28,8 @@ from pathlib import Path
 from arguments import argument_parser, settings_of
 from results_file import versions, write_results
 
+from keras_attn.files import atomic_replace
+
 WORD = re.compile(r"\w+|[^\w\s]")
 LEAST_SHARE, MOST_TRANSLATIONS = 0.1, 6
 
@@ -81,8 +83,9 @@ def write_words(args):
     for kind in (args.source, args.target):
         path = args.data / f"train.{kind}"
         opened = open(path, encoding="utf-8") if path.exists() else gzip.open(f"{path}.gz", "rt")
-        with opened as file, open(args.out_dir / f"words.{kind}", "w", encoding="utf-8") as words:
-            words.writelines(f"{' '.join(WORD.findall(line))}\n" for line in file)
+        with opened as file, atomic_replace(args.out_dir / f"words.{kind}") as partial:
+            lines = [f"{' '.join(WORD.findall(line))}\n" for line in file]
+            partial.write_text("".join(lines), encoding="utf-8")
 
 
 def count_links(args):

@@ -18,7 +18,11 @@ def test_the_request_to_triton_fits_the_file(model_path, tmp_path):
     file = session(write_repository(model_path, tmp_path) / "1" / "model.onnx")
     ranks = {each.name: len(each.shape) for each in file.get_inputs()}
     feeds = {}
+    settings = {"min_length", "beam_width", "num_hypotheses", "patience"}
+    assert {each["name"] for each in request["inputs"]} - set(ranks) == settings
     for each in request["inputs"]:
+        if each["name"] in settings:  # this small model has no search
+            continue
         array = np.array(each["data"], TYPES[each["datatype"]]).reshape(each["shape"])
         feeds[each["name"]] = array if ranks[each["name"]] else array.reshape(())
     names = [each["name"] for each in request["outputs"]]

@@ -20,12 +20,12 @@ def test_settings_are_what_the_runtime_reads(translator, tokenizers):
     card = ModelCard("en", "de", license="MIT", data="own texts")
     metadata = describe(SearchFunction(translator), *tokenizers, card) | describe_card(card)
     settings = Settings.from_metadata(metadata)
-    assert (settings.format, settings.source.language, settings.target.language) == (2, "en", "de")
+    assert (settings.format, settings.source.language, settings.target.language) == (3, "en", "de")
     assert settings.source.tokenizer == settings.target.tokenizer == "sentencepiece"
     assert settings.card == {"license": "MIT", "data": "own texts"}
     assert settings.search["class"] == "BeamDecoder" and settings.search_inputs == [
-        "max_length",
-        "length_penalty",
+        *("max_length", "length_penalty"),
+        *("min_length", "beam_width", "num_hypotheses", "patience"),
     ]
     without = Settings.from_metadata(describe(SearchFunction(translator)))
     assert without.source.tokenizer == "none" and without.source.language is None
