@@ -21,6 +21,7 @@ from keras_attn._models.replace_unknown import (
     MarkingTokenizer,
     SourceWord,
     check_replaceable,
+    with_source_words,
     words_of_pieces,
 )
 from keras_attn._models.request_languages import RequestLanguages, request_languages
@@ -183,7 +184,6 @@ def generate(
                 model.search,
                 target_tokenizer,
                 None if phrases is None else len(phrases[row]),
-                words[row] if words else (),
             )
             prefix = [] if prefixes is None else prefixes[row]
             if prefixes is not None:
@@ -192,6 +192,11 @@ def generate(
                 num_given = len(model.search.forced_prefix_ids) + len(prefix)
                 generations[row] = [
                     cut_at_stop(each, stops, target_tokenizer, num_given)
+                    for each in generations[row]
+                ]
+            if words and target_tokenizer is not None:
+                generations[row] = [
+                    with_source_words(each, words[row], target_tokenizer)
                     for each in generations[row]
                 ]
         if verbose:

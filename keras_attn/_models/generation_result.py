@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from keras_attn._models.replace_unknown import SourceWord, text_with_source_words
 from keras_attn._search.search import Search
 from keras_attn._types import TokenizerLike
 
@@ -76,7 +75,6 @@ def hypotheses_of_row(
     search: Search,
     tokenizer: TokenizerLike | None = None,
     num_phrases: int | None = None,
-    words: Sequence[SourceWord | None] = (),
 ) -> list[Hypothesis]:
     """Returns the hypotheses of one source.
 
@@ -89,8 +87,6 @@ def hypotheses_of_row(
         tokenizer: Target tokenizer, or `None`.
         num_phrases: Int, number of phrases that the source requires. Defaults to `None`: no
             constraints.
-        words: List of the source word at each source position, see `text_with_source_words`.
-            Defaults to `()`: unknown tokens are not replaced.
 
     Returns:
         List with at least one `Hypothesis`.
@@ -111,8 +107,6 @@ def hypotheses_of_row(
         if "token_log_probs" in results:
             values = results["token_log_probs"][row, rank, : length + (num_ends or 0)]
             token_log_probs = values.tolist()
-        if words and tokenizer is not None and alignments is not None:
-            text = text_with_source_words(token_ids, alignments, words, tokenizer) or text
         if num_phrases:
             constraints_met = results["constraints_met"][row, rank, :num_phrases].tolist()
         hypotheses.append(

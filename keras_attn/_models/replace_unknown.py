@@ -6,15 +6,19 @@ Each unknown token is replaced by the source word with the largest attention wei
 """
 
 import bisect
+import dataclasses
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
 from keras_attn._models.word_starts import SCRIPTS_WITHOUT_SPACES, is_without_spaces
 from keras_attn._types import TokenizerLike
+
+if TYPE_CHECKING:
+    from keras_attn._models.generation_result import Hypothesis
 
 _WITHOUT_SPACES = "".join(f"{chr(first)}-{chr(last)}" for first, last in SCRIPTS_WITHOUT_SPACES)
 _WORD = re.compile(rf"(?:(?!\s)[{_WITHOUT_SPACES}])+|[^\s{_WITHOUT_SPACES}]+")
@@ -102,6 +106,26 @@ def words_of_pieces(text: str, spans: Sequence[tuple[int, int]]) -> list[SourceW
             run = SourceWord(first, text[first : min(max(stop, first + 1), end)])
         words.append(run)
     return words
+
+
+def with_source_words(
+    hypothesis: "Hypothesis", words: Sequence[SourceWord | None], tokenizer: TokenizerLike
+) -> "Hypothesis":
+    """Returns a hypothesis whose text contains source words instead of unknown tokens.
+
+    Args:
+        hypothesis: `Hypothesis` with alignments. If a stop text has cut it, its text can contain
+            a part of the next token.
+        words, tokenizer: See `text_with_source_words`.
+    """
+    token_ids, weights = hypothesis.token_ids, hypothesis.alignments
+    if weights is None:
+        return hypothesis
+    text = text_with_source_words(token_ids, weights, words, tokenizer)
+    if text is None:
+        return hypothesis
+    (plain,) = tokenizer.decode([token_ids])
+    return dataclasses.replace(hypothesis, text=text + (hypothesis.text or "")[len(plain) :])
 
 
 def text_with_source_words(

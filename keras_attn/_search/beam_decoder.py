@@ -73,8 +73,10 @@ class BeamDecoder(Search, BeamOptions):
 
     `"heuristic"` is the default of transformers. With a positive length penalty, the score of an
     open hypothesis can increase in later steps. The heuristic does not consider later steps, so it
-    can miss the hypothesis with the best score. With `length_penalty_form="average_with_end"`, each
-    value of `stop` finds the same hypotheses as the corresponding value of `early_stopping`.
+    can miss the hypothesis with the best score. `"exact"` assumes that log probabilities are not
+    positive, so it can miss that hypothesis if a token bias or a rule adds positive values. With
+    `length_penalty_form="average_with_end"`, each value of `stop` finds the same hypotheses as the
+    corresponding value of `early_stopping`.
 
     With `num_groups > 1`, the search is diverse beam search with Hamming diversity ([Vijayakumar et
     al., 2018](https://arxiv.org/abs/1610.02424)): the beams are divided into groups, and each group

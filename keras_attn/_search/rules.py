@@ -1,6 +1,5 @@
 """Rules in a search: inputs, states, and the calls at a step."""
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attn._backend.gather import repeat_rows
+from keras_attn._layer.argument_checks import known_values
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.logits_rule import LogitsRule, RuleInput
 from keras_attn._search.rows_or_one import check_rows_or_one
@@ -55,11 +55,36 @@ def read_rule_inputs(
     Raises:
         ValueError: If a name is unknown, or a value has another shape than the input.
     """
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            "Expected rule_inputs to be a dict from names to numbers or arrays. Received: "
+            f"rule_inputs of type {type(given).__name__}."
+        )
     declared = _declared(rules, given)
-    return {
-        name: dataclasses.replace(declared[name], default=value).default_array
-        for name, value in given.items()
-    }
+    return {name: _read(name, value, declared[name]) for name, value in given.items()}
+
+
+def _read(name, value, declared):
+    """Returns the array of an input: a scalar, or one row."""
+    shape = () if declared.shape == "scalar" else tuple(declared.shape)
+    try:
+        array = np.asarray(value)
+        with np.errstate(all="ignore"):  # values that do not fit are errors
+            converted = array.astype(declared.dtype)
+            is_exact = declared.dtype == "float32" or bool((converted == array).all())
+        is_valid = array.dtype != bool and bool(np.isfinite(converted).all()) and is_exact
+    except (OverflowError, TypeError, ValueError):
+        array = converted = np.zeros(())
+        is_valid = False
+    fits = len(array.shape) == len(shape) and all(
+        size in (None, other) for size, other in zip(shape, array.shape, strict=True)
+    )
+    if not (is_valid and fits):
+        raise ValueError(
+            f"Expected rule_inputs[{name!r}] of the shape {shape} with finite {declared.dtype} "
+            f"numbers. Received: {value!r}."
+        )
+    return converted if declared.shape == "scalar" else converted[None]
 
 
 def start_rules(
@@ -161,6 +186,12 @@ def _declared(rules, names):
 def _value(name, declared, given, max_lengths):
     """Returns the value of an input: a scalar, or `(batch, *shape)`."""
     value = ops.convert_to_tensor(declared.default_array if given is None else given)
+    known = known_values(value)
+    if known is not None and not np.isfinite(known).all():
+        raise ValueError(
+            f"Expected finite numbers for the rule input {name!r}. Received: a value with NaN or "
+            "infinity. Use -1e9 for impossible tokens."
+        )
     value = ops.cast(value, declared.dtype)
     if declared.shape == "scalar":
         if len(value.shape):

@@ -92,16 +92,22 @@ def test_a_file_takes_another_row_for_each_source(model, files):
     ("inputs", "message"),
     [
         ({"least": 1}, r"rule_inputs out of \['most', 'prices'\].*Received: 'least'"),
-        ({"most": 1.5}, r"rule_inputs\['most'\] of the shape \(\) and the type int32.*float64"),
+        ({"most": 1.5}, r"rule_inputs\['most'\] of the shape \(\) with finite int32 .*1.5"),
+        ({"most": float("nan")}, r"rule_inputs\['most'\] of the shape \(\) with finite int32"),
+        ({"prices": [float("inf")] * SIZE}, "with finite float32 numbers"),
         ({"most": "x"}, "to be a number or an array of int32. Received: 'x'"),
-        ({"prices": [1.0, 2.0]}, r"of the shape \(7,\) and the type float32.*shape=\(2,\)"),
+        ({"prices": [1.0, 2.0]}, r"of the shape \(7,\) with finite float32.*\[1.0, 2.0\]"),
         (3, "Expected rule_inputs to be a dict"),
     ],
     ids=str,
 )
-def test_the_runtime_refuses(files, inputs, message):
+def test_wrong_inputs(model, files, inputs, message):
     with pytest.raises(ValueError, match=message):
         Translator(files / "model.onnx").translate_ids(SOURCES, rule_inputs=inputs)
+    for unlike in ("to be a number or an array of int32", "the inputs of rules in the file"):
+        message = message if unlike not in message else "rule_inputs"
+    with pytest.raises(ValueError, match=message.replace(r"Received: 'least'", "")):
+        model.generate(SOURCES, rule_inputs=inputs)
 
 
 @keras.saving.register_keras_serializable(package="tests")

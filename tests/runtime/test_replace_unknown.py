@@ -210,6 +210,19 @@ def test_copying_model_returns_the_source_text(kind, tokenizer_model, tmp_path):
     assert all(each.alignments is None for each in without)
 
 
+def test_a_stop_text_cuts_the_tokens_after_a_copied_word(tokenizer_model, tmp_path):
+    translator = Translator(model_file(tmp_path / "model.onnx", tokenizer_model), num_threads=1)
+    text = "two Zürich dogs and dogs"
+    (plain,) = translator.translate([text], stop_texts="and")
+    (result,) = translator.translate([text], stop_texts="and", replace_unknown=True)
+    assert result.text == "two Zürich dogs " != plain.text and result.stop_text == "and"
+    assert result.token_ids == plain.token_ids and len(result.alignments) == len(plain.token_ids)
+    tokenizer = keras_text.SentencePieceTokenizer(tokenizer_model)
+    words = keras_functions.words_of_pieces(text, tokenizer.spans(text))
+    same = keras_functions.with_source_words(plain, words, tokenizer)
+    assert same.text == result.text
+
+
 def test_long_text_is_truncated(tokenizer_model, tmp_path):
     path = model_file(tmp_path / "model.onnx", tokenizer_model)
     translator = Translator(path, num_threads=1, max_source_length=9, truncate=True)

@@ -192,6 +192,7 @@ def test_two_inputs_of_one_name():
         ({"most": np.ones((6, 1))}, r"a scalar for the rule input 'most'.*\(6, 1\)"),
         ({"prices": np.ones((6, 2))}, r"'prices' with the shape \(batch, 7\).*\(6, 2\)"),
         ({"prices": np.ones((4, SIZE))}, "or .1, 7. for all batch entries"),
+        ({"prices": np.full((6, SIZE), np.nan)}, "finite numbers for the rule input 'prices'"),
     ],
     ids=str,
 )

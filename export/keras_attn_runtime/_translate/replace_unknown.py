@@ -5,15 +5,38 @@ Each unknown token is replaced by the source word with the largest attention wei
 https://arxiv.org/abs/1410.8206).
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 from keras_attn_runtime._array_types import Floats
+from keras_attn_runtime._generation_result import Hypothesis
 from keras_attn_runtime._text.scripts import is_without_spaces
 from keras_attn_runtime._text.source_words import SourceWord
 from keras_attn_runtime._text.tokenizer import Tokenizer
 
 MARK = "\U0010ffff"
 """Stands for an unknown token in a decoded text: a code point that is no character."""
+
+
+def with_source_words(
+    hypothesis: Hypothesis,
+    weights: Floats,
+    words: Sequence[SourceWord | None],
+    tokenizer: Tokenizer,
+) -> Hypothesis:
+    """Returns a hypothesis whose text contains source words instead of unknown tokens.
+
+    Args:
+        hypothesis: `Hypothesis`. If a stop text has cut it, its text can contain a part of the next
+            token.
+        weights, words, tokenizer: see `text_with_source_words`.
+    """
+    token_ids = hypothesis.token_ids
+    text = text_with_source_words(token_ids, weights, words, tokenizer)
+    if text is None:
+        return hypothesis
+    rest = (hypothesis.text or "")[len(tokenizer.decode(token_ids)) :]
+    return dataclasses.replace(hypothesis, text=text + rest)
 
 
 def text_with_source_words(

@@ -39,8 +39,10 @@ def _array(name: str, value: object, declared: RuleInput) -> np.ndarray:
     shape = declared["shape"][1:]
     try:
         array = np.asarray(value)
-        converted = array.astype(declared["dtype"])
-    except (TypeError, ValueError):
+        with np.errstate(all="ignore"):  # values that do not fit are errors
+            converted = array.astype(declared["dtype"])
+        is_finite = bool(np.isfinite(converted).all()) and array.dtype != bool
+    except (OverflowError, TypeError, ValueError):
         raise ValueError(
             f"Expected rule_inputs[{name!r}] to be a number or an array of {declared['dtype']}. "
             f"Received: {value!r}."
@@ -49,9 +51,10 @@ def _array(name: str, value: object, declared: RuleInput) -> np.ndarray:
         size == other or isinstance(size, str)
         for size, other in zip(shape, array.shape, strict=True)
     )
-    if not is_equal or (converted != array).any() and declared["dtype"] == "int32":
+    is_exact = declared["dtype"] != "int32" or bool((converted == array).all())
+    if not (is_equal and is_finite and is_exact):
         raise ValueError(
-            f"Expected rule_inputs[{name!r}] of the shape {tuple(shape)} and the type "
-            f"{declared['dtype']}. Received: shape={array.shape}, dtype={array.dtype}."
+            f"Expected rule_inputs[{name!r}] of the shape {tuple(shape)} with finite "
+            f"{declared['dtype']} numbers. Received: {value!r}."
         )
     return converted

@@ -12,7 +12,7 @@ from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._models.exported_model import ExportedModel
 from keras_attn_runtime._models.outputs import SearchOutputs
 from keras_attn_runtime._text.tokenizer import Tokenizer
-from keras_attn_runtime._translate.replace_unknown import text_with_source_words
+from keras_attn_runtime._translate.replace_unknown import with_source_words
 from keras_attn_runtime._translate.stops import cut_at_stop
 from keras_attn_runtime._translate.token_bias import biases_of_ids
 
@@ -120,14 +120,8 @@ class TranslationBuilder:
             met = outputs["constraints_met"][row, rank]
             constraints_met = met[: len(source.constraints)].tolist()
         tokenizer = self._target_tokenizer
-        text: str | None = None
-        if tokenizer is not None and source.words and "alignments" in outputs:
-            weights = outputs["alignments"][row, rank]
-            text = text_with_source_words(token_ids, weights, source.words, tokenizer)
-        if tokenizer is not None and text is None:
-            text = tokenizer.decode(token_ids)
         hypothesis = Hypothesis(
-            text=text,
+            text=None if tokenizer is None else tokenizer.decode(token_ids),
             token_ids=token_ids,
             pieces=_pieces(tokenizer, token_ids),
             score=float(outputs["scores"][row, rank]),
@@ -137,10 +131,13 @@ class TranslationBuilder:
             token_log_probs=token_log_probs,
             constraints_met=constraints_met,
         )
-        if tokenizer is None or not options.stops:
-            return hypothesis
-        num_given = len(self._settings.forced_prefix_ids) + len(source.prefix)
-        return cut_at_stop(hypothesis, options.stops, tokenizer, num_given)
+        if tokenizer is not None and options.stops:
+            num_given = len(self._settings.forced_prefix_ids) + len(source.prefix)
+            hypothesis = cut_at_stop(hypothesis, options.stops, tokenizer, num_given)
+        if tokenizer is not None and source.words and "alignments" in outputs:
+            weights = outputs["alignments"][row, rank]
+            hypothesis = with_source_words(hypothesis, weights, source.words, tokenizer)
+        return hypothesis
 
     def _num_end_tokens(self, after: Integers) -> int | None:
         """Returns how many tokens after a hypothesis are its end token or stop sequence.
