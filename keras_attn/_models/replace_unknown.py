@@ -28,7 +28,7 @@ MARK = "\U0010ffff"
 
 
 class MarkingTokenizer(Protocol):
-    """What the replacement needs of a tokenizer, see `SentencePieceTokenizer`."""
+    """Tokenizer with the methods of `SentencePieceTokenizer` that find unknown pieces."""
 
     unknown_token_id: int
 

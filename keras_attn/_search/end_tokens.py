@@ -24,7 +24,7 @@ def is_any_of(tokens: Tensor, token_ids: Sequence[int]) -> Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Ends:
-    """What ends the hypotheses at a step.
+    """The end tokens and stop sequences at one step.
 
     Args:
         token_ids: List of ids, the end tokens.

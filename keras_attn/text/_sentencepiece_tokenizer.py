@@ -88,7 +88,7 @@ class SentencePieceTokenizer:
     """Suffix of files written by `save`."""
 
     has_unknown_token = True
-    """Whether the tokenizer has an id for text outside the vocabulary."""
+    """Bool, whether an id stands for characters that the vocabulary lacks."""
 
     def __init__(
         self,

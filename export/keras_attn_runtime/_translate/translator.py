@@ -11,10 +11,8 @@ from keras_attn_runtime._calls.argument_checks import require_bool
 from keras_attn_runtime._calls.cancellation import Call
 from keras_attn_runtime._calls.options import CallOptions, Options, list_options
 from keras_attn_runtime._calls.reading import read
-from keras_attn_runtime._calls.search_settings import NUM_HYPOTHESES, SEARCH_OF, SIZES
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._errors import ModelFileError
-from keras_attn_runtime._file_format.settings import MAX_HYPOTHESES
 from keras_attn_runtime._generation_result import GenerationResult, Unfinished
 from keras_attn_runtime._inputs.array_inputs import ArrayReader, Rows
 from keras_attn_runtime._inputs.sentences import read_prefix, require_sentences
@@ -28,6 +26,7 @@ from keras_attn_runtime._translate.languages import LanguageIds
 from keras_attn_runtime._translate.prefixes import LEAST_TARGET_CHARACTERS, PrefixReader
 from keras_attn_runtime._translate.rule_inputs import read_rule_inputs
 from keras_attn_runtime._translate.scores import require_tokens, scores
+from keras_attn_runtime._translate.setting_checks import check_num_hypotheses, check_setting
 from keras_attn_runtime._translate.text_model import TextModel, require_tokenizers
 from keras_attn_runtime._translate.token_bias import read_token_bias
 from keras_attn_runtime._translate.translation_builder import TranslationBuilder
@@ -483,9 +482,9 @@ class Translator(TextModel[ExportedModel]):
     def _checked(self, arguments: CallOptions) -> Options:
         self._require_own_process()
         options = Options.of(arguments)
-        self._check_num_hypotheses(options.num_hypotheses)
+        check_num_hypotheses(options.num_hypotheses, self.settings)
         for name, value in options.settings.items():
-            self._check_setting(name, value)
+            check_setting(name, value, self.settings)
         if options.token_bias is not None:
             options = dataclasses.replace(options, token_bias=self._token_bias(options.token_bias))
         if options.rule_inputs is not None:
@@ -523,42 +522,6 @@ class Translator(TextModel[ExportedModel]):
                 "Expected a file with alignments, because of replace_unknown. Received: a file "
                 "without the output 'alignments'. Export it with `--alignments`, or "
                 "`export_onnx(..., alignments=True)`, which needs a decoder with attention."
-            )
-
-    def _check_num_hypotheses(self, count: int) -> None:
-        most = self.settings.most_hypotheses
-        if count <= most:
-            return
-        reason, advice = "the number that the file returns", "num_hypotheses"
-        if NUM_HYPOTHESES in self.settings.search_inputs:
-            reason, advice = "the beam width of the file", "beam_width"
-        advice = f"Export the model with a larger {advice}."
-        if most == MAX_HYPOTHESES:
-            reason, advice = "for one call", "Pass a smaller number."
-        if self.is_stochastic:
-            reason, advice = "for one call", "Call the translator again with another seed."
-        raise ValueError(
-            f"Expected num_hypotheses of at most {most}, {reason}. Received: num_hypotheses="
-            f"{count}. {advice}"
-        )
-
-    def _check_setting(self, name: str, value: float) -> None:
-        """Raises ValueError for a setting that the file does not have, or that is too large."""
-        values = self.settings.runtime_settings
-        if name not in values:
-            has = ", ".join(values) or "none"
-            advice = f"`--runtime-settings {name}`, or `runtime_settings=[{name!r}]`"
-            search = SEARCH_OF.get(name)
-            if search not in (None, self.settings.search.get("class")):
-                advice = f"`--search-class {search}`, because a file has one search"
-            raise ValueError(
-                f"Expected settings that the file has as inputs: {has}. Received: {name}={value}. "
-                f"Export the model with {advice}."
-            )
-        if name in SIZES and value > values[name] > 0:
-            raise ValueError(
-                f"Expected {name} of at most {values[name]}, the value in the file. Received: "
-                f"{name}={value}. Export the model with a larger {name}."
             )
 
     def _token_bias(self, token_bias: object) -> dict[int, float]:

@@ -198,7 +198,7 @@ def _share(values: "np.ndarray | np.bool") -> float:
 
 
 def _shares(batches: Iterable[np.ndarray]) -> tuple[float, float]:
-    """Returns the shares of sources whose best hypothesis, and all of whose hypotheses, agree.
+    """Returns two shares of sources: the best hypothesis agrees, and all hypotheses agree.
 
     The batches `(B, N)` may have different numbers N of hypotheses.
     """
