@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from keras_attn_runtime._calls.options import require_integer
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
 MOST_THREADS = 1024
 """Maximum number of threads. ONNX Runtime itself has no limit and starts all requested threads."""
 
+_WEIGHTS_FILE = "session.optimized_model_external_initializers_file_name"
+_WRITE_WEIGHTS = {
+    "session.optimized_model_external_initializers_min_size_in_bytes": "1024",
+    "session.save_external_prepacked_constant_initializers": "1",
+}
+
 Provider: TypeAlias = tuple[str, Mapping[str, object]]
 """Execution provider name and options."""
 
@@ -28,6 +35,7 @@ def create_session(
     path: str | PathLike[str],
     providers: Providers | None = None,
     num_threads: int | None = None,
+    optimized_path: Path | None = None,
 ) -> "onnxruntime.InferenceSession":
     """Loads an ONNX file on exactly the requested execution providers.
 
@@ -41,6 +49,10 @@ def create_session(
             preference: "cpu", "cuda" or any ONNX Runtime provider name. Operators that a
             provider does not support run on the CPU. Default: "cpu".
         num_threads: int in [1, 1024], number of threads per operator. Default: all cores.
+        optimized_path: path of an ONNX file that this function also writes: the model after the
+            optimizations for this machine. The weights are in `optimized_path.name + ".weights"`
+            beside it, in the layout for matrix products. Sessions for this file map the weights
+            into memory and share them. Default: no such file.
 
     Returns:
         `onnxruntime.InferenceSession`.
@@ -75,6 +87,11 @@ def create_session(
     options.log_severity_level = 4  # errors are not logged, because they are raised
     if num_threads is not None:
         options.intra_op_num_threads = num_threads
+    if optimized_path is not None:
+        options.optimized_model_filepath = str(optimized_path)
+        weights = f"{optimized_path.name}.weights"
+        for name, value in {**_WRITE_WEIGHTS, _WEIGHTS_FILE: weights}.items():
+            options.add_session_config_entry(name, value)
     try:
         session = onnxruntime.InferenceSession(
             str(path), options, providers=resolved, enable_fallback=0

@@ -6,7 +6,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from keras_attn_runtime._engines.create_session import Providers, create_session
+from keras_attn_runtime._engines.create_session import Providers
+from keras_attn_runtime._engines.create_sessions import create_sessions
 from keras_attn_runtime._engines.engine_session import EngineSession
 from keras_attn_runtime._engines.litert_session import (
     create_litert_sessions,
@@ -115,7 +116,7 @@ def _open_onnx(
 
     def load() -> tuple[list[OnnxSession], dict[str, str], T]:
         verify_file_checksum(path)
-        inferences = [create_session(path, providers, num_threads) for _ in range(num_sessions)]
+        inferences = create_sessions(path, providers, num_threads, num_sessions)
         sessions = [OnnxSession(inference) for inference in inferences]
         metadata = _metadata(inferences[0])
         settings = read_settings(metadata, [entry.name for entry in sessions[0].inputs])

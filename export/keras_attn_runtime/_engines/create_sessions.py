@@ -1,0 +1,55 @@
+import contextlib
+import os
+import tempfile
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from keras_attn_runtime._engines.create_session import Providers, create_session, read_providers
+from keras_attn_runtime._errors import ModelFileError
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+
+def create_sessions(
+    path: str | PathLike[str],
+    providers: Providers | None = None,
+    num_threads: int | None = None,
+    num_sessions: int = 1,
+) -> "list[onnxruntime.InferenceSession]":
+    """Loads an ONNX file several times, with one copy of the weights on the CPU.
+
+    ONNX Runtime copies the weights for each session. Therefore a first session writes its optimized
+    model to a temporary directory, and all returned sessions map this file into memory. The
+    directory is deleted at the end; the operating system keeps the mapped pages. Windows cannot
+    delete a mapped file, so there each session has a copy of the weights, as it has if the file
+    cannot be written, or if this release of ONNX Runtime cannot load it (those before 1.24).
+
+    Args:
+        path, providers, num_threads: see `create_session`.
+        num_sessions: int of at least 1, number of sessions. Default: 1.
+
+    Returns:
+        List of `onnxruntime.InferenceSession`s.
+
+    Raises:
+        Exception: see `create_session`.
+    """
+    if num_sessions > 1 and os.name == "posix" and _are_cpu(providers):
+        with contextlib.suppress(OSError, ModelFileError):
+            return _create_sharing(path, num_threads, num_sessions)
+    return [create_session(path, providers, num_threads) for _ in range(num_sessions)]
+
+
+def _are_cpu(providers: Providers | None) -> bool:
+    return providers is None or [name for name, _ in read_providers(providers)] == ["cpu"]
+
+
+def _create_sharing(
+    path: str | PathLike[str], num_threads: int | None, num_sessions: int
+) -> "list[onnxruntime.InferenceSession]":
+    with tempfile.TemporaryDirectory(prefix="keras-attn-runtime-") as folder:
+        optimized = Path(folder, "model.onnx")
+        create_session(path, num_threads=num_threads, optimized_path=optimized)
+        return [create_session(optimized, num_threads=num_threads) for _ in range(num_sessions)]
