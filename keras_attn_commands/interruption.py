@@ -16,12 +16,12 @@ _SECONDS = 0.3
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Context manager that ends with a `KeyboardInterrupt` after Ctrl-C, whatever the block does.
+    """Context manager that ends with a `KeyboardInterrupt` soon after Ctrl-C.
 
     C++ code that calls Python replaces a `KeyboardInterrupt` by an error of its own, and an
     interrupted import can look like a missing module: such errors become a `KeyboardInterrupt`.
-    Other code ignores it, such as a callback of the garbage collector or a bare `except`: it is
-    raised again until it leaves the block.
+    Other code, such as a callback of the garbage collector or a bare `except`, swallows the
+    `KeyboardInterrupt`: it is raised again until it leaves the block.
     """
     # Background jobs of a shell ignore SIGINT, and only the main thread can set handlers.
     if (

@@ -20,8 +20,8 @@ class StatefulAttention(AttentionMechanism):
     A subclass overrides `initial_state` and `attend_once`. A call with several queries processes
     the queries one after the other, in a loop over the target axis.
 
-    With B batch entries, K beams and S source positions, the state is a dict of tensors. A subclass
-    sees its first axis in two forms:
+    The state is a dict of tensors. With B batch entries and K beams, the first axis of these
+    tensors has two forms:
 
     - `initial_state` returns tensors of shape `(B * K, ...)`, with the beams of a batch entry in
       consecutive rows. Searches and `attend_step` use this form;
@@ -44,8 +44,8 @@ class StatefulAttention(AttentionMechanism):
         {{returns}}
 
     Masking:
-        Masked positions get a weight of exactly 0 and do not change the state. If all positions are
-        masked for a query, its weights and its context are 0. Query masks are ignored.
+        `attend_once` must give masked positions a weight of exactly 0. If all positions are masked,
+        all weights are 0, and so is the context. Query masks are ignored.
 
     Raises:
         ValueError: If `probability_fn` is unknown, or is not `"softmax"` for a subclass that does
@@ -53,7 +53,7 @@ class StatefulAttention(AttentionMechanism):
 
     Example:
 
-    A mechanism that never attends to the same position twice:
+    A mechanism that attends to each position once, if there are as many positions as queries:
 
     >>> import numpy as np
     >>> from keras import ops

@@ -82,7 +82,7 @@ def join(cache: TensorDict, other: TensorDict) -> TensorDict:
 
 
 def archive(shared: TensorDict) -> TensorDict:
-    """Moves the content of growing caches to archives, which steps do not copy.
+    """Moves the content of growing caches to archives, so that the next steps do not copy it.
 
     Args:
         shared: Dict with a list `caches` and optionally a list `archives` of the same length.

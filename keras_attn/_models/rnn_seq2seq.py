@@ -36,12 +36,11 @@ def rnn_seq2seq(
 
         h_1 .. h_S = bidirectional RNN(x_1 .. x_S)
         s_t = RNN([E y_{t-1} ; a_{t-1}], s_{t-1}),    c_t = attention(s_t, h)
-        a_t = tanh(W [s_t ; c_t]),    logits_t = E a_t
+        a_t = tanh(W [s_t ; c_t]),    logits_t = E^T a_t
 
     Here x are the embedded source tokens, and y_{t-1} is the previous target token as a one-hot
-    vector. The attention vector a_t and input feeding, which makes a_{t-1} an input of the next
-    step, were introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025). The output
-    layer and the target embedding share the matrix E ([Press and Wolf,
+    vector. The attention vector a_t and input feeding (a_{t-1} is an input of step t) were introduced
+    by [Luong et al., 2015](https://arxiv.org/abs/1508.04025). The output layer and the target embedding share the matrix E ([Press and Wolf,
     2017](https://arxiv.org/abs/1608.05859)). `attention="bahdanau"` uses the additive score of
     [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473).
 
@@ -55,7 +54,8 @@ def rnn_seq2seq(
         embedding_dim: Positive int, size of the embeddings and the attention vector. Defaults to
             `256`.
         units: Positive int, units in each cell. The encoder has this number of units in each
-            direction. Defaults to `256`.
+            direction. With `attention=None`, the top cell of the decoder has `embedding_dim` units
+            instead. Defaults to `256`.
         num_layers: Positive int, number of recurrent layers in the encoder and in the decoder.
             Defaults to `1`.
         input_feeding: Bool, whether the attention vector is an input of the next step. Training is
@@ -71,8 +71,8 @@ def rnn_seq2seq(
         Tuple of an `RNNEncoder` named "encoder" and an `RNNDecoder` named "decoder".
 
     Raises:
-        ValueError: If `attention` or `cell` is unknown, or shared embeddings have vocabularies of
-            different sizes.
+        ValueError: If `attention` or `cell` is unknown, shared embeddings have vocabularies of
+            different sizes, or another argument is out of range.
 
     Example:
 

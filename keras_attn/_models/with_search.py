@@ -30,8 +30,8 @@ def with_search(
             class.
         **settings: Arguments of the search to change. If the new `beam_width` is less than the
             current `num_hypotheses`, `num_hypotheses` is reduced to `beam_width`, unless you pass
-            `num_hypotheses`. If the search has the default `suppressed_token_ids`, they are
-            computed again from the new special ids.
+            `num_hypotheses`. The new search keeps changed `suppressed_token_ids`, but computes
+            default ones from its own special ids.
 
     Returns:
         A `GenerationModel` that shares the encoder and the decoder with `model`.

@@ -44,8 +44,8 @@ class AttentionRNNCell(Layer):
         h_t, s_t = cell([x_t ; c_t], s_{t-1})       ([x_t ; c_t ; a_{t-1}] with input feeding)
         a_t      = tanh(W_a [h_t ; c_t])
 
-    The query can also concatenate several of the following vectors. If the query contains
-    `"cell_output"`, attention is computed after the cell, otherwise before the cell:
+    Attention is computed after the cell if the query contains `"cell_output"`, otherwise before it.
+    The query can also concatenate several of these vectors:
 
         "cell_output"      h_t
         "previous_state"   the top state of s_{t-1}
@@ -206,7 +206,7 @@ class AttentionRNNCell(Layer):
             encoder_outputs_shape: Tuple, `(batch, source, features)`, or a dict of tuples. `None`
                 without attention.
             query_features_shape: Tuple, `(batch, features)`. `None` if the constructor argument
-                `query` does not contain `"features"`.
+                `query_from` does not contain `"features"`.
         """
         self.cell_features = inputs_shape[-1]
         self.output_size = output_size(self.cell)

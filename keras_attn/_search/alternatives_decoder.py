@@ -43,11 +43,11 @@ class AlternativesDecoder(IndependentSearch, AlternativesOptions):
 
         The hypotheses are sorted by the probability of the token after the prefix. `scores` and
         `log_probs` are those of the whole hypotheses, so they need not be sorted. With
-        `return_token_log_probs=True`, the value at the prefix length is the log probability of the
-        alternative.
+        `return_token_log_probs=True`, `token_log_probs` at the index p - 1 is the log probability
+        of this token.
 
         If fewer than `num_hypotheses` tokens are possible, or the prefix leaves no room for a token
-        because it ends with the end token or has the maximum length, hypotheses are missing. The
+        because it ends the hypothesis or has the maximum length, hypotheses are missing. The
         first hypothesis is never missing.
 
     Raises:

@@ -59,8 +59,8 @@ class SamplingDecoder(IndependentSearch, SamplingOptions):
     Returns:
         {{returns}}
 
-        The results contain `num_hypotheses` hypotheses per batch entry, in the order of sampling.
-        The `log_probs` are computed at temperature 1 over the whole vocabulary. The `scores` equal
+        The results contain `num_hypotheses` hypotheses per batch entry, which are not sorted. The
+        `log_probs` are computed at temperature 1 over the whole vocabulary. The `scores` equal
         the `log_probs`, so the length penalty has no effect.
 
     Raises:

@@ -36,13 +36,13 @@ WITHOUT_BEAMS = {"length_penalty", "length_penalty_form"}
 def search_differences(
     search: Search, settings: SearchSettings, reads_prompts: bool = False
 ) -> list[str]:
-    """Returns the search arguments that differ from the `generate` settings.
+    """Returns the search arguments that differ from settings for `generate` of transformers.
 
     Args:
         search: Search.
         settings: `SearchSettings` for `generate`.
-        reads_prompts: Bool, whether the model continues prompts, so that no search uses a start
-            token. Defaults to `False`.
+        reads_prompts: Bool, whether the model continues prompts. The start token is then not used
+            and not compared. Defaults to `False`.
 
     Returns:
         List of strings, such as `"coverage_penalty=0.2 instead of 0.0"`.

@@ -116,8 +116,9 @@ def choose_lags(season: int, horizon: int, window: int) -> list[int]:
 def choose_calendar(times: Sequence[Any]) -> list[str]:
     """Returns the names of the calendar columns for a series.
 
-    A period has columns if the times cover it at least twice, and divide it into at least four
-    steps: the hour (one harmonic), the day and the week (three), and the year (two).
+    The periods are the hour, the day, the week and the year, with at most 1, 3, 3 and 2 harmonics.
+    A period has columns if the times cover it at least twice and divide it into at least four
+    steps. Each harmonic needs at least two steps.
 
     Args:
         times: List of times with equal steps: integers, dates or datetimes.
@@ -130,7 +131,7 @@ def choose_calendar(times: Sequence[Any]) -> list[str]:
     >>> import datetime
     >>> from keras_attn.forecasting import choose_calendar
     >>> first = datetime.date(2024, 1, 1)
-    >>> choose_calendar([first + datetime.timedelta(week) for week in range(21)])[:3]
+    >>> choose_calendar([first + datetime.timedelta(day) for day in range(21)])[:3]
     ['week_sin1', 'week_cos1', 'week_sin2']
     """
     step = _step_days(times)

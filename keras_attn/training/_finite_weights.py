@@ -29,11 +29,11 @@ class FiniteWeights:
                     self._constants[id(variable)] = array
 
     def first_nonfinite(self, model: keras.Model) -> str | None:
-        """Returns the path of the first model variable with NaN or infinity, or `None`.
+        """Returns the path of the first variable with NaN or infinity that is not a constant.
 
         Args:
-            model: The model that was passed to `FiniteWeights`. In a callback, pass `self.model`,
-                because on JAX reading this attribute copies the trained values into the variables.
+            model: The model that was passed to `FiniteWeights`. In a callback, pass `self.model`:
+                with JAX, reading this attribute copies the trained values into the variables.
         """
         return self._first(model.variables)
 

@@ -72,7 +72,7 @@ def train(settings: TranslationSettings, command: str, warn: Warn) -> None:
     """Trains a translator and writes it to the run directory.
 
     Args:
-        settings: `TranslationSettings`. Settings that are `None` are chosen by the data.
+        settings: `TranslationSettings`. Settings that are `None` are chosen from the data.
         command: String, the command line, for the model card.
         warn: Function that shows the text of a warning.
     """

@@ -1,4 +1,4 @@
-"""The settings of a search that a file can have as inputs."""
+"""The search settings that can be inputs of an exported file."""
 
 from dataclasses import dataclass
 from typing import TypedDict
@@ -10,12 +10,12 @@ SMALLEST = 1e-30
 """Smallest value of settings that must be positive."""
 
 SIZES = ("beam_width", "no_repeat_ngram_size", "top_k")
-"""Settings that are at most the value in the file."""
+"""Settings that a call can decrease, but not increase, unless the value in the file is 0."""
 
 
 @dataclass(frozen=True)
 class _Range:
-    """The values of a search setting: integers, or other numbers, above `least` or equal to it."""
+    """The allowed values of a setting: numbers, or only integers, from `least` to `most`."""
 
     text: str
     least: float
@@ -23,7 +23,7 @@ class _Range:
     is_integer: bool = False
 
     def check(self, name: str, value: object) -> float:
-        """Returns a checked number; raises ValueError for other values."""
+        """Returns the value as a number; raises ValueError if it is not allowed."""
         if self.is_integer:
             return require_integer(name, value, int(self.least), int(self.most))
         return require_number(name, value, least=self.least, most=self.most)
@@ -40,8 +40,8 @@ SETTINGS = {
         "values above 1 make previous tokens less probable; 1 for no penalty", SMALLEST
     ),
     "no_repeat_ngram_size": _Range(
-        "size of the n-grams that an output may contain once, at most the size in the file; 0 for "
-        "no limit",
+        "size of the n-grams that an output must not repeat, at most the size in the file; 0 allows "
+        "repetition",
         0,
         is_integer=True,
     ),
@@ -50,15 +50,15 @@ SETTINGS = {
     "diversity_strength": _Range("factor of the penalty between groups of beams", SMALLEST),
     "temperature": _Range("values below 1 make probable tokens more probable", SMALLEST),
     "top_k": _Range(
-        "number of tokens to sample from, at most the number in the file, if it has one; 0 for no "
-        "other limit",
+        "number of tokens to sample from, at most the number in the file; 0 for the number in the "
+        "file, or for all tokens if it has none",
         0,
         is_integer=True,
     ),
     "top_p": _Range("total probability of the tokens to sample from; 1 for all", SMALLEST, 1),
     "min_p": _Range("minimum probability relative to the most probable token; 0 for all", 0, 1),
 }
-"""Dict from the settings of a search that a file can have as inputs to their values."""
+"""Dict from the search settings that can be inputs of a file to their allowed values."""
 
 SEARCH_OF = {
     **dict.fromkeys(
@@ -66,17 +66,17 @@ SEARCH_OF = {
     ),
     **dict.fromkeys(("temperature", "top_k", "top_p", "min_p"), "SamplingDecoder"),
 }
-"""Dict from the settings of one kind of search to the name of its class."""
+"""Dict from each setting of only one kind of search to the class name of this search."""
 
 NUM_HYPOTHESES = "num_hypotheses"
-"""Option of all files, which newer files also have as an input."""
+"""Option of calls with any file. Newer files also have it as an input."""
 
 INTEGERS = (NUM_HYPOTHESES, *(name for name, allowed in SETTINGS.items() if allowed.is_integer))
 """Inputs of a search that are int32."""
 
 
 class SearchSettings(TypedDict, total=False):
-    """The settings of a search, for type checkers. See `Options`."""
+    """The settings of a search, for type checkers; see `keras_attn_runtime._calls.options`."""
 
     beam_width: int | None
     min_length: int | None

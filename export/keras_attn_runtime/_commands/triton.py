@@ -83,16 +83,19 @@ def write_repository(
     Args:
         path: string or path, the ONNX file, or the directory with `model.onnx`.
         repository: string or path, the directory, which is created if it does not exist.
-        name: string, model name. Default: the file name without its suffix.
+        name: string, model name. Default: the name of the file or directory without
+            its suffix.
 
     Returns:
         Path, the model's directory.
 
     Raises:
         FileExistsError: if the repository contains a model with this name.
-        ModelFileError: if the file is damaged, was not exported by keras_attn, or has a different
-            format.
-        ValueError: if the name contains other characters than letters, digits, `_`, `-` and `.`.
+        IsADirectoryError: if the directory contains no `model.onnx`.
+        ModelFileError: if the file is damaged, was not exported by keras_attn, or has a format
+            version that this runtime does not support.
+        ValueError: if the name is empty, begins with `-` or `.`, or contains other characters than
+            letters, digits, `_`, `-` and `.`.
     """
     name = Path(path).stem if name is None else name
     if not re.fullmatch(r"\w[\w.-]*", name, re.ASCII):

@@ -41,8 +41,8 @@ def hoist_invariants(model: "onnx.ModelProto") -> None:
 
     A node that was moved out of a loop runs even if the loop has zero iterations. Such a node must
     not fail, for instance because an index is out of range. Therefore a node that may fail is moved
-    only if all its inputs are constants or sizes. The pass expects unique names and all constants
-    in the main graph.
+    only if all its inputs are constants, or computed from tensor shapes. The pass expects that
+    names are unique, and that all constants are in the main graph.
 
     Args:
         model: `onnx.ModelProto`; changed in place.
