@@ -54,7 +54,7 @@ for _name in __all__:
 
 # Older pickles contain the former names of the modules.
 for _name, _module in {
-    "added_tokens": "_file_format.side",
+    "added_tokens": "_file_format.vocabulary_side",
     "cancellation": "_calls.cancellation",
     "errors": "_errors",
     "file_format.inputs": "_file_format.inputs",
@@ -62,7 +62,7 @@ for _name, _module in {
     "forecaster": "_series.forecaster",
     "image_files": "_inputs.image_files",
     "image_format": "_file_format.inputs",
-    "languages": "_file_format.side",
+    "languages": "_file_format.vocabulary_side",
     "series_table": "_series.table",
     "series_times": "_series.times",
     "stepped_model": "_models.stepped_model",

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import numpy as np
 
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
-from keras_attn._models.side import id_range
+from keras_attn._models.vocabulary_side import id_range
 from keras_attn._models.word_starts import is_without_spaces
 from keras_attn._search.constraints import NO_TOKEN
 from keras_attn._search.search import Search

@@ -25,7 +25,6 @@ from keras_attn._models.replace_unknown import (
     words_of_pieces,
 )
 from keras_attn._models.request_languages import RequestLanguages, request_languages
-from keras_attn._models.side import id_range, source_side
 from keras_attn._models.stop_texts import cut_at_stop, read_stop_texts
 from keras_attn._models.target_prefixes import (
     TargetPrefix,
@@ -33,13 +32,14 @@ from keras_attn._models.target_prefixes import (
     read_prefixes,
 )
 from keras_attn._models.token_bias import read_token_bias
+from keras_attn._models.vocabulary_side import id_range, source_side
 from keras_attn._models.word_starts import word_starts
 from keras_attn._search.rules import read_rule_inputs
 from keras_attn._types import TokenizerLike
 
 if TYPE_CHECKING:
     from keras_attn._models.generation_model import GenerationModel
-    from keras_attn._models.side import Side
+    from keras_attn._models.vocabulary_side import Side
 
 
 Sources: TypeAlias = npt.ArrayLike | Mapping[str, npt.ArrayLike]

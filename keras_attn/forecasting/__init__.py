@@ -18,7 +18,7 @@ from keras_attn.forecasting._forecast_errors import (
 )
 from keras_attn.forecasting._forecast_loss import ForecastLoss
 from keras_attn.forecasting._forecast_windows import forecast_windows
-from keras_attn.forecasting._forecasting_models import forecast_model, forecast_training_model
+from keras_attn.forecasting._functional_models import forecast_model, forecast_training_model
 from keras_attn.forecasting._gaussian_head import GaussianHead
 from keras_attn.forecasting._generate_series import generate_series
 from keras_attn.forecasting._path_sampler import PathSampler

@@ -25,7 +25,7 @@ import sentencepiece
 import tokenizers
 import transformers
 from keras_attn_runtime._file_format.settings_reader import SettingsReader
-from keras_attn_runtime._file_format.side import read_side
+from keras_attn_runtime._file_format.vocabulary_side import read_side
 from keras_attn_runtime._text.json_tokenizer import JsonTokenizer
 from keras_attn_runtime._text.sentencepiece_tokenizer import SentencePieceTokenizer
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES

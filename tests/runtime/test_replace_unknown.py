@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, Translator
-from keras_attn_runtime._file_format.side import AddedToken, Side
+from keras_attn_runtime._file_format.vocabulary_side import AddedToken, Side
 from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._text import source_words as runtime_words
 from keras_attn_runtime._text.json_tokenizer import JsonTokenizer

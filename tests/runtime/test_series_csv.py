@@ -4,7 +4,7 @@ import json
 import numpy as np
 import pytest
 from keras_attn_runtime._file_format import SeriesSettings
-from keras_attn_runtime._series.forecast_csv import CsvOptions, read_series, write_forecasts
+from keras_attn_runtime._series.series_csv import CsvOptions, read_series, write_forecasts
 
 from tests.runtime.fake_forecaster import settings
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_attn_runtime._file_format.side import AddedToken, Side
+from keras_attn_runtime._file_format.vocabulary_side import AddedToken, Side
 from keras_attn_runtime._text.sentencepiece_tokenizer import SentencePieceTokenizer
 from sentencepiece import sentencepiece_model_pb2
 

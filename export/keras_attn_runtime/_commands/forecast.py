@@ -13,14 +13,14 @@ from keras_attn_runtime._errors import in_one_line
 from keras_attn_runtime._file_format.file_checksum import model_files
 from keras_attn_runtime._files.atomic_files import atomic_files, is_stream, require_different_files
 from keras_attn_runtime._series.csv_rows import DELIMITERS
-from keras_attn_runtime._series.forecast_csv import (
+from keras_attn_runtime._series.forecaster import Forecaster
+from keras_attn_runtime._series.series_csv import (
     CsvOptions,
     csv_keys,
     read_series,
     stack_series,
     write_forecasts,
 )
-from keras_attn_runtime._series.forecaster import Forecaster
 from keras_attn_runtime._series.table import DECIMALS
 
 HELP = "forecast the series of a CSV file"

@@ -9,7 +9,7 @@ from keras_attn_runtime._file_format.inputs import Input
 from keras_attn_runtime._file_format.metadata_entries import FORMATS, PREFIX, tokenizer_of
 from keras_attn_runtime._file_format.series_settings import SeriesSettings
 from keras_attn_runtime._file_format.settings import Settings
-from keras_attn_runtime._file_format.side import Side
+from keras_attn_runtime._file_format.vocabulary_side import Side
 
 __all__ = [
     "FORMATS",

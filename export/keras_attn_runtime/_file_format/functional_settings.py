@@ -12,7 +12,7 @@ from keras_attn_runtime._file_format.metadata_entries import (
     read_entries,
 )
 from keras_attn_runtime._file_format.settings_reader import SettingsReader
-from keras_attn_runtime._file_format.side import Side, read_side
+from keras_attn_runtime._file_format.vocabulary_side import Side, read_side
 
 TEXT_INPUTS = {"ids", "mask", "lengths", "token_types"}
 """Kinds of the inputs of a model that reads texts."""

@@ -8,7 +8,7 @@ from keras_attn_runtime._errors import ModelFileError
 from keras_attn_runtime._file_format.inputs import Input, read_input
 from keras_attn_runtime._file_format.metadata_entries import KIND, describe_kind, read_entries
 from keras_attn_runtime._file_format.settings_reader import SettingsReader
-from keras_attn_runtime._file_format.side import Side, read_side
+from keras_attn_runtime._file_format.vocabulary_side import Side, read_side
 
 CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER = "constraint_ids", "constraints_in_order"
 

@@ -15,7 +15,7 @@ from keras_attn_runtime._file_format.litert_container import LiteRTContainer, is
 from keras_attn_runtime._file_format.metadata_checksum import verify_checksum
 from keras_attn_runtime._file_format.metadata_entries import FUNCTIONAL, read_entries
 from keras_attn_runtime._file_format.settings_reader import SettingsReader
-from keras_attn_runtime._file_format.side import read_side
+from keras_attn_runtime._file_format.vocabulary_side import read_side
 from keras_attn_runtime._file_info.onnx_file import OnnxFile
 from keras_attn_runtime._files.foreign_files import describe_foreign
 from keras_attn_runtime._files.regular_file import map_file

@@ -16,7 +16,7 @@ from keras_attn_runtime._engines.session_pool import SessionPool
 from keras_attn_runtime._errors import ModelFileError, run_failures
 from keras_attn_runtime._file_format import SeriesSettings
 from keras_attn_runtime._series.csv_rows import Source
-from keras_attn_runtime._series.forecast_csv import (
+from keras_attn_runtime._series.series_csv import (
     CsvOptions,
     csv_keys,
     read_series,

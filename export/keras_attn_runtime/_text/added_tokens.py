@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 
-from keras_attn_runtime._file_format.side import AddedToken
+from keras_attn_runtime._file_format.vocabulary_side import AddedToken
 
 _SPACES = re.compile(r"[^\S\x1c-\x1f]*")
 _LAST_SPACES = re.compile(r"[^\S\x1c-\x1f]*$")

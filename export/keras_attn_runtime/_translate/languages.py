@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from keras_attn_runtime._file_format.side import Language, Side
+from keras_attn_runtime._file_format.vocabulary_side import Language, Side
 from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._text.source_words import SourceWord
 

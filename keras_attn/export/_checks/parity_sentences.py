@@ -2,7 +2,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from keras_attn._models.side import Side
+from keras_attn._models.vocabulary_side import Side
 from keras_attn._search.constraints import NO_TOKEN
 from keras_attn.export._trace.search_function import (
     TOKEN_BIAS_IDS,

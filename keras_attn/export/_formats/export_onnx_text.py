@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._models.generation_model import GenerationModel
-from keras_attn._models.side import Side, source_side
+from keras_attn._models.vocabulary_side import Side, source_side
 from keras_attn._models.with_search import with_search
 from keras_attn.export._checks.onnx_model_check import open_session
 from keras_attn.export._checks.parity_report import ParityReport

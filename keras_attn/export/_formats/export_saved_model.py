@@ -10,7 +10,7 @@ import numpy as np
 from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._masks import END_OF_ROW, padding_mask
 from keras_attn._models.generation_model import GenerationModel
-from keras_attn._models.side import Side
+from keras_attn._models.vocabulary_side import Side
 from keras_attn._search.constraints import NO_TOKEN
 from keras_attn.export._checks.check_finite import check_finite
 from keras_attn.export._checks.parity_report import ParityReport

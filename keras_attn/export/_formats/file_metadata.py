@@ -11,7 +11,7 @@ from typing import NotRequired, TypedDict
 
 import keras
 
-from keras_attn._models.side import Side
+from keras_attn._models.vocabulary_side import Side
 from keras_attn.export._checks.parity_report import ParityReport
 from keras_attn.export._trace.search_function import SearchFunction
 from keras_attn.export._types import Dimensions, ExportTokenizer, Metadata

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from keras_attn._layer.flatten_layers import flatten_layers
-from keras_attn._models.side import Side
+from keras_attn._models.vocabulary_side import Side
 from keras_attn.export._checks.parity_inputs import PARITY_INPUTS
 from keras_attn.export._formats import file_metadata
 from keras_attn.export._formats.file_metadata import FunctionalSource

@@ -11,7 +11,7 @@ from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._masks import join
 from keras_attn._models.generation_model import GenerationModel, check_generation_model
 from keras_attn._models.model_inputs import SymbolicInputs, call_encoder, reads_ids
-from keras_attn._models.side import Side, source_side
+from keras_attn._models.vocabulary_side import Side, source_side
 from keras_attn._models.word_starts import word_starts
 from keras_attn._search.logits_rule import RuleInput
 from keras_attn._search.rules import rule_inputs

@@ -1,6 +1,6 @@
 """Limit of the characters of a text, because tokenization may take quadratic time."""
 
-from keras_attn._models.side import Side
+from keras_attn._models.vocabulary_side import Side
 
 CHARACTERS_PER_TOKEN = 32
 MAX_SOURCE_LENGTH = 512

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from keras_attn._masks import END_OF_ROW
-from keras_attn._models.side import Side, source_side
+from keras_attn._models.vocabulary_side import Side, source_side
 from keras_attn.export._passes.graph import copy_of, defined_names, nested_graphs, rename_values
 from keras_attn.export._trace.search_function import SearchFunction
 from keras_attn.export._trace.source_characters import MAX_PREFIX_CHARACTERS

@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from keras_attn._models.side import Side
+from keras_attn._models.vocabulary_side import Side
 from keras_attn.export._checks.parity_sentences import random_sentences
 from keras_attn.export._checks.parity_sources import IdSources
 from keras_attn.export._checks.token_budget import LEAST_ROWS, TokenBudget, usual_length

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import keras_attn
-from keras_attn._models.side import Side
+from keras_attn._models.vocabulary_side import Side
 from keras_attn.export import ExportError, ParityReport
 from keras_attn.export._checks.parity_sentences import random_sentences
 from keras_attn.export._checks.parity_sources import IdSources, pad

@@ -8,7 +8,7 @@ import onnx
 import pytest
 from keras_attn_runtime import ModelFileError, Translator
 
-from keras_attn._models.side import Side
+from keras_attn._models.vocabulary_side import Side
 from keras_attn.export import ExportError, export_onnx_text
 from keras_attn.export._formats.export_onnx_text import ODD_TEXTS, PROGRAM
 from keras_attn.export._trace.text_graph import MAX_CHARACTERS, add_text
