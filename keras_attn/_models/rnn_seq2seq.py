@@ -39,10 +39,11 @@ def rnn_seq2seq(
         a_t = tanh(W [s_t ; c_t]),    logits_t = E^T a_t
 
     Here x are the embedded source tokens, and y_{t-1} is the previous target token as a one-hot
-    vector. The attention vector a_t and input feeding (a_{t-1} is an input of step t) were introduced
-    by [Luong et al., 2015](https://arxiv.org/abs/1508.04025). The output layer and the target embedding share the matrix E ([Press and Wolf,
-    2017](https://arxiv.org/abs/1608.05859)). `attention="bahdanau"` uses the additive score of
-    [Bahdanau et al., 2015](https://arxiv.org/abs/1409.0473).
+    vector. The attention vector a_t and input feeding (a_{t-1} is an input of step t) were
+    introduced by [Luong et al., 2015](https://arxiv.org/abs/1508.04025). The output layer and the
+    target embedding share the matrix E ([Press and Wolf, 2017](https://arxiv.org/abs/1608.05859)).
+    `attention="bahdanau"` uses the additive score of [Bahdanau et al.,
+    2015](https://arxiv.org/abs/1409.0473).
 
     Args:
         source_vocabulary_size: Positive int, number of source ids.

@@ -40,8 +40,8 @@ SETTINGS = {
         "values above 1 make previous tokens less probable; 1 for no penalty", SMALLEST
     ),
     "no_repeat_ngram_size": _Range(
-        "size of the n-grams that an output must not repeat, at most the size in the file; 0 allows "
-        "repetition",
+        "size of the n-grams that an output must not repeat, at most the size in the file; 0 "
+        "allows repetition",
         0,
         is_integer=True,
     ),
