@@ -51,8 +51,9 @@ def main():
     rows = [{"model": "one line, command", **start}, {"model": "single sentences", **single}]
     for number in WORKERS:
         found = measure_in_turn(__file__, SIDES, args, what="memory", number=number)
-        rows.append(row_of(found, f"{number} workers, loaded", "MiB", 0))
-        rows.append(row_of(found, f"{number} workers, after 32 sentences each", "MiB", 1))
+        workers = "1 worker" if number == 1 else f"{number} workers"
+        rows.append(row_of(found, f"{workers}, loaded", "MiB", 0))
+        rows.append(row_of(found, f"{workers}, after 32 sentences each", "MiB", 1))
     for size in args.batch_sizes:
         found = measure_in_turn(__file__, SIDES, args, what="speed", number=size)
         rows.append(row_of(found, f"2 workers, batch {size}", "sentences/s"))
