@@ -102,7 +102,8 @@ def _check_paths(arguments):
         if path is None and not arguments.model.is_dir():
             raise ValueError(
                 f"Expected a test set with --source and --target. Received: no --{side}, and "
-                f"{str(arguments.model)!r}, which is no run directory. Pass both files."
+                f"{str(arguments.model)!r}, which is no run directory. Pass both files, such as "
+                "RUN/data/test.source and RUN/data/test.target of the run of an exported file."
             )
         paths[side] = path or arguments.model / "data" / f"test.{side}"
         if path is None and not paths[side].is_file():

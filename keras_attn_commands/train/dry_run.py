@@ -43,5 +43,6 @@ def print_estimate(
     evaluation = ", plus up to a tenth for the evaluation" if evaluates else ""
     print(
         f"Dry run: {seconds:.3g} seconds a step, {epochs * steps:,} steps, about "
-        f"{epochs * epoch / 60:.3g} minutes{evaluation}. Nothing was trained."
+        f"{epochs * epoch / 60:.3g} minutes ({epoch / 60:.2g} an epoch){evaluation}, if other "
+        "programs use the processor as much as now. Nothing was trained."
     )

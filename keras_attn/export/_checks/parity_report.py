@@ -141,7 +141,12 @@ class ParityReport(ExportReport):
         if self.precision is not None and self.precision.best_equal < LOW_EQUAL_OF_PRECISION:
             share = 1 - self.precision.best_equal
             low.append(f"{self.precision.precision} changes {share:.1%} of the best hypotheses")
-        return f"WARNING, LOW AGREEMENT: {'; '.join(low)}" if low else ""
+        if not low:
+            return ""
+        return (
+            f"WARNING, LOW AGREEMENT: {'; '.join(low)}. Most of the compared sources are random; "
+            "score your own test set before you use the file (keras-attn evaluate)"
+        )
 
     def check(self, tolerance: float = TOLERANCE) -> None:
         """Raises an error if the exported model disagrees with Keras.

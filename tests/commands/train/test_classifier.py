@@ -138,7 +138,7 @@ def test_a_dry_run_only_estimates(data, tmp_path, capsys):
     assert train("--data", data, "--run-dir", tmp_path, *options, "--dry-run") == 0
     output = capsys.readouterr().out
     assert "train: 324 texts from weather.csv (cold 108, hot 108, wet 108)" in output
-    assert "Dry run: " in output and " minutes. Nothing was trained." in output
+    assert "Dry run: " in output and " an epoch), if other programs use " in output
     assert "units =" not in output and "heads = 2" in output
     assert not (tmp_path / "model.keras").exists()
 

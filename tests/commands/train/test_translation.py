@@ -72,7 +72,7 @@ def test_a_dry_run_trains_nothing(pairs, tmp_path, capsys):
     run = tmp_path / "run"
     assert train("--data", pairs, "--run-dir", run, *SMALL, "--dry-run") == 0
     output = capsys.readouterr().out
-    assert "Dry run: " in output and " minutes, plus up to a tenth for the evaluation. " in output
+    assert "Dry run: " in output and " an epoch), plus up to a tenth for the evaluation, " in output
     assert not any((run / name).exists() for name in ("state", "model.keras", "run.json"))
 
 
