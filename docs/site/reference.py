@@ -92,8 +92,8 @@ GROUPS = {
         keras_attn.forecasting: AutoregressiveForecaster ForecastLoss PathSampler DistributionHead
         GaussianHead StudentTHead QuantileHead PointHead forecast_training_model forecast_model
         Series read_series write_series generate_series split_windows forecast_windows
-        covariate_scaling compute_calendar choose_season choose_horizon choose_window choose_lags
-        choose_calendar score_forecasts mean_absolute_scaled_error sample_crps interval_coverage
+        covariate_scaling compute_calendar choose_season longer_seasons choose_horizon choose_window
+        choose_lags choose_calendar score_forecasts mean_absolute_scaled_error sample_crps interval_coverage
         """,
     ),
     "Export": (

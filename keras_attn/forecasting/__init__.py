@@ -7,6 +7,7 @@ from keras_attn.forecasting._choose_sizes import (
     choose_lags,
     choose_season,
     choose_window,
+    longer_seasons,
 )
 from keras_attn.forecasting._compute_calendar import compute_calendar
 from keras_attn.forecasting._covariate_scaling import covariate_scaling
@@ -53,6 +54,7 @@ __all__ = [
     "forecast_windows",
     "generate_series",
     "interval_coverage",
+    "longer_seasons",
     "mean_absolute_scaled_error",
     "read_series",
     "sample_crps",

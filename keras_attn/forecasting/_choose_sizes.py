@@ -48,6 +48,31 @@ def choose_season(times: Sequence[Any]) -> int:
     return round(rows) if abs(rows - round(rows)) < 0.03 * rows else 1
 
 
+def longer_seasons(times: Sequence[Any], season: int) -> list[int]:
+    """Returns the numbers of rows in the periods that are longer than the main season.
+
+    Args:
+        times: List of times with equal steps: integers, dates or datetimes.
+        season: Positive int, rows in the main season, see `choose_season`.
+
+    Returns:
+        List of ints, for `score_forecasts(longer_seasons=...)`: the days, weeks and years with a
+        whole number of rows that the times cover at least twice.
+
+    Example:
+
+    >>> import datetime
+    >>> from keras_attn.forecasting import longer_seasons
+    >>> first = datetime.datetime(2024, 1, 1)
+    >>> longer_seasons([first + datetime.timedelta(hours=hour) for hour in range(400)], season=24)
+    [168]
+    """
+    step = _step_days(times)
+    periods = [] if step is None else [days / step for days in DAYS.values()]
+    rows = [round(each) for each in periods if abs(each - round(each)) < 1e-6]
+    return [each for each in rows if season < each and 2 * each <= len(times)]
+
+
 def choose_horizon(season: int) -> int:
     """Returns the number of time steps to predict: one season of at most 48 rows, or 6 without one.
 
@@ -69,8 +94,8 @@ def choose_horizon(season: int) -> int:
 def choose_window(season: int, horizon: int, num_rows: int) -> int:
     """Returns the number of past time steps that an encoder reads.
 
-    The window contains four seasons, or two if four are longer than 200 time steps, or none of them
-    if two are longer; and at least two horizons. It is at most a third of the shortest series, so
+    The window contains four seasons, or two or one if more are longer than 200 time steps, or none
+    if one is longer; and at least two horizons. It is at most a third of the shortest series, so
     that there are windows to train with, but at least the horizon.
 
     Args:
@@ -87,7 +112,7 @@ def choose_window(season: int, horizon: int, num_rows: int) -> int:
     >>> choose_window(season=24, horizon=24, num_rows=2000)
     96
     """
-    seasons = [count * season for count in (4, 2) if count * season <= LONGEST_WINDOW]
+    seasons = [count * season for count in (4, 2, 1) if count * season <= LONGEST_WINDOW]
     window = max(2 * horizon, *seasons[:1], 8)
     return max(min(window, num_rows // 3), horizon)
 

@@ -17,6 +17,7 @@ def score_forecasts(
     origins: int,
     season: int,
     quantile_levels: Sequence[float] = (0.05, 0.5, 0.95),
+    longer_seasons: Sequence[int] = (),
 ) -> dict[str, dict[str, float]]:
     """Compares the forecasts of a test with the true values and with naive forecasts.
 
@@ -29,13 +30,16 @@ def score_forecasts(
         season: Positive int, rows in a season.
         quantile_levels: List of Q floats in increasing order. The middle one is the forecast.
             Defaults to `(0.05, 0.5, 0.95)`.
+        longer_seasons: List of ints, further seasons for naive forecasts, see `longer_seasons`.
+            Defaults to `()`.
 
     Returns:
         Dict from the names of targets to dicts of numbers, which are NaN without observed values:
 
         - `mase`: mean over the series of `mean_absolute_scaled_error`, with the season;
         - `mase_naive`, `mase_seasonal_naive`: the same for the last value, and for the values one
-          season earlier;
+          season earlier; `mase_naive_168` for the values 168 rows earlier, if 168 is one of
+          `longer_seasons`;
         - `mean_absolute_error`, in the units of the target;
         - `relative_crps`: `sample_crps`, relative to the mean absolute value of the series;
         - `coverage`: share of true values between the first and the last quantile;
@@ -65,6 +69,8 @@ def score_forecasts(
         "mase_naive": _earlier_values(series, 1, origins, horizon),
         "mase_seasonal_naive": _earlier_values(series, season, origins, horizon),
     }
+    for each in longer_seasons:
+        forecasts[f"mase_naive_{each}"] = _earlier_values(series, each, origins, horizon)
     forecasts = {name: each.reshape(actual.shape) for name, each in forecasts.items()}
     actual_rows = actual.reshape(middle.shape)
     scores = {}

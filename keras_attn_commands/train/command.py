@@ -93,7 +93,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--config",
             metavar="FILE",
             type=Path,
-            help="TOML file of settings, such as RUN/settings.toml. Options replace its values",
+            help="TOML file of settings, such as RUN/settings.toml, which also contains the values "
+            "that the data determined. Options replace its values",
         )
         command.add_argument(
             "--show-settings",
@@ -153,6 +154,11 @@ def _settings(arguments: argparse.Namespace, program: Program) -> Any:
     if problem:
         raise ValueError(problem)
     for option, path in inputs.items():
+        if not path.exists():
+            raise FileNotFoundError(
+                f"Expected the path of a file or folder. Received: {option} {path}, which does not "
+                "exist. Check the path."
+            )
         for name in GENERATED:
             if path.resolve().is_relative_to((settings.run_dir / name).resolve()):
                 raise ValueError(

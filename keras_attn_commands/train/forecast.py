@@ -29,6 +29,7 @@ from keras_attn.forecasting import (
     forecast_model,
     forecast_training_model,
     generate_series,
+    longer_seasons,
     read_series,
     score_forecasts,
     split_windows,
@@ -339,9 +340,15 @@ def _evaluate(settings, series, forecaster, command, warn):
     test["seeds"] = np.arange(len(actual), dtype="int32")
     results = model.predict(test, batch_size=64, verbose=0)
     scores = score_forecasts(
-        series, results, settings.targets, settings.origins, settings.season, LEVELS
+        series,
+        results,
+        settings.targets,
+        settings.origins,
+        settings.season,
+        LEVELS,
+        _longer_seasons(settings, series),
     )
-    print(_score_table(scores))
+    print(_score_table(settings, series, scores))
     content = {
         "targets": _finite(scores),
         "per_series": _scores_of_series(settings, series, results) if len(series) > 1 else {},
@@ -382,14 +389,30 @@ def _finite(scores):
     }
 
 
-def _score_table(scores):
+def _longer_seasons(settings, series):
+    """Returns further seasons for naive forecasts, before the test of the shortest series."""
+    shortest = min(series, key=len)
+    rows = len(shortest) - settings.origins * settings.horizon
+    return longer_seasons(shortest.times[:rows], settings.season)
+
+
+def _score_table(settings, series, scores):
     """Returns a table of the most important scores."""
-    lines = ["test: MASE (seasonal naive, naive), mean absolute error, share in the 90 % interval"]
+    others = _longer_seasons(settings, series)
+    naive = [f"{each:,} rows earlier" for each in (settings.season, *others) if each > 1]
+    longest = max(series, key=len)
+    end = len(longest)
+    first = longest.times[end - settings.origins * settings.horizon]
+    lines = [
+        f"test, {first} to {longest.times[end - 1]}: MASE (of naive forecasts: "
+        f"{', '.join([*naive, 'the last value'])}), mean absolute error, share in the 90 % interval"
+    ]
+    names = ["mase_seasonal_naive"] if settings.season > 1 else []
+    names += [*(f"mase_naive_{each}" for each in others), "mase_naive"]
     for target, row in scores.items():
         lines.append(
-            f"  {target}: {row['mase']:.2f} ({row['mase_seasonal_naive']:.2f}, "
-            f"{row['mase_naive']:.2f}), {row['mean_absolute_error']:.4g}, "
-            f"{100 * row['coverage']:.0f} %"
+            f"  {target}: {row['mase']:.2f} ({', '.join(f'{row[name]:.2f}' for name in names)}), "
+            f"{row['mean_absolute_error']:.4g}, {100 * row['coverage']:.0f} %"
         )
     return "\n".join(lines)
 

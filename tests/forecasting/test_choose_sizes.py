@@ -8,6 +8,7 @@ from keras_attn.forecasting import (
     choose_lags,
     choose_season,
     choose_window,
+    longer_seasons,
 )
 
 START = datetime.datetime(2023, 1, 1)
@@ -52,6 +53,7 @@ def test_choose_season_follows_the_step(series, season):
         (12, 12, 132, 44, [12, 24, 36]),
         (52, 13, 500, 104, [52, 104]),
         (365, 30, 1500, 60, []),
+        (168, 24, 3000, 168, [168]),  # a week of hours
         (1, 6, 1000, 12, []),
         (7, 30, 60, 30, []),
     ],
@@ -89,3 +91,18 @@ def periods(series):
 )
 def test_choose_calendar_has_the_periods_that_the_times_cover_twice(series, expected):
     assert periods(series) == expected
+
+
+@pytest.mark.parametrize(
+    "series, season, longer",
+    [
+        (times(400, hours=1), 24, [168]),
+        (times(300, hours=1), 24, []),  # less than two weeks
+        (times(3000, hours=6), 4, [28, 1461]),
+        (times(900, days=1), 7, []),  # a year has no whole number of days
+        (times(5000, minutes=1), 60, [1440]),
+        ([1, 2, 3, 4], 1, []),
+    ],
+)
+def test_longer_seasons_are_covered_twice(series, season, longer):
+    assert longer_seasons(series, season) == longer

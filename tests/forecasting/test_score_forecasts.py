@@ -18,11 +18,12 @@ def test_scores_of_forecasts_with_a_constant_error():
     quantiles = np.stack([forecast - 0.1 * scale, forecast, forecast + 0.1 * scale], axis=-1)
     quantiles[0, :, :, 0] = truth[0] - 1  # one of four windows covers the truth
     results = {"quantiles": quantiles, "paths": forecast[:, None]}
-    scores = score_forecasts(series, results, ["a", "b"], origins=2, season=3)
+    scores = score_forecasts(series, results, ["a", "b"], origins=2, season=3, longer_seasons=[6])
     assert scores.keys() == {"a", "b"}
     for each in scores.values():
         assert each["mase"] == pytest.approx(0.5, abs=1e-4)
         assert each["mase_seasonal_naive"] == pytest.approx(1, abs=1e-4)
+        assert each["mase_naive_6"] == pytest.approx(2, abs=1e-4)  # two seasons earlier
         assert each["mean_absolute_error"] == pytest.approx((0.5 + 50) / 2, rel=1e-4)
         assert each["coverage"] == 0.25 and each["interval"] == pytest.approx(0.9)
     # The last value before each origin is 5 + n: errors 4, 6, 1 with the next season.

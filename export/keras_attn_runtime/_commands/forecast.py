@@ -2,7 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TextIO
@@ -16,6 +16,7 @@ from keras_attn_runtime._series.csv_rows import DELIMITERS
 from keras_attn_runtime._series.forecaster import Forecaster
 from keras_attn_runtime._series.series_csv import (
     CsvOptions,
+    CsvSeries,
     csv_keys,
     read_series,
     stack_series,
@@ -132,6 +133,8 @@ def run(arguments: Namespace) -> int:
         )
         source = sys.stdin.buffer if arguments.input == "-" else arguments.input
         series = read_series(source, settings, options)
+        if options.time:
+            _warn_of_different_ends(series)
         arrays = stack_series(series)
         results = forecaster(arrays, arguments.seed, batch_size=arguments.batch_size)
         with _open_output(arguments.output) as file:
@@ -140,6 +143,18 @@ def run(arguments: Namespace) -> int:
         print(f"error: {in_one_line(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+def _warn_of_different_ends(series: Sequence[CsvSeries]) -> None:
+    """Warns if the series end at different times, because rows of a series may be missing."""
+    ends = {each.times[0]: each.name for each in series}
+    if len(ends) > 1:
+        first, last = min(ends), max(ends)
+        print(
+            f"warning: The forecasts start at different times, from {first} (series "
+            f"{ends[first]!r}) to {last} (series {ends[last]!r}). Add missing rows at the end.",
+            file=sys.stderr,
+        )
 
 
 def _check_paths(arguments: Namespace) -> None:

@@ -103,7 +103,7 @@ def test_many_windows_have_a_stride_and_fewer_epochs():
     [
         (["--targets", "a"], "Expected --data FILE for --targets"),
         (["--data", "{tmp}"], "Expected files *.csv in --data"),
-        (["--data", "{tmp}/none.csv"], "No such file"),
+        (["--data", "{tmp}/none.csv"], "none.csv, which does not exist. Check the path."),
         (["--data", "{sales}"], "Expected the columns ['value'] in the file. Received: ['date', "),
         (["--data", "{sales}", *SALES, "--fill", "price=x"], "Expected --fill to be NAME=NUMBER"),
         (["--data", "{sales}", *SALES[:2], "--fill", "sales=0"], "Expected --fill of the columns"),

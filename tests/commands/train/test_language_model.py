@@ -156,7 +156,11 @@ def test_the_default_learns_to_add(tmp_path):
         ("xyz\n" * 20, ("--prompt", "a"), "Expected characters of the training text in --prompt"),
         ("xyz\n" * 20, ("--prompt", ""), "Expected characters of the training text in --prompt"),
         ("xyz\n" * 20, ("--heads", "3"), "Received: --embedding-dim 16, --heads 3."),
-        ("xyz\n" * 20, ("--valid", "nothing"), "No such file or directory: 'nothing'"),
+        (
+            "xyz\n" * 20,
+            ("--valid", "nothing"),
+            "Received: --valid nothing, which does not exist. Check the path.",
+        ),
         (b"\xe9\n", (), "Expected text in UTF-8. Received: "),
     ],
     ids=range(9),
@@ -181,7 +185,7 @@ def test_an_earlier_run_is_kept_if_the_text_is_refused(
     assert all(path.read_text() == "" for path in files)
 
 
-@pytest.mark.parametrize("options", [("--valid", "x"), ("--documents",)])
+@pytest.mark.parametrize("options", [("--valid", __file__), ("--documents",)])
 def test_settings_of_a_text_need_a_text(options, capsys):
     assert train(*options) == 1
     message = f"Expected --data with {options[0]}. Received: no --data. Pass a text file, or remove"

@@ -151,3 +151,16 @@ def test_forecast_of_missing_files_prints_one_line(model, tmp_path, capsys):
     assert main(["forecast", model, "--input", str(tmp_path / "none.csv")]) == 1
     assert main(["forecast", str(tmp_path / "none.onnx"), "--input", "-"]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_series_that_end_at_different_times_are_named(model, tmp_path, capsys, missing):
+    rows = [f"{name},2024-01-0{day},1,2" for name in "uv" for day in (1, 2, 3)]
+    source = tmp_path / "in.csv"
+    source.write_text("\n".join(["s,day,a,b", *rows[: -1 if missing else None]]))
+    assert main(["forecast", model, "--input", str(source), "--series-column", "s"]) == 0
+    expected = (
+        "warning: The forecasts start at different times, from 2024-01-03 (series 'v') to "
+        "2024-01-04 (series 'u'). Add missing rows at the end.\n"
+    )
+    assert capsys.readouterr().err == (expected if missing else "")
