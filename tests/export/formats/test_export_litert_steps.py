@@ -27,7 +27,8 @@ def paths(translator, tokenizers, tmp_path_factory):
     """Returns the paths of the file of steps and of the file with the whole search."""
     directory = tmp_path_factory.mktemp("litert")
     paths = directory / "steps.tflite", directory / "whole.tflite"
-    options = {"parity_sentences": SOURCE, "accept_target_prefix": True}
+    options = {"accept_target_prefix": True, "accept_constraints": True}
+    options["parity_sentences"] = SOURCE
     report = export_litert_steps(translator, paths[0], *tokenizers, **options)
     assert report.sentences >= 200 and report.all_equal == 1 and report.cut > 0
     export_litert(translator, paths[1], *tokenizers, **options)
@@ -61,6 +62,17 @@ def test_litert_steps_translate_like_the_whole_search(paths, streaming):
         expected = whole.translate(*arguments, num_hypotheses=2)
         actual = streaming.translate(*arguments, num_hypotheses=2)
         assert [each.hypotheses for each in actual] == [each.hypotheses for each in expected]
+
+
+def test_litert_steps_require_phrases_like_the_whole_search(paths, streaming):
+    whole = Translator(paths[1], num_threads=1)
+    phrases = [["hund"], ["katze", ["schläft", "frisst"]], None, [["zwei vögel", "baum"]]]
+    for in_order in (False, True):
+        options = {"constraints": phrases, "constraints_in_order": in_order}
+        found = streaming.translate(SOURCE, **options)
+        assert found == whole.translate(SOURCE, **options)
+        assert [result.constraints_met for result in found if result.ended][0][0]
+    assert [*streaming.stream(SOURCE[0], constraints=["hund"])][-1] == found[0].text
 
 
 @pytest.mark.parametrize("options", [{}, {"max_length": 4}, {"target_prefix": "die"}])
