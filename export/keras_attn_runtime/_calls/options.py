@@ -86,9 +86,10 @@ class Options:
         rule_inputs: dict from the inputs of rules of the search to numbers or arrays, which all
             sentences share. Default: the values in the file.
         stop_texts: string or list of strings. Each output is cut before the one that is complete
-            first, except in the target prefix. The search itself runs to its end, unless
-            `StreamingTranslator.stream` ends it; `stop_sequences` in the export saves this time.
-            Default: no stop texts.
+            first, except in the target prefix. The search itself runs to its end, and
+            `stop_sequences` in the export saves this time. A `StreamingTranslator` ends the search
+            for a sentence when all its open hypotheses contain a stop text; their scores lack the
+            tokens that would follow. Default: no stop texts.
         alignments: bool, whether translations contain alignments, if the file returns them. They
             take most memory in long translations: a float for each pair of target and source token.
             Default: True.

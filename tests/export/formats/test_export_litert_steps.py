@@ -87,6 +87,21 @@ def test_litert_steps_stream_a_translation(streaming, options):
     assert list(streaming.stream(" ")) == list(streaming.stream("a dog", max_length=0)) == [""]
 
 
+def test_litert_steps_end_after_a_stop_text(streaming, monkeypatch):
+    run, taken = streaming._stepped_model._parts[1]._runner, []
+    counted = lambda **feeds: taken.append(1) or run(**feeds)  # noqa: E731
+    monkeypatch.setattr(streaming._stepped_model._parts[1], "_runner", counted)
+    whole = streaming.translate(SOURCE)
+    num_steps = len(taken)
+    for text, result in zip(SOURCE, whole, strict=True):
+        stop = result.text[2:4]
+        (stopped,) = streaming.translate([text], stop_texts=stop)
+        assert stopped.ended and stop not in stopped.text
+        assert stopped.stop_text == stop or len(stopped.text) < len(result.text)
+        assert [*streaming.stream(text, stop_texts=stop)][-1] == result.text.split(stop)[0]
+    assert len(taken) < 2.5 * num_steps
+
+
 def test_litert_stream_is_cancelled_between_two_steps(streaming, monkeypatch):
     steps = streaming._stepped_model._parts[1]
     runs, run = [], steps._runner
