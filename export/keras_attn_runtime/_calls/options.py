@@ -9,6 +9,7 @@ from keras_attn_runtime._array_types import is_in_memory
 from keras_attn_runtime._calls.argument_checks import (
     require_bool,
     require_integer,
+    require_length,
     require_number,
 )
 from keras_attn_runtime._calls.cancellation import CancelToken
@@ -142,7 +143,7 @@ class Options:
 
     def __post_init__(self) -> None:
         checked = {
-            "max_length": _or_none(require_integer, "max_length", self.max_length, 0),
+            "max_length": _or_none(require_length, "max_length", self.max_length),
             "length_penalty": _or_none(
                 require_number, "length_penalty", self.length_penalty, "a number"
             ),
