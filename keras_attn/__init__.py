@@ -154,10 +154,8 @@ __all__ = [
     "TransformerEncoder",
     "TransformerEncoderBlock",
     "YarnRotaryScaling",
-    "convert",
     "decomposable_attention_classifier",
     "ensemble_model",
-    "export",
     "files",
     "forecasting",
     "masked_language_model",
@@ -165,23 +163,28 @@ __all__ = [
     "record_attention_scores",
     "rnn_seq2seq",
     "sequence_classifier",
-    "testing",
-    "text",
     "training",
     "transformer_base",
     "transformer_big",
     "transformer_seq2seq",
     "transformer_tiny",
-    "visualize",
     "with_search",
 ]
 
 _LAZY = ("convert", "export", "testing", "text", "visualize")
-"""Public packages that are imported at their first use, because they need more dependencies."""
+"""Public packages that are imported at their first use, because they need more dependencies.
+
+They are not in `__all__`: `from keras_attn import *` would import them, and `export` needs
+TensorFlow.
+"""
 
 
 if TYPE_CHECKING:
-    from keras_attn import convert, export, testing, text, visualize
+    from keras_attn import convert as convert
+    from keras_attn import export as export
+    from keras_attn import testing as testing
+    from keras_attn import text as text
+    from keras_attn import visualize as visualize
 
 
 def __getattr__(name: str) -> Any:
@@ -191,4 +194,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_LAZY})

@@ -223,14 +223,7 @@ class _TensorOptions(_SearchOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _CallInputOptions(ExportOptions):
-    accept_token_bias: bool = option(
-        False,
-        _BOOL,
-        "whether the file has inputs for values that a call adds to the log probabilities of "
-        "tokens, for example to forbid them: `token_bias_ids` and `token_bias_values`.",
-        Flag("add inputs that make tokens more or less probable, or impossible"),
-    )
+class _ConstraintOptions(ExportOptions):
     accept_constraints: bool = option(
         False,
         _BOOL,
@@ -238,6 +231,17 @@ class _CallInputOptions(ExportOptions):
         "`constraint_ids`. Only for a `BeamDecoder` without groups of beams. With a tokenizer, a "
         "phrase must end at the end of a word.",
         Flag("add an input with phrases that each output must contain"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _CallInputOptions(_ConstraintOptions):
+    accept_token_bias: bool = option(
+        False,
+        _BOOL,
+        "whether the file has inputs for values that a call adds to the log probabilities of "
+        "tokens, for example to forbid them: `token_bias_ids` and `token_bias_values`.",
+        Flag("add inputs that make tokens more or less probable, or impossible"),
     )
 
 
@@ -314,7 +318,7 @@ class SavedModelOptions(_CharacterOptions, _CallInputOptions, _TensorOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LiteRTOptions(_TensorOptions):
+class LiteRTOptions(_ConstraintOptions, _TensorOptions):
     """Options of `export_litert` and `export_litert_steps`."""
 
     precision: LiteRTPrecision = option(

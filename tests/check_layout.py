@@ -108,13 +108,15 @@ def private_uses(paths):
 
 
 def public_names(package):
-    """Names in `__all__` of a package or module of `keras_attn`."""
+    """Names in `__all__` and `_LAZY` of a package or module of `keras_attn`."""
     place = ROOT.joinpath(*package.split(".")[1:])
     path = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and node.targets[0].id == "__all__":
-            return ast.literal_eval(node.value)
-    return []
+    return [
+        name
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("__all__", "_LAZY")
+        for name in ast.literal_eval(node.value)
+    ]
 
 
 def is_public(name):

@@ -40,6 +40,9 @@ for name in lazy:
     assert getattr(keras_attn, name.partition(".")[2]) is sys.modules[name]
 assert {"convert", "export", "testing", "text", "visualize"} <= set(dir(keras_attn))
 sys.modules["tensorflow"] = None
+from keras_attn import *
+assert BeamDecoder is keras_attn.BeamDecoder and training is keras_attn.training
+assert "export" not in globals()
 try:
     keras_attn.export
 except ImportError as error:

@@ -70,12 +70,12 @@ class Constraints:
         Args:
             beams: Tensor of shape `(batch, beams)`.
         """
-        zeros = ops.zeros_like(beams, dtype="float32")[:, :, None]  # (B, K, 1)
+        zeros = ops.expand_dims(ops.zeros_like(beams, dtype="float32"), 2)  # (B, K, 1)
         is_empty = ops.max(self._is_token[..., 0], axis=2) == 0  # (B, P)
         is_first = _numbers(ops.zeros_like(self.ids) + self._places == 0)
         return {
-            "met": zeros + _numbers(is_empty)[:, None],
-            "matches": zeros[..., None, None] + is_first[:, None],
+            "met": zeros + ops.expand_dims(_numbers(is_empty), 1),
+            "matches": ops.expand_dims(zeros, (3, 4)) + ops.expand_dims(is_first, 1),
         }
 
     @property
@@ -94,8 +94,8 @@ class Constraints:
     def _is_whole(self):
         """Float32 `(B, 1, P, A, T + 1)`, 1 at each alternative's length, unless it is 0."""
         places = ops.cast(self._places, "float32")
-        is_whole = places == ops.where(self._lengths > 0, self._lengths, -1.0)[..., None]
-        return _numbers(is_whole)[:, None]
+        lengths = ops.where(self._lengths > 0, self._lengths, -1.0)
+        return ops.expand_dims(_numbers(places == ops.expand_dims(lengths, -1)), 1)
 
     def done(self, state: TensorDict) -> Tensor:
         """Returns whether each phrase is done, float32 `(batch, hypotheses, P)`."""
@@ -129,11 +129,12 @@ class Constraints:
         ends_here = self._ends_here(state)  # (B, C, P)
         if self.word_starts is not None:
             begins = gather.gather_rows(self.word_starts, token_ids) | is_closed
-            ends_here = ends_here * _numbers(begins)[:, :, None]
+            ends_here = ends_here * ops.expand_dims(_numbers(begins), 2)
         met = ops.maximum(state["met"], ends_here)
-        is_same = self.ids[:, None] == token_ids[:, :, None, None, None]  # (B, C, P, A, T + 1)
+        tokens = ops.expand_dims(token_ids, (2, 3, 4))
+        is_same = ops.expand_dims(self.ids, 1) == tokens  # (B, C, P, A, T + 1)
         is_open = (1.0 - met) * self._is_next(met)  # (B, C, P)
-        hits = state["matches"] * _numbers(is_same) * is_open[..., None, None]
+        hits = state["matches"] * _numbers(is_same) * ops.expand_dims(is_open, (3, 4))
         # Place 0 always matches. No token equals the padding at the last place.
         start = ops.ones_like(hits[..., :1])
         return {"met": met, "matches": ops.concatenate([start, hits[..., :-1]], axis=-1)}
@@ -158,7 +159,7 @@ class Constraints:
         might never complete any.
         """
         lengths = self._lengths
-        lengths = ops.where(lengths > 0, lengths, _FAR)[:, None]  # (B, 1, P, A)
+        lengths = ops.expand_dims(ops.where(lengths > 0, lengths, _FAR), 1)  # (B, 1, P, A)
         left = ops.min(lengths - self._progress(state), axis=-1)  # (B, K, P)
         shortest = ops.min(lengths, axis=-1)  # (B, 1, P)
         is_left = 1.0 - self.done(state)
@@ -173,12 +174,13 @@ class Constraints:
             `(batch, beams, P, A)`.
         """
         places = ops.cast(self._places, "float32")
-        is_next_place = places == self._progress(state)[..., None]  # (B, K, P, A, T + 1)
-        ids = ops.cast(self.ids + 1, "float32")[:, None]  # exact below 2**24
+        progress = ops.expand_dims(self._progress(state), -1)
+        is_next_place = places == progress  # (B, K, P, A, T + 1)
+        ids = ops.expand_dims(ops.cast(self.ids + 1, "float32"), 1)  # exact below 2**24
         tokens = ops.cast(ops.max(_numbers(is_next_place) * ids, axis=-1), "int32") - 1
         done = self.done(state)
         is_required = (1.0 - done) * self._is_next(done)  # (B, K, P)
-        return ops.maximum(tokens, 0), (is_required[..., None] > 0) & (tokens >= 0)
+        return ops.maximum(tokens, 0), ops.expand_dims(is_required > 0, -1) & (tokens >= 0)
 
 
 def _numbers(mask: Tensor) -> Tensor:
@@ -371,7 +373,7 @@ def _bank_keys(log_probs, pairs, missing):
         boolean, both with the shape `(batch, N)`.
     """
     places = ops.arange(ops.shape(pairs)[1], dtype="int32")
-    is_before = _numbers(places < places[:, None])  # (N, N): [i, j] if j comes before i
+    is_before = _numbers(places < ops.expand_dims(places, 1))  # (N, N): [i, j] if j comes before i
     is_copy = _count_equal(pairs, is_before) > 0
     is_possible = ops.logical_not(is_copy) & (log_probs > IMPOSSIBLE / 2)
     # Each impossible candidate has its own bank, so that it has no effect on the ranks.
@@ -383,7 +385,7 @@ def _bank_keys(log_probs, pairs, missing):
 
 def _count_equal(values, is_before):
     """Returns how many previous values equal each value, float32 `(B, N)`."""
-    is_equal = _numbers(values[:, None] == values[:, :, None])  # (B, N, N)
+    is_equal = _numbers(ops.expand_dims(values, 1) == ops.expand_dims(values, 2))  # (B, N, N)
     return ops.sum(is_equal * is_before, axis=2)
 
 

@@ -350,6 +350,8 @@ class Search(Layer, SearchOptions):
         for name, value in given.items():
             if value is None:
                 continue
+            if dtypes.get(name) == "int32" and not is_number(value) and hasattr(value, "dtype"):
+                check_integers(name, value)
             known = known_values(value)
             if known is not None:
                 number = known.item() if known.ndim == 0 else value

@@ -68,6 +68,7 @@ class SavedModelArguments(OnnxStepsArguments, total=False):
 class LiteRTArguments(_TensorArguments, total=False):
     """See `LiteRTOptions`."""
 
+    accept_constraints: bool
     precision: LiteRTPrecision
     batch_size: int
 

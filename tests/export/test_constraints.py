@@ -57,31 +57,45 @@ def steps(model, tokenizers, tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("in_order", [False, True])
-def test_file_equals_keras(onnx_file, model, tokenizers, in_order):
+@pytest.fixture(scope="module")
+def litert_file(model, tokenizers, tmp_path_factory):
+    pytest.importorskip("ai_edge_litert", reason="needs keras-attn[litert]")
+    path = tmp_path_factory.mktemp("litert") / "model.tflite"
+    report = export_litert(model, path, *tokenizers, accept_constraints=True, batch_size=2)
+    assert report.all_equal == 1
+    return path
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["any order", "in order"])
+def expected(request, model, tokenizers):
+    """Returns `constraints_in_order`, and the results of Keras for each of `SOURCE`."""
     source, target = tokenizers
-    phrases = [each or [] for each in PHRASES]
-    results = Translator(onnx_file).translate(
-        SOURCE, constraints=phrases, constraints_in_order=in_order, num_hypotheses=2, batch_size=2
-    )
-    starts = word_starts(target)
-    for text, row, result in zip(SOURCE, phrases, results, strict=True):
-        alternatives = [[each] if isinstance(each, str) else each for each in row]
+    starts, results = word_starts(target), []
+    for text, row in zip(SOURCE, PHRASES, strict=True):
+        alternatives = [[each] if isinstance(each, str) else each for each in row or []]
         ids = np.full((1, 2, 2, 12), -1, "int32")
         for place, phrase in zip(ids[0], alternatives, strict=False):
             for own, tokens in zip(place, target.encode(phrase), strict=False):
                 own[: len(tokens)] = tokens
         encoded = model.source_encoder(np.array([[*source.encode([text])[0], 2]]))
-        expected = numpy(
-            model.search(
-                **encoded, constraint_ids=ids, constraints_in_order=in_order, word_starts=starts
-            )
-        )
+        given = {"constraint_ids": ids, "constraints_in_order": request.param}
+        results.append(numpy(model.search(**encoded, **given, word_starts=starts)))
+    return request.param, results
+
+
+@pytest.mark.parametrize("file", ["onnx_file", "litert_file"])
+def test_file_equals_keras(request, file, expected):
+    in_order, expected = expected
+    phrases = [each or [] for each in PHRASES]
+    found = Translator(request.getfixturevalue(file)).translate(
+        SOURCE, constraints=phrases, constraints_in_order=in_order, num_hypotheses=2, batch_size=2
+    )
+    for row, result, same in zip(phrases, found, expected, strict=True):
         for rank, hypothesis in enumerate(result.hypotheses):
-            length = expected["lengths"][0, rank]
-            assert hypothesis.token_ids == expected["token_ids"][0, rank, :length].tolist()
-            assert_close(hypothesis.score, expected["scores"][0, rank], 1e-4)
-            met = expected["constraints_met"][0, rank, : len(row)].tolist()
+            length = same["lengths"][0, rank]
+            assert hypothesis.token_ids == same["token_ids"][0, rank, :length].tolist()
+            assert_close(hypothesis.score, same["scores"][0, rank], 1e-4)
+            met = same["constraints_met"][0, rank, : len(row)].tolist()
             assert hypothesis.constraints_met == (met or None)
 
 
@@ -134,6 +148,20 @@ def test_generate_of_keras_finds_the_same_texts(onnx_file, model, tokenizers):
 def test_generate_of_keras_rejects_wrong_phrases(model, tokenizers, constraints, message):
     with pytest.raises(ValueError, match=message):
         model.generate(SOURCE[:2], *tokenizers, constraints=constraints)
+
+
+def test_litert_file_reads_phrases_of_several_sizes(litert_file, onnx_file):
+    """The axes of phrases, alternatives and tokens are dynamic, and another call has no phrases."""
+    translator, other = Translator(litert_file), Translator(onnx_file)
+    many = [["hund", "katze", "baum"], ["knochen"], None, [["vögel", "ein baum", "schläft"]]]
+    for phrases in (None, PHRASES, many, PHRASES, [["e"], None, None, None]):
+        found = translator.translate(SOURCE, constraints=phrases)
+        expected = other.translate(SOURCE, constraints=phrases)
+        for result, same in zip(found, expected, strict=True):
+            assert result.token_ids == same.token_ids
+            assert result.constraints_met == same.constraints_met
+            assert_close(result.score, same.score, 1e-4)
+    assert [*map(all, map(contains, translator(SOURCE, constraints=many), many))] == [True] * 4
 
 
 def test_steps_equal_the_whole_file(onnx_file, steps):
@@ -198,9 +226,8 @@ def test_other_searches_and_formats_are_errors(translator, tokenizers, tmp_path)
     sampler = with_search(translator, SamplingDecoder)
     with pytest.raises(ValueError, match="only for a BeamDecoder without groups"):
         export_onnx(sampler, tmp_path / "model.onnx", *tokenizers, accept_constraints=True)
-    for export in (export_litert, export_onnx_text):
-        with pytest.raises(TypeError, match="accept_constraints"):
-            export(translator, tmp_path / "model", *tokenizers, accept_constraints=True)
+    with pytest.raises(TypeError, match="accept_constraints"):
+        export_onnx_text(translator, tmp_path / "model", *tokenizers, accept_constraints=True)
 
 
 def run_command(file, *arguments):

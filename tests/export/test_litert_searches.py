@@ -142,6 +142,16 @@ def test_litert_search_of_each_rule(tmp_path, search, decoder):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("decoder", ["transformer, sinusoidal positions", "lstm, bahdanau"])
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_litert_search_with_phrases(tmp_path, decoder, batch_size):
+    options = {"stop_sequences": [[7, 8]], "suppressed_token_ids": [9]}
+    model = search_model(decoder, BeamDecoder, {**BEAM, "beam_width": 4, **options})
+    options = {"accept_constraints": True, "batch_size": batch_size}
+    assert_equals_keras(model, tmp_path / "m.tflite", **options)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("decoder", ["transformer, relative", "lstm, bahdanau"])
 def test_litert_search_of_several_blocks(tmp_path, decoder):
     options = {**BEAM, "max_length": 2 * BLOCK_STEPS + 3, "relative_max_length": None}

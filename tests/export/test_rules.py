@@ -1,13 +1,15 @@
 """Rules of a search in exported files: with the same inputs, the same results as in Keras."""
 
 import json
+import subprocess
+import sys
 
 import keras
 import numpy as np
 import pytest
 from keras_attn_runtime import StreamingTranslator, Translator
 
-from keras_attn import BeamDecoder, LogitsRule, RuleInput, with_search
+from keras_attn import BeamDecoder, GreedyDecoder, LogitsRule, RuleInput, with_search
 from keras_attn.export import (
     export_litert,
     export_onnx,
@@ -17,6 +19,7 @@ from keras_attn.export import (
 )
 from keras_attn.export._formats.ctranslate2_search import translate_arguments
 from tests.contracts import numpy
+from tests.export.small_translator import SOURCE as SENTENCES
 from tests.export.small_translator import make_translator, session
 from tests.search.test_rules import SIZE, Budget
 
@@ -116,6 +119,53 @@ class Bonus(LogitsRule):
 
     def call(self, log_probs, token_ids, step, state, inputs):
         return log_probs + inputs["bonus"], state
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Favor(LogitsRule):
+    call_inputs = {
+        "factor": RuleInput(0.0),
+        "weights": RuleInput(np.arange(3, dtype="float32"), shape=(3,)),
+    }
+
+    def call(self, log_probs, token_ids, step, state, inputs):
+        weights = keras.ops.pad(inputs["weights"], ((0, 0), (9, log_probs.shape[1] - 12)))
+        return log_probs + inputs["factor"] * weights, state
+
+
+def test_command_passes_inputs_of_rules(tokenizers, tmp_path):
+    sizes = [each.vocabulary_size for each in tokenizers]
+    model = with_search(make_translator(vocabulary_sizes=sizes), GreedyDecoder, rules=[Favor()])
+    path = tmp_path / "model.onnx"
+    export_onnx(model, path, *tokenizers)
+
+    def run(*inputs):
+        arguments = [part for each in inputs for part in ("--rule-input", each)]
+        command = [sys.executable, "-m", "keras_attn_runtime", "translate", path, *arguments]
+        lines = "\n".join(SENTENCES)
+        return subprocess.run(command, input=lines, capture_output=True, encoding="utf-8")
+
+    texts = [model.generate(SENTENCES, *tokenizers)]
+    for given, values in (
+        (["factor=4"], {"factor": 4.0}),
+        (["factor=3.5", "weights=2,-1,0.5"], {"factor": 3.5, "weights": [2, -1, 0.5]}),
+    ):
+        texts.append(model.generate(SENTENCES, *tokenizers, rule_inputs=values))
+        assert run(*given).stdout.splitlines() == texts[-1]
+    assert texts[0] != texts[1] != texts[2]
+    for wrong, message in (
+        ("least=1", "rule_inputs out of ['factor', 'weights']"),
+        ("weights=1,2", "rule_inputs['weights'] of the shape (3,)"),
+        ("factor=nan", "rule_inputs['factor'] of the shape () with finite float32"),
+    ):
+        process = run(wrong)
+        assert process.returncode == 1 and process.stderr.startswith("error: ")
+        assert message in process.stderr and process.stderr.count("\n") == 1
+
+
+def test_file_without_inputs_of_rules(exported):
+    with pytest.raises(ValueError, match="Expected no rule_inputs.*'most'.*call_inputs"):
+        Translator(exported[0]).translate(SENTENCES, rule_inputs={"most": 1})
 
 
 def test_formats_without_rules(tokenizers, tmp_path):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras_attn_runtime import StreamingTranslator, Translator
+from keras_attn_runtime._models.stepped_search import SteppedSearch
 
 from keras_attn import GreedyDecoder, with_search
 from keras_attn.export import (
@@ -80,15 +81,16 @@ def steps(translator, tokenizers, tmp_path_factory):
     greedy = with_search(translator, GreedyDecoder, max_length=12, min_length=4)
     rows = [each.token_ids for each in greedy.generate(SOURCE, *tokenizers, return_details=True)]
     stopped = with_search(greedy, stop_sequences=[rows[0][4:6], [13, 26, 8]])
-    export_onnx_steps(stopped, path, *tokenizers, accept_target_prefix=True)
+    options = {"alignments": True, "accept_token_bias": True}
+    export_onnx_steps(stopped, path, *tokenizers, accept_target_prefix=True, **options)
     results = stopped.generate(SOURCE, *tokenizers, return_details=True)
     assert results[0].token_ids == rows[0][:4] and results[0].ended
     assert [each.token_ids for each in results[1:]] == rows[1:]
-    return StreamingTranslator(path), [each.text for each in results]
+    return StreamingTranslator(path), [each.text for each in results], stopped
 
 
 def test_a_stream_holds_back_a_stop_sequence(steps):
-    runtime, texts = steps
+    runtime, texts, _ = steps
     for source, text in zip(SOURCE, texts, strict=True):
         streamed = [*runtime.stream(source)]
         assert streamed[-1] == text
@@ -96,7 +98,7 @@ def test_a_stream_holds_back_a_stop_sequence(steps):
 
 
 def test_a_stream_ends_before_a_stop_text(steps):
-    runtime, texts = steps
+    runtime, texts, _ = steps
     assert runtime.settings.format == 3
     num_stopped = 0
     for source, text in zip(SOURCE, texts, strict=True):
@@ -115,7 +117,7 @@ def test_a_stream_ends_before_a_stop_text(steps):
 
 
 def test_a_stop_text_in_the_prefix_does_not_count(steps):
-    runtime, _ = steps
+    runtime, *_ = steps
     prefix = "ka"
     (whole,) = runtime.translate(SOURCE[1:2], target_prefix=prefix)
     after = whole.text.removeprefix(prefix)
@@ -125,6 +127,45 @@ def test_a_stop_text_in_the_prefix_does_not_count(steps):
         (result,) = runtime.translate(SOURCE[1:2], **options)
         assert [*runtime.stream(SOURCE[1], **options)][-1] == result.text
         assert result.text == (expected or prefix + after.split(after[1:3])[0])
+
+
+def num_steps(token_ids, stops, tokenizer):
+    """Returns the number of the first tokens whose text contains a stop text."""
+    texts = [tokenizer.decode([token_ids[:count]])[0] for count in range(len(token_ids) + 1)]
+    return next(i for i, text in enumerate(texts) if any(stop in text for stop in stops))
+
+
+def test_translate_ends_after_a_stop_text(steps, tokenizers, monkeypatch):
+    runtime, texts, model = steps
+    taken, take = [], SteppedSearch.__next__
+    monkeypatch.setattr(SteppedSearch, "__next__", lambda self: taken.append(1) or take(self))
+    stops = [text[2:5] for text in texts]
+    expected = model.generate(SOURCE, *tokenizers, stop_texts=stops, return_details=True)
+    found = runtime.translate(SOURCE, stop_texts=stops)
+    for result, other in zip(found, expected, strict=True):
+        names = ("text", "token_ids", "pieces", "ended", "stop_text")
+        assert [getattr(result, n) for n in names] == [getattr(other, n) for n in names]
+        assert result.stop_text is not None
+    whole = [each.token_ids for each in model.generate(SOURCE, *tokenizers, return_details=True)]
+    most = max(num_steps(row, stops, tokenizers[1]) for row in whole)
+    assert len(taken) - 1 == most + 1 < max(map(len, whole))  # the last call ends the loop
+
+
+UNKNOWN = ["the Zürich dog 2024", "a Łódź"]
+
+
+@pytest.mark.parametrize("stop_texts", [None, "k"])
+def test_a_stream_ends_with_source_words(steps, stop_texts):
+    runtime, _, model = steps
+    options = {"token_bias": {3: 3.0}, "stop_texts": stop_texts}
+    for text in UNKNOWN:
+        (plain,) = runtime.translate([text], **options)
+        (result,) = runtime.translate([text], replace_unknown=True, **options)
+        *_, last = runtime.stream(text, replace_unknown=True, **options)
+        assert last == result.text != plain.text
+        assert any(word in last for word in text.split())
+    with pytest.raises(ValueError, match="replace_unknown"):
+        runtime.stream(text, replace_unknown=2)
 
 
 def test_generate_and_the_runtime_cut_alike(translator, tokenizers, exported):

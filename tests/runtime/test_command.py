@@ -80,6 +80,7 @@ def test_every_option_reaches_the_translator(monkeypatch, tmp_path):
     arguments = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
     others = ["--format", "jsonl", "--alignments", "--long-lines", "error"]
     others += ["--constraints-in-order", "--replace-unknown"]
+    others += ["--rule-input", "most=2", "--rule-input", "prices=1,-0.5", "--rule-input", "one=3,"]
     assert main(["model.onnx", *arguments, *others]) == 0
     assert 0 < given.pop("timeout") <= 50
     assert given.pop("constraints") is not None
@@ -109,6 +110,7 @@ def test_every_option_reaches_the_translator(monkeypatch, tmp_path):
         "max_source_characters": 400,
         "target_prefix": "<2de>",
         "stop_texts": ["#"],
+        "rule_inputs": {"most": 2, "prices": [1, -0.5], "one": [3]},
         "replace_unknown": True,
         "seed": 3,
         "source_language": "en",
@@ -178,6 +180,10 @@ def test_invalid_utf8_is_replaced_on_request(start_command, model_path):
         ["model.onnx", "--top-p", "1.5"],
         ["model.onnx", "--top-k", "2.5"],
         ["model.onnx", "--long-lines", "lose"],
+        *(
+            ["model.onnx", "--rule-input", each]
+            for each in ("most", "=1", "most=", "m=1,,2", "m=x")
+        ),
         ["model.onnx", "--unknown"],
         ["model.onnx", "--num-hypotheses", "2"],
         ["model.onnx", "--format", "jsonl", "--num-hypotheses", "0"],

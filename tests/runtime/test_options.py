@@ -70,3 +70,23 @@ def test_bool_of_numpy_becomes_a_bool_of_python():
 def test_options_of_wrong_types_raise_an_error(option):
     with pytest.raises(ValueError, match=f"Expected {next(iter(option))} to be"):
         Options(**option)
+
+
+@pytest.mark.parametrize("name", ["max_length", "min_length"])
+@pytest.mark.parametrize("value", [30, 1.5 * 20, np.float32(30), np.int64(30), Fraction(60, 2)])
+def test_lengths_can_be_whole_floats(name, value):
+    length = getattr(Options(**{name: value}), name)
+    assert length == 30 and type(length) is int
+
+
+@pytest.mark.parametrize("name", ["max_length", "min_length"])
+@pytest.mark.parametrize("value", [2.5, np.nan, np.inf, -1.0, 2.0**31, True, "2", np.array(2.0)])
+def test_other_lengths_are_errors(name, value):
+    with pytest.raises(ValueError, match=rf"Expected {name} to be an integer in \[0, 2147483647\]"):
+        Options(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["beam_width", "no_repeat_ngram_size", "top_k", "num_hypotheses"])
+def test_counts_are_integers(name):
+    with pytest.raises(ValueError, match=f"Expected {name} to be an integer"):
+        Options(**{name: 2.0})

@@ -6,6 +6,9 @@ import json
 import numpy as np
 import pytest
 from keras_attn_runtime import Hypothesis, ModelFileError, Translator
+from keras_attn_runtime._engines.litert_session import ArrayValue
+from keras_attn_runtime._file_info.tensor_value import TensorValue
+from keras_attn_runtime._models.stepped_search import SteppedSearch
 from keras_attn_runtime._translate.constraints import ConstraintReader
 from keras_attn_runtime._translate.stops import (
     cut_at_stop,
@@ -147,6 +150,67 @@ def test_a_phrase_contains_no_stop_sequence(write_model):
     assert reader.read_phrase([5, 7, 6]) == [[5, 7, 6]]
     with pytest.raises(ValueError, match="tokens that the search never generates"):
         reader.read_phrase([4, 5, 6])
+
+
+class FakeSession:
+    """Start of a search whose state is given."""
+
+    engine, outputs = "fake", ()
+
+    def __init__(self, batch_size=None, **state):
+        self.inputs = [TensorValue("source_ids", "int32", (batch_size, None))]
+        self.state = state
+
+    def value_of(self, array):
+        return ArrayValue(array)
+
+    def run_values(self, values, call):
+        return {name: ArrayValue(np.asarray(value)) for name, value in self.state.items()}
+
+
+NEVER = -2e9
+TOKENS = [[7, 3, 7, 0], [3, 4, 7, 7]]  # the step 2 has read the first two
+BEAMS = {
+    "all beams stopped": (TOKENS[:1] * 2, [-1, -2], False, 3),
+    "one beam is open": (TOKENS, [-1, -2], False, 9),
+    "the other beam is not possible": (TOKENS, [-1, NEVER], False, 3),
+    "done": (TOKENS[:1] * 2, [-1, -2], True, 9),
+    "no beam is possible": (TOKENS, [NEVER, NEVER], False, 9),
+}
+
+
+def limits_after_stops(start, num_sentences):
+    feeds = {"source_ids": np.ones((num_sentences, 2), "int32")}
+    search = SteppedSearch((start, FakeSession(), FakeSession()), feeds)
+    search.end_stopped(lambda row, token_ids: 7 in token_ids)
+    return search.values["max_lengths"].numpy().tolist()
+
+
+def test_a_search_ends_for_sentences_whose_beams_are_all_stopped():
+    token_ids, log_probs, done, expected = zip(*BEAMS.values(), strict=True)
+    state = {"step": 2, "done": done, "max_lengths": [9] * len(BEAMS)}
+    beams = {"beams/token_ids": token_ids, "beams/log_probs": log_probs}
+    start = FakeSession(**state, **beams)
+    assert limits_after_stops(start, len(BEAMS)) == list(expected)
+
+
+def test_a_search_ends_for_samples_that_are_stopped_or_ended():
+    token_ids = [TOKENS, TOKENS, TOKENS[:1] * 2]
+    ended = [[False, True], [True, False], [False, False]]
+    state = {"step": 2, "done": [False] * 3, "max_lengths": [9, 9, 2], "ended": ended}
+    samples = {"hypotheses/token_ids": token_ids}
+    assert limits_after_stops(FakeSession(**state, **samples), 3) == [3, 9, 2]
+
+
+def test_copies_in_a_batch_of_fixed_size_end_with_their_sentence():
+    state = {"step": 2, "done": [False] * 4, "max_lengths": [9] * 4, "ended": [[False]] * 4}
+    samples = {"hypotheses/token_ids": [TOKENS[1:], TOKENS[:1], TOKENS[:1], TOKENS[:1]]}
+    assert limits_after_stops(FakeSession(4, **state, **samples), 2) == [9, 3, 3, 3]
+
+
+def test_a_search_of_another_class_is_not_ended():
+    state = {"step": 2, "done": [False], "max_lengths": [9]}
+    assert limits_after_stops(FakeSession(**state), 1) == [9]
 
 
 def test_a_file_without_tokenizers_has_no_stop_texts(write_model):

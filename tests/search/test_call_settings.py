@@ -111,3 +111,35 @@ def test_top_p_of_one_keeps_all_tokens(parts, value):
 def test_refuses(parts, search_class, arguments, settings, message):
     with pytest.raises(ValueError, match=message):
         results(parts, search_class, settings, **arguments)
+
+
+def test_a_length_can_be_a_whole_float(parts):
+    expected = results(parts, GreedyDecoder, {"min_length": 6})
+    assert expected["lengths"].min() >= 6
+    received = results(parts, GreedyDecoder, {"min_length": 1.5 * 4})
+    assert received["token_ids"].tolist() == expected["token_ids"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("search_class", "name", "value"),
+    [
+        (GreedyDecoder, "min_length", np.array(2.0)),
+        (GreedyDecoder, "min_length", keras.ops.convert_to_tensor(2.0)),
+        (GreedyDecoder, "min_length", keras.KerasTensor((), "float32")),
+        (BeamDecoder, "beam_width", np.array(2.0, "float32")),
+        (SamplingDecoder, "top_k", keras.KerasTensor((), "float32")),
+    ],
+    ids=str,
+)
+def test_tensors_for_counts_and_lengths_have_an_integer_dtype(parts, search_class, name, value):
+    with pytest.raises(ValueError, match=f"Expected {name} of an integer dtype"):
+        search_class(parts[0]).call_settings(settings={name: value})
+
+
+@pytest.mark.parametrize(
+    ("search_class", "name"),
+    [(BeamDecoder, "beam_width"), (BeamDecoder, "num_hypotheses"), (SamplingDecoder, "top_k")],
+)
+def test_counts_are_integers(parts, search_class, name):
+    with pytest.raises(ValueError, match=f"Expected {name} to be"):
+        search_class(parts[0]).call_settings(settings={name: 2.0})

@@ -1,5 +1,6 @@
 """Checks of numbers and bools that a caller passes."""
 
+import math
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,6 +18,17 @@ def require_integer(name: str, value: object, least: int, most: int = LARGEST_IN
         ValueError: if `value` is not an integer in [least, most].
     """
     return int(_checked(name, value, Integral, "an integer", least, most))
+
+
+def require_length(name: str, value: object) -> int:
+    """Returns a number of tokens as an int. Whole floats, such as 1.5 * 20, are accepted.
+
+    Raises:
+        ValueError: if `value` is not a whole number in [0, 2**31 - 1].
+    """
+    plain: Any = value.item() if isinstance(value, np.generic) else value
+    is_whole = _is_number(plain, Real) and math.isfinite(plain) and plain % 1 == 0
+    return require_integer(name, int(plain) if is_whole else value, least=0)
 
 
 def require_bool(name: str, value: object) -> bool:

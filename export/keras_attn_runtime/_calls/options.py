@@ -9,6 +9,7 @@ from keras_attn_runtime._array_types import is_in_memory
 from keras_attn_runtime._calls.argument_checks import (
     require_bool,
     require_integer,
+    require_length,
     require_number,
 )
 from keras_attn_runtime._calls.cancellation import CancelToken
@@ -86,9 +87,10 @@ class Options:
         rule_inputs: dict from the inputs of rules of the search to numbers or arrays, which all
             sentences share. Default: the values in the file.
         stop_texts: string or list of strings. Each output is cut before the one that is complete
-            first, except in the target prefix. The search itself runs to its end, unless
-            `StreamingTranslator.stream` ends it; `stop_sequences` in the export saves this time.
-            Default: no stop texts.
+            first, except in the target prefix. The search itself runs to its end, and
+            `stop_sequences` in the export saves this time. A `StreamingTranslator` ends the search
+            for a sentence when all its open hypotheses contain a stop text; their scores lack the
+            tokens that would follow. Default: no stop texts.
         alignments: bool, whether translations contain alignments, if the file returns them. They
             take most memory in long translations: a float for each pair of target and source token.
             Default: True.
@@ -141,7 +143,7 @@ class Options:
 
     def __post_init__(self) -> None:
         checked = {
-            "max_length": _or_none(require_integer, "max_length", self.max_length, 0),
+            "max_length": _or_none(require_length, "max_length", self.max_length),
             "length_penalty": _or_none(
                 require_number, "length_penalty", self.length_penalty, "a number"
             ),

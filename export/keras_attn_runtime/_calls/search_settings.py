@@ -4,7 +4,11 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from keras_attn_runtime._array_types import LARGEST_INT32
-from keras_attn_runtime._calls.argument_checks import require_integer, require_number
+from keras_attn_runtime._calls.argument_checks import (
+    require_integer,
+    require_length,
+    require_number,
+)
 
 SMALLEST = 1e-30
 """Smallest value of settings that must be positive."""
@@ -15,15 +19,21 @@ SIZES = ("beam_width", "no_repeat_ngram_size", "top_k")
 
 @dataclass(frozen=True)
 class _Range:
-    """The allowed values of a setting: numbers, or only integers, from `least` to `most`."""
+    """The allowed values of a setting: numbers, or only integers, from `least` to `most`.
+
+    A length is an integer of at least 0, which can also be a whole float.
+    """
 
     text: str
     least: float
     most: float = LARGEST_INT32
     is_integer: bool = False
+    is_length: bool = False
 
     def check(self, name: str, value: object) -> float:
         """Returns the value as a number; raises ValueError if it is not allowed."""
+        if self.is_length:
+            return require_length(name, value)
         if self.is_integer:
             return require_integer(name, value, int(self.least), int(self.most))
         return require_number(name, value, least=self.least, most=self.most)
@@ -34,7 +44,7 @@ SETTINGS = {
         "number of beams of a beam search, at most the number in the file", 1, is_integer=True
     ),
     "min_length": _Range(
-        "minimum number of output tokens, without the end token", 0, is_integer=True
+        "minimum number of output tokens, without the end token", 0, is_integer=True, is_length=True
     ),
     "repetition_penalty": _Range(
         "values above 1 make previous tokens less probable; 1 for no penalty", SMALLEST

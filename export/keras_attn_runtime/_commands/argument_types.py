@@ -1,4 +1,4 @@
-"""Command-line argument types: numbers within a range, KEY=VALUE and NAME=FILL."""
+"""Command-line argument types: numbers within a range, KEY=VALUE, NAME=FILL and NAME=NUMBERS."""
 
 import argparse
 import contextlib
@@ -52,6 +52,23 @@ def key_and_value(text: str) -> tuple[str, str]:
             f"expected KEY=VALUE, such as device_id=1, received {text!r}"
         )
     return key, value
+
+
+def rule_input(text: str) -> tuple[str, float | list[float]]:
+    """Returns name and number in NAME=NUMBER, or name and vector in NAME=NUMBER,NUMBER,...
+
+    A vector with one number ends with a comma.
+    """
+    name, _, value = text.partition("=")
+    try:
+        numbers = [float(part) for part in value.removesuffix(",").split(",")]
+    except ValueError:
+        numbers = []
+    if not name or not numbers:
+        raise argparse.ArgumentTypeError(
+            f"expected NAME=NUMBER or NAME=NUMBER,NUMBER,..., such as most=2, received {text!r}"
+        )
+    return name, numbers if "," in value else numbers[0]
 
 
 def column_fill(text: str) -> tuple[str, float | str]:

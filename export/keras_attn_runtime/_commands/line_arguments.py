@@ -2,7 +2,12 @@
 
 from argparse import ArgumentParser
 
-from keras_attn_runtime._commands.argument_types import key_and_value, number, positive_integer
+from keras_attn_runtime._commands.argument_types import (
+    key_and_value,
+    number,
+    positive_integer,
+    rule_input,
+)
 
 EPILOG = (
     "Exit status: 0 all lines are done; 1 stopped by an error (if a line caused it, all lines "
@@ -44,6 +49,15 @@ def add_translation_arguments(parser: ArgumentParser) -> None:
         metavar="LANGUAGE",
         help="language of the translations, for a file with several languages. Default: the "
         "language in the file",
+    )
+    add(
+        "--rule-input",
+        type=rule_input,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="number, or numbers separated by commas, for an input of a rule of the search, such "
+        "as most=2. Can be repeated. Default: the values in the file",
     )
     add(
         "--alignments",

@@ -207,6 +207,8 @@ class LineCommand:
             "target_language": arguments.target_language,
             **self.options(),
         }
+        if arguments.rule_input:
+            options["rule_inputs"] = dict(arguments.rule_input)
         if arguments.max_length is not None:
             options["max_length"] = arguments.max_length
         return options

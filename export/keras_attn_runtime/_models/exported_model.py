@@ -1,4 +1,4 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import TypeAlias, TypedDict
 
@@ -123,6 +123,7 @@ class ExportedModel(PickledArguments):
         constraints_in_order: bool = False,
         token_bias: Mapping[int, float] | None = None,
         rule_inputs: Mapping[str, Array] | None = None,
+        is_stopped: Callable[[int, list[int]], bool] | None = None,
     ) -> SearchOutputs:
         """Searches for the translations of a batch.
 
@@ -148,6 +149,9 @@ class ExportedModel(PickledArguments):
                 Ignored unless `supports_token_bias`. Default: no biases.
             rule_inputs: dict from inputs of rules to arrays, which are scalars or have no batch
                 axis. Default: the values in the file.
+            is_stopped: function of a sentence's index and a hypothesis's token ids. Files of single
+                steps end the search of a sentence whose open hypotheses are all stopped, see
+                `SteppedSearch.end_stopped`; other files ignore it. Default: none.
 
         Returns:
             Dict from output names to arrays: int32 `token_ids (batch, hypotheses, target_length)`
@@ -168,11 +172,12 @@ class ExportedModel(PickledArguments):
             feeds |= self._constraint_feeds(len(sentences), constraints, constraints_in_order)
             feeds |= self._token_bias_feeds(len(sentences), token_bias)
             feeds |= self._rule_feeds(len(sentences), rule_inputs)
-            outputs = self._search(feeds, call or Call())
-        count = (settings or {}).get(NUM_HYPOTHESES, self.settings.num_hypotheses)
-        if NUM_HYPOTHESES not in self.settings.search_inputs:
-            count = self.settings.num_hypotheses
-        return check_outputs(outputs, (len(sentences), int(count)), self.settings)
+            call = call or Call()
+            if is_stopped is None:
+                outputs = self._search(feeds, call)
+            else:
+                outputs = self._search_until_stopped(feeds, call, is_stopped)
+        return self._checked(outputs, len(sentences), settings)
 
     def signature(self) -> Signature:
         """Returns the file's inputs and outputs."""
@@ -188,9 +193,23 @@ class ExportedModel(PickledArguments):
     ) -> OpenedModel[Settings]:
         return open_model(path, Settings.from_metadata, providers, num_threads, num_sessions)
 
+    def _search_until_stopped(
+        self, feeds: Arrays, call: Call, is_stopped: Callable[[int, list[int]], bool]
+    ) -> Arrays:
+        """Runs the whole search, because its loop is inside of the file."""
+        return self._search(feeds, call)
+
     def _search(self, feeds: Arrays, call: Call) -> Arrays:
         with self._pool.borrow(call) as session:
             return run_rows(session, self._output_names, feeds, call)
+
+    def _checked(
+        self, outputs: Arrays, rows: int, settings: Mapping[str, float] | None
+    ) -> SearchOutputs:
+        count = (settings or {}).get(NUM_HYPOTHESES, self.settings.num_hypotheses)
+        if NUM_HYPOTHESES not in self.settings.search_inputs:
+            count = self.settings.num_hypotheses
+        return check_outputs(outputs, (rows, int(count)), self.settings)
 
     def _feeds(
         self,

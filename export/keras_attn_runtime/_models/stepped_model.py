@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 
 from keras_attn_runtime._array_types import Array, Arrays
@@ -90,6 +90,15 @@ class SteppedModel(ExportedModel):
             search = SteppedSearch(sessions, feeds, call)
             for _ in search:
                 pass
+            return search.results()
+
+    def _search_until_stopped(
+        self, feeds: Arrays, call: Call, is_stopped: Callable[[int, list[int]], bool]
+    ) -> Arrays:
+        with self._searches.borrow() as sessions:
+            search = SteppedSearch(sessions, feeds, call)
+            for _ in search:
+                search.end_stopped(is_stopped)
             return search.results()
 
     def _check_signature(self) -> list[str]:

@@ -1,5 +1,7 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self, TypeAlias
+
+import numpy as np
 
 from keras_attn_runtime._array_types import Array, Arrays
 from keras_attn_runtime._calls.cancellation import Call
@@ -9,6 +11,9 @@ from keras_attn_runtime._errors import run_failures
 
 NEXT = "next/"
 """Name prefix of values that a step returns for the next step."""
+
+IMPOSSIBLE = -1e9
+"""Log probability of beams that are not possible, such as the others of a target prefix."""
 
 Sessions: TypeAlias = tuple[EngineSession, EngineSession, EngineSession]
 """Sessions for a search's three models, in the order start, step, finish.
@@ -69,6 +74,49 @@ class SteppedSearch:
     def done(self) -> bool:
         """bool, whether all sentences are done."""
         return bool(self.values["done"].numpy().all())
+
+    def end_stopped(self, is_stopped: Callable[[int, list[int]], bool]) -> None:
+        """Ends the search for sentences whose open hypotheses are all stopped.
+
+        The next step is then the sentence's last, as if it had reached its maximum length. A search
+        of another class than those of keras_attn does not end earlier.
+
+        Args:
+            is_stopped: function of a sentence's index and a hypothesis's token ids.
+        """
+        stopped = [
+            row
+            for row, hypotheses in enumerate(self._open_hypotheses())
+            if hypotheses and all(is_stopped(row, token_ids) for token_ids in hypotheses)
+        ]
+        if stopped:
+            self._limit(stopped)
+
+    def _open_hypotheses(self) -> list[list[list[int]]]:
+        """Returns the token ids of each sentence's open hypotheses, none if its search is done."""
+        if "beams/token_ids" in self.values:
+            token_ids = self._array("beams/token_ids")
+            is_open = self._array("beams/log_probs") > IMPOSSIBLE / 2
+        elif "ended" in self.values:
+            token_ids, is_open = self._array("hypotheses/token_ids"), ~self._array("ended")
+        else:
+            return []
+        is_open &= ~self._array("done")[:, None]
+        token_ids = token_ids[:, :, : self._num_steps]
+        return [ids[mask].tolist() for ids, mask in zip(token_ids, is_open, strict=True)]
+
+    @property
+    def _num_steps(self) -> int:
+        return int(self.values["step"].numpy())
+
+    def _limit(self, rows: Sequence[int]) -> None:
+        """Allows some sentences only one more token."""
+        limits = self.values["max_lengths"].numpy()
+        is_limited = np.isin(np.arange(len(limits)), rows)
+        is_limited[self._rows :] = is_limited[self._rows - 1]  # the copies of the last sentence
+        least = np.minimum(limits, self._num_steps + 1)
+        limits = np.where(is_limited, least, limits).astype(limits.dtype)
+        self.values["max_lengths"] = self._step.value_of(limits)
 
     def results(self) -> Arrays:
         """Returns the results of a finished search, see `ExportedModel.run`."""

@@ -27,12 +27,21 @@ def read_rule_inputs(given: object, declared: Mapping[str, RuleInput]) -> Arrays
     arrays: Arrays = {}
     for name, value in cast(Mapping[object, object], given).items():
         if not isinstance(name, str) or name not in declared:
-            raise ValueError(
-                f"Expected rule_inputs out of {list(declared)}, the inputs of rules in the file. "
-                f"Received: {name!r}."
-            )
+            raise ValueError(_unknown(name, [*declared]))
         arrays[name] = _array(name, value, declared[name])
     return arrays
+
+
+def _unknown(name: object, known: list[str]) -> str:
+    if not known:
+        return (
+            "Expected no rule_inputs, because no rule of the search in this file has inputs. "
+            f"Received: {name!r}. Export a model whose rules have call_inputs, or omit it."
+        )
+    return (
+        f"Expected rule_inputs out of {known}, the inputs of rules in the file. Received: "
+        f"{name!r}. Correct the name."
+    )
 
 
 def _array(name: str, value: object, declared: RuleInput) -> np.ndarray:

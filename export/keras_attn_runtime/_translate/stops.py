@@ -40,6 +40,32 @@ def find_stop(text: str, stop_texts: Sequence[str], start: int = 0) -> Stop | No
     return Stop(begin, each)
 
 
+@dataclass(frozen=True)
+class StopCheck:
+    """Tells whether a hypothesis of a search contains a stop text.
+
+    Args:
+        stop_texts: sequence of strings that are not empty.
+        tokenizer: `Tokenizer`, the target tokenizer.
+        num_given: list of ints, the number of tokens of each sentence's target prefix, which
+            contains no stop text.
+        stop_sequences: list of id sequences that end a hypothesis. Tokens that may begin one are
+            not read.
+    """
+
+    stop_texts: Sequence[str]
+    tokenizer: Tokenizer
+    num_given: Sequence[int]
+    stop_sequences: Sequence[Sequence[int]]
+
+    def __call__(self, row: int, token_ids: list[int]) -> bool:
+        """Returns whether a hypothesis of the sentence `row` contains a stop text."""
+        given, after = token_ids[: self.num_given[row]], token_ids[self.num_given[row] :]
+        read = token_ids[: len(token_ids) - num_begun_tokens(after, self.stop_sequences)]
+        start = len(self.tokenizer.decode(given))
+        return find_stop(self.tokenizer.decode(read), self.stop_texts, start) is not None
+
+
 def finished_text(text: str, stop_texts: Sequence[str], start: int = 0) -> str:
     """Returns a text without the characters at its end that may begin a stop text.
 

@@ -2,26 +2,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TypeVar, Unpack
 
-from keras_attn_runtime._array_types import Array
 from keras_attn_runtime._calls.cancellation import Call, CancelToken
 from keras_attn_runtime._calls.options import Options
 from keras_attn_runtime._calls.search_settings import SearchSettings
 from keras_attn_runtime._engines.create_session import Providers
 from keras_attn_runtime._inputs.source import Source
-from keras_attn_runtime._models.outputs import check_partial
+from keras_attn_runtime._models.outputs import SearchOutputs
 from keras_attn_runtime._models.stepped_model import SteppedModel
 from keras_attn_runtime._models.stepped_search import SteppedSearch
-from keras_attn_runtime._text.tokenizer import Tokenizer
 from keras_attn_runtime._translate.constraints import Constraints
-from keras_attn_runtime._translate.stops import (
-    find_stop,
-    finished_text,
-    num_begun_tokens,
-    num_stop_tokens,
-)
+from keras_attn_runtime._translate.text_stream import TextStream
 from keras_attn_runtime._translate.token_bias import biases_of_ids
 from keras_attn_runtime._translate.translator import Translator
-from keras_attn_runtime._translate.whole_prefixes import require_whole_prefix
 
 T = TypeVar("T")
 
@@ -63,6 +55,7 @@ class StreamingTranslator(Translator):
         token_bias: Mapping[str, float] | Mapping[int, float] | None = None,
         rule_inputs: Mapping[str, object] | None = None,
         stop_texts: str | Sequence[str] | None = None,
+        replace_unknown: bool = False,
         timeout: float | None = None,
         cancel_token: CancelToken | None = None,
         **settings: Unpack[SearchSettings],
@@ -92,6 +85,9 @@ class StreamingTranslator(Translator):
                 complete first, and the search stops. The iterator holds back characters that may
                 begin a stop text. A beam search stops as soon as its best translation so far
                 contains a stop text, so `translate` can find another one. Default: no stop texts.
+            replace_unknown: bool, whether the last string contains source words instead of unknown
+                tokens, see `Translator`. The strings before it contain the unknown tokens. With
+                stop texts, the search then stops as in `translate`. Default: False.
             timeout: float of at least 0, maximum number of seconds from this call to the last
                 string. Default: no limit.
             cancel_token: `CancelToken` with which another thread can end the call. Default: none.
@@ -124,6 +120,7 @@ class StreamingTranslator(Translator):
                 "token_bias": token_bias,
                 "rule_inputs": rule_inputs,
                 "stop_texts": stop_texts,
+                "replace_unknown": replace_unknown,
                 "timeout": timeout,
                 "cancel_token": cancel_token,
                 **settings,
@@ -131,7 +128,7 @@ class StreamingTranslator(Translator):
         )
         tokenizer = self._require_text_tokenizers()
         call = Call(options.timeout, options.cancel_token)
-        sources = self._read_texts([text], target_prefix, call)
+        sources = self._read_texts([text], target_prefix, call, options.replace_unknown)
         phrases = None if constraints is None else [constraints]
         sources = self._with_constraints(sources, phrases, call)
         (source,) = self._prepared(sources, options)
@@ -142,7 +139,8 @@ class StreamingTranslator(Translator):
             limits = self._builder.limits(options)
             return self._stepped_model.start_source(source, *limits, call, options)
 
-        return self._texts(self._in_worker(start, call), tokenizer, call, source, options)
+        stream = TextStream(source, options, self.settings, tokenizer)
+        return self._texts(self._in_worker(start, call), call, source, options, stream)
 
     def _open(
         self,
@@ -165,50 +163,33 @@ class StreamingTranslator(Translator):
 
     def _texts(
         self,
-        partials: SteppedSearch,
-        tokenizer: Tokenizer,
+        search: SteppedSearch,
         call: Call,
         source: Source,
         options: Options,
+        stream: TextStream,
     ) -> Iterator[str]:
-        prefix = [*self.settings.forced_prefix_ids, *source.prefix]
-        num_given, sequences = len(prefix), self.settings.stop_sequences
-        start = len(tokenizer.decode(prefix)) if options.stops else 0
-        token_ids: list[int] = []
+        is_stopped = self._builder.stop_check([source], options)
         last_text: str | None = None
         try:
-            while (partial := self._in_worker(lambda: next(partials, None), call)) is not None:
-                token_ids = self._token_ids(partial)
-                token_ids = _without_end(
-                    token_ids, num_stop_tokens(token_ids[num_given:], sequences)
-                )
-                num_begun = num_begun_tokens(token_ids[num_given:], sequences)
-                text = tokenizer.decode(_without_end(token_ids, num_begun))
-                stop = find_stop(text, options.stops, start)
-                if stop is not None:
-                    yield text[: stop.begin]
-                    return
-                last_text = finished_text(text, options.stops, start)
+            while (partial := self._in_worker(lambda: next(search, None), call)) is not None:
+                last_text = stream.text(partial)
                 yield last_text
+                if stream.is_stopped and not options.replace_unknown:
+                    return
+                if is_stopped is not None and options.replace_unknown:
+                    search.end_stopped(is_stopped)
+            text = stream.last_text()
+            if options.replace_unknown:  # the attention weights are results of the whole search
+                text = self._in_worker(lambda: self._replaced_text(search, source, options), call)
         finally:
             call.stop()
-        if source.prefix:
-            ends = self.settings.end_token_ids
-            require_whole_prefix(0, token_ids, prefix, ends, options.max_length)
-        text = tokenizer.decode(token_ids)
-        stop = find_stop(text, options.stops, start)
-        text = text if stop is None else text[: stop.begin]
         if text != last_text:  # the end was held back, or a limit in the file allows no tokens
             yield text
 
-    def _token_ids(self, partial: Array) -> list[int]:
-        check_partial(partial, 1, self.settings)
-        control = (self.settings.target.pad_token_id, *self.settings.end_token_ids)
-        return [token_id for token_id in partial[0].tolist() if token_id not in control]
-
-
-def _without_end(token_ids: list[int], count: int) -> list[int]:
-    return token_ids[: len(token_ids) - count]
+    def _replaced_text(self, search: SteppedSearch, source: Source, options: Options) -> str:
+        outputs = self._stepped_model.results_of(search, options)
+        return self._builder.build(outputs, 0, source, options).text or ""
 
 
 class _StoppableModel(SteppedModel):
@@ -231,3 +212,7 @@ class _StoppableModel(SteppedModel):
         feeds |= self._token_bias_feeds(1, biases_of_ids(options.token_bias))
         feeds |= self._rule_feeds(1, options.rule_inputs)
         return SteppedSearch(self._searches.next(), feeds, call)
+
+    def results_of(self, search: SteppedSearch, options: Options) -> SearchOutputs:
+        """Returns the results of a finished search of one source, see `ExportedModel.run`."""
+        return self._checked(search.results(), 1, options.search_inputs)

@@ -13,7 +13,7 @@ from keras_attn_runtime._models.exported_model import ExportedModel
 from keras_attn_runtime._models.outputs import SearchOutputs
 from keras_attn_runtime._text.tokenizer import Tokenizer
 from keras_attn_runtime._translate.replace_unknown import with_source_words
-from keras_attn_runtime._translate.stops import cut_at_stop
+from keras_attn_runtime._translate.stops import StopCheck, cut_at_stop
 from keras_attn_runtime._translate.token_bias import biases_of_ids
 
 IMPOSSIBLE = -1e9
@@ -55,8 +55,20 @@ class TranslationBuilder:
             options.constraints_in_order,
             biases_of_ids(options.token_bias),
             options.rule_inputs,
+            self.stop_check(sources, options),
         )
-        return [self._build(outputs, row, source, options) for row, source in enumerate(sources)]
+        return [self.build(outputs, row, source, options) for row, source in enumerate(sources)]
+
+    def stop_check(self, sources: list[Source], options: Options) -> StopCheck | None:
+        """Returns a function that finds stop texts in hypotheses, or `None` without stop texts."""
+        tokenizer = self._target_tokenizer
+        if tokenizer is None or not options.stops:
+            return None
+        num_given = [self._num_given(source) for source in sources]
+        return StopCheck(options.stops, tokenizer, num_given, self._settings.stop_sequences)
+
+    def _num_given(self, source: Source) -> int:
+        return len(self._settings.forced_prefix_ids) + len(source.prefix)
 
     def limits(self, options: Options) -> tuple[int, float]:
         """Returns the maximum length and the length penalty. Their defaults are in the file."""
@@ -67,9 +79,10 @@ class TranslationBuilder:
             else options.length_penalty,
         )
 
-    def _build(
+    def build(
         self, outputs: SearchOutputs, row: int, source: Source, options: Options
     ) -> GenerationResult:
+        """Returns the `GenerationResult` of one row in the outputs of a batch."""
         log_probs = outputs["log_probs"]
         hypotheses = [
             self._hypothesis(outputs, row, rank, source, options)
@@ -132,8 +145,8 @@ class TranslationBuilder:
             constraints_met=constraints_met,
         )
         if tokenizer is not None and options.stops:
-            num_given = len(self._settings.forced_prefix_ids) + len(source.prefix)
-            hypothesis = cut_at_stop(hypothesis, options.stops, tokenizer, num_given)
+            given = self._num_given(source)
+            hypothesis = cut_at_stop(hypothesis, options.stops, tokenizer, given)
         if tokenizer is not None and source.words and "alignments" in outputs:
             weights = outputs["alignments"][row, rank]
             hypothesis = with_source_words(hypothesis, weights, source.words, tokenizer)

@@ -3,6 +3,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
+from keras_attn._search.constraints import NO_TOKEN
 from keras_attn._search.search import Search
 from keras_attn.export._checks.parity_report import TIE, ParityReport
 from keras_attn.export._checks.parity_sources import Sources, pad
@@ -87,7 +88,7 @@ def translated_batches(
     for number, rows in enumerate(batches):
         inputs = _of_rows(rows, number, sources, search, prefixes)
         if constraints is not None:
-            inputs[CONSTRAINT_IDS] = constraints[rows]
+            inputs[CONSTRAINT_IDS] = _padded_phrases(constraints[rows], number)
             inputs[CONSTRAINTS_IN_ORDER] = np.array(number % 2 == 1)
         inputs |= {
             name: values[rows] if values.ndim else values for name, values in (others or {}).items()
@@ -185,6 +186,12 @@ def precision_batches(batches: Iterable[Arrays], search: Search) -> Iterator[Arr
             limit = min(int(inputs["max_length"]), DRAWN_TOKENS)
             inputs = {**inputs, "max_length": np.array(limit, "int32")}
         yield inputs
+
+
+def _padded_phrases(constraints: np.ndarray, number: int) -> np.ndarray:
+    """Returns phrases, in every third batch with padding on each axis, so that sizes differ."""
+    more = (0, int(number % 3 == 2))
+    return np.pad(constraints, ((0, 0), more, more, more), constant_values=NO_TOKEN)
 
 
 def _setting(search: Search, name: str, dtype: str, is_other: bool) -> np.ndarray:

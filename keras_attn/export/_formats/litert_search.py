@@ -68,6 +68,7 @@ class LiteRTSearch:
             options.alignments,
             options.accept_target_prefix,
             options.runtime_settings,
+            options.accept_constraints,
             fixed_counts=True,
         )
         require_small(self.function.weights)

@@ -27,7 +27,8 @@ def paths(translator, tokenizers, tmp_path_factory):
     """Returns the paths of the file of steps and of the file with the whole search."""
     directory = tmp_path_factory.mktemp("litert")
     paths = directory / "steps.tflite", directory / "whole.tflite"
-    options = {"parity_sentences": SOURCE, "accept_target_prefix": True}
+    options = {"accept_target_prefix": True, "accept_constraints": True}
+    options["parity_sentences"] = SOURCE
     report = export_litert_steps(translator, paths[0], *tokenizers, **options)
     assert report.sentences >= 200 and report.all_equal == 1 and report.cut > 0
     export_litert(translator, paths[1], *tokenizers, **options)
@@ -63,6 +64,17 @@ def test_litert_steps_translate_like_the_whole_search(paths, streaming):
         assert [each.hypotheses for each in actual] == [each.hypotheses for each in expected]
 
 
+def test_litert_steps_require_phrases_like_the_whole_search(paths, streaming):
+    whole = Translator(paths[1], num_threads=1)
+    phrases = [["hund"], ["katze", ["schläft", "frisst"]], None, [["zwei vögel", "baum"]]]
+    for in_order in (False, True):
+        options = {"constraints": phrases, "constraints_in_order": in_order}
+        found = streaming.translate(SOURCE, **options)
+        assert found == whole.translate(SOURCE, **options)
+        assert [result.constraints_met for result in found if result.ended][0][0]
+    assert [*streaming.stream(SOURCE[0], constraints=["hund"])][-1] == found[0].text
+
+
 @pytest.mark.parametrize("options", [{}, {"max_length": 4}, {"target_prefix": "die"}])
 def test_litert_steps_stream_a_translation(streaming, options):
     prefix = [options["target_prefix"]] if "target_prefix" in options else []
@@ -73,6 +85,21 @@ def test_litert_steps_stream_a_translation(streaming, options):
         assert shown[-1] == translation.text
         assert len(shown) >= len(translation.token_ids) > 1
     assert list(streaming.stream(" ")) == list(streaming.stream("a dog", max_length=0)) == [""]
+
+
+def test_litert_steps_end_after_a_stop_text(streaming, monkeypatch):
+    run, taken = streaming._stepped_model._parts[1]._runner, []
+    counted = lambda **feeds: taken.append(1) or run(**feeds)  # noqa: E731
+    monkeypatch.setattr(streaming._stepped_model._parts[1], "_runner", counted)
+    whole = streaming.translate(SOURCE)
+    num_steps = len(taken)
+    for text, result in zip(SOURCE, whole, strict=True):
+        stop = result.text[2:4]
+        (stopped,) = streaming.translate([text], stop_texts=stop)
+        assert stopped.ended and stop not in stopped.text
+        assert stopped.stop_text == stop or len(stopped.text) < len(result.text)
+        assert [*streaming.stream(text, stop_texts=stop)][-1] == result.text.split(stop)[0]
+    assert len(taken) < 2.5 * num_steps
 
 
 def test_litert_stream_is_cancelled_between_two_steps(streaming, monkeypatch):
