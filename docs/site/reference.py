@@ -109,10 +109,10 @@ GROUPS = {
     "Runtime": (
         "Runs exported files without Keras and TensorFlow.",
         """
-        keras_attn_runtime: Translator GenerationResult Hypothesis StreamingTranslator Classifier
-        Classification Forecaster SeriesForecast SeriesTable read_series_tables compute_calendar
-        read_image SteppedModel CancelToken Cancelled DeadlineExceeded InputError ModelFileError
-        ProviderError Glossary GlossaryEntry
+        keras_attn_runtime: Translator GenerationResult Hypothesis TopToken StreamingTranslator
+        Classifier Classification Forecaster SeriesForecast SeriesTable read_series_tables
+        compute_calendar read_image SteppedModel CancelToken Cancelled DeadlineExceeded InputError
+        ModelFileError ProviderError Glossary GlossaryEntry
         """,
     ),
 }

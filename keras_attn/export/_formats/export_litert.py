@@ -35,8 +35,8 @@ def export_litert(
     - An input for each name in `runtime_settings`, such as `temperature`: int32 or float32 `()`.
     - Input `prefix_ids`: int32 `(batch_size, prefix)`. Only with `accept_target_prefix=True`.
     - Input `seeds`: int32 `(batch_size,)`. Only for a search with random sampling.
-    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
-      `token_log_probs`. See `Search`.
+    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments`,
+      `token_log_probs`, `top_token_ids` and `top_token_log_probs`. See `Search`.
 
     A model can also have other inputs than ids, such as an image. In the file, these inputs replace
     `source_ids`. They keep their names, shapes and dtypes. The names are the same as in the file
