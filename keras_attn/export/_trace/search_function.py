@@ -70,8 +70,8 @@ class SearchFunction:
     `seeds` if the search samples, `constraint_ids` and `constraints_in_order` if
     `accept_constraints` is set, and the rule inputs. The outputs also include
     `alignments`, `token_log_probs` and the most probable tokens if the search returns them, and
-    `constraints_met` for constraints. A model with other inputs than ids, such as an image, has these inputs instead of
-    `source_ids`.
+    `constraints_met` for constraints. A model with other inputs than ids, such as an image, has
+    these inputs instead of `source_ids`.
 
     Args:
         model: `GenerationModel`.
