@@ -12,7 +12,6 @@ _RANKS = {
     **{"alignments": 4, "token_log_probs": 3, "constraints_met": 3},  # optional outputs
     **{"top_token_ids": 4, "top_token_log_probs": 4},
 }
-_OF_TOKENS = ("alignments", "token_log_probs", "top_token_ids", "top_token_log_probs")
 _INTEGERS = dict.fromkeys(("token_ids", "lengths", "top_token_ids"), np.integer)
 _TYPES = {**_INTEGERS, "constraints_met": np.bool_}
 
@@ -62,7 +61,7 @@ def check_outputs(
             )
     checked = cast(SearchOutputs, outputs)
     target_length = checked["token_ids"].shape[2]
-    for name in _OF_TOKENS:
+    for name in ("alignments", "token_log_probs", "top_token_ids", "top_token_log_probs"):
         value = checked.get(name)
         if value is not None and value.shape[2] != target_length:
             _refuse(name, f"{target_length} positions on axis 2", f"shape={value.shape}")
