@@ -319,7 +319,7 @@ class SearchFunction:
                 for name, each in self.rule_inputs.items()
             },
             **{
-                name: tuple(sizes.get(axis, axis) for axis in axes)
+                name: tuple(sizes.get(axis) or axis for axis in axes)
                 for name, axes in OUTPUTS.items()
             },
         }
