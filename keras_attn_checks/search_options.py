@@ -186,6 +186,13 @@ class SearchOptions:
     return_token_log_probs: bool = option(
         False, BOOL, "whether to return the log probability of each token."
     )
+    return_top_tokens: int = option(
+        0,
+        NONNEGATIVE_INTEGER,
+        "number of most probable tokens to return at each position, with their log probabilities.",
+        default_text="no tokens",
+        advice="Use 0 for no tokens.",
+    )
 
     @property
     def default_suppressed_token_ids(self) -> list[int]:
@@ -267,6 +274,7 @@ class SearchArguments(LayerArguments, total=False):
     rules: Iterable[Any] | None
     return_alignments: bool
     return_token_log_probs: bool
+    return_top_tokens: int
 
 
 @dataclasses.dataclass(init=False, repr=False, eq=False)

@@ -92,7 +92,7 @@ def test_run_directories(page, files, tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("page", "shown_outputs"), [("search", 10), ("sampling", 2)])
+@pytest.mark.parametrize(("page", "shown_outputs"), [("search", 11), ("sampling", 2)])
 def test_search_outputs(page, shown_outputs):
     """Each block prints what the page shows. Both pages use the model of the first block."""
     names, shown = {}, 0

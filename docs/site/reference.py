@@ -93,7 +93,8 @@ GROUPS = {
         GaussianHead StudentTHead QuantileHead PointHead forecast_training_model forecast_model
         Series read_series write_series generate_series split_windows forecast_windows
         covariate_scaling compute_calendar choose_season longer_seasons choose_horizon choose_window
-        choose_lags choose_calendar score_forecasts mean_absolute_scaled_error sample_crps interval_coverage
+        choose_lags choose_calendar score_forecasts mean_absolute_scaled_error sample_crps
+        interval_coverage
         """,
     ),
     "Export": (
@@ -109,10 +110,10 @@ GROUPS = {
     "Runtime": (
         "Runs exported files without Keras and TensorFlow.",
         """
-        keras_attn_runtime: Translator GenerationResult Hypothesis StreamingTranslator Classifier
-        Classification Forecaster SeriesForecast SeriesTable read_series_tables compute_calendar
-        read_image SteppedModel CancelToken Cancelled DeadlineExceeded InputError ModelFileError
-        ProviderError Glossary GlossaryEntry
+        keras_attn_runtime: Translator GenerationResult Hypothesis TopToken StreamingTranslator
+        Classifier Classification Forecaster SeriesForecast SeriesTable read_series_tables
+        compute_calendar read_image SteppedModel CancelToken Cancelled DeadlineExceeded InputError
+        ModelFileError ProviderError Glossary GlossaryEntry
         """,
     ),
 }

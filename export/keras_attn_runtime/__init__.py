@@ -12,7 +12,7 @@ from keras_attn_runtime._errors import (
     ModelFileError,
     ProviderError,
 )
-from keras_attn_runtime._generation_result import GenerationResult, Hypothesis
+from keras_attn_runtime._generation_result import GenerationResult, Hypothesis, TopToken
 from keras_attn_runtime._inputs.image_files import read_image
 from keras_attn_runtime._models.stepped_model import SteppedModel
 from keras_attn_runtime._series.calendar_columns import compute_calendar
@@ -42,6 +42,7 @@ __all__ = [
     "SeriesTable",
     "SteppedModel",
     "StreamingTranslator",
+    "TopToken",
     "Translator",
     "compute_calendar",
     "read_image",

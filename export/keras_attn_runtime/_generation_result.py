@@ -1,7 +1,7 @@
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from keras_attn_runtime._array_types import Floats
 
@@ -14,6 +14,21 @@ class Unfinished(enum.Enum):
 
 UNFINISHED: Final = Unfinished.UNFINISHED
 """Replaces a `GenerationResult` that is unfinished when the call ends early."""
+
+
+class TopToken(NamedTuple):
+    """One of the most probable tokens at a position of a hypothesis.
+
+    Attributes:
+        token_id: int, target id.
+        piece: string, its piece; None without a tokenizer.
+        log_prob: float, natural log probability given the previous tokens. -1e9 for a token that
+            the search makes impossible.
+    """
+
+    token_id: int
+    piece: str | None
+    log_prob: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,6 +57,9 @@ class Hypothesis:
         stop_text: string, the item in `stop_texts` before which the output is cut, or None. `text`
             is then everything before the stop text, and `token_ids` are the tokens that lie
             entirely before it.
+        top_tokens: list with a list of `TopToken` for each of `token_ids`, and for the end token or
+            stop sequence that follows: the most probable tokens at this position, best first. None
+            if the file does not return them.
     """
 
     text: str | None
@@ -54,6 +72,7 @@ class Hypothesis:
     token_log_probs: list[float] | None
     constraints_met: list[bool] | None = field(default=None, kw_only=True)
     stop_text: str | None = field(default=None, kw_only=True)
+    top_tokens: list[list[TopToken]] | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self._shown())

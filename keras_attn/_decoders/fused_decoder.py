@@ -34,7 +34,7 @@ class FusedDecoder(ComposedDecoder):
 
     Searches treat the scores as follows:
 
-    - The results `log_probs` and `token_log_probs` contain scores.
+    - The results `log_probs`, `token_log_probs` and `top_token_log_probs` contain scores.
     - `SamplingDecoder` draws tokens with probabilities proportional to `exp(score / temperature)`.
     - `repetition_penalty` applies to the scores. They are negative, so it multiplies the scores
       that belong to previous tokens.

@@ -222,8 +222,9 @@ class GenerationModel(ModelOfParts):
                 the samples of a `SamplingDecoder`. Defaults to `32`.
             return_details: Bool, whether to return objects with the same fields as
                 `keras_attn_runtime.GenerationResult`: `text`, `token_ids`, `pieces`, `score`,
-                `log_prob`, `ended`, `alignments`, `token_log_probs`, `constraints_met`,
-                `stop_text`, `hypotheses`, `source_pieces` and `truncated`. Defaults to `False`.
+                `log_prob`, `ended`, `alignments`, `token_log_probs`, `top_tokens`,
+                `constraints_met`, `stop_text`, `hypotheses`, `source_pieces` and `truncated`.
+                Defaults to `False`.
             verbose: `0` for no output, `1` for a progress bar, `2` for one line. Defaults to `0`.
             source_language: String, language of the texts: a key of `source_tokenizer.languages`.
                 Required if the tokenizer has several languages. Defaults to `None`.

@@ -1,14 +1,32 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from keras_attn._search.search import Search
+from keras_attn._search.top_tokens import TOP_TOKEN_IDS, TOP_TOKEN_LOG_PROBS
 from keras_attn._types import TokenizerLike
 
 IMPOSSIBLE = -1e9
 """Log probability that a search returns for missing hypotheses."""
+
+
+class TopToken(NamedTuple):
+    """One of the most probable tokens at a position, with the same fields as in the runtime.
+
+    Attributes:
+        token_id: Int, target id.
+        piece: String, its subword piece, `""` for an id that the tokenizer lacks. `None` if there
+            is no tokenizer with the method `pieces`.
+        log_prob: Float, natural logarithm of its probability given the previous tokens; -1e9 for an
+            impossible token.
+    """
+
+    token_id: int
+    piece: str | None
+    log_prob: float
 
 
 @dataclass(frozen=True)
@@ -35,6 +53,9 @@ class Hypothesis:
         stop_text: String, the item in `stop_texts` before which the hypothesis is cut, or `None`.
             `text` is then everything before the stop text, and `token_ids` are the tokens that lie
             entirely before it.
+        top_tokens: List with a list of `TopToken` for each token, including the end token or stop
+            sequence: the most probable tokens at this position, best first. `None` unless the
+            search has `return_top_tokens`.
     """
 
     text: str | None
@@ -47,6 +68,7 @@ class Hypothesis:
     token_log_probs: list[float] | None
     constraints_met: list[bool] | None = field(default=None, kw_only=True)
     stop_text: str | None = field(default=None, kw_only=True)
+    top_tokens: list[list[TopToken]] | None = field(default=None, kw_only=True, repr=False)
 
 
 @dataclass(frozen=True)
@@ -101,12 +123,16 @@ def hypotheses_of_row(
         length = lengths[rank]
         after = results["token_ids"][row, rank, length:].tolist()
         num_ends = num_end_tokens(after, search.end_token_ids, search.pad_token_id)
-        alignments = token_log_probs = constraints_met = None
+        alignments = token_log_probs = top_tokens = constraints_met = None
         if "alignments" in results:
             alignments = results["alignments"][row, rank, :length, :source_length].copy()
         if "token_log_probs" in results:
             values = results["token_log_probs"][row, rank, : length + (num_ends or 0)]
             token_log_probs = values.tolist()
+        if TOP_TOKEN_IDS in results:
+            positions = row, rank, slice(length + (num_ends or 0))
+            ids, values = results[TOP_TOKEN_IDS], results[TOP_TOKEN_LOG_PROBS]
+            top_tokens = _top_tokens(ids[positions], values[positions], tokenizer)
         if num_phrases:
             constraints_met = results["constraints_met"][row, rank, :num_phrases].tolist()
         hypotheses.append(
@@ -120,6 +146,7 @@ def hypotheses_of_row(
                 alignments=alignments,
                 token_log_probs=token_log_probs,
                 constraints_met=constraints_met,
+                top_tokens=top_tokens,
             )
         )
     return hypotheses
@@ -136,7 +163,25 @@ def empty_hypothesis(search: Search, has_text: bool) -> Hypothesis:
         ended=True,
         alignments=np.zeros((0, 0), "float32") if search.return_alignments else None,
         token_log_probs=[] if search.return_token_log_probs else None,
+        top_tokens=[] if search.return_top_tokens else None,
     )
+
+
+def _top_tokens(
+    ids: np.ndarray, log_probs: np.ndarray, tokenizer: TokenizerLike | None
+) -> list[list[TopToken]]:
+    """Returns the `TopToken`s at each position, for arrays of shape `(positions, k)`."""
+    size = getattr(tokenizer, "vocabulary_size", None)  # the model may use more ids
+    known = [each for each in np.unique(ids).tolist() if size is None or each < size]
+    found = pieces(tokenizer, known)
+    piece_of = None if found is None else dict(zip(known, found, strict=True))
+    return [
+        [
+            TopToken(token_id, None if piece_of is None else piece_of.get(token_id, ""), log_prob)
+            for token_id, log_prob in zip(*position, strict=True)
+        ]
+        for position in zip(ids.tolist(), log_probs.tolist(), strict=True)
+    ]
 
 
 def pieces(tokenizer: TokenizerLike | None, token_ids: Sequence[int]) -> list[str] | None:

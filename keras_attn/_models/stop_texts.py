@@ -57,6 +57,7 @@ def cut_at_stop(
     text = text[:begin]
     count = _num_tokens_within(text, token_ids, tokenizer, min(num_given, len(token_ids)))
     alignments, log_probs = hypothesis.alignments, hypothesis.token_log_probs
+    top_tokens = hypothesis.top_tokens
     return dataclasses.replace(
         hypothesis,
         text=text,
@@ -65,6 +66,7 @@ def cut_at_stop(
         ended=True,
         alignments=None if alignments is None else alignments[:count],
         token_log_probs=None if log_probs is None else log_probs[:count],
+        top_tokens=None if top_tokens is None else top_tokens[:count],
         stop_text=stop_text,
     )
 

@@ -19,7 +19,7 @@ from keras_attn._search.beam_groups import (
     group_size,
     is_repeated,
 )
-from keras_attn._search.candidates import extend_histories, find_candidates
+from keras_attn._search.candidates import find_candidates
 from keras_attn._search.constraints import (
     Constraints,
     broadcast_constraints,
@@ -30,6 +30,7 @@ from keras_attn._search.constraints import (
 from keras_attn._search.coverage_penalty import coverage_penalty
 from keras_attn._search.dead_ends import NO_RANK, ranks_of_dead_ends, ranks_to_scores
 from keras_attn._search.end_tokens import Ends, keep_most_probable
+from keras_attn._search.histories import extend_histories, requested_histories
 from keras_attn._search.hypothesis_pool import add_to_pool, new_pool, resize_pool
 from keras_attn._search.length_penalty import best_attainable, divisor
 from keras_attn._search.logits import IMPOSSIBLE
@@ -218,15 +219,11 @@ class BeamDecoder(Search, BeamOptions):
         if self.stop_sequences:
             number = ops.zeros_like(carry["hypotheses"]["num_tokens"])
             carry["hypotheses"]["num_end_tokens"] = number
-        dtype = self.alignments_dtype(carry["state"]) if self._needs_alignments else None
         if self.coverage_penalty:
+            self.alignments_dtype(carry["state"])  # raises an error if there are no weights
             carry["beams"]["coverage"] = ops.zeros((*rows, source), dtype="float32")
         for name, width in (("beams", beam_width), ("hypotheses", pool_size)):
-            buffer = functools.partial(growing_buffer.new_buffer, (batch, width))
-            if self.return_alignments:
-                carry[name]["alignments"] = buffer((source,), dtype, self.max_length)
-            if self.return_token_log_probs:
-                carry[name]["token_log_probs"] = buffer((), "float32", self.max_length)
+            carry[name] |= requested_histories(self, carry["state"], (batch, width), source)
         return carry
 
     def prepare(
@@ -280,15 +277,14 @@ class BeamDecoder(Search, BeamOptions):
         step_logits, state = self.decoder.step(last, carry["state"], memory)
         at_limit = step + 1 >= max_lengths  # (B,)
         ends = Ends(self.end_token_ids, self.find_stops(carry, beams["token_ids"]))
-        candidates, rule_states = self._find_candidates(
+        candidates, rule_states, of_parents = self._find_candidates(
             step_logits, carry, at_limit, ends, settings
         )
-        weights = None
         if self._needs_alignments:
             source = ops.shape(state["alignments"])[1]
             shape = (ops.shape(max_lengths)[0], beam_width, source)
-            weights = ops.reshape(state["alignments"], shape)
-        histories = extend_histories(beams, candidates, weights, step)
+            of_parents["alignments"] = ops.reshape(state["alignments"], shape)
+        histories = extend_histories(beams, candidates, of_parents, step)
 
         is_end, num_end_tokens = candidates.find_ends(ends)  # (B, 2K)
         is_dead_end = candidates.is_dead_end
@@ -361,6 +357,16 @@ class BeamDecoder(Search, BeamOptions):
         return ops.where(carry["done"][:, None], best, open_ids[:, 0])
 
     def _find_candidates(self, step_logits, carry, at_limit, ends, settings):
+        """Returns the candidates, the new rule states, and the most probable tokens of each beam.
+
+        Args:
+            step_logits: Float32 tensor of shape `(batch * beams, V)`.
+            carry: Carry of the search.
+            at_limit: Boolean tensor of shape `(batch,)`, whether this step is the last step of the
+                batch entry.
+            ends: `Ends`.
+            settings: Dict returned by `call_settings`.
+        """
         step, beams = carry["step"], carry["beams"]
         vocabulary_size = step_logits.shape[-1]
         finds_dead_ends = self.may_reach_dead_end(vocabulary_size, settings)
@@ -392,12 +398,17 @@ class BeamDecoder(Search, BeamOptions):
                 ends=ends,
                 beam_width=self.width(carry, settings),
             )
+        forced = self.forced_tokens(carry, step_logits, settings)
+        top_tokens = {}
+        if self.return_top_tokens:
+            rows = (ops.shape(at_limit)[0], self.width(carry, settings))
+            top_tokens = self.top_tokens(log_probs + penalties, step_logits, forced, rows)
         candidates = find_candidates(
             log_probs,  # (B*K, V)
             beams["log_probs"],
             penalties,
             self.penalized_token_ids(settings),
-            self.forced_tokens(carry, step_logits, settings),
+            forced,
             require=require,
             scored_log_probs=None if require is None else token_log_probs,
             beam_width=self.width(carry, settings),
@@ -409,7 +420,7 @@ class BeamDecoder(Search, BeamOptions):
             dead_end_token_id=self.pad_token_id if finds_dead_ends else None,
             with_token_log_probs=self.return_token_log_probs,
         )
-        return candidates, rule_states
+        return candidates, rule_states, top_tokens
 
     def _collect(self, carry, candidates, histories, is_end, at_limit, max_lengths, settings):
         """Moves the hypotheses that finish at this step to the pool.

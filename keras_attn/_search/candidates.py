@@ -2,19 +2,18 @@
 
 import dataclasses
 from collections.abc import Callable, Collection
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
-from keras_attn._decoding_state import growing_buffer
 from keras_attn._search.beam_groups import candidates_of_groups, group_size
 from keras_attn._search.best_continuations import best_continuations
 from keras_attn._search.dead_ends import beam_of_candidates, find_dead_ends
 from keras_attn._search.end_tokens import Ends
 from keras_attn._search.logits import IMPOSSIBLE
-from keras_attn._types import Tensor, TensorDict
+from keras_attn._types import Tensor
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,37 +208,3 @@ def _add_token_log_probs(candidates, token_log_probs, num_beams, penalties, forc
     if must_end is not None:
         values = ops.where(must_end, 0.0, values)
     return dataclasses.replace(candidates, token_log_probs=values)
-
-
-def extend_histories(
-    beams: TensorDict, candidates: Candidates, weights: Any, step: int | Tensor
-) -> TensorDict:
-    """Appends the new tokens and their values to their parent beams' histories.
-
-    Args:
-        beams: Dict of the open beams, with `token_ids` `(batch, beams, steps)` and optionally
-            `token_log_probs` `(batch, beams, steps)`, `alignments` `(batch, beams, steps, source)`
-            and `coverage` `(batch, beams, source)`.
-        candidates: `Candidates`.
-        weights: Float tensor of shape `(batch, beams, source)`, this step's attention weights, or
-            `None`.
-        step: Int or scalar int32 tensor, number of previous tokens.
-
-    Returns:
-        Dict with the same keys. Its tensors have the shape `(batch, 2 * beams, ...)`.
-    """
-    parents, histories = candidates.parents, {}
-    if "coverage" in beams:
-        coverage = beams["coverage"] + ops.cast(weights, "float32")  # (B, K, S)
-        histories["coverage"] = gather.gather_beams(coverage, parents)
-    if "alignments" in beams:
-        alignments = growing_buffer.append(beams["alignments"], weights, step)  # (B, K, t+1, S)
-        histories["alignments"] = gather.gather_beams(alignments, parents)
-    if "token_log_probs" in beams:
-        log_probs = gather.gather_beams(beams["token_log_probs"], parents)  # (B, 2K, t)
-        histories["token_log_probs"] = growing_buffer.append(
-            log_probs, cast(Tensor, candidates.token_log_probs), step
-        )
-    token_ids = gather.gather_beams(beams["token_ids"], parents)  # (B, 2K, t)
-    histories["token_ids"] = growing_buffer.append(token_ids, candidates.token_ids, step)
-    return histories

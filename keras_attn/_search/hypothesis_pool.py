@@ -7,6 +7,7 @@ from keras_attn._backend.top_k import top_k
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._search.constraints import constrained_order
 from keras_attn._search.dead_ends import NO_RANK
+from keras_attn._search.histories import HISTORIES
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._types import Tensor, TensorDict
 from keras_attn_checks.number_types import is_integer
@@ -50,8 +51,8 @@ def add_to_pool(
     """Adds hypotheses to a pool and keeps the best hypotheses.
 
     Args:
-        pool: Dict returned by `new_pool`, optionally with further buffers that have a step axis.
-        found: Dict with the same keys: this step's hypotheses. Its buffers are longer by one step
+        pool: Dict returned by `new_pool`, optionally with further histories.
+        found: Dict with the same keys: this step's hypotheses. Its histories are longer by one step
             than those in `pool`. Hypotheses with the rank `NO_RANK` are not added.
         step: Scalar int32 tensor, number of previous tokens.
         batch: Int or scalar int32 tensor, batch size, which must not change in the loop.
@@ -61,7 +62,7 @@ def add_to_pool(
         The new pool.
     """
     pool = dict(pool)
-    for name in ("token_ids", "token_log_probs", "alignments"):
+    for name in HISTORIES:
         if name in pool:
             shape = (batch, num_hypotheses, *ops.shape(pool[name])[3:])
             nothing = ops.zeros(shape, dtype=pool[name].dtype)

@@ -6,6 +6,7 @@ from keras import ops
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._search import prefix
 from keras_attn._search.end_tokens import Ends
+from keras_attn._search.histories import requested_histories
 from keras_attn._search.length_penalty import divisor
 from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.search import Search
@@ -56,10 +57,6 @@ class IndependentSearch(Search):
         batch, source = ops.shape(encoder_mask)[0], ops.shape(encoder_mask)[1]
         count = settings["num_hypotheses"]
         rows = (batch, count)
-
-        def new_buffer(rest=(), dtype="int32"):
-            return growing_buffer.new_buffer(rows, rest, dtype, self.max_length)
-
         first_tokens = self.decoder.first_token_ids(memory, self.start_token_id)
         carry = {
             "step": ops.zeros((), dtype="int32"),
@@ -70,7 +67,7 @@ class IndependentSearch(Search):
             ),
             "last": ops.broadcast_to(first_tokens[:, None], rows),
             "hypotheses": {
-                "token_ids": new_buffer(),
+                "token_ids": growing_buffer.new_buffer(rows, (), "int32", self.max_length),
                 "num_tokens": ops.zeros(rows, dtype="int32"),
                 "scores": ops.zeros(rows, dtype="float32"),
                 "log_probs": ops.zeros(rows, dtype="float32"),
@@ -78,11 +75,7 @@ class IndependentSearch(Search):
         }
         if not is_integer(count):
             carry["width"] = count
-        if self.return_alignments:
-            dtype = self.alignments_dtype(carry["state"])
-            carry["hypotheses"]["alignments"] = new_buffer((source,), dtype)
-        if self.return_token_log_probs:
-            carry["hypotheses"]["token_log_probs"] = new_buffer(dtype="float32")
+        carry["hypotheses"] |= requested_histories(self, carry["state"], rows, source)
         if self.stop_sequences:
             carry["hypotheses"]["num_end_tokens"] = ops.zeros(rows, dtype="int32")
         return carry
@@ -106,7 +99,8 @@ class IndependentSearch(Search):
         allowed = self.forbid_early_stops(allowed, stops, step, settings)
         allowed = allowed + self.penalties(step_logits.shape[-1], step, settings)
         chosen = (ops.reshape(each, rows) for each in self.choose(allowed, carry, settings))
-        tokens, values = prefix.follow(self.forced_tokens(carry, step_logits, settings), *chosen)
+        forced = self.forced_tokens(carry, step_logits, settings)
+        tokens, values = prefix.follow(forced, *chosen)
         at_limit = (step + 1 >= max_lengths)[:, None]  # (B, 1)
         if self.force_end_token:
             tokens = ops.where(at_limit, self.end_token_id, tokens)
@@ -122,20 +116,22 @@ class IndependentSearch(Search):
         num_tokens = hypotheses["num_tokens"] + ops.cast(goes_on, "int32")
         log_probs = hypotheses["log_probs"] + values
         scores = self.scores(log_probs, num_tokens, num_end_tokens, settings["length_penalty"])
+        of_step = {"token_ids": last}  # (B, N)
+        if self.return_alignments:
+            of_step["alignments"] = ops.reshape(state["alignments"], (*rows, -1))  # (B, N, S)
+        if self.return_token_log_probs:
+            of_step["token_log_probs"] = values
+        if self.return_top_tokens:
+            of_step |= self.top_tokens(allowed, step_logits, forced, rows)
         new_hypotheses = {
-            "token_ids": growing_buffer.append(hypotheses["token_ids"], last, step),
             "num_tokens": num_tokens,
             "scores": ops.where(goes_on, scores, hypotheses["scores"]),
             "log_probs": log_probs,
+            **{
+                name: growing_buffer.append(hypotheses[name], entry, step)
+                for name, entry in of_step.items()
+            },
         }
-        if self.return_alignments:
-            weights = ops.reshape(state["alignments"], (*rows, -1))  # (B, N, S)
-            new_hypotheses["alignments"] = growing_buffer.append(
-                hypotheses["alignments"], weights, step
-            )
-        if self.return_token_log_probs:
-            so_far = hypotheses["token_log_probs"]
-            new_hypotheses["token_log_probs"] = growing_buffer.append(so_far, values, step)
         if stops is not None:
             before = hypotheses["num_end_tokens"]
             new_hypotheses["num_end_tokens"] = ops.where(goes_on, num_end_tokens, before)

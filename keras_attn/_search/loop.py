@@ -16,11 +16,9 @@ from keras_attn._backend.private_names import infers_shapes
 from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.flatten_layers import flatten_layers
+from keras_attn._search.histories import HISTORIES
 from keras_attn._search.rules import STATES
 from keras_attn._types import Tensor, TensorDict
-
-BUFFERS = ("token_ids", "token_log_probs", "alignments")
-"""Names of the hypothesis values that have a step axis."""
 
 
 def run_search(
@@ -142,15 +140,15 @@ def _take_blocks(advance, decoder, carry, memory, max_lengths):
     (carry,) = ops.while_loop(some_open, take_block, (carry,))
     # Drop the columns of the last block that are not used.
     return {
-        name: value[:, :, : carry["step"]] if name in BUFFERS else value
+        name: value[:, :, : carry["step"]] if name in HISTORIES else value
         for name, value in carry["hypotheses"].items()
     }
 
 
 def _widen(values, steps):
-    """Adds unused columns to the buffers among hypothesis values."""
+    """Adds unused columns to the histories among hypothesis values."""
     return {
-        name: growing_buffer.widen(value, steps) if name in BUFFERS else value
+        name: growing_buffer.widen(value, steps) if name in HISTORIES else value
         for name, value in values.items()
     }
 

@@ -27,6 +27,12 @@ from keras_attn._search.rules import STATES, apply_rules, check_rules, rule_inpu
 from keras_attn._search.stop_sequences import StopMatches, find_stops
 from keras_attn._search.suppressed_sequences import suppress_sequences
 from keras_attn._search.token_bias import add_token_bias, prepare_token_bias
+from keras_attn._search.top_tokens import (
+    TOP_TOKEN_IDS,
+    TOP_TOKEN_LOG_PROBS,
+    check_number,
+    find_top_tokens,
+)
 from keras_attn._serialization.shared_layers import deserialize_shared, serialize_shared
 from keras_attn._types import Mask, Masks, StaticShape, Tensor, TensorDict, TensorLike
 from keras_attn_checks.number_types import is_number
@@ -127,6 +133,15 @@ class Search(Layer, SearchOptions):
         - `token_log_probs`: float32 `(batch, hypotheses, time)`, if `return_token_log_probs=True`:
           log probability of each token given the previous tokens. The sum over `time` is
           `log_probs`.
+        - `top_token_ids`: int32 `(batch, hypotheses, time, return_top_tokens)`, if
+          `return_top_tokens` is positive: the most probable tokens at each position given the
+          previous tokens, best first.
+        - `top_token_log_probs`: float32 `(batch, hypotheses, time, return_top_tokens)`, if
+          `return_top_tokens` is positive: their log probabilities, from the same distribution as
+          `token_log_probs`. They do not depend on the token that the search has selected. Tokens
+          that a setting makes impossible at the position have the value -1e9. At prefix tokens,
+          the distribution is that of the decoder alone. Positions after the end of a hypothesis
+          contain `pad_token_id` and 0.
         - `constraints_met`: bool `(batch, hypotheses, phrases)`, if `constraint_ids` are passed:
           whether the hypothesis contains each phrase. `True` for phrases without tokens.
 
@@ -213,6 +228,8 @@ class Search(Layer, SearchOptions):
                     f"Expected {name} below the size of the vocabulary, {size}. Received: {name}="
                     f"{value!r}. Pass ids of the target vocabulary."
                 )
+        if size is not None:
+            check_number(self.return_top_tokens, size)
 
     def call(
         self,
@@ -590,6 +607,9 @@ class Search(Layer, SearchOptions):
             weights = results["alignments"]  # (B, N, T, S)
             nothing = ops.zeros((), weights.dtype)
             results["alignments"] = ops.where(is_token[..., None], weights, nothing)
+        for name, padding in ((TOP_TOKEN_IDS, self.pad_token_id), (TOP_TOKEN_LOG_PROBS, 0.0)):
+            if name in results:  # (B, N, T, k)
+                results[name] = ops.where(is_token[..., None], results[name], padding)
         return results
 
     def partial(self, carry: TensorDict) -> Tensor:
@@ -636,6 +656,30 @@ class Search(Layer, SearchOptions):
             return log_probs, {}
         log_probs, states = apply_rules(self.rules, carry, log_probs, token_ids, width)
         return log_probs, {STATES: states}
+
+    def top_tokens(
+        self,
+        log_probs: Tensor,
+        step_logits: Tensor,
+        forced: tuple[Tensor, Tensor, Tensor] | None,
+        rows: tuple[int | Tensor, int | Tensor],
+    ) -> TensorDict:
+        """Returns the most probable next tokens, see `find_top_tokens`.
+
+        Args:
+            log_probs: Float32 tensor of shape `(batch * hypotheses, V)`, without the tokens that
+                the settings make impossible.
+            step_logits: Float32 tensor of shape `(batch * hypotheses, V)`.
+            forced: Result of `forced_tokens`. Within the prefix, the tokens are those of the
+                decoder alone.
+            rows: Tuple `(batch, hypotheses)`.
+        """
+        if forced is not None:
+            _, _, is_forced = forced  # (B, 1)
+            is_forced = is_forced & ops.ones((1, rows[1]), dtype="bool")  # (B, N)
+            of_decoder = self.decoder.compute_log_probs(step_logits)  # (B*N, V)
+            log_probs = ops.where(ops.reshape(is_forced, (-1, 1)), of_decoder, log_probs)
+        return find_top_tokens(log_probs, self.return_top_tokens, rows)
 
     def forbid_repetition(
         self, log_probs: Tensor, token_ids: Tensor, step: int | Tensor, settings: Mapping[str, Any]

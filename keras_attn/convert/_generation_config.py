@@ -24,7 +24,10 @@ SEARCHES: dict[str, Any] = {
 }
 """Dict from names to search classes. `generate` in transformers has an equal search for each."""
 
-IGNORED = {"decoder", "dtype", "name", "return_alignments", "return_token_log_probs", "trainable"}
+IGNORED = {
+    *("decoder", "dtype", "name", "trainable"),
+    *("return_alignments", "return_token_log_probs", "return_top_tokens"),
+}
 _ADVICE = (
     "Change the search with keras_attn.with_search or --search NAME=VALUE, for example "
     "relative_max_length=null and length_penalty_form=average_with_end."

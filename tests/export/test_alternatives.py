@@ -29,6 +29,7 @@ def model(translator):
         num_hypotheses=3,
         max_length=12,
         return_token_log_probs=True,
+        return_top_tokens=4,
     )
 
 
@@ -36,6 +37,15 @@ def export(model, tokenizers, folder, exporter, name, **options):
     report = exporter(model, folder / name, *tokenizers, accept_target_prefix=True, **options)
     assert report.each_equal == 1
     return folder / name
+
+
+def assert_top_tokens(received, expected):
+    """Compares the `TopToken`s of the runtime with those of `generate`."""
+    for one, other in zip(received, expected, strict=True):
+        assert [token[:2] for token in one] == [token[:2] for token in other]
+        assert len(one) == 4 and all(isinstance(token.piece, str) for token in one)
+        log_probs = [[token.log_prob for token in each] for each in (one, other)]
+        assert_close(*map(np.array, log_probs), 1e-4)
 
 
 def test_file_and_generate_agree(model, tokenizers, tmp_path):
@@ -52,6 +62,7 @@ def test_file_and_generate_agree(model, tokenizers, tmp_path):
             for received, wanted in zip(one.hypotheses, other.hypotheses, strict=True):
                 assert received.token_ids == wanted.token_ids
                 assert_close(received.token_log_probs, wanted.token_log_probs, 1e-4)
+                assert_top_tokens(received.top_tokens, wanted.top_tokens)
     size = tokenizers[1].vocabulary_size
     (result,) = translator.translate(SOURCE[:1], num_hypotheses=size + 5)
     firsts = {tuple(each.token_ids[:1]) for each in result.hypotheses}
@@ -88,7 +99,8 @@ def test_other_formats(model, tokenizers, tmp_path, name):
         loaded = tf.saved_model.load(path)
         results = numpy(loaded.translate_ids(IDS, prefix_ids=PREFIX_IDS, max_length=tf.constant(9)))
         assert results["token_ids"].tolist() == expected["token_ids"].tolist()
-        assert_close(results["token_log_probs"], expected["token_log_probs"], 1e-4)
+        for each in ("token_log_probs", "top_token_ids", "top_token_log_probs"):
+            assert_close(results[each], expected[each], 1e-4)
         return
     opened = (StreamingTranslator if "steps" in name else Translator)(path)
     rows = [row[row > 0] for row in PREFIX_IDS]
@@ -98,3 +110,9 @@ def test_other_formats(model, tokenizers, tmp_path, name):
             length = expected["lengths"][row, rank]
             assert each.token_ids == expected["token_ids"][row, rank, :length].tolist()
             assert_close(each.log_prob, expected["log_probs"][row, rank], 1e-4)
+            top_tokens = [[token[::2] for token in tokens] for tokens in each.top_tokens]
+            ids, values = (
+                expected[f"top_token_{name}"][row, rank] for name in ("ids", "log_probs")
+            )
+            wanted = np.stack([ids, values], axis=-1)[: len(top_tokens)]
+            assert_close(np.array(top_tokens), wanted, 1e-4)

@@ -80,9 +80,8 @@ def test_hypotheses_of_several_blocks(parts):
 
 @pytest.mark.parametrize("search", all_slow_but("beam", "sampling", cases=SEARCHES))
 def test_all_outputs_of_each_search(search):
-    model = make_model(
-        transformer, search, return_alignments=True, return_token_log_probs=True, min_length=2
-    )
+    requested = {"return_alignments": True, "return_token_log_probs": True, "return_top_tokens": 2}
+    model = make_model(transformer, search, min_length=2, **requested)
     seeds = {"seeds": np.arange(3, dtype="int32")} if search == "sampling" else {}
     assert_equal_in_blocks(model, **seeds)
 

@@ -62,6 +62,7 @@ SEARCHES = {
         BeamDecoder,
         {**BEAM, "forced_prefix_ids": [9], "score_prefix": False, "return_token_log_probs": True},
     ),
+    "most probable tokens": (BeamDecoder, {**BEAM, "return_top_tokens": 3}),
     "sampling": (SamplingDecoder, {"num_hypotheses": 3, "max_length": 8, "top_k": 9}),
     "sampling, nucleus": (
         SamplingDecoder,

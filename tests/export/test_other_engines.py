@@ -25,7 +25,12 @@ def make_transformer():
         45, 46, num_layers=2, num_heads=2, embedding_dim=16, intermediate_dim=32, seed=3
     )
     search = BeamDecoder(
-        decoder, beam_width=3, num_hypotheses=2, max_length=12, return_token_log_probs=True
+        decoder,
+        beam_width=3,
+        num_hypotheses=2,
+        max_length=12,
+        return_token_log_probs=True,
+        return_top_tokens=2,
     )
     return GenerationModel(encoder, search)
 

@@ -86,6 +86,7 @@ def model():
         min_length=2,
         return_alignments=True,
         return_token_log_probs=True,
+        return_top_tokens=3,
     )
     model = GenerationModel(encoder, search)
     randomize(model, scale=1.0, seed=2)
@@ -144,6 +145,7 @@ def test_details_have_the_values_of_the_search(model, expected):
             assert (each.text, each.token_ids, each.score, each.hypotheses[0].log_prob) == (
                 ("", [], 0.0, 0.0)
             )
+            assert each.top_tokens == []
             continue
         assert each.token_ids == each.hypotheses[0].token_ids and len(each.hypotheses) == 2
         for rank, hypothesis in enumerate(each.hypotheses):
@@ -155,6 +157,13 @@ def test_details_have_the_values_of_the_search(model, expected):
             assert_close(hypothesis.score, results["scores"][0, rank])
             assert_close(hypothesis.log_prob, results["log_probs"][0, rank])
             assert_close(sum(hypothesis.token_log_probs), hypothesis.log_prob)
+            assert len(hypothesis.top_tokens) == len(hypothesis.token_log_probs)
+            for position, top_tokens in enumerate(hypothesis.top_tokens):
+                token_ids, pieces, log_probs = zip(*top_tokens, strict=True)
+                assert token_ids == tuple(results["top_token_ids"][0, rank, position])
+                values = results["top_token_log_probs"][0, rank, position]
+                assert_close(np.array(log_probs), values)
+                assert set(pieces) == {None}  # the tokenizer has no method `pieces`
             assert hypothesis.alignments.shape == (length, len(ids))
             assert_close(hypothesis.alignments, results["alignments"][0, rank, :length])
 

@@ -35,6 +35,7 @@ def model():
         num_hypotheses=4,
         max_length=7,
         return_token_log_probs=True,
+        return_top_tokens=2,
         return_alignments=True,
     )
     return GenerationModel(encoder, search)
@@ -76,6 +77,11 @@ def test_hypotheses_are_cut_before_the_text_that_is_complete_first(model):
         assert cut.token_ids == whole.token_ids[:count]
         assert cut.pieces == whole.pieces[:count]
         assert cut.token_log_probs == whole.token_log_probs[:count]
+        assert cut.top_tokens == whole.top_tokens[:count]
+        for top_tokens in whole.top_tokens:
+            assert [each.piece for each in top_tokens] == Letters().pieces(
+                [each.token_id for each in top_tokens]
+            )
         np.testing.assert_array_equal(cut.alignments, whole.alignments[:count])
     assert len(stopped) > 1
 

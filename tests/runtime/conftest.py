@@ -36,11 +36,14 @@ def translator(model_path):
 def write_model(tokenizer_model, tmp_path):
     """Writes a model file with different metadata or a different graph. Returns its path."""
 
-    def write(properties=None, alignments=True, token_log_probs=False, **settings):
+    def write(
+        properties=None, alignments=True, token_log_probs=False, top_tokens=False, **settings
+    ):
         path = tmp_path / "other.onnx"
         properties = metadata(tokenizer_model, **settings) | (properties or {})
         properties = {key: value for key, value in properties.items() if value is not None}
-        model = build_model(properties, alignments, token_log_probs=token_log_probs)
+        outputs = {"token_log_probs": token_log_probs, "top_tokens": top_tokens}
+        model = build_model(properties, alignments, **outputs)
         onnx.save(model, path)
         return path
 

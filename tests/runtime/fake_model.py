@@ -4,7 +4,8 @@ Its best hypothesis is a copy of the source, truncated to `max_length` tokens; i
 is empty. Each token has the log probability -1, so the log probability of a hypothesis is -length,
 and its score is -length / max(length, 1)^length_penalty. Alignments are the identity. With a prefix
 input, the model copies prefix and source. The first token of a sampling model after the prefix is
-8 + seed % 50.
+8 + seed % 50. The most probable tokens are the token itself, with the log probability -1, and the
+unknown token 3 with -2; both are 0 at other positions.
 """
 
 import base64
@@ -96,7 +97,12 @@ def with_file_checksum(content):
 
 
 def build_model(
-    metadata, alignments=True, prefix=False, token_log_probs=False, is_stochastic=False
+    metadata,
+    alignments=True,
+    prefix=False,
+    token_log_probs=False,
+    is_stochastic=False,
+    top_tokens=False,
 ):
     """Returns the ONNX model described above, with these `metadata_props`."""
     node, integers = helper.make_node, TensorProto.INT32
@@ -166,6 +172,29 @@ def build_model(
             node("Neg", ["token_costs"], ["token_log_probs"]),  # (B, 2, T)
         ]
         outputs.append(helper.make_tensor_value_info("token_log_probs", TensorProto.FLOAT, shape))
+    if top_tokens:
+        shape = [*hypotheses, "target_length", 2]
+        constants.append(helper.make_tensor("rank_axis", TensorProto.INT64, [1], [3]))
+        constants.append(helper.make_tensor("unknown_id", integers, [], [3]))
+        nodes += [
+            node("Mul", ["token_ids", "token_count"], ["own"]),
+            node("Mul", ["token_count", "unknown_id"], ["unknown"]),
+            node("Cast", ["token_count"], ["own_costs"], to=TensorProto.FLOAT),
+            node("Neg", ["own_costs"], ["own_value"]),
+            node("Add", ["own_value", "own_value"], ["unknown_value"]),
+        ]
+        for name, parts in (
+            ("top_token_ids", ["own", "unknown"]),
+            ("top_token_log_probs", ["own_value", "unknown_value"]),
+        ):
+            ranks = [f"{part}_rank" for part in parts]
+            nodes += [
+                node("Unsqueeze", [part, "rank_axis"], [rank])
+                for part, rank in zip(parts, ranks, strict=True)
+            ]
+            nodes.append(node("Concat", ranks, [name], axis=3))  # (B, 2, T, 2)
+            kind = integers if name == "top_token_ids" else TensorProto.FLOAT
+            outputs.append(helper.make_tensor_value_info(name, kind, shape))
     if is_stochastic:
         constants.append(helper.make_tensor("fifty", integers, [], [50]))
         constants.append(helper.make_tensor("eight", integers, [], [8]))

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from keras_attn_runtime import GenerationResult, Hypothesis
+from keras_attn_runtime import GenerationResult, Hypothesis, TopToken
 from keras_attn_runtime._commands.json_line import json_line
 
 
@@ -50,3 +50,12 @@ def test_log_probabilities_of_tokens_are_there_where_the_file_has_them():
     result = json.loads(line)
     assert result["token_log_probs"] == [-0.5, None]
     assert result["hypotheses"][0]["token_log_probs"] == [-0.5, None]
+
+
+def test_most_probable_tokens_are_objects():
+    assert "top_tokens" not in json.loads(json_line(translation()))
+    top_tokens = [[TopToken(5, "▁one", -0.5), TopToken(7, None, -math.inf)], []]
+    result = json.loads(json_line(translation(top_tokens=top_tokens), hypotheses=True))
+    first = {"token_id": 5, "piece": "▁one", "log_prob": -0.5}
+    second = {"token_id": 7, "piece": None, "log_prob": None}
+    assert result["top_tokens"] == result["hypotheses"][0]["top_tokens"] == [[first, second], []]

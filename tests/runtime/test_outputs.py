@@ -8,12 +8,13 @@ from onnx import TensorProto, helper
 
 from tests.runtime.fake_model import build_model, metadata
 
-OUTPUTS = ["token_ids", "lengths", "scores", "log_probs", "alignments", "token_log_probs"]
+OF_TOKENS = ["alignments", "token_log_probs", "top_token_ids", "top_token_log_probs"]
+OUTPUTS = ["token_ids", "lengths", "scores", "log_probs", *OF_TOKENS]
 
 
 def write_damaged(path, tokenizer_model, name, operator, constant=None, **attributes):
     """Writes a model with an additional operator before the output `name`."""
-    model = build_model(metadata(tokenizer_model), token_log_probs=True)
+    model = build_model(metadata(tokenizer_model), token_log_probs=True, top_tokens=True)
     for node in model.graph.node:
         for index, output in enumerate(node.output):
             if output == name:
@@ -45,7 +46,7 @@ def refusal(path):
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_output_of_wrong_type(tmp_path, tokenizer_model, name):
-    is_integer = name in ("token_ids", "lengths")
+    is_integer = name in ("token_ids", "lengths", "top_token_ids")
     wrong = TensorProto.FLOAT if is_integer else TensorProto.INT32
     path = write_damaged(tmp_path / "model.onnx", tokenizer_model, name, "Cast", to=wrong)
     assert f"output '{name}'" in refusal(path)
@@ -67,7 +68,7 @@ def test_output_for_another_number_of_hypotheses(tmp_path, tokenizer_model, name
     assert f"output '{name}'" in refusal(path) and "num_hypotheses" in refusal(path)
 
 
-@pytest.mark.parametrize("name", ["alignments", "token_log_probs"])
+@pytest.mark.parametrize("name", OF_TOKENS)
 def test_output_for_another_number_of_tokens(tmp_path, tokenizer_model, name):
     only_first = np.array([0], "int64")
     path = write_damaged(
@@ -76,7 +77,15 @@ def test_output_for_another_number_of_tokens(tmp_path, tokenizer_model, name):
     assert f"output '{name}'" in refusal(path) and "axis 2" in refusal(path)
 
 
-@pytest.mark.parametrize("name", ["token_ids", "lengths"])
+def test_top_tokens_of_another_number(tmp_path, tokenizer_model):
+    name, only_first = "top_token_log_probs", np.array([0], "int64")
+    path = write_damaged(
+        tmp_path / "model.onnx", tokenizer_model, name, "Gather", only_first, axis=3
+    )
+    assert f"output '{name}'" in refusal(path) and "shape of 'top_token_ids'" in refusal(path)
+
+
+@pytest.mark.parametrize("name", ["token_ids", "lengths", "top_token_ids"])
 @pytest.mark.parametrize("difference", [-1000, 1000])
 def test_output_out_of_range(tmp_path, tokenizer_model, name, difference):
     constant = np.array(difference, "int32")

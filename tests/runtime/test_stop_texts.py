@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from keras_attn_runtime import Hypothesis, ModelFileError, Translator
+from keras_attn_runtime import Hypothesis, ModelFileError, TopToken, Translator
 from keras_attn_runtime._engines.litert_session import ArrayValue
 from keras_attn_runtime._file_info.tensor_value import TensorValue
 from keras_attn_runtime._models.stepped_search import SteppedSearch
@@ -99,6 +99,7 @@ def hypothesis(text):
         ended=False,
         alignments=np.zeros((size, 3), "float32"),
         token_log_probs=[-1.0] * (size + 1),
+        top_tokens=[[TopToken(each, None, -1.0)] for each in (*ids, 2)],
     )
 
 
@@ -116,6 +117,7 @@ def test_tokens_are_cut_at_the_token_before_the_stop_text(text):
     assert (cut.text, cut.stop_text, cut.ended) == (before, "#", True)
     assert cut.token_ids == whole.token_ids[: max(counts)]
     assert len(cut.pieces) == len(cut.token_log_probs) == len(cut.alignments) == max(counts)
+    assert [each.token_id for (each,) in cut.top_tokens] == cut.token_ids
     assert (cut.score, cut.log_prob) == (-1.0, -2.0)
     assert cut_at_stop(whole, ["##"], tokenizer, 0) is whole
 

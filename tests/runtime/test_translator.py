@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 import sentencepiece
-from keras_attn_runtime import InputError, ModelFileError, Translator
+from keras_attn_runtime import InputError, ModelFileError, TopToken, Translator
 from keras_attn_runtime._errors import BatchError, run_failures
 from keras_attn_runtime._models import exported_model
 
@@ -80,6 +80,27 @@ def test_log_probabilities_of_tokens(translator, write_model):
     assert nothing.token_log_probs == []
     (cut,) = translator.translate(["two dogs"], max_length=2)
     assert not cut.ended and cut.token_log_probs == [-1.0, -1.0]
+
+
+def test_most_probable_tokens(translator, write_model):
+    """In the copying model, these are each token with -1, and the unknown token with -2."""
+    assert not translator.has_top_tokens
+    assert translator.translate([""])[0].top_tokens is None
+    translator = Translator(write_model(top_tokens=True))
+    assert translator.has_top_tokens
+    result, nothing = translator.translate(["two dogs", ""], num_hypotheses=2)
+    best, ended = result.hypotheses
+    expected = [
+        [TopToken(token_id, piece, -1.0), TopToken(3, "<unk>", -2.0)]
+        for token_id, piece in zip(best.token_ids, best.pieces, strict=True)
+    ]
+    end = [TopToken(0, "<pad>", 0.0)] * 2  # in this model
+    assert best.top_tokens == result.top_tokens == [*expected, end] and len(expected) > 1
+    assert ended.top_tokens == [end] and nothing.top_tokens == []
+    (cut,) = translator.translate(["two dogs"], max_length=2)
+    assert cut.top_tokens == expected[:2] and "top_tokens" not in repr(cut)
+    (stopped,) = translator.translate(["two dogs"], stop_texts=" dogs")
+    assert stopped.top_tokens == expected[: len(stopped.token_ids)] != expected
 
 
 def test_hypotheses_that_do_not_exist_are_left_out(translator, monkeypatch):

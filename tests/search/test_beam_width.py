@@ -75,6 +75,7 @@ SEARCHES = {
     "all outputs": {
         "return_alignments": True,
         "return_token_log_probs": True,
+        "return_top_tokens": 3,
         "coverage_penalty": 0.3,
     },
     "dead ends": {"no_repeat_ngram_size": 1, "suppressed_token_ids": list(range(8, 26))},

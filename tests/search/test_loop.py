@@ -75,7 +75,7 @@ class ScaledDecoder(TableDecoder):
 def test_shapes_are_inferred_without_a_step_once_all_layers_are_built(search_class):
     decoder = ScaledDecoder()
     options = {"return_alignments": True, "return_token_log_probs": True, "max_length": 4}
-    search = search_class(decoder, **options)
+    search = search_class(decoder, return_top_tokens=2, **options)
     tables = keras.Input((19, 7))
     with_steps = search(tables)
     assert decoder.scale.built and decoder.steps

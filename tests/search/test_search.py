@@ -97,6 +97,7 @@ def test_a_copy_has_all_settings():
         "force_end_token": True,
         "return_alignments": True,
         "return_token_log_probs": True,
+        "return_top_tokens": 3,
     }
     search = BeamDecoder(TableDecoder(), **settings)
     copy = BeamDecoder.from_config(search.get_config())

@@ -27,5 +27,7 @@ def test_each_setting_of_generate_that_changes_results_has_a_counterpart():
 def test_a_search_names_its_own_argument():
     with pytest.raises(ValueError, match="num_beams=4. Instead of num_beams, use beam_width."):
         BeamDecoder(TableDecoder(), num_beams=4)
+    with pytest.raises(ValueError, match="Instead of top_logprobs, use return_top_tokens."):
+        GreedyDecoder(TableDecoder(), top_logprobs=5)
     with pytest.raises(ValueError, match="No search has a setting such as typical_p."):
         GreedyDecoder(TableDecoder(), typical_p=0.5)

@@ -4,7 +4,7 @@ from typing import Any
 
 from keras_attn_runtime._array_types import Floats
 from keras_attn_runtime._classify.classification import Classification
-from keras_attn_runtime._generation_result import GenerationResult, Hypothesis
+from keras_attn_runtime._generation_result import GenerationResult, Hypothesis, TopToken
 
 
 def json_line(
@@ -24,8 +24,8 @@ def json_line(
             such entry.
 
     Returns:
-        String. The object contains `token_log_probs`, `constraints_met` and `stop_text` if the
-        translation does. Numbers that JSON does not support (nan, inf) are null.
+        String. The object contains `token_log_probs`, `top_tokens`, `constraints_met` and
+        `stop_text` if the translation does. Numbers that JSON does not support (nan, inf) are null.
     """
     entries: dict[str, Any] = {} if file is None else {"file": file}
     entries |= _entries(translation, alignments) | {
@@ -70,6 +70,10 @@ def _entries(hypothesis: Hypothesis, alignments: bool) -> dict[str, Any]:
     }
     if hypothesis.token_log_probs is not None:
         entries["token_log_probs"] = [_number(value) for value in hypothesis.token_log_probs]
+    if hypothesis.top_tokens is not None:
+        entries["top_tokens"] = [
+            [_top_token(each) for each in position] for position in hypothesis.top_tokens
+        ]
     if hypothesis.constraints_met is not None:
         entries["constraints_met"] = hypothesis.constraints_met
     if hypothesis.stop_text is not None:
@@ -77,6 +81,14 @@ def _entries(hypothesis: Hypothesis, alignments: bool) -> dict[str, Any]:
     if alignments and hypothesis.alignments is not None:
         entries["alignments"] = _weights(hypothesis.alignments)
     return entries
+
+
+def _top_token(token: TopToken) -> dict[str, Any]:
+    return {
+        "token_id": token.token_id,
+        "piece": token.piece,
+        "log_prob": _number(token.log_prob),
+    }
 
 
 def _rounded(value: float | None) -> float | None:

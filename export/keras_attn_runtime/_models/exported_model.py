@@ -29,7 +29,9 @@ PREFIX, SEEDS = "prefix_ids", "seeds"
 """Optional search inputs."""
 
 OUTPUTS = ("token_ids", "lengths", "scores", "log_probs")
-OTHER_OUTPUTS = ("alignments", "token_log_probs", "constraints_met")  # in files with these options
+TOP_TOKENS = ("top_token_ids", "top_token_log_probs")
+OTHER_OUTPUTS = ("alignments", "token_log_probs", *TOP_TOKENS, "constraints_met")
+"""Outputs of files with these options."""
 
 Phrases: TypeAlias = list[list[list[int]]]
 """The phrases of a sentence: a list of alternatives for each, which are lists of ids."""
@@ -68,6 +70,7 @@ class ExportedModel(PickledArguments):
         supports_token_bias: bool, whether the file takes the input `token_bias_ids`.
         is_stochastic: bool, whether the file takes the input `seeds`, because its search samples.
         has_alignments, has_token_log_probs: bools, whether the file returns these outputs.
+        has_top_tokens: bool, whether the file returns the most probable tokens.
         source_tokenizer, target_tokenizer: `Tokenizer`s, or `None` without a tokenizer for this
             side.
 
@@ -106,6 +109,7 @@ class ExportedModel(PickledArguments):
         outputs = self._check_signature()
         self.has_alignments = "alignments" in outputs
         self.has_token_log_probs = "token_log_probs" in outputs
+        self.has_top_tokens = set(TOP_TOKENS) <= set(outputs)
         self._output_names = [*OUTPUTS, *(name for name in OTHER_OUTPUTS if name in outputs)]
         self.source_tokenizer = open_tokenizer(metadata, "source", self.settings.source)
         self.target_tokenizer = open_tokenizer(metadata, "target", self.settings.target)
@@ -157,8 +161,9 @@ class ExportedModel(PickledArguments):
             Dict from output names to arrays: int32 `token_ids (batch, hypotheses, target_length)`
             and `lengths (batch, hypotheses)`, float32 `scores` and `log_probs` `(batch,
             hypotheses)`, and, if the file returns them, `alignments (batch, hypotheses,
-            target_length, source_length)`, `token_log_probs (batch, hypotheses, target_length)`
-            and bool `constraints_met (batch, hypotheses, phrases)`.
+            target_length, source_length)`, `token_log_probs (batch, hypotheses, target_length)`,
+            `top_token_ids` (int32) and `top_token_log_probs` `(batch, hypotheses, target_length,
+            k)`, and bool `constraints_met (batch, hypotheses, phrases)`.
 
         Raises:
             BatchError: if the engine fails, there are more rows than `batch_size`, or `call` is

@@ -10,8 +10,10 @@ from keras_attn_runtime._file_format import Settings
 _RANKS = {
     **{"token_ids": 3, "lengths": 2, "scores": 2, "log_probs": 2},
     **{"alignments": 4, "token_log_probs": 3, "constraints_met": 3},  # optional outputs
+    **{"top_token_ids": 4, "top_token_log_probs": 4},
 }
-_TYPES = {"token_ids": np.integer, "lengths": np.integer, "constraints_met": np.bool_}
+_INTEGERS = dict.fromkeys(("token_ids", "lengths", "top_token_ids"), np.integer)
+_TYPES = {**_INTEGERS, "constraints_met": np.bool_}
 
 
 class SearchOutputs(TypedDict):
@@ -24,6 +26,8 @@ class SearchOutputs(TypedDict):
     alignments: NotRequired[Floats]
     token_log_probs: NotRequired[Floats]
     constraints_met: NotRequired[Array]
+    top_token_ids: NotRequired[Integers]
+    top_token_log_probs: NotRequired[Floats]
 
 
 def check_outputs(
@@ -57,11 +61,18 @@ def check_outputs(
             )
     checked = cast(SearchOutputs, outputs)
     target_length = checked["token_ids"].shape[2]
-    optional = {name: checked.get(name) for name in ("alignments", "token_log_probs")}
-    for name, value in optional.items():
+    for name in ("alignments", "token_log_probs", "top_token_ids", "top_token_log_probs"):
+        value = checked.get(name)
         if value is not None and value.shape[2] != target_length:
             _refuse(name, f"{target_length} positions on axis 2", f"shape={value.shape}")
-    _check_range("token_ids", checked["token_ids"], settings.target.vocabulary_size - 1)
+    largest_id = settings.target.vocabulary_size - 1
+    _check_range("token_ids", checked["token_ids"], largest_id)
+    if "top_token_ids" in checked and "top_token_log_probs" in checked:
+        top_token_ids, log_probs = checked["top_token_ids"], checked["top_token_log_probs"]
+        if top_token_ids.shape != log_probs.shape:
+            expected = f"the shape of 'top_token_ids', {top_token_ids.shape}"
+            _refuse("top_token_log_probs", expected, f"shape={log_probs.shape}")
+        _check_range("top_token_ids", top_token_ids, largest_id)
     _check_range("lengths", checked["lengths"], target_length)
     return checked
 

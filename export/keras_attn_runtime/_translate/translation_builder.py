@@ -4,10 +4,10 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from keras_attn_runtime._array_types import Integers
+from keras_attn_runtime._array_types import Floats, Integers
 from keras_attn_runtime._calls.cancellation import Call
 from keras_attn_runtime._calls.options import Options
-from keras_attn_runtime._generation_result import GenerationResult, Hypothesis
+from keras_attn_runtime._generation_result import GenerationResult, Hypothesis, TopToken
 from keras_attn_runtime._inputs.source import Source
 from keras_attn_runtime._models.exported_model import ExportedModel
 from keras_attn_runtime._models.outputs import SearchOutputs
@@ -35,6 +35,7 @@ class TranslationBuilder:
         self._target_tokenizer = model.target_tokenizer
         self._has_alignments = model.has_alignments
         self._has_token_log_probs = model.has_token_log_probs
+        self._has_top_tokens = model.has_top_tokens
 
     def group_of(self, source: Source) -> Hashable:
         """Returns the shapes: arrays with different shapes cannot be stacked into one batch."""
@@ -104,7 +105,16 @@ class TranslationBuilder:
         met = [False] * len(source.constraints) or None
         ended = not source.ids
         nothing = Hypothesis(
-            text, [], no_pieces, 0.0, 0.0, ended, alignments, log_probs, constraints_met=met
+            text,
+            [],
+            no_pieces,
+            0.0,
+            0.0,
+            ended,
+            alignments,
+            log_probs,
+            constraints_met=met,
+            top_tokens=[] if self._has_top_tokens else None,
         )
         return GenerationResult.from_hypotheses([nothing], pieces, source.truncated)
 
@@ -128,6 +138,11 @@ class TranslationBuilder:
         if "token_log_probs" in outputs:
             log_probs = outputs["token_log_probs"][row, rank]
             token_log_probs = log_probs[: length + (num_ends or 0)].tolist()
+        top_tokens: list[list[TopToken]] | None = None
+        if "top_token_ids" in outputs and "top_token_log_probs" in outputs:
+            positions = row, rank, slice(length + (num_ends or 0))
+            ids, log_probs = outputs["top_token_ids"], outputs["top_token_log_probs"]
+            top_tokens = _top_tokens(ids[positions], log_probs[positions], self._target_tokenizer)
         constraints_met: list[bool] | None = None
         if source.constraints and "constraints_met" in outputs:
             met = outputs["constraints_met"][row, rank]
@@ -143,6 +158,7 @@ class TranslationBuilder:
             alignments=alignments,
             token_log_probs=token_log_probs,
             constraints_met=constraints_met,
+            top_tokens=top_tokens,
         )
         if tokenizer is not None and options.stops:
             given = self._num_given(source)
@@ -169,3 +185,19 @@ class TranslationBuilder:
 
 def _pieces(tokenizer: Tokenizer | None, token_ids: list[int]) -> list[str] | None:
     return None if tokenizer is None else tokenizer.pieces(token_ids)
+
+
+def _top_tokens(
+    ids: Integers, log_probs: Floats, tokenizer: Tokenizer | None
+) -> list[list[TopToken]]:
+    """Returns the `TopToken`s at each position, for arrays of shape `(positions, k)`."""
+    different: list[int] = np.unique(ids).tolist()
+    pieces: list[str] | list[None] = [None] * len(different)
+    if tokenizer is not None:
+        pieces = tokenizer.pieces(different)
+    piece_of = dict(zip(different, pieces, strict=True))
+    positions = zip(ids.tolist(), log_probs.tolist(), strict=True)
+    return [
+        [TopToken(id, piece_of[id], value) for id, value in zip(*position, strict=True)]
+        for position in positions
+    ]

@@ -98,6 +98,7 @@ class Translator(TextModel[ExportedModel]):
             (vocabulary and special ids of a side), `versions` and `card` (dicts).
         has_alignments: bool, whether translations can contain alignments.
         has_token_log_probs: bool, whether translations contain `token_log_probs`.
+        has_top_tokens: bool, whether translations contain `top_tokens`.
         supports_target_prefix: bool, whether the methods take a `target_prefix`.
         supports_constraints: bool, whether the methods take `constraints`.
         is_stochastic: bool, whether the search samples tokens, so that the methods take a `seed`.
@@ -146,6 +147,7 @@ class Translator(TextModel[ExportedModel]):
         self.settings = self._model.settings
         self.has_alignments = self._model.has_alignments
         self.has_token_log_probs = self._model.has_token_log_probs
+        self.has_top_tokens = self._model.has_top_tokens
         self.supports_target_prefix = self._model.supports_target_prefix
         self.supports_constraints = self._model.supports_constraints
         self.is_stochastic = self._model.is_stochastic

@@ -8,6 +8,7 @@ from keras_attn._search.search import Search
 from keras_attn.export._checks.parity_report import TIE, ParityReport
 from keras_attn.export._checks.parity_sources import Sources, pad
 from keras_attn.export._checks.token_budget import RESERVED, TokenBudget, usual_length
+from keras_attn.export._checks.top_tokens import largest_top_token_difference
 from keras_attn.export._export_error import ExportError
 from keras_attn.export._trace.search_function import CONSTRAINT_IDS, CONSTRAINTS_IN_ORDER
 from keras_attn.export._types import Arrays, Run
@@ -66,8 +67,8 @@ def translated_batches(
         run: Function that runs the search. Its keyword arguments are NumPy arrays: the inputs of
             the encoder, such as `source_ids`, then `max_length` and `length_penalty`, `prefix_ids`
             if there are prefixes, and `seeds` if the search samples. It returns a dict of arrays:
-            `token_ids`, `lengths`, `scores`, `log_probs`, and optionally `alignments` and
-            `token_log_probs`.
+            `token_ids`, `lengths`, `scores`, `log_probs`, and optionally `alignments`,
+            `token_log_probs`, `top_token_ids` and `top_token_log_probs`.
         sources: `IdSources` or `ArraySources`.
         search: `Search` with the settings.
         budget: `TokenBudget`.
@@ -162,6 +163,7 @@ def compare_translations(
         is_cut = is_open & (ours["lengths"] == inputs["max_length"])
         report.cut += int(is_cut.any(axis=1).sum())
         differences = [_largest_difference(name, ours, theirs, is_equal) for name in NUMBERS]
+        differences.append(largest_top_token_difference(ours, theirs, is_equal))
         report.largest_difference = max(report.largest_difference, *differences)
         report_count(report.sentences, total)
     report.longest_agrees = bool(tied[-1][:, 0].all())

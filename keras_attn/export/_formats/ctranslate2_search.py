@@ -16,7 +16,8 @@ KNOWN = {
     *("beam_width", "num_hypotheses", "patience", "stop", "length_penalty", "length_penalty_form"),
     *("temperature", "top_k", "top_p"),
     *("start_token_id", "end_token_id", "pad_token_id"),  # are in the model
-    *("return_alignments", "return_token_log_probs", "seed"),  # do not change the search
+    *("return_alignments", "return_token_log_probs", "return_top_tokens"),  # only more results
+    "seed",  # does not change the search
     "diversity_strength",  # needs num_groups
 }
 """Settings that `translate_arguments` translates, or that need no argument."""

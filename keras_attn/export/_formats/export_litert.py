@@ -39,7 +39,7 @@ def export_litert(
       with at least one phrase, alternative and token. Input `constraints_in_order`: bool `()`. Only
       with `accept_constraints=True`.
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments`,
-      `token_log_probs` and `constraints_met`. See `Search`.
+      `token_log_probs`, `top_token_ids`, `top_token_log_probs` and `constraints_met`. See `Search`.
 
     A model can also have other inputs than ids, such as an image. In the file, these inputs replace
     `source_ids`. They keep their names, shapes and dtypes. The names are the same as in the file

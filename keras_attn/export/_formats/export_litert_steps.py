@@ -34,8 +34,8 @@ def export_litert_steps(
         start    source_ids, max_length, optionally prefix_ids and seeds -> STATE
         step     STATE, length_penalty, optionally the runtime_settings -> new values of STATE,
                  partial
-        finish   STATE -> token_ids, lengths, scores, log_probs, optionally alignments and
-                 token_log_probs
+        finish   STATE -> token_ids, lengths, scores, log_probs, optionally alignments,
+                 token_log_probs, top_token_ids and top_token_log_probs
 
     All other inputs and outputs are described in `export_litert`. The host runs `start`. While not
     all elements of the state tensor `done` are true, it runs `step`. A state tensor `name` that

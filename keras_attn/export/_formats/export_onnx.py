@@ -46,8 +46,8 @@ def export_onnx(
       `constraints_in_order`: bool `()`. Only with `accept_constraints=True`.
     - Inputs `token_bias_ids`: int32, padded with -1, and `token_bias_values`: float32, both
       `(batch, biases)`. Only with `accept_token_bias=True`.
-    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
-      `token_log_probs`. See `Search`.
+    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments`,
+      `token_log_probs`, `top_token_ids` and `top_token_log_probs`. See `Search`.
 
     A model can also have other inputs than ids, such as an image. In the file, these inputs replace
     `source_ids`. They keep their names, shapes and dtypes.

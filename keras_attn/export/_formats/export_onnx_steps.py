@@ -47,8 +47,8 @@ def export_onnx_steps(
         start.onnx    source_ids, max_length, optionally prefix_ids and seeds -> STATE
         step.onnx     STATE, length_penalty, optionally the runtime_settings -> new values of STATE,
                       partial
-        finish.onnx   STATE -> token_ids, lengths, scores, log_probs, optionally alignments and
-                      token_log_probs
+        finish.onnx   STATE -> token_ids, lengths, scores, log_probs, optionally alignments,
+                      token_log_probs, top_token_ids and top_token_log_probs
 
     All other inputs and outputs are described in `export_onnx`. The host runs `start.onnx`. While
     not all elements of the state tensor `done` are true, it runs `step.onnx`. If a step changes the

@@ -72,7 +72,8 @@ def export_onnx_text(
 
     - `translations`: string `(batch, hypotheses)`, best first. The hypotheses of a text without
       tokens are empty.
-    - `scores` and `log_probs`: float32 `(batch, hypotheses)`. There are no `token_log_probs`.
+    - `scores` and `log_probs`: float32 `(batch, hypotheses)`. There are no `token_log_probs`
+      and no most probable tokens.
 
     The export writes the file only if it passes all checks of `export_onnx`. In addition, the file
     must return the same texts as the file of `export_onnx` with separate tokenizers. This check
@@ -132,8 +133,9 @@ def export_onnx_text(
                 ". For longer texts, export with `export_onnx` and use keras-attn-runtime.",
             )
         )
-    if function.search.return_token_log_probs:  # callers of the file do not see the tokens
-        model = with_search(model, return_token_log_probs=False)
+    if function.search.return_token_log_probs or function.search.return_top_tokens:
+        # Callers of the file do not see the tokens.
+        model = with_search(model, return_token_log_probs=False, return_top_tokens=0)
     with atomic_replace(path, is_file=True, first_bytes=ONNX_BEGINNING) as partial:
         report = export_onnx(
             model,

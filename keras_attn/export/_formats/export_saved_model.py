@@ -12,6 +12,7 @@ from keras_attn._masks import END_OF_ROW, padding_mask
 from keras_attn._models.generation_model import GenerationModel
 from keras_attn._models.vocabulary_side import Side
 from keras_attn._search.constraints import NO_TOKEN
+from keras_attn._search.top_tokens import TOP_TOKEN_IDS
 from keras_attn.export._checks.check_finite import check_finite
 from keras_attn.export._checks.parity_report import ParityReport
 from keras_attn.export._checks.parity_sources import pad
@@ -71,8 +72,8 @@ def export_saved_model(
       `accept_constraints=True`.
     - Inputs `token_bias_ids`: int32, padded with -1, and `token_bias_values`: float32, both
       `(batch, biases)`, or one row for all sources. Only with `accept_token_bias=True`.
-    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments` and
-      `token_log_probs`. See `Search`.
+    - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments`,
+      `token_log_probs`, `top_token_ids` and `top_token_log_probs`. See `Search`.
 
     Signature `serving_default`, for a model that reads ids and has tokenizers:
 
@@ -364,7 +365,8 @@ def _where(
     import tensorflow as tf
 
     def chosen(name: str, value: "tf.Tensor") -> "tf.Tensor":
-        nothing = tf.cast(pad_token_id if name == "token_ids" else 0, value.dtype)
+        is_ids = name in ("token_ids", TOP_TOKEN_IDS)
+        nothing = tf.cast(pad_token_id if is_ids else 0, value.dtype)
         return tf.where(tf.reshape(has_tokens, (-1, *[1] * (value.shape.rank - 1))), value, nothing)
 
     return {name: chosen(name, value) for name, value in results.items()}

@@ -16,6 +16,7 @@ from keras_attn._models.word_starts import word_starts
 from keras_attn._search.logits_rule import RuleInput
 from keras_attn._search.rules import rule_inputs
 from keras_attn._search.search import COUNTS, Search
+from keras_attn._search.top_tokens import TOP_TOKEN_IDS, TOP_TOKEN_LOG_PROBS
 from keras_attn._types import TensorDict
 from keras_attn.export._preconditions import check_dense_numbers, check_stateless
 from keras_attn.export._trace.fold_time import fold_time
@@ -53,6 +54,8 @@ OUTPUTS = {
     "log_probs": ("batch", "hypotheses"),
     "alignments": ("batch", "hypotheses", "length", "source_length"),
     "token_log_probs": ("batch", "hypotheses", "length"),
+    TOP_TOKEN_IDS: ("batch", "hypotheses", "length", "top_tokens"),
+    TOP_TOKEN_LOG_PROBS: ("batch", "hypotheses", "length", "top_tokens"),
     "constraints_met": ("batch", "hypotheses", "phrases"),
 }
 """The outputs of a search and their axes, in the order of the exported signatures."""
@@ -66,9 +69,9 @@ class SearchFunction:
     The inputs also include the run-time settings, `prefix_ids` if `accept_target_prefix` is set,
     `seeds` if the search samples, `constraint_ids` and `constraints_in_order` if
     `accept_constraints` is set, and the rule inputs. The outputs also include
-    `alignments` and `token_log_probs` if the search returns them, and `constraints_met` for
-    constraints. A model with other inputs than ids, such as an image, has these inputs instead of
-    `source_ids`.
+    `alignments`, `token_log_probs` and the most probable tokens if the search returns them, and
+    `constraints_met` for constraints. A model with other inputs than ids, such as an image, has
+    these inputs instead of `source_ids`.
 
     Args:
         model: `GenerationModel`.
@@ -297,7 +300,9 @@ class SearchFunction:
     def dimensions(self) -> Dimensions:
         """Dictionary from the name of each input and output to the names or sizes of its axes."""
         is_input = "num_hypotheses" in self.runtime_settings
-        number = "hypotheses" if is_input else self.search.num_hypotheses
+        sizes = {"top_tokens": self.search.return_top_tokens}
+        if not is_input:
+            sizes["hypotheses"] = self.search.num_hypotheses
         options: Dimensions = dict.fromkeys(self._scalars, ())
         return {
             **{name: axis_names(name, spec.shape) for name, spec in self.inputs.items()},
@@ -314,7 +319,7 @@ class SearchFunction:
                 for name, each in self.rule_inputs.items()
             },
             **{
-                name: tuple(number if axis == "hypotheses" else axis for axis in axes)
+                name: tuple(sizes.get(axis) or axis for axis in axes)
                 for name, axes in OUTPUTS.items()
             },
         }

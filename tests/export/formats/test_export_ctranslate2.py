@@ -27,7 +27,7 @@ def test_a_missing_package_is_named(model, tmp_path, monkeypatch):
 
 def test_sampling_becomes_arguments(model):
     changed = {"temperature": 0.5, "top_k": 4, "num_hypotheses": 3}
-    changed["suppressed_sequences"] = [[1, 0, 1]]
+    changed |= {"suppressed_sequences": [[1, 0, 1]], "return_top_tokens": 2}
     sampling = keras_attn.with_search(model, keras_attn.SamplingDecoder, **changed)
     arguments, left_out = translate_arguments(sampling.search, ["<pad>", "<s>"])
     assert arguments["sampling_temperature"] == 0.5

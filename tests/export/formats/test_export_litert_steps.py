@@ -148,7 +148,8 @@ def test_litert_steps_fill_a_fixed_batch(tmp_path):
 
 @pytest.mark.slow
 def test_litert_steps_sample_with_seeds(tmp_path):
-    options = {"num_hypotheses": 2, "max_length": 8, "top_k": 9, "return_token_log_probs": True}
+    options = {"num_hypotheses": 2, "max_length": 8, "top_k": 9, "return_top_tokens": 3}
+    options["return_token_log_probs"] = True
     model = transformer(SamplingDecoder, **options)
     for export, name in ((export_litert, "m.tflite"), (export_litert_steps, "steps.tflite")):
         export(model, tmp_path / name)

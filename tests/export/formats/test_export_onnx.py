@@ -222,7 +222,8 @@ def test_greedy_search_and_tied_embeddings_that_are_stored_once(tmp_path):
 @pytest.fixture(scope="module")
 def detailed(tmp_path_factory):
     """Returns a model with Luong attention and GRUs, its report and the outputs of its file."""
-    model = make_translator("luong", "gru", return_token_log_probs=True, max_length=12)
+    requested = {"return_token_log_probs": True, "return_top_tokens": 3}
+    model = make_translator("luong", "gru", max_length=12, **requested)
     path = tmp_path_factory.mktemp("detailed") / "model.onnx"
     report = export_onnx(model, path, alignments=True)
     return model, report, run(path, IDS, 12)
@@ -518,6 +519,15 @@ def test_log_probabilities_of_tokens(detailed):
     np.testing.assert_allclose(outputs["token_log_probs"], expected, atol=1e-5)
     sums = outputs["token_log_probs"].sum(-1)
     np.testing.assert_allclose(sums, outputs["log_probs"], rtol=1e-5)
+
+
+def test_most_probable_tokens(detailed):
+    model, _, outputs = detailed
+    expected = {name: np.asarray(value) for name, value in model(IDS).items()}
+    np.testing.assert_array_equal(outputs["top_token_ids"], expected["top_token_ids"])
+    values = outputs["top_token_log_probs"]
+    np.testing.assert_allclose(values, expected["top_token_log_probs"], atol=1e-5)
+    assert values.shape == (*outputs["token_ids"].shape, 3) and (np.diff(values) <= 0).all()
 
 
 @pytest.mark.slow

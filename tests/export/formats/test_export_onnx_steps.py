@@ -56,13 +56,14 @@ def test_greedy_search_with_alignments_and_a_cache_that_grows(tmp_path):
     encoder, decoder = transformer_seq2seq(
         20, 20, num_layers=1, num_heads=2, embedding_dim=8, intermediate_dim=16, seed=1
     )
-    search = GreedyDecoder(decoder, max_length=12, return_token_log_probs=True)
+    requested = {"return_token_log_probs": True, "return_top_tokens": 2}
+    search = GreedyDecoder(decoder, max_length=12, **requested)
     model = GenerationModel(encoder, search)
     report = export_onnx_steps(model, tmp_path / "steps", alignments=True)
     assert report.best_equal == 1 and not model.layers[-1].return_alignments
     step, finish = (onnx.load(tmp_path / "steps" / f"{name}.onnx") for name in ("step", "finish"))
     outputs = {output.name for output in finish.graph.output}
-    assert outputs >= {"alignments", "token_log_probs"}
+    assert outputs >= {"alignments", "token_log_probs", "top_token_ids", "top_token_log_probs"}
     operators = {node.op_type for node in step.graph.node}
     assert "MatMul" in operators and not operators & {"Loop", "If"}
 

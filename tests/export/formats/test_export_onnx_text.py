@@ -221,8 +221,11 @@ def test_a_tokenizer_that_spells_bytes(tmp_path):
     (tmp_path / "text").write_text("\n".join(SOURCE), encoding="utf-8")
     tokenizer = SentencePieceTokenizer.train(tmp_path / "text", 290, "bpe", byte_fallback=True)
     assert tokenizer.pieces([4]) == ["<0x00>"]
-    model = make_translator(vocabulary_sizes=[tokenizer.vocabulary_size] * 2, max_length=6)
+    sizes = [tokenizer.vocabulary_size] * 2
+    model = make_translator(vocabulary_sizes=sizes, max_length=6, return_top_tokens=2)
     assert export_onnx_text(model, tmp_path / "model.onnx", tokenizer).best_equal == 1
+    outputs = {each.name for each in onnx.load(tmp_path / "model.onnx").graph.output}
+    assert outputs == {"translations", "scores", "log_probs"}  # callers do not see the tokens
 
 
 def test_the_runtime_knows_it_from_a_damaged_file(text_file):

@@ -146,11 +146,13 @@ def test_serves_where_keras_attn_is_not_imported(exported):
 
 def test_without_tokenizers_there_is_one_signature(translator, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
-    translator = with_search(translator, return_token_log_probs=True)
+    translator = with_search(translator, return_token_log_probs=True, return_top_tokens=3)
     export_saved_model(translator, tmp_path / "ids", alignments=True)
     signatures = tf.saved_model.load(str(tmp_path / "ids")).signatures
     assert list(signatures) == ["ids"]
-    assert {"alignments", "token_log_probs"} <= set(signatures["ids"].structured_outputs)
+    outputs = signatures["ids"].structured_outputs
+    assert {"alignments", "token_log_probs", "top_token_log_probs"} <= set(outputs)
+    assert outputs["top_token_ids"].shape[3] == 3
     for source_ids in (IDS, IDS[:, :0]):
         received = signatures["ids"](source_ids=tf.constant(source_ids), **LIMITS)["alignments"]
         assert received.shape[-1] == source_ids.shape[1]
