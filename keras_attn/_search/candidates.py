@@ -20,7 +20,7 @@ from keras_attn._types import Tensor
 class Candidates:
     """The 2K best continuations of the K open beams in each batch entry.
 
-    The module `beam_groups` documents their order. A dead end is a beam whose next tokens are all
+    The module `beam_groups` documents their order, unless phrases are required. A dead end is a beam whose next tokens are all
     impossible.
 
     Args:
@@ -28,7 +28,8 @@ class Candidates:
             hypotheses, including the new tokens.
         parents: Int32 tensor of shape `(batch, 2 * beams)`, indices of the beams that the
             candidates continue.
-        token_ids: Int32 tensor of shape `(batch, 2 * beams)`, the new tokens.
+        token_ids: Int32 tensor of shape `(batch, 2 * beams)`, the new tokens; for a dead end usually
+            padding.
         is_dead_end: Boolean tensor of shape `(batch, 2 * beams)`. `True` if the parent is a dead
             end; the candidate is then the parent without a new token. `None` if dead ends cannot
             occur.
@@ -43,7 +44,7 @@ class Candidates:
     token_log_probs: Tensor | None = None
 
     def find_ends(self, ends: Ends) -> tuple[Tensor, Tensor]:
-        """Finds the candidates that end with their new token, see `Ends.find`."""
+        """Returns which candidates their new token finishes, and its end tokens, see `Ends.find`."""
         is_end, number = ends.find(self.token_ids, self.parents)
         if self.is_dead_end is None:
             return is_end, number
@@ -80,19 +81,19 @@ def find_candidates(
         forced: Result of `prefix.forced_tokens`, the next tokens of the prefixes, or `None`.
         require: Function that replaces the best continuations by others, see
             `constraints.require_phrases`. Defaults to `None`.
-        scored_log_probs: Float32 tensor like `next_log_probs`, for `token_log_probs`. Defaults to
-            `None`: `next_log_probs`.
-        beam_width: Int or scalar int32 tensor, number K of beams. Defaults to `None`: the static
-            size of `beam_log_probs`.
+        scored_log_probs: Float32 tensor with the shape of `next_log_probs`, from which the
+            `token_log_probs` of the result are taken. Defaults to `None`: `next_log_probs`.
+        beam_width: Int or scalar int32 tensor, number K of beams. Defaults to `None`:
+            `beam_log_probs.shape[1]`.
         most_beams: Int, the largest value of `beam_width`. Required if `beam_width` is a tensor.
-        num_groups: Int, see `BeamDecoder`. It is 1 if `beam_width` is a tensor.
-        diversity_strength: Float, see `BeamDecoder`.
+        num_groups: Int, see `BeamDecoder`. It must be 1 if `beam_width` is a tensor.
+        diversity_strength: Float or scalar float32 tensor, see `BeamDecoder`.
         must_end: Boolean tensor of shape `(batch, 1)`. `True` if this step appends the end token to
             all open beams in the batch entry, with the log probability 0. Defaults to `None`: all
             `False`.
         end_token_id: Int, end token id. Defaults to `2`.
-        dead_end_token_id: Int, new token of a candidate whose parent is a dead end, usually the
-            padding. Defaults to `None`: the function assumes that dead ends cannot occur.
+        dead_end_token_id: Int, `token_ids` of candidates whose parent is a dead end, usually the
+            padding id. Defaults to `None`: the function assumes that dead ends cannot occur.
         with_token_log_probs: Bool, whether the result has `token_log_probs`. Defaults to `False`.
 
     Returns:
@@ -141,7 +142,7 @@ def find_candidates(
 
 
 def _follow_prefix(candidates, beam_log_probs, forced, num_beams, num_groups):
-    """Replaces the candidates within a prefix: only each group's first beam continues."""
+    """Continues only the first beam of each group, where this step is within the prefix."""
     forced_tokens, forced_log_probs, is_forced = forced
     totals = beam_log_probs + forced_log_probs  # (B, K)
     if num_groups == 1:
@@ -162,7 +163,7 @@ def _follow_prefix(candidates, beam_log_probs, forced, num_beams, num_groups):
 
 
 def _end_all(candidates, beam_log_probs, must_end, num_beams, end_token_id):
-    """Replaces the candidates by the beams with an end token, where `must_end` is `True`."""
+    """Replaces the candidates by all beams, each with an end token, where `must_end` is `True`."""
     # Only candidates of the first half may end, so the second half is not used.
     unused = ops.zeros_like(beam_log_probs) + 2 * IMPOSSIBLE
     ended = ops.concatenate([beam_log_probs, unused], axis=1)  # (B, 2K)
@@ -175,7 +176,7 @@ def _end_all(candidates, beam_log_probs, must_end, num_beams, end_token_id):
 
 
 def _mark_dead_ends(candidates, beam_log_probs, num_beams, num_groups, dead_end_token_id):
-    """Replaces impossible candidates by dead ends, without a new token."""
+    """Replaces the impossible candidates of beams that are dead ends by these beams."""
     is_dead_end, own = find_dead_ends(
         candidates.log_probs, candidates.parents, beam_log_probs, num_beams, num_groups
     )
@@ -190,10 +191,10 @@ def _mark_dead_ends(candidates, beam_log_probs, num_beams, num_groups, dead_end_
 
 
 def _add_token_log_probs(candidates, token_log_probs, num_beams, penalties, forced, must_end):
-    """Adds the log probabilities of the new tokens.
+    """Sets `token_log_probs`, the log probabilities of the new tokens.
 
-    The difference of two log probabilities of hypotheses would have a rounding error that grows
-    with the length.
+    They are not computed as differences of the log probabilities of hypotheses, whose rounding
+    error grows with the length.
     """
     parents, tokens = candidates.parents, candidates.token_ids
     vocabulary_size = token_log_probs.shape[-1]

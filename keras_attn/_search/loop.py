@@ -33,16 +33,18 @@ def run_search(
 
     On backends where tensors can change their shape in a loop, there are two nested loops to save
     computation. The inner loop runs the steps until more than a quarter of the batch entries are
-    done. The outer loop then removes the batch entries that are done, and calls the decoder's
-    `archive`.
+    done, or for `cache_block_size` steps. The outer loop then calls the decoder's `archive`, if
+    `cache_block_size` is set, and removes the batch entries that are done. In a LiteRT file whose
+    buffers grow in blocks, the outer loop only adds a block.
 
     Args:
         advance: Function `(carry, memory, max_lengths) -> carry`, one step.
         decoder: `StepDecoder`. The loop uses its `select`, `archive` and `cache_block_size`.
         carry: Nested dict with at least `step` (scalar int32), `done` (boolean `(batch,)`), `state`
             (see `StepDecoder`) and `hypotheses`. The tensors in `hypotheses` have the shape
-            `(batch, n)`, or `(batch, n, steps, ...)` if they grow. All other tensors, except
-            scalars and those of `state` and `rule_states`, have the shape `(batch, ...)`.
+            `(batch, n)`, or `(batch, n, steps, ...)` if they grow. All other tensors
+            have the shape `(batch, ...)`, except scalars, `state`, and `rule_states`, which has a
+            row for each open hypothesis.
         memory: Nested dict of tensors of shape `(batch, ...)`, see `StepDecoder`.
         max_lengths: Int32 tensor of shape `(batch,)`, maximum lengths.
         num_open_hypotheses: Int or scalar int32 tensor, number of open hypotheses per batch entry.

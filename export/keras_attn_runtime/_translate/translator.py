@@ -218,7 +218,7 @@ class Translator(TextModel[ExportedModel]):
     ) -> Iterator[GenerationResult]:
         """Translates lazily, in constant memory, for files of any length.
 
-        This call checks the options, before the first translation.
+        The options are checked in this call, not when the first translation is read.
 
         Args:
             texts: iterable of strings, read at most one window ahead.
@@ -343,7 +343,8 @@ class Translator(TextModel[ExportedModel]):
     ) -> Iterator[GenerationResult]:
         """Generates lazily, in constant memory, from any number of inputs other than text.
 
-        This call checks the options, before the first result. It raises the errors of `generate`.
+        The options are checked in this call, not when the first result is read. The errors are those
+        of `generate`.
 
         Args:
             rows: iterable of dicts from input names to arrays without a batch axis, read at most
@@ -412,7 +413,8 @@ class Translator(TextModel[ExportedModel]):
     ) -> Iterator[GenerationResult | None]:
         """Scores given translations lazily, in constant memory, for files of any length.
 
-        This call checks the options, before the first result. It raises the errors of `score`.
+        The options are checked in this call, not when the first result is read. The errors are those
+        of `score`.
 
         Args:
             texts: iterable of strings, read at most one window ahead.
