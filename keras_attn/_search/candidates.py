@@ -20,16 +20,16 @@ from keras_attn._types import Tensor
 class Candidates:
     """The 2K best continuations of the K open beams in each batch entry.
 
-    The module `beam_groups` documents their order, unless phrases are required. A dead end is a beam whose next tokens are all
-    impossible.
+    The module `beam_groups` documents their order, unless phrases are required. A dead end is a
+    beam whose next tokens are all impossible.
 
     Args:
         log_probs: Float32 tensor of shape `(batch, 2 * beams)`, log probabilities of the
             hypotheses, including the new tokens.
         parents: Int32 tensor of shape `(batch, 2 * beams)`, indices of the beams that the
             candidates continue.
-        token_ids: Int32 tensor of shape `(batch, 2 * beams)`, the new tokens; for a dead end usually
-            padding.
+        token_ids: Int32 tensor of shape `(batch, 2 * beams)`, the new tokens; usually padding
+            for a dead end.
         is_dead_end: Boolean tensor of shape `(batch, 2 * beams)`. `True` if the parent is a dead
             end; the candidate is then the parent without a new token. `None` if dead ends cannot
             occur.
@@ -44,7 +44,7 @@ class Candidates:
     token_log_probs: Tensor | None = None
 
     def find_ends(self, ends: Ends) -> tuple[Tensor, Tensor]:
-        """Returns which candidates their new token finishes, and its end tokens, see `Ends.find`."""
+        """Returns which candidates their new token ends, and its end tokens, see `Ends.find`."""
         is_end, number = ends.find(self.token_ids, self.parents)
         if self.is_dead_end is None:
             return is_end, number

@@ -42,9 +42,9 @@ def run_search(
         decoder: `StepDecoder`. The loop uses its `select`, `archive` and `cache_block_size`.
         carry: Nested dict with at least `step` (scalar int32), `done` (boolean `(batch,)`), `state`
             (see `StepDecoder`) and `hypotheses`. The tensors in `hypotheses` have the shape
-            `(batch, n)`, or `(batch, n, steps, ...)` if they grow. All other tensors
-            have the shape `(batch, ...)`, except scalars, `state`, and `rule_states`, which has a
-            row for each open hypothesis.
+            `(batch, n)`, or `(batch, n, steps, ...)` if they grow. All other tensors have the
+            shape `(batch, ...)`, except scalars, `state`, and `rule_states`, which has a row for
+            each open hypothesis.
         memory: Nested dict of tensors of shape `(batch, ...)`, see `StepDecoder`.
         max_lengths: Int32 tensor of shape `(batch,)`, maximum lengths.
         num_open_hypotheses: Int or scalar int32 tensor, number of open hypotheses per batch entry.

@@ -19,12 +19,14 @@ class ModelMetadata:
 
 class RunOptions:
     log_severity_level: int
+    optimized_model_filepath: str
     only_execute_path_to_fetches: bool
     terminate: bool
 
 class SessionOptions:
     intra_op_num_threads: int
     log_severity_level: int
+    optimized_model_filepath: str
     def add_session_config_entry(self, key: str, value: str) -> None: ...
     def register_custom_ops_library(self, library: str | None) -> None: ...
 

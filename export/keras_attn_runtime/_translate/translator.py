@@ -343,8 +343,8 @@ class Translator(TextModel[ExportedModel]):
     ) -> Iterator[GenerationResult]:
         """Generates lazily, in constant memory, from any number of inputs other than text.
 
-        The options are checked in this call, not when the first result is read. The errors are those
-        of `generate`.
+        The options are checked in this call, not when the first result is read. The errors are
+        those of `generate`.
 
         Args:
             rows: iterable of dicts from input names to arrays without a batch axis, read at most
@@ -413,8 +413,8 @@ class Translator(TextModel[ExportedModel]):
     ) -> Iterator[GenerationResult | None]:
         """Scores given translations lazily, in constant memory, for files of any length.
 
-        The options are checked in this call, not when the first result is read. The errors are those
-        of `score`.
+        The options are checked in this call, not when the first result is read. The errors are
+        those of `score`.
 
         Args:
             texts: iterable of strings, read at most one window ahead.
