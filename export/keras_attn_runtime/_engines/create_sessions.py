@@ -24,7 +24,7 @@ def create_sessions(
     model to a temporary directory, and all returned sessions map this file into memory. The
     directory is deleted at the end; the operating system keeps the mapped pages. Windows cannot
     delete a mapped file, so there each session has a copy of the weights, as it has if the file
-    cannot be written, or if this release of ONNX Runtime cannot load it (those before 1.24).
+    cannot be written, or if this release of ONNX Runtime cannot load it (those before 1.31).
 
     Args:
         path, providers, num_threads: see `create_session`.

@@ -77,7 +77,8 @@ class Translator(TextModel[ExportedModel]):
             number of workers.
         num_workers: int in [1, 1024], number of batches to run at the same time. For many
             sentences, two workers with one thread each are faster than one worker with two
-            threads. On Linux and macOS, they share one copy of the weights of an ONNX file. If
+            threads. On Linux and macOS, they share one copy of the weights of an ONNX file
+            (ONNX Runtime 1.31 and newer). If
             several threads use a `Translator` with a LiteRT file, they share this number of
             batches. Default: 1.
         max_source_length: int of at least 1, maximum number of tokens in a sentence, without start
