@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+__version__: str
+
 class NodeArg:
     @property
     def name(self) -> str: ...
@@ -19,7 +21,6 @@ class ModelMetadata:
 
 class RunOptions:
     log_severity_level: int
-    optimized_model_filepath: str
     only_execute_path_to_fetches: bool
     terminate: bool
 

@@ -70,7 +70,7 @@ def create_session(
     # A missing file or permission raises the usual OSError here, not an ONNX Runtime error.
     with open(path, "rb"):
         pass
-    _require_onnxruntime()
+    require_onnxruntime()
     import onnxruntime
 
     resolved = _resolve("cpu" if providers is None else providers)
@@ -147,7 +147,7 @@ def _loads_on_cpu(
     return True
 
 
-def _require_onnxruntime() -> None:
+def require_onnxruntime() -> None:
     """Imports ONNX Runtime for the first time; raises ImportError if it is missing."""
     # On import, ONNX Runtime 1.30 and newer read this variable. If it is not set, ONNX Runtime
     # writes an id and an event database into the user's home directory.

@@ -1,15 +1,26 @@
 import contextlib
 import os
+import re
 import tempfile
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from keras_attn_runtime._engines.create_session import Providers, create_session, read_providers
+from keras_attn_runtime._engines.create_session import (
+    Providers,
+    create_session,
+    read_providers,
+    require_onnxruntime,
+)
 from keras_attn_runtime._errors import ModelFileError
 
 if TYPE_CHECKING:
     import onnxruntime
+
+
+SHARING_RELEASE = (1, 32)
+"""First release of ONNX Runtime whose sessions can share weights. Release 1.31 crashes if weights
+belong to an LSTM, and earlier releases do not load such files."""
 
 
 def create_sessions(
@@ -22,9 +33,9 @@ def create_sessions(
 
     ONNX Runtime copies the weights for each session. Therefore a first session writes its optimized
     model to a temporary directory, and all returned sessions map this file into memory. The
-    directory is deleted at the end; the operating system keeps the mapped pages. Windows cannot
-    delete a mapped file, so there each session has a copy of the weights, as it has if the file
-    cannot be written, or if this release of ONNX Runtime cannot load it (those before 1.31).
+    directory is deleted at the end; the operating system keeps the mapped pages. Each session has a
+    copy of the weights on Windows, which cannot delete a mapped file, with releases of ONNX Runtime
+    that cannot run such files (`SHARING_RELEASE`), and if the file cannot be written.
 
     Args:
         path, providers, num_threads: see `create_session`.
@@ -36,10 +47,19 @@ def create_sessions(
     Raises:
         Exception: see `create_session`.
     """
-    if num_sessions > 1 and os.name == "posix" and _are_cpu(providers):
+    if num_sessions > 1 and _are_cpu(providers) and can_share_weights():
         with contextlib.suppress(OSError, ModelFileError):
             return _create_sharing(path, num_threads, num_sessions)
     return [create_session(path, providers, num_threads) for _ in range(num_sessions)]
+
+
+def can_share_weights() -> bool:
+    """Returns whether this system and this release of ONNX Runtime can share weights."""
+    require_onnxruntime()
+    import onnxruntime
+
+    release = tuple(map(int, re.findall(r"\d+", onnxruntime.__version__)[:2]))
+    return os.name == "posix" and release >= SHARING_RELEASE
 
 
 def _are_cpu(providers: Providers | None) -> bool:

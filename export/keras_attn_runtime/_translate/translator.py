@@ -77,10 +77,9 @@ class Translator(TextModel[ExportedModel]):
             number of workers.
         num_workers: int in [1, 1024], number of batches to run at the same time. For many
             sentences, two workers with one thread each are faster than one worker with two
-            threads. On Linux and macOS, they share one copy of the weights of an ONNX file
-            (ONNX Runtime 1.31 and newer). If
-            several threads use a `Translator` with a LiteRT file, they share this number of
-            batches. Default: 1.
+            threads. With ONNX Runtime 1.32 or newer, on Linux and macOS, they share one copy of the
+            weights of an ONNX file. If several threads use a `Translator` with a LiteRT file, they
+            share this number of batches. Default: 1.
         max_source_length: int of at least 1, maximum number of tokens in a sentence, without start
             and end token. A model with learned positions, or a LiteRT file with a fixed source
             length, can set a lower limit. Default: 512.
