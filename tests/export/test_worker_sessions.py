@@ -1,5 +1,8 @@
 """Workers of the runtime share one copy of the weights of an ONNX file."""
 
+import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -7,9 +10,11 @@ import numpy as np
 import pytest
 from keras_attn_runtime import ModelFileError, Translator
 from keras_attn_runtime._engines.create_sessions import can_share_weights, create_sessions
+from keras_attn_runtime._engines.shared_folder import shared_folder
 
 from keras_attn.export import export_onnx
 from tests.export.small_translator import make_translator, settings_of
+from tests.runtime.conftest import RUNTIME
 
 MAPS = Path("/proc/self/maps")
 
@@ -56,6 +61,30 @@ def test_weights_are_in_one_file_that_is_mapped_and_already_deleted(path, tmp_pa
     assert not list(tmp_path.iterdir())
     del sessions
     assert mapped_weights() <= before
+
+
+@pytest.mark.skipif(not can_share_weights(), reason="needs a release that can share weights")
+def test_weights_that_a_killed_process_left_are_removed(path, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = (
+        "import os, sys, tempfile; from keras_attn_runtime._engines import create_sessions as c\n"
+        "tempfile.tempdir = sys.argv[2]; load = c.create_session\n"
+        "c.create_session = lambda path, **options: (load(path, **options), os._exit(3))\n"
+        "c.create_sessions(sys.argv[1], num_sessions=2)"
+    )
+    command = [sys.executable, "-c", code, str(path), str(tmp_path)]
+    assert subprocess.run(command, env={**os.environ, "PYTHONPATH": str(RUNTIME)}).returncode == 3
+    (left,) = tmp_path.iterdir()
+    assert (left / "model.onnx.weights").stat().st_size > 0
+    create_sessions(path, num_sessions=2)
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_of_a_process_that_is_still_loading_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with shared_folder() as first, shared_folder() as second:
+        assert first.is_dir() and second.is_dir() and first != second
+    assert not list(tmp_path.iterdir())
 
 
 def test_workers_without_a_temporary_directory(path, tmp_path, monkeypatch):

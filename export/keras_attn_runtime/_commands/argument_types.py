@@ -35,7 +35,9 @@ def setting(name: str) -> Callable[[str], float]:
     def convert(text: str) -> float:
         value: object = text
         with contextlib.suppress(ValueError):
-            value = int(text) if allowed.is_integer else float(text)
+            value = float(text)
+        with contextlib.suppress(ValueError):
+            value = int(text) if allowed.is_integer else value
         try:
             return allowed.check(name, value)
         except ValueError as error:

@@ -1,9 +1,7 @@
 import contextlib
 import os
 import re
-import tempfile
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keras_attn_runtime._engines.create_session import (
@@ -12,6 +10,7 @@ from keras_attn_runtime._engines.create_session import (
     read_providers,
     require_onnxruntime,
 )
+from keras_attn_runtime._engines.shared_folder import shared_folder
 from keras_attn_runtime._errors import ModelFileError
 
 if TYPE_CHECKING:
@@ -32,8 +31,8 @@ def create_sessions(
     """Loads an ONNX file several times, with one copy of the weights on the CPU.
 
     ONNX Runtime copies the weights for each session. Therefore a first session writes its optimized
-    model to a temporary directory, and all returned sessions map this file into memory. The
-    directory is deleted at the end; the operating system keeps the mapped pages. Each session has a
+    model to a temporary folder, and all returned sessions map this file into memory. The folder is
+    deleted at the end; the operating system keeps the mapped pages. Each session has a
     copy of the weights on Windows, which cannot delete a mapped file, with releases of ONNX Runtime
     that cannot run such files (`SHARING_RELEASE`), and if the file cannot be written.
 
@@ -69,7 +68,7 @@ def _are_cpu(providers: Providers | None) -> bool:
 def _create_sharing(
     path: str | PathLike[str], num_threads: int | None, num_sessions: int
 ) -> "list[onnxruntime.InferenceSession]":
-    with tempfile.TemporaryDirectory(prefix="keras-attn-runtime-") as folder:
-        optimized = Path(folder, "model.onnx")
+    with shared_folder() as folder:
+        optimized = folder / "model.onnx"
         create_session(path, num_threads=num_threads, optimized_path=optimized)
         return [create_session(optimized, num_threads=num_threads) for _ in range(num_sessions)]
