@@ -17,7 +17,7 @@ UNFINISHED: Final = Unfinished.UNFINISHED
 
 
 class TopToken(NamedTuple):
-    """One of the most probable tokens at a position of a hypothesis.
+    """A probable token at a position of a hypothesis.
 
     Attributes:
         token_id: int, target id.

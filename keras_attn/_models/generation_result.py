@@ -14,7 +14,7 @@ IMPOSSIBLE = -1e9
 
 
 class TopToken(NamedTuple):
-    """One of the most probable tokens at a position, with the same fields as in the runtime.
+    """A probable token at a position of a hypothesis, with the same fields as in the runtime.
 
     Attributes:
         token_id: Int, target id.

@@ -140,9 +140,8 @@ class Search(Layer, SearchOptions):
           `return_top_tokens` is positive: their log probabilities, from the same distribution as
           `token_log_probs`. They do not depend on the token that the search has selected. Tokens
           that a setting makes impossible at the position have the value -1e9, even if a required
-          phrase contains them. At prefix tokens,
-          the distribution is that of the decoder alone. Positions after the end of a hypothesis
-          contain `pad_token_id` and 0.
+          phrase contains them. At prefix tokens, the distribution is that of the decoder alone.
+          Positions after the end of a hypothesis contain `pad_token_id` and 0.
         - `constraints_met`: bool `(batch, hypotheses, phrases)`, if `constraint_ids` are passed:
           whether the hypothesis contains each phrase. `True` for phrases without tokens.
 

@@ -339,6 +339,7 @@ def _evaluate(settings, series, forecaster, command, warn):
     actual = test.pop("future_targets")
     test["seeds"] = np.arange(len(actual), dtype="int32")
     results = model.predict(test, batch_size=64, verbose=0)
+    seasons = _longer_seasons(settings, series)
     scores = score_forecasts(
         series,
         results,
@@ -346,12 +347,14 @@ def _evaluate(settings, series, forecaster, command, warn):
         settings.origins,
         settings.season,
         LEVELS,
-        _longer_seasons(settings, series),
+        seasons,
     )
-    print(_score_table(settings, series, scores))
+    print(_score_table(settings, series, scores, seasons))
     content = {
         "targets": _finite(scores),
-        "per_series": _scores_of_series(settings, series, results) if len(series) > 1 else {},
+        "per_series": _scores_of_series(settings, series, results, seasons)
+        if len(series) > 1
+        else {},
         "test_points": int((~np.isnan(actual)).sum()),
         "series": len(series),
         "command": command,
@@ -367,7 +370,7 @@ def _evaluate(settings, series, forecaster, command, warn):
     print(f"Wrote {', '.join(written)}")
 
 
-def _scores_of_series(settings, series, results):
+def _scores_of_series(settings, series, results, seasons):
     """Returns the scores of each of several series, by its name and the targets."""
     origins = settings.origins
     scores = {}
@@ -375,7 +378,7 @@ def _scores_of_series(settings, series, results):
         rows = slice(index * origins, (index + 1) * origins)
         of_series = {name: results[name][rows] for name in ("quantiles", "paths")}
         found = score_forecasts(
-            [each], of_series, settings.targets, origins, settings.season, LEVELS
+            [each], of_series, settings.targets, origins, settings.season, LEVELS, seasons
         )
         scores[each.name or str(index + 1)] = _finite(found)
     return scores
@@ -396,10 +399,9 @@ def _longer_seasons(settings, series):
     return longer_seasons(shortest.times[:rows], settings.season)
 
 
-def _score_table(settings, series, scores):
-    """Returns a table of the most important scores."""
-    others = _longer_seasons(settings, series)
-    naive = [f"{each:,} rows earlier" for each in (settings.season, *others) if each > 1]
+def _score_table(settings, series, scores, seasons):
+    """Returns a table of the most important scores; `seasons` are the longer ones."""
+    naive = [f"{each:,} rows earlier" for each in (settings.season, *seasons) if each > 1]
     longest = max(series, key=len)
     end = len(longest)
     first = longest.times[end - settings.origins * settings.horizon]
@@ -408,7 +410,7 @@ def _score_table(settings, series, scores):
         f"{', '.join([*naive, 'the last value'])}), mean absolute error, share in the 90 % interval"
     ]
     names = ["mase_seasonal_naive"] if settings.season > 1 else []
-    names += [*(f"mase_naive_{each}" for each in others), "mase_naive"]
+    names += [*(f"mase_naive_{each}" for each in seasons), "mase_naive"]
     for target, row in scores.items():
         lines.append(
             f"  {target}: {row['mase']:.2f} ({', '.join(f'{row[name]:.2f}' for name in names)}), "

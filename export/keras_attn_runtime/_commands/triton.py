@@ -83,8 +83,8 @@ def write_repository(
     Args:
         path: string or path, the ONNX file, or the directory with `model.onnx`.
         repository: string or path, the directory, which is created if it does not exist.
-        name: string, model name. Default: the name of the file or directory without
-            its suffix.
+        name: string, model name. Default: the name of the file or directory without its
+            suffix.
 
     Returns:
         Path, the model's directory.

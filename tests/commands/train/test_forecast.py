@@ -207,9 +207,10 @@ def test_results_contain_the_scores_of_each_series():
         "quantiles": random.normal(150, 20, shape).astype("float32"),
         "paths": random.normal(150, 20, (4, 5, 4, 1)).astype("float32"),
     }
-    found = forecast._scores_of_series(settings, series, results)
+    found = forecast._scores_of_series(settings, series, results, [24])
     assert list(found) == ["north", "south"]
-    overall = forecast.score_forecasts(series, results, ["x"], 2, 12, forecast.LEVELS)["x"]
-    for name in ("mase", "mean_absolute_error", "coverage"):
+    scores = forecast.score_forecasts(series, results, ["x"], 2, 12, forecast.LEVELS, [24])
+    overall = scores["x"]
+    for name in ("mase", "mase_naive_24", "mean_absolute_error", "coverage"):
         mean = np.mean([scores["x"][name] for scores in found.values()])
         assert overall[name] == pytest.approx(mean, rel=1e-5)
