@@ -25,7 +25,9 @@ from keras_attn_checks.options import (
     unchecked,
 )
 
-OnnxPrecision: TypeAlias = Literal["float32", "float16", "int8", "int8-rows", "int4"]
+OnnxPrecision: TypeAlias = Literal[
+    "float32", "float16", "int8", "int8-rows", "int8-vocabulary", "int4"
+]
 """Precision of an ONNX file, see `export_onnx`."""
 
 LiteRTPrecision: TypeAlias = Literal["float32", "float16", "int8"]
@@ -220,10 +222,6 @@ class _TensorOptions(_SearchOptions):
         "stored in the metadata, so that the runtime can read image files. With `None`, the "
         "runtime accepts only arrays.",
     )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _ConstraintOptions(ExportOptions):
     accept_constraints: bool = option(
         False,
         _BOOL,
@@ -232,10 +230,6 @@ class _ConstraintOptions(ExportOptions):
         "phrase must end at the end of a word.",
         Flag("add an input with phrases that each output must contain"),
     )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _CallInputOptions(_ConstraintOptions):
     accept_token_bias: bool = option(
         False,
         _BOOL,
@@ -286,7 +280,7 @@ class _CharacterOptions(ExportOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OnnxOptions(_OnnxPrecisionOptions, _CallInputOptions, _TensorOptions):
+class OnnxOptions(_OnnxPrecisionOptions, _TensorOptions):
     """Options of `export_onnx`."""
 
     external_data: bool = option(
@@ -303,7 +297,7 @@ class OnnxOptions(_OnnxPrecisionOptions, _CallInputOptions, _TensorOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OnnxStepsOptions(_CallInputOptions, _TensorOptions):
+class OnnxStepsOptions(_TensorOptions):
     """Options of `export_onnx_steps`."""
 
 
@@ -313,12 +307,12 @@ class OnnxTextOptions(_OnnxPrecisionOptions, _CharacterOptions, _SearchOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SavedModelOptions(_CharacterOptions, _CallInputOptions, _TensorOptions):
+class SavedModelOptions(_CharacterOptions, _TensorOptions):
     """Options of `export_saved_model`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LiteRTOptions(_ConstraintOptions, _TensorOptions):
+class LiteRTOptions(_TensorOptions):
     """Options of `export_litert` and `export_litert_steps`."""
 
     precision: LiteRTPrecision = option(

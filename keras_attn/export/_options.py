@@ -36,16 +36,15 @@ class _TensorArguments(_SearchArguments, total=False):
     alignments: bool | None
     parity_inputs: ParityInputs | None
     image_format: ImageFormat | None
+    accept_constraints: bool
+    accept_token_bias: bool
 
 
 class OnnxStepsArguments(_TensorArguments, total=False):
     """See `OnnxStepsOptions`."""
 
-    accept_constraints: bool
-    accept_token_bias: bool
 
-
-class OnnxArguments(OnnxStepsArguments, total=False):
+class OnnxArguments(_TensorArguments, total=False):
     """See `OnnxOptions`."""
 
     precision: OnnxPrecision
@@ -59,7 +58,7 @@ class OnnxTextArguments(_SearchArguments, total=False):
     max_source_characters: int | None
 
 
-class SavedModelArguments(OnnxStepsArguments, total=False):
+class SavedModelArguments(_TensorArguments, total=False):
     """See `SavedModelOptions`."""
 
     max_source_characters: int | None
@@ -68,7 +67,6 @@ class SavedModelArguments(OnnxStepsArguments, total=False):
 class LiteRTArguments(_TensorArguments, total=False):
     """See `LiteRTOptions`."""
 
-    accept_constraints: bool
     precision: LiteRTPrecision
     batch_size: int
 

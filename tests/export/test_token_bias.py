@@ -8,9 +8,20 @@ from keras_attn_runtime._translate.token_bias import read_token_bias
 
 from keras_attn import SamplingDecoder, with_search
 from keras_attn._models import token_bias as keras_bias
-from keras_attn.export import export_onnx, export_onnx_steps, export_saved_model
+from keras_attn.export import (
+    export_litert,
+    export_litert_steps,
+    export_onnx,
+    export_onnx_steps,
+    export_saved_model,
+)
 from tests.contracts import assert_close
 from tests.export.small_translator import SOURCE
+
+LITERT = [
+    (export_litert, Translator),
+    pytest.param(export_litert_steps, StreamingTranslator, marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +49,18 @@ def test_file_steps_and_generate_agree(files, translator, tokenizers):
     assert runtime.translate(SOURCE, token_bias={}) == without
     streamed = [*StreamingTranslator(files[1]).stream(SOURCE[0], token_bias=bias)]
     assert streamed[-1] == results[0].text
+
+
+@pytest.mark.parametrize("export, runtime", LITERT)
+def test_litert_agrees(files, translator, tokenizers, tmp_path, export, runtime):
+    path, bias = tmp_path / "file", {5: -2.5, 12: 3.0, 7: -math.inf}
+    report = export(translator, path, *tokenizers, batch_size=1, accept_token_bias=True)
+    assert report.all_equal == 1
+    found = runtime(path).translate(SOURCE, token_bias=bias)
+    expected = Translator(files[0]).translate(SOURCE, token_bias=bias)
+    assert [each.token_ids for each in found] == [each.token_ids for each in expected]
+    without = runtime(path).translate(SOURCE)
+    assert [each.token_ids for each in without] != [each.token_ids for each in found]
 
 
 def test_saved_model_and_samples(translator, tokenizers, tmp_path):

@@ -38,6 +38,8 @@ def export_litert(
     - Input `constraint_ids`: int32 `(batch_size, phrases, alternatives, tokens)`, padded with -1,
       with at least one phrase, alternative and token. Input `constraints_in_order`: bool `()`. Only
       with `accept_constraints=True`.
+    - Inputs `token_bias_ids`, int32, and `token_bias_values`, float32: `(batch_size, biases)`. Only
+      with `accept_token_bias=True`.
     - Outputs: `token_ids`, `lengths`, `scores` and `log_probs`. If requested, also `alignments`,
       `token_log_probs`, `top_token_ids`, `top_token_log_probs` and `constraints_met`. See `Search`.
 

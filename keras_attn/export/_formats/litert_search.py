@@ -69,6 +69,7 @@ class LiteRTSearch:
             options.accept_target_prefix,
             options.runtime_settings,
             options.accept_constraints,
+            options.accept_token_bias,
             fixed_counts=True,
         )
         require_small(self.function.weights)
