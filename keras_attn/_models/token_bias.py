@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._models.vocabulary_side import id_range
-from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.search import Search
 from keras_attn._types import TokenizerLike
 from keras_attn_checks.number_types import is_integer, is_number

@@ -5,10 +5,10 @@ import keras
 from keras import ops
 
 from keras_attn._backend.top_k import top_k
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._search.independent_search import IndependentSearch
-from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.prefix import prefix_lengths
 from keras_attn._search.search import Search
 from keras_attn._types import Tensor, TensorDict

@@ -9,6 +9,7 @@ from keras import ops, tree
 from keras_attn._backend import gather
 from keras_attn._backend.integers import sum_int32
 from keras_attn._backend.top_k import top_k
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.fill_docstring import fill_docstring
@@ -33,7 +34,6 @@ from keras_attn._search.end_tokens import Ends, keep_most_probable
 from keras_attn._search.histories import extend_histories, requested_histories
 from keras_attn._search.hypothesis_pool import add_to_pool, new_pool, resize_pool
 from keras_attn._search.length_penalty import best_attainable, divisor
-from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.search import WORD_STARTS, Search
 from keras_attn._types import Tensor, TensorDict, TensorLike
 from keras_attn_checks.number_types import is_integer, is_number

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend.top_k import top_k
-from keras_attn._search.logits import IMPOSSIBLE
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._types import Tensor
 
 

@@ -8,11 +8,11 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._search.beam_groups import candidates_of_groups, group_size
 from keras_attn._search.best_continuations import best_continuations
 from keras_attn._search.dead_ends import beam_of_candidates, find_dead_ends
 from keras_attn._search.end_tokens import Ends
-from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._types import Tensor
 
 

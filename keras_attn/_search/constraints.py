@@ -25,11 +25,11 @@ from keras_attn._backend import gather
 from keras_attn._backend.run_if import run_if
 from keras_attn._backend.scatter import scatter_add
 from keras_attn._backend.top_k import top_k
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._layer.argument_checks import check_integers, known_values
 from keras_attn._search.best_continuations import best_tokens
 from keras_attn._search.candidates import Candidates
 from keras_attn._search.end_tokens import Ends
-from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.repetition import token_places
 from keras_attn._search.rows_or_one import check_rows_or_one
 from keras_attn._types import Tensor, TensorDict

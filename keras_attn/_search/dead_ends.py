@@ -18,7 +18,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend import gather
-from keras_attn._search.logits import IMPOSSIBLE
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._types import Tensor
 from keras_attn_checks.number_types import is_integer
 

@@ -11,7 +11,7 @@ from keras import ops
 from keras_attn._backend.gather import gather_rows
 from keras_attn._backend.scatter import scatter_add
 from keras_attn._backend.top_k import top_k
-from keras_attn._search.logits import IMPOSSIBLE
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._search.repetition import token_places
 from keras_attn._search.stop_sequences import StopMatches
 from keras_attn._types import Tensor

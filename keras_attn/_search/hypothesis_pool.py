@@ -4,11 +4,11 @@ from keras import ops, tree
 
 from keras_attn._backend import gather
 from keras_attn._backend.top_k import top_k
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._search.constraints import constrained_order
 from keras_attn._search.dead_ends import NO_RANK
 from keras_attn._search.histories import HISTORIES
-from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._types import Tensor, TensorDict
 from keras_attn_checks.number_types import is_integer
 

@@ -3,12 +3,12 @@ from typing import Any
 
 from keras import ops
 
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._search import prefix
 from keras_attn._search.end_tokens import Ends
 from keras_attn._search.histories import requested_histories
 from keras_attn._search.length_penalty import divisor
-from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.search import Search
 from keras_attn._types import Tensor, TensorDict
 from keras_attn_checks.number_types import is_integer

@@ -5,7 +5,7 @@ from keras import ops
 from keras_attn._backend import gather
 from keras_attn._backend.scatter import scatter_add
 from keras_attn._backend.top_k import top_k
-from keras_attn._search.logits import IMPOSSIBLE
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._types import Tensor
 from keras_attn_checks.number_types import is_number
 

@@ -7,8 +7,8 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attn._backend.gather import repeat_rows
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._layer.argument_checks import known_values
-from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.logits_rule import LogitsRule, RuleInput
 from keras_attn._search.rows_or_one import check_rows_or_one
 from keras_attn._types import Tensor, TensorDict

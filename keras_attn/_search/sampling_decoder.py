@@ -7,6 +7,7 @@ from keras import ops
 from keras_attn._backend.gather import gather_beams
 from keras_attn._backend.integers import sum_int32
 from keras_attn._backend.top_k import top_k
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._decoders.step_decoder import StepDecoder
 from keras_attn._decoding_state import growing_buffer
 from keras_attn._layer.argument_checks import check_integers
@@ -14,7 +15,6 @@ from keras_attn._layer.fill_docstring import fill_docstring
 from keras_attn._random.draw_index import draw_index
 from keras_attn._random.uniform_numbers import uniform_numbers
 from keras_attn._search.independent_search import IndependentSearch
-from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.rows_or_one import check_rows_or_one
 from keras_attn._search.search import Search, is_set
 from keras_attn._types import Tensor, TensorDict

@@ -19,7 +19,7 @@ from keras_attn._layer.get_vocabulary_size import get_vocabulary_size
 from keras_attn._layer.layer import Layer
 from keras_attn._layer.low_rank_settings import LORA
 from keras_attn._masks import broadcast_batch, join
-from keras_attn._search import logits, prefix
+from keras_attn._search import prefix
 from keras_attn._search.end_tokens import is_any_of
 from keras_attn._search.loop import run_search
 from keras_attn._search.repetition import forbid_repeated_ngrams, penalize_repetition
@@ -27,6 +27,7 @@ from keras_attn._search.rules import STATES, apply_rules, check_rules, rule_inpu
 from keras_attn._search.stop_sequences import StopMatches, find_stops
 from keras_attn._search.suppressed_sequences import suppress_sequences
 from keras_attn._search.token_bias import add_token_bias, prepare_token_bias
+from keras_attn._search.token_penalties import token_penalties
 from keras_attn._search.top_tokens import (
     TOP_TOKEN_IDS,
     TOP_TOKEN_LOG_PROBS,
@@ -751,7 +752,7 @@ class Search(Layer, SearchOptions):
     ) -> Tensor:
         """Returns the penalties to add to the log probabilities, float32 `(V,)`."""
         least = settings["min_length"]
-        return logits.penalties(
+        return token_penalties(
             vocabulary_size, self.suppressed_token_ids, self.end_token_ids, step, least
         )
 

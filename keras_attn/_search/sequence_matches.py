@@ -6,7 +6,7 @@ import numpy as np
 from keras import ops
 
 from keras_attn._backend.scatter import scatter_add
-from keras_attn._search.logits import IMPOSSIBLE
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._search.repetition import token_places
 from keras_attn._types import Tensor
 

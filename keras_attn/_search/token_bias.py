@@ -5,8 +5,8 @@ from keras import ops
 
 from keras_attn._backend.gather import repeat_rows
 from keras_attn._backend.scatter import scatter_add
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._layer.argument_checks import check_integers, known_values
-from keras_attn._search.logits import IMPOSSIBLE
 from keras_attn._search.repetition import token_places
 from keras_attn._search.rows_or_one import check_rows_or_one
 from keras_attn._types import Tensor, TensorDict

@@ -3,7 +3,7 @@
 from keras import ops
 
 from keras_attn._backend.top_k import top_k
-from keras_attn._search.logits import IMPOSSIBLE
+from keras_attn._decoders.log_probs import IMPOSSIBLE
 from keras_attn._types import Tensor, TensorDict
 
 TOP_TOKEN_IDS, TOP_TOKEN_LOG_PROBS = "top_token_ids", "top_token_log_probs"

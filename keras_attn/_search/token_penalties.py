@@ -10,7 +10,7 @@ from keras_attn._types import Tensor
 from keras_attn_checks.number_types import is_number
 
 
-def penalties(
+def token_penalties(
     vocabulary_size: int,
     suppressed_token_ids: Sequence[int],
     end_token_ids: Sequence[int],
