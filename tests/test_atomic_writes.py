@@ -24,7 +24,7 @@ INSIDE = {
     "keras_attn/export/_formats/litert_file.py": "called with a temporary path",
     "keras_attn/export/_trace/litert_operators.py": "changes a temporary SavedModel",
     "keras_attn/text/_corpus_report.py": "called with a temporary path",
-    "keras_attn/text/_encode_pairs.py": "called with a temporary path",
+    "keras_attn/text/_encode_parallel_files.py": "called with a temporary path",
     "export/keras_attn_runtime/_files/atomic_files.py": "the block itself",
     "export/keras_attn_runtime/_commands/forecast.py": "a device or a pipe",
     "export/keras_attn_runtime/_commands/progress.py": "the null device",

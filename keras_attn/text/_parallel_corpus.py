@@ -10,7 +10,7 @@ import numpy as np
 from keras_attn._files.working_directory import flush_directory, flush_to_disk, working_directory
 from keras_attn._layer.argument_checks import check_positive_integer
 from keras_attn.text._corpus_report import REPORT_FILE, CorpusReport, checksum
-from keras_attn.text._encode_pairs import encode_pairs, require_pairs
+from keras_attn.text._encode_parallel_files import encode_pairs, require_pairs
 from keras_attn.text._encoded_sentences import EncodedSentences
 from keras_attn.text._tokenizer import Tokenizer
 

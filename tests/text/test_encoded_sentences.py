@@ -3,7 +3,7 @@ import pytest
 
 from keras_attn.text import EncodedSentences, SpecialTokenIds
 from keras_attn.text import _encoded_sentences as encoded_sentences
-from keras_attn.text._encode_pairs import EncodedSentencesWriter
+from keras_attn.text._encode_parallel_files import EncodedSentencesWriter
 
 LISTS = [[7, 8, 9], [], [5], [6, 4, 4, 4], [11]]
 

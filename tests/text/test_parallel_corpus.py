@@ -72,7 +72,7 @@ def test_a_corpus_of_one_line_of_too_many_characters_is_refused(encode):
 
 
 def test_more_pairs_than_a_chunk_stay_in_order(encode, monkeypatch):
-    monkeypatch.setattr("keras_attn.text._encode_pairs._PAIRS_PER_CHUNK", 7)
+    monkeypatch.setattr("keras_attn.text._encode_parallel_files._PAIRS_PER_CHUNK", 7)
     numbers = range(10, 60)
     corpus = encode("\n".join(map(str, numbers)), "\n".join(str(n + 100) for n in numbers))
     assert lists(corpus.source) == [[n] for n in numbers]
@@ -80,7 +80,7 @@ def test_more_pairs_than_a_chunk_stay_in_order(encode, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_files(encode, monkeypatch):
-    monkeypatch.setattr("keras_attn.text._encode_pairs._PAIRS_PER_CHUNK", 100)
+    monkeypatch.setattr("keras_attn.text._encode_parallel_files._PAIRS_PER_CHUNK", 100)
     peaks = []
     for count in (2_000, 20_000):
         text = "11 12 13\n" * count

@@ -13,7 +13,7 @@ from keras_attn._files.atomic_replace import atomic_replace
 from keras_attn._models.generation_model import GenerationModel
 from keras_attn._models.vocabulary_side import Side, source_side
 from keras_attn._models.with_search import with_search
-from keras_attn.export._checks.onnx_model_check import open_session
+from keras_attn.export._checks.onnx_runner import open_session
 from keras_attn.export._checks.parity_report import ParityReport
 from keras_attn.export._checks.parity_sentences import parity_prefixes
 from keras_attn.export._checks.parity_sources import pad

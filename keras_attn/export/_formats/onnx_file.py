@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import keras
 
 from keras_attn._files.atomic_replace import atomic_replace
-from keras_attn.export._checks.onnx_model_check import check_model, open_session
+from keras_attn.export._checks.onnx_operator_check import check_model
+from keras_attn.export._checks.onnx_runner import open_session
 from keras_attn.export._formats.external_data import (
     MODEL,
     variables_size,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from keras_attn.export._checks.cuda_report import CUDA_KERNELS, CudaReport
-from keras_attn.export._checks.onnx_model_check import ALLOWED_OPERATORS
+from keras_attn.export._checks.onnx_operator_check import ALLOWED_OPERATORS
 from tests.export.small_graphs import BOOL, FLOAT, INT64, constant, graph, model, node, value
 
 INT32 = 6

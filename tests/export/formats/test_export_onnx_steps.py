@@ -19,7 +19,7 @@ from keras_attn import (
     transformer_seq2seq,
 )
 from keras_attn.export import ExportError, export_onnx, export_onnx_steps
-from keras_attn.export._checks.onnx_model_check import open_session
+from keras_attn.export._checks.onnx_runner import open_session
 from tests.backend import precision
 from tests.export.small_translator import SOURCE, make_translator
 

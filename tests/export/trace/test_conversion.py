@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attn.export import ExportError
-from keras_attn.export._checks.onnx_model_check import ALLOWED_OPERATORS, check_model
+from keras_attn.export._checks.onnx_operator_check import ALLOWED_OPERATORS, check_model
 from keras_attn.export._passes.graph import nested_graphs
 from tests.export.conversion_steps import convert
 

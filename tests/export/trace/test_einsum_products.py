@@ -5,7 +5,8 @@ import tensorflow as tf
 
 import keras_attn
 from keras_attn.export import ExportError, export_functional_onnx
-from keras_attn.export._checks.onnx_model_check import check_model, open_session
+from keras_attn.export._checks.onnx_operator_check import check_model
+from keras_attn.export._checks.onnx_runner import open_session
 from keras_attn.export._passes import lower_constants
 from tests.export.conversion_steps import convert
 

@@ -12,7 +12,7 @@ from keras import ops
 from keras.layers import GRU, LSTM, RNN, Bidirectional, GRUCell, LSTMCell
 
 from keras_attn.export import ExportError, export_functional_onnx, export_onnx
-from keras_attn.export._checks.onnx_model_check import check_model
+from keras_attn.export._checks.onnx_operator_check import check_model
 from keras_attn.export._passes import PASSES
 from keras_attn.export._passes.graph import copy_of, nested_graphs
 from keras_attn.export._passes.value_types import value_types

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_attn.export import ExportError
-from keras_attn.export._checks.onnx_model_check import check_model
+from keras_attn.export._checks.onnx_operator_check import check_model
 from tests.export.conversion_steps import convert
 from tests.export.trace.test_conversion import run
 

@@ -1,11 +1,7 @@
 from os import PathLike
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from keras_attn.export._export_error import ExportError
-from keras_attn.export._require import disable_telemetry
-from keras_attn.export._types import Arrays, Run
 
 if TYPE_CHECKING:
     import onnx
@@ -63,40 +59,3 @@ def check_model(model: "onnx.ModelProto", path: str | PathLike[str] | None = Non
         onnx.checker.check_model(model if path is None else path, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise ExportError(f"onnx.checker refuses the converted model: {error}") from error
-
-
-def open_session(path: str | PathLike[str]) -> Run:
-    """Opens a file in ONNX Runtime on the CPU.
-
-    Args:
-        path: Path of an ONNX file.
-
-    Returns:
-        Function that runs the file. It takes NumPy arrays as keyword arguments and returns a dict
-        of NumPy arrays.
-
-    Raises:
-        ExportError: If ONNX Runtime cannot load the file. The returned function also raises an
-            `ExportError` if ONNX Runtime cannot run the file.
-    """
-    disable_telemetry()
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    try:
-        session = onnxruntime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
-    except Exception as error:  # exceptions of ONNX Runtime have no public base class
-        raise ExportError(f"ONNX Runtime refuses the converted model: {error}") from error
-    names = [output.name for output in session.get_outputs()]
-
-    def run(**inputs: np.ndarray) -> Arrays:
-        try:
-            outputs = session.run(names, inputs)
-        except Exception as error:
-            raise ExportError(f"ONNX Runtime cannot run the converted model: {error}") from error
-        return dict(zip(names, outputs, strict=True))
-
-    return run
