@@ -23,7 +23,7 @@ class AttentionAxes:
             features have the same sizes as in `query`.
 
     Raises:
-        ValueError: If an axis is not between batch and features.
+        ValueError: If an axis is not between batch and features, or occurs twice.
     """
 
     def __init__(self, axes: Sequence[int] | None, query: Tensor, value: Tensor) -> None:

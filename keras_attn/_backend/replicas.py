@@ -30,11 +30,14 @@ def sum_over_replicas(tensors: list[Any]) -> list[Any]:
 
     context = tf.distribute.get_replica_context()
     devices = context.strategy.extended.worker_devices
-    if len(devices) == 1:  # several workers: tensors need an explicit device
+    # Several replicas, but one device here: there are several workers with one device each. Then
+    # the tensors need an explicit device.
+    if len(devices) == 1:
         with tf.device(devices[0]):
             tensors = [tf.identity(tensor) for tensor in tensors]
     totals: list[Any] = list(tensors)
-    # TensorFlow joins the tensors, so their dtypes must be equal. The order is that of all workers.
+    # TensorFlow joins the tensors, so their dtypes must be equal. All workers must reduce the
+    # dtypes in the same order, so the loop uses their order in the list, not that of a set.
     for dtype in dict.fromkeys(tensor.dtype for tensor in tensors):
         places = [place for place, tensor in enumerate(tensors) if tensor.dtype == dtype]
         parts = [tensors[place] for place in places]
@@ -63,7 +66,7 @@ def global_mean(loss_sum: Any, count: Any) -> Any:
 
 
 def num_data_replicas(model: keras.Model) -> int:
-    """Returns the number of devices among which `model.fit` divides a batch."""
+    """Returns the number of replicas among which `model.fit` divides a batch."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.num_replicas_in_sync
     distribution = keras.distribution.distribution()

@@ -359,7 +359,7 @@ class StepDecoder(Layer):
 
         Args:
             token_ids_shape: Tuple, `(B, T)`.
-            encoder_outputs_shape: Tuple, shape of a float tensor.
+            encoder_outputs_shape: Nested shapes of float tensors, or `None`.
             encoder_mask_shape: Tuple, `(B, S)`, or `None`.
             encoder_state_shape: Nested shapes of float tensors, or `None`.
         """

@@ -60,7 +60,8 @@ def new_buffer(
             on other backends.
 
     Returns:
-        Zeros of shape `(batch, beams, 0 or capacity, *rest)`.
+        Zeros of shape `(batch, beams, 0, *rest)` if the buffer grows, otherwise
+        `(batch, beams, max(1, capacity), *rest)`.
     """
     if not supports_growth(growing):
         return ops.zeros((*rows, max(1, capacity), *rest), dtype=dtype)

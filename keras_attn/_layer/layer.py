@@ -25,10 +25,11 @@ OTHER_WAYS = {
 class Layer(BuildHook, keras.layers.Layer):
     """Base class for layers in this package.
 
-    The class fixes `stateless_call` and `keras.RematScope`, because Keras' implementations ignore a
-    layer's sublayers. The configuration contains the low-rank updates (LoRA) of the layer and its
-    sublayers, so that copies have them too. The class also raises errors with advice for arguments
-    and calls that Keras layers support, but layers in this package do not.
+    The class fixes two defects in Keras: in `stateless_call`, `training` has no effect in
+    sublayers, and `keras.RematScope` fails for calls with keyword arguments. The configuration
+    contains the low-rank updates (LoRA) of the layer and its sublayers, so that copies have them
+    too. The class also raises errors with advice for arguments and calls that Keras layers support,
+    but layers in this package do not.
 
     Args:
         **kwargs: Arguments of `keras.layers.Layer`, such as `name` and `dtype`.

@@ -23,18 +23,20 @@ def join(sequence: Any, **given: Masks | None) -> Any:
             sequence names to tensors. An explicit mask (`attention_mask` or `encoder_mask`) may
             also have the shape `(batch, target, time)`. All other masks are implicit, with the
             sequence's axes except the features. An implicit mask without the time axis applies to
-            all positions in a sequence. A wrapper such as `TimeDistributed` passes such a mask if
-            it gets a mask with one entry per sequence. An implicit mask with additional axes is
-            reduced: a position is unmasked if any of its entries is `True`. For example, if
-            `TimeDistributed` wraps a layer that pools words to sentences, the sentence mask has the
-            shape `(batch, sentences, words)`.
+            all positions in a sequence: for example, `TimeDistributed` splits a mask of shape
+            `(batch, sentences)` into one mask of shape `(batch,)` for each sentence. An implicit
+            mask with additional axes is reduced: a position is unmasked if any of its entries is
+            `True`. For example, if `TimeDistributed` wraps a layer that pools words to sentences,
+            its output has the shape `(batch, sentences, features)`, but keeps the mask of shape
+            `(batch, sentences, words)`.
 
     Returns:
-        Boolean mask of shape `(batch, time)` or with the rank of the explicit mask. If the sequence
-        or a mask is a dict, a dict of masks. `None` if all masks are `None`.
+        Boolean mask with the axes of the sequence except the features, or with the rank of the
+        explicit mask. If the sequence or a mask is a dict, a dict of masks. `None` if all masks are
+        `None`.
 
     Raises:
-        ValueError: If a mask does not fit the sequence, or contains values other than 0 and 1.
+        ValueError: If a mask does not fit the sequence, or contains invalid values, see `boolean`.
     """
     given = {name: mask for name, mask in given.items() if _is_given(mask)}
     if any(isinstance(mask, dict) for mask in given.values()):
@@ -129,9 +131,9 @@ def refuse_single_mask(mask: Mask | None, *names: str) -> None:
     if mask is not None:
         raise ValueError(
             f"Expected a mask for each sequence: {' and '.join(names)}. Received: mask with shape "
-            f"{tuple(mask.shape)}, as a wrapper passes it. Call the layer without the wrapper: "
-            "merge the axis of the wrapper and the batch axis of all inputs with "
-            "keras.ops.reshape."
+            f"{tuple(mask.shape)}, probably from a wrapper such as TimeDistributed. Call the layer "
+            "without the wrapper: first use keras.ops.reshape to merge the axis that the wrapper "
+            "iterates over into the batch axis of each input."
         )
 
 
@@ -148,7 +150,7 @@ def attention_mask(value: Tensor, mask: Mask | None = None, name: str = "attenti
         Boolean tensor of shape `(batch, 1, source)` or `(batch, target, source)`.
 
     Raises:
-        ValueError: If `mask` is not boolean, or its shape does not fit `value`.
+        ValueError: If `mask` contains invalid values, see `boolean`, or does not fit `value`.
 
     Example:
 

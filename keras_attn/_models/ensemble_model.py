@@ -41,8 +41,9 @@ def ensemble_model(
         `Search`.
 
     Raises:
-        ValueError: If there are no models, an element is not a `GenerationModel`, or the special
-            ids, vocabularies or inputs of the models differ.
+        ValueError: If there are no models, an element is not a `GenerationModel` or has several
+            inputs, the special ids, vocabularies or inputs of the models differ, `average` is
+            unknown, or `member_weights` are not one positive number for each model.
 
     Example:
 

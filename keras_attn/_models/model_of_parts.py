@@ -60,7 +60,8 @@ class ModelOfParts(keras.Model):
             inputs: Tensor, dict, or a list or tuple in the order of the model's inputs.
 
         Returns:
-            A tensor if the model has one input, otherwise a dict.
+            A dict if the model has several inputs. With one input, the entry of a dict, or `inputs`
+            unchanged.
         """
         if isinstance(self.input, dict):
             if isinstance(inputs, list | tuple):

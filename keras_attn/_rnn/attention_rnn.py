@@ -167,7 +167,7 @@ class AttentionRNN(Layer):
         Args:
             inputs: Tensor of shape `(batch, target, features)`.
             memory: Dict returned by `AttentionRNNCell.prepare_memory`.
-            initial_state: The inner cell's state. Defaults to zeros.
+            initial_state: State of the inner cell. Defaults to zeros.
             mask: Boolean tensor of shape `(batch, target)`. Defaults to `None`.
             return_attention_scores: Bool, whether to return the attention weights. Defaults to
                 `False`.
@@ -175,7 +175,12 @@ class AttentionRNN(Layer):
 
         Returns:
             Tuple of the outputs `(batch, target, output_size)`, the weights `(batch, target,
-            source)` or `None`, and the last state.
+            source)`, and the last state of the `AttentionRNNCell`, a dict. The weights are `None`
+            without attention, and in a loop over the steps if they are not requested.
+
+        Raises:
+            ValueError: If weights are requested of a cell without attention, or if the attention
+                draws random numbers in a loop of JAX during training.
         """
         if return_attention_scores and self.cell.attention is None:
             raise ValueError(

@@ -49,7 +49,7 @@ _MANY = 1e3
 class Constraints:
     """Each batch entry's phrases: P phrases with A alternatives, up to T tokens each.
 
-    A hypothesis's state is a dict with float32 tensors, which contain zeros and ones: `met`
+    The state of all hypotheses is a dict of float32 tensors of zeros and ones: `met`
     `(batch, beams, P)`, whether each phrase is met, and `matches` `(batch, beams, P, A, T + 1)`.
     Floats need fewer nodes in an exported graph than booleans.
 

@@ -764,8 +764,8 @@ class Search(Layer, SearchOptions):
     def may_reach_dead_end(self, vocabulary_size: int, settings: Mapping[str, Any]) -> bool:
         """Returns whether a hypothesis can have no possible next token (a dead end).
 
-        A beam search checks for dead ends only if this method returns `True`. The check needs about
-        20 operators per step.
+        A beam search checks for dead ends only if this method returns `True`, or if a call has
+        token biases. The check needs about 20 operators per step.
 
         Args:
             vocabulary_size: Int, number of tokens.

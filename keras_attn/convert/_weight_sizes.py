@@ -29,10 +29,10 @@ class WeightSizes:
     Args:
         shapes: Dict from weight names to the `Size`s of their axes: at least one weight for each
             setting that determines a variable's shape.
-        layers: Dict from a stack's weight name prefix, such as `"model.layers"`, to the number of
-            layers.
-        heads: List of pairs, the number of attention heads and the number of features that they
-            divide.
+        layers: Dict from a stack's weight name prefix, such as `"model.layers"`, to the `Size` with
+            the number of layers.
+        heads: List of pairs of `Size`s: a number of attention heads, and a number that must be
+            divisible by it or divide it, such as the number of features or of key heads.
     """
 
     shapes: Mapping[str, tuple[Size, ...]]

@@ -34,7 +34,9 @@ def require_tensorflow() -> None:
 
 
 def require(*modules: str) -> None:
-    """Checks that the modules for an export are installed. Every export calls this function first.
+    """Imports the modules of an export. Every export calls this function first.
+
+    Before, it switches off the telemetry of ONNX Runtime.
 
     Args:
         modules: Names of modules: `"tensorflow"`, `"tensorflow_text"`, `"tf2onnx"`, `"onnx"`,

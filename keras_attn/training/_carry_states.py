@@ -14,13 +14,13 @@ class CarryStates(keras.callbacks.Callback):
 
     Within an epoch, such a layer starts each batch from the final states of the previous one. The
     callback sets the states to zero at the beginning and end of each epoch, and at the beginning of
-    each validation. A validation within an epoch does not change the training states. If `fit`
-    resumes an interrupted epoch, it continues with the saved states. List the callback after
-    callbacks that call the model at the beginning of an epoch. Within an epoch, a callback must not
-    call the model itself, because that changes the states: let it call a second model with the same
-    weights. Use `CarryStates` with `ConsecutiveWindows`. JAX is not supported, because a training
-    step that JAX has compiled cannot change these states. On PyTorch, Keras cannot train an LSTM or
-    GRU with `stateful=True`.
+    each validation. A validation within an epoch does not change the training states. If
+    `keras_attn.training.fit` resumes an interrupted epoch from a checkpoint, the layers continue
+    with the states in the checkpoint. List the callback after callbacks that call the model at the
+    beginning of an epoch. Within an epoch, a callback must not call the model itself, because that
+    changes the states: let it call a second model with the same weights. Use `CarryStates` with
+    `ConsecutiveWindows`. JAX is not supported, because a training step that JAX has compiled cannot
+    change these states. On PyTorch, Keras cannot train an LSTM or GRU with `stateful=True`.
 
     Raises:
         ValueError: If the model has no layer with `stateful=True`.
@@ -68,7 +68,7 @@ class CarryStates(keras.callbacks.Callback):
             )
 
     def on_train_begin(self, logs: dict[str, float] | None = None) -> None:
-        self._in_epoch = False  # after an interruption
+        self._in_epoch = False  # still `True` if the previous training was interrupted
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, float] | None = None) -> None:
         self._assign(self._restored)
@@ -87,12 +87,12 @@ class CarryStates(keras.callbacks.Callback):
         self._assign(self._before_validation)
 
     def get_state(self) -> TensorDict:
-        """Returns the states of the layers as nested lists, or `None` between two epochs."""
+        """Returns a dict: `states` are nested lists, or `None` between two epochs."""
         states = [state.tolist() for state in self.states(self.model)] if self._in_epoch else None
         return {"states": states}
 
     def set_state(self, state: TensorDict) -> None:
-        """Restores a state that `get_state` returned, now and if an epoch begins."""
+        """Restores a result of `get_state` now, and again at the beginning of the next epoch."""
         self._restored = state["states"]
         self._assign(self._restored)
 

@@ -101,7 +101,8 @@ def is_true(text: str, scene: scenes.Scene, language: str) -> bool:
     """Returns whether a text is a caption of this grammar and is true of a scene.
 
     A caption may name any objects of the scene, with or without their sizes. Each name must match a
-    different object that has the attributes and relations in the text.
+    different object that has the attributes and relations in the text. A name without "hollow" is
+    the name of a filled object, except in captions of four objects.
 
     Args:
         text: string.

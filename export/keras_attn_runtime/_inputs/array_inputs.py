@@ -20,7 +20,8 @@ class ArrayReader:
 
     Args:
         inputs: dict from the file's input names to `Input`s.
-        source: `Side`, the source, or `None`. If given, all ids must be in its vocabulary.
+        source: `Side` of the source, or `None`. Its vocabulary limits the ids in inputs of the kind
+            "ids". With `None`, ids are not checked.
     """
 
     def __init__(self, inputs: Mapping[str, Input], source: Side | None = None) -> None:

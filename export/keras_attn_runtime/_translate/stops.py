@@ -93,6 +93,10 @@ def cut_at_stop(
         stop_texts: sequence of strings that are not empty.
         tokenizer: `Tokenizer`, the target tokenizer.
         num_given: int, size of the target prefix, which contains no stop text.
+
+    Returns:
+        A new `Hypothesis` with `ended` and `stop_text`, whose tokens are those of the remaining
+        text and of the target prefix. Without a stop text, `hypothesis`.
     """
     token_ids, text = hypothesis.token_ids, hypothesis.text or ""
     stop = find_stop(text, stop_texts, len(tokenizer.decode(token_ids[:num_given])))

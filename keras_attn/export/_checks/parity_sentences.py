@@ -141,11 +141,11 @@ def parity_token_bias(function: SearchFunction, count: int) -> Arrays | None:
 
 
 def parity_rule_inputs(function: SearchFunction, count: int) -> Arrays:
-    """Returns values of the inputs of rules for the comparison of an export with Keras.
+    """Returns test values for the `rule_inputs` of a search, to compare an export with Keras.
 
     Returns:
-        Dict of arrays: a row for each of `count` sentences, or a scalar. Floats vary around the
-        default, because other integers could be invalid.
+        Dict of arrays: a row for each of `count` sentences, or a scalar. Floats differ randomly
+        from the default. Integers are the default, because other integers could be invalid.
     """
     values = {}
     for name, each in function.rule_inputs.items():
