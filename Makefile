@@ -1,10 +1,11 @@
 # Each target creates the environment that it needs. Only Python and make must be installed.
 #
 #   make demo       train a date translator, export it, run it without TensorFlow, draw its attention
-#   make test       all tests except the slow ones      make test-slow  the slow tests
+#   make test       tests of the library and the runtime    make test-slow  the slow tests
+#   make test-programs  tests of exports, conversions, commands, examples and guides, which take as long as the others
 #   make test-jax   layer, search and training tests with JAX, in an environment without TensorFlow
 #   make test-torch layer, search and training tests with PyTorch, in an environment without TensorFlow
-#   make test-oldest all tests except the slow ones, with the oldest releases that setup.cfg allows
+#   make test-oldest tests of both targets with the oldest releases that setup.cfg allows
 #   make test-convert converted checkpoints against transformers, in an environment with PyTorch, except the slow tests
 #   make test-convert-slow  the slow ones: each setting of each kind of checkpoint, and published configurations
 #   make test-parity-pytorch  blocks against PyTorch's, with the same weights
@@ -17,7 +18,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: demo docs test test-slow test-jax test-torch test-oldest test-convert test-convert-slow test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
+.PHONY: demo docs test test-programs test-slow test-jax test-torch test-oldest test-convert test-convert-slow test-parity-pytorch lint format bench bench-decode bench-decode-rnn clean
 
 PYTHON ?= python3
 # TensorFlow's faster operators for CPUs, the default only on processors with VNNI.
@@ -137,9 +138,17 @@ docs: .venv/installed
 # Each worker loads TensorFlow, so there are at most 4. All tests in a module run in one worker and share fixtures.
 WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile
 
+PROGRAM_TESTS := $(addprefix tests/,export convert commands examples \
+	test_documentation.py test_site.py test_training_guides.py)
+
 # Each worker uses one core and computes with one thread.
 test: .venv/installed
-	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(WORKERS) -m "not slow"
+	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 \
+		.venv/bin/python -m pytest $(WORKERS) -m "not slow" $(addprefix --ignore=,$(PROGRAM_TESTS))
+
+test-programs: .venv/installed
+	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 \
+		.venv/bin/python -m pytest $(WORKERS) -m "not slow" $(PROGRAM_TESTS)
 
 test-slow: .venv/installed
 	TF_NUM_INTRAOP_THREADS=1 OMP_NUM_THREADS=1 .venv/bin/python -m pytest $(WORKERS) -m slow
