@@ -203,8 +203,8 @@ def check_second_input(
         raise ValueError(
             f"Expected {name} as an input of {type(layer).__name__}. Received: {name}=None. Pass "
             f"{name}.{alternative} A wrapper such as TimeDistributed passes only one input and its "
-            "mask: call the layer without the wrapper, and first use keras.ops.reshape to merge the "
-            "axis that the wrapper iterates over into the batch axis of each input."
+            "mask: call the layer without the wrapper, and first use keras.ops.reshape to merge "
+            "the axis that the wrapper iterates over into the batch axis of each input."
         )
     return value
 
