@@ -27,7 +27,7 @@ def main():
         "--out",
         type=Path,
         default=Path("attention.png"),
-        help="picture (.png) or page (.html) to write. Default: %(default)s",
+        help="picture (.png) of the first sentence, or page (.html) of all. Default: %(default)s",
     )
     args = parser.parse_args()
     inputs = {"RUN": args.run, "SENTENCES": args.sentences}
@@ -62,6 +62,8 @@ def main():
         with atomic_replace(args.out) as partial:
             figure.savefig(partial, dpi=150, bbox_inches="tight")
     print(f"Wrote {args.out}")
+    if len(texts) > len(examples):
+        print(f"It shows the first of {len(texts)} sentences. A page shows all: --out FILE.html")
 
 
 def translate(translator, text, source, target, with_heads):

@@ -37,8 +37,9 @@ def make_transformer():
 def test_a_picture_shows_the_first_sentence(draw, capsys):
     path = draw(make_translator(return_alignments=True), "map.png")
     assert path.stat().st_size > 1000
-    first, wrote = capsys.readouterr().out.splitlines()
+    first, wrote, rest = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{SOURCE[0]}  ->  ") and wrote == "Wrote map.png"
+    assert rest == "It shows the first of 2 sentences. A page shows all: --out FILE.html"
 
 
 def test_a_page_shows_all_sentences_and_heads(draw, capsys):
