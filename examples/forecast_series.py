@@ -85,9 +85,9 @@ steps = EPOCHS * -(-len(train["past_targets"]) // BATCH_SIZE)
 schedule = keras.optimizers.schedules.CosineDecay(
     0.0, 9 * steps // 10, warmup_target=3e-3, warmup_steps=steps // 10
 )
-trainer.compile(
-    keras.optimizers.Adam(schedule, clipnorm=1.0), ForecastLoss(forecaster.head), jit_compile=False
-)
+optimizer = keras.optimizers.Adam(schedule, clipnorm=1.0)
+is_jax = keras.backend.backend() == "jax"  # which is slow without compilation
+trainer.compile(optimizer, ForecastLoss(forecaster.head), jit_compile=is_jax)
 trainer.fit(
     train,
     train["future_targets"],

@@ -27,6 +27,19 @@ SMALLER = {
 }
 
 
+def test_training_steps_are_compiled_on_jax():
+    """Keras runs a step of JAX operation by operation if `jit_compile` is `False`."""
+    paths = [
+        *(ROOT / "examples").glob("*.py"),
+        *(ROOT / "keras_attn_commands").rglob("*.py"),
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "README.md",
+    ]
+    texts = {path: path.read_text("utf-8") for path in paths}
+    assert sum("jit_compile=" in text for text in texts.values()) >= 4
+    assert [path.name for path, text in texts.items() if "jit_compile=False" in text] == []
+
+
 def run_blocks(document, names, first=0, last=None):
     """Runs Python blocks of a document one after the other; returns the names they defined."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text("utf-8"), re.DOTALL)

@@ -252,7 +252,7 @@ def _train_model(settings, series, warn):
         trainer.compile(
             keras.optimizers.Adam(schedule, clipnorm=1.0),
             ForecastLoss(forecaster.head),
-            jit_compile=False,
+            jit_compile=keras.backend.backend() == "jax",  # which is slow without compilation
         )
     print(f"{trainer.count_params():,} weights, {windows:,} windows, {steps:,} steps in an epoch")
     report_memory(trainer, 0, "fewer --units", warn)
