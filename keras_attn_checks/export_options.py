@@ -25,9 +25,7 @@ from keras_attn_checks.options import (
     unchecked,
 )
 
-OnnxPrecision: TypeAlias = Literal[
-    "float32", "float16", "int8", "int8-rows", "int8-vocabulary", "int4"
-]
+OnnxPrecision: TypeAlias = Literal["float32", "float16", "int8", "int8-rows", "int4"]
 """Precision of an ONNX file, see `export_onnx`."""
 
 LiteRTPrecision: TypeAlias = Literal["float32", "float16", "int8"]
