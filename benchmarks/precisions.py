@@ -31,16 +31,13 @@ def main():
     parser.add_argument("--name", required=True, help="name of the results file")
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--precisions", nargs="+", default=PRECISIONS)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         sizes = export(folder, args)
-        found = measure_in_turn(__file__, args.precisions, args, folder=folder)
+        found = measure_in_turn(__file__, PRECISIONS, args, folder=folder)
     references = lines(args, "target")
-    rows = [
-        row for name in args.precisions for row in rows_of(name, found, sizes, references, args)
-    ]
+    rows = [row for name in PRECISIONS for row in rows_of(name, found, sizes, references, args)]
     write_results(
         args.out / f"precisions-{args.name}.json",
         rows,
@@ -57,7 +54,7 @@ def export(folder, args):
 
     run = RunDirectory(args.run)
     model, sizes = run.load_model("generation"), {}
-    for precision in args.precisions:
+    for precision in PRECISIONS:
         path = Path(folder, f"{precision}.onnx")
         report = export_onnx(
             model, path, run.source_tokenizer, run.target_tokenizer, precision=precision
